@@ -1,0 +1,49 @@
+# VeilMQ. `make demo` and `make test` need Python >= 3.11, git and make, nothing else.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-slow check tools bench bench-keys bench-broker clean
+
+help:            ## what there is
+	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort | expand -t 14
+
+venv: $(STAMP)   ## .venv with the package and all it needs
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "veilmq: $(PYTHON) is older than 3.11; install a newer one or say make PYTHON=python3.12" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev]'
+	@touch $@
+
+demo: venv       ## the whole system on loopback with this machine's telemetry; DEMO_ARGS="--seconds 20 --json"
+	$(BIN)/veilmq demo $(DEMO_ARGS)
+
+test: venv check ## everything that CI runs
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-slow: venv  ## the long runs
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+check: venv      ## ruff, mypy strict, import contract, purity
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest tests/test_repository.py
+
+tools:           ## Debian packages and npm clients that the interop tests drive (root)
+	tests/interop/install-tools.sh
+
+bench: bench-keys bench-broker ## all benches; BENCH_ARGS=--json for lines that a program reads
+
+bench-keys: venv   ## sharing, sealing, signatures
+	$(BIN)/python -m tests.bench.keys $(BENCH_ARGS)
+
+bench-broker: venv ## our broker beside Mosquitto and amqtt
+	$(BIN)/python -m tests.bench.broker $(BENCH_ARGS)
+
+clean:           ## drop what was built
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .tools dist

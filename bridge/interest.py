@@ -1,0 +1,117 @@
+"""A gateway's own subscriptions to the overlay: from local filters to signed statements, one a scope.
+
+Local clients subscribe to clear filters; upstream the gateway asks for whole scopes (PROTOCOL §5), so replicas
+learn nothing finer. A subscription counts as *accepted* when a quorum of the home region's replicas
+acknowledged the statement. `subscriptions` has the other end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from keys.identity import Identity
+
+from .machine import Acked, Count, Effect, Send, Watch, Wire
+from .sealing import ScopeSecret
+from .subscriptions import RENEW_AFTER_S, STATEMENT_LEASE_S, SUBSCRIBE_TOPIC, Statement
+from .topics import overlaps
+from .views import Overlay
+
+
+@dataclass(slots=True)
+class _Want:
+    """One scope that local clients want: the filters that want it and the statement that says so."""
+
+    filters: set[str] = field(default_factory=set)
+    statement: Statement | None = None
+    renew_at: float = 0.0
+    acked: set[str] = field(default_factory=set)
+
+
+class Interest:
+    """Which scopes this gateway wants, and whether its region knows."""
+
+    def __init__(
+        self, overlay: Overlay, identity: Identity, name: str, secrets: Sequence[ScopeSecret]
+    ) -> None:
+        self._identity = identity
+        self._name = name
+        self._view = overlay.views[overlay.certificate(name).region]
+        self._secrets = [s for s in secrets if overlay.may_read(name, s.scope)]
+        self._wants: dict[str, _Want] = {}
+        self._up: set[str] = set()
+        self._tickets: dict[int, str] = {}  # negative tickets: the outbox uses the positive ones
+        self._version = 0
+
+    def subscribed(self, topic_filter: str, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for secret in self._secrets:
+            if overlaps(secret.clear_filter, topic_filter):
+                want = self._wants.setdefault(secret.scope.filter, _Want())
+                want.filters.add(topic_filter)
+                if want.statement is None or not want.statement.on:
+                    effects += self._state(secret.scope.filter, want, True, now)
+        return effects
+
+    def unsubscribed(self, topic_filter: str, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for wire_filter, want in self._wants.items():
+            if topic_filter in want.filters:
+                want.filters.discard(topic_filter)
+                if not want.filters:
+                    effects += self._state(wire_filter, want, False, now)
+        return effects
+
+    def link_up(self, peer: str) -> list[Effect]:
+        """A replica is there, maybe without memory: repeat what we want."""
+        self._up.add(peer)
+        return [effect for f, want in self._wants.items() for effect in self._tell(peer, f, want)]
+
+    def link_down(self, peer: str) -> list[Effect]:
+        self._up.discard(peer)
+        return []
+
+    def acked(self, event: Acked) -> list[Effect]:
+        """A replica has the statement. Tells the moment at which a quorum has."""
+        want = self._wants.get(self._tickets.pop(event.ticket, ""))
+        if want is None or event.peer in want.acked:
+            return []
+        want.acked.add(event.peer)
+        return [Count("subscriptions_accepted")] if len(want.acked) == self._view.threshold else []
+
+    def accepted(self, wire_filter: str) -> bool:
+        """Whether a quorum of the home region acknowledged that we want the scope."""
+        want = self._wants.get(wire_filter)
+        return want is not None and bool(want.filters) and len(want.acked) >= self._view.threshold
+
+    def tick(self, now: float) -> list[Effect]:
+        """Renew leases in time."""
+        effects: list[Effect] = []
+        for wire_filter, want in self._wants.items():
+            if want.filters and want.renew_at <= now:
+                effects += self._state(wire_filter, want, True, now)
+        return effects
+
+    @property
+    def next_deadline(self) -> float | None:
+        return min((want.renew_at for want in self._wants.values() if want.filters), default=None)
+
+    def _state(self, wire_filter: str, want: _Want, on: bool, now: float) -> list[Effect]:
+        """Make a new statement; its version is the time, so that it rises over restarts too."""
+        self._version = max(self._version + 1, int(now * 1000))
+        expires_ms = int((now + STATEMENT_LEASE_S) * 1000)
+        statement = Statement(self._name, wire_filter, self._version, on, expires_ms)
+        want.statement = statement.signed(self._identity)
+        want.renew_at = now + RENEW_AFTER_S
+        want.acked.clear()
+        return [effect for peer in sorted(self._up) for effect in self._tell(peer, wire_filter, want)]
+
+    def _tell(self, peer: str, wire_filter: str, want: _Want) -> list[Effect]:
+        assert want.statement is not None
+        ticket = -1 - len(self._tickets)
+        while ticket in self._tickets:
+            ticket -= 1
+        self._tickets[ticket] = wire_filter
+        statement = Send(peer, Wire(SUBSCRIBE_TOPIC, want.statement.encode()), ticket)
+        return [Watch(peer, wire_filter, want.statement.on), statement]

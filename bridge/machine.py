@@ -1,0 +1,183 @@
+"""The one contract of every machine in `bridge/`: events and the time go in, effects come out.
+
+    effects = machine.handle(event, now)        # now: seconds since the UNIX epoch, never decreasing by much
+    machine.next_deadline                       # when `handle(Tick(), now)` is wanted next, or None
+
+Nothing here opens a socket, reads a clock or a file, or draws randomness: all of these are passed in. The
+broker (`gateway/links.py`) and the simulator (`bridge/sim/kernel.py`) drive the same objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+UserProperties: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One PUBLISH between two parties of the overlay, as MQTT 5 carries it.
+
+    `topic` is the wire topic (a token topic where the scope hides names); `properties` are the user
+    properties `vmq`, `vmq-key`, `vmq-shares` (PROTOCOL: unpadded base64url of binary frames).
+    """
+
+    topic: str
+    payload: bytes
+    qos: int = 1
+    retain: bool = False
+    properties: UserProperties = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """An application message in clear: what a device sent, or what a local client will get."""
+
+    topic: str
+    payload: bytes = field(repr=False)
+    qos: int = 0
+    retain: bool = False
+    content_type: str | None = None
+    response_topic: str | None = None
+    correlation_data: bytes | None = None
+    payload_format: int | None = None
+    properties: UserProperties = ()
+    expiry_s: int | None = None
+    time_ms: int = 0
+
+
+# ---------------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUp:
+    """A mutually authenticated link to member `peer` can carry messages in our direction."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDown:
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """`peer` (named by its certificate, not by what it says) published `wire` to us."""
+
+    peer: str
+    wire: Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """`peer` acknowledged (PUBACK, success) what was sent with `ticket`."""
+
+    peer: str
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Outbox entries that are on disk, in order of sequence. Sealing happens now.
+
+    An entry is (sequence, previous, publication); `previous` is the sequence of the preceding QoS >= 1
+    publication on the same topic, 0 if there is none.
+    """
+
+    entries: tuple[tuple[int, int, Publication], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """The first local client subscribed to `filter` (clear names)."""
+
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribed:
+    """The last local client left `filter`."""
+
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed; sent when `next_deadline` is reached."""
+
+
+Event: TypeAlias = LinkUp | LinkDown | Received | Acked | Committed | Subscribed | Unsubscribed | Tick
+
+
+# --------------------------------------------------------------------------------------------- effects
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Publish `wire` to `peer` at QoS 1; answer with `Acked(peer, ticket)` if `ticket` is not 0."""
+
+    peer: str
+    wire: Wire
+    ticket: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Subscribe (`on`) to the wire filter at `peer`, or unsubscribe, as an ordinary MQTT client would."""
+
+    peer: str
+    filter: str
+    on: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """A verified, opened publication for local subscribers. `late`: it came after its successor."""
+
+    publisher: str
+    sequence: int
+    publication: Publication
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Outbox entries that every party has: delete them."""
+
+    sequences: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Add `amount` to the figure `name` (PROTOCOL §7), with at most one label value."""
+
+    name: str
+    amount: int = 1
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """`named` False: the link between us and `member`, or between `member` and its sender, is suspected.
+
+    `named` True: the evidence allows no innocent explanation.
+    """
+
+    member: str
+    named: bool
+    why: str
+
+
+Effect: TypeAlias = Send | Watch | Deliver | Forget | Count | Blame
+
+
+class Machine(Protocol):
+    """What the broker's shell and the simulator drive."""
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]: ...
+
+    @property
+    def next_deadline(self) -> float | None: ...

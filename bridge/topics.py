@@ -1,0 +1,296 @@
+"""Topic names and filters: validity, matching, overlap, the most specific scope, and an index over filters.
+
+Pure and synchronous. It knows nothing of clients, QoS or ACLs: `TopicIndex` maps filters to whatever its
+owner keeps. Shared subscriptions are parsed here (`split_share`) but members are chosen by the broker.
+Source: MQTT 5.0 §4.7 (names and filters), §4.8.2 (`$share`), §4.7.2 (`$` topics and leading wildcards).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+V = TypeVar("V")
+
+SHARE_PREFIX = "$share/"
+#: A UTF-8 string of MQTT has a 16-bit length (§1.5.4).
+MAX_NAME_BYTES = 65_535
+#: Stops a name of thousands of empty levels from making every walk of the tree slow.
+MAX_LEVELS = 128
+#: Stops a stream of fresh topic names from filling memory with remembered matches.
+MEMO_TOPICS = 8_192
+
+
+class TopicError(ValueError):
+    """A topic name or filter that MQTT does not allow; the message says which rule it breaks."""
+
+
+def _check_text(text: str, what: str) -> None:
+    if not text:
+        raise TopicError(f"empty topic {what}")
+    if "\0" in text:
+        raise TopicError(f"topic {what} contains U+0000")
+    if len(text) > MAX_NAME_BYTES or len(text.encode()) > MAX_NAME_BYTES:
+        raise TopicError(f"topic {what} is longer than {MAX_NAME_BYTES} bytes")
+    if text.count("/") >= MAX_LEVELS:
+        raise TopicError(f"topic {what} has more than {MAX_LEVELS} levels")
+
+
+def check_name(topic: str) -> str:
+    """Return `topic` if it is a valid topic name (§4.7.1.1, §4.7.3); raise `TopicError` otherwise."""
+    _check_text(topic, "name")
+    if "+" in topic or "#" in topic:
+        raise TopicError("topic name contains a wildcard")
+    return topic
+
+
+def check_filter(topic_filter: str) -> str:
+    """Return `topic_filter` if valid, without regard to `$share`; raise `TopicError` otherwise (§4.7.1)."""
+    _check_text(topic_filter, "filter")
+    if "+" in topic_filter or "#" in topic_filter:
+        levels = topic_filter.split("/")
+        for level in levels:
+            if "+" in level and level != "+":
+                raise TopicError("'+' must fill a whole level")
+            if "#" in level and level != "#":
+                raise TopicError("'#' must fill a whole level")
+        if "#" in levels[:-1]:
+            raise TopicError("'#' must be the last level")
+    return topic_filter
+
+
+def split_share(topic_filter: str) -> tuple[str | None, str]:
+    """Split `$share/{group}/{filter}` into (group, filter); (None, filter) if not shared. Validates both.
+
+    Raises `TopicError` (§4.8.2: a group is not empty and has neither '/', '+' nor '#').
+    """
+    if not topic_filter.startswith(SHARE_PREFIX):
+        if topic_filter == "$share":
+            raise TopicError("shared subscription without a group")
+        return None, check_filter(topic_filter)
+    group, slash, inner = topic_filter[len(SHARE_PREFIX) :].partition("/")
+    if not group or not slash or not inner:
+        raise TopicError("a shared subscription is $share/{group}/{filter}")
+    if "+" in group or "#" in group:
+        raise TopicError("the group of a shared subscription contains a wildcard")
+    _check_text(topic_filter, "filter")
+    return group, check_filter(inner)
+
+
+def has_wildcard(topic_filter: str) -> bool:
+    """Whether a valid filter may match more than one name."""
+    return "+" in topic_filter or topic_filter.endswith("#")
+
+
+def matches(topic_filter: str, topic: str) -> bool:
+    """Whether the valid filter (share prefix stripped) matches the topic name."""
+    if topic_filter == topic:
+        return True
+    if not has_wildcard(topic_filter):
+        return False
+    return covers(topic_filter, topic)
+
+
+def _hides_dollar(wild: str, other: str) -> bool:
+    """Leading wildcards do not match names that begin with '$' (§4.7.2)."""
+    return other[:1] == "$" and wild[:1] in ("+", "#")
+
+
+def covers(scope: str, topic_filter: str) -> bool:
+    """Whether every topic that `topic_filter` matches is matched by `scope` too. A name is a filter."""
+    if _hides_dollar(scope, topic_filter):
+        return False
+    wide, narrow = scope.split("/"), topic_filter.split("/")
+    if narrow == ["#"]:
+        # Every name has a first level, so `+/#` matches whatever `#` does.
+        return wide in (["#"], ["+", "#"])
+    for place, level in enumerate(wide):
+        if level == "#":
+            return True
+        if place == len(narrow) or narrow[place] == "#":
+            return False
+        if level not in ("+", narrow[place]):
+            return False
+    return len(wide) == len(narrow)
+
+
+def intersection(a: str, b: str) -> str | None:
+    """The one filter that matches exactly the topics which both filters match, or None if there are none."""
+    if _hides_dollar(a, b) or _hides_dollar(b, a):
+        return None
+    left, right = a.split("/"), b.split("/")
+    if left == ["#"]:
+        return b
+    if right == ["#"]:
+        return a
+    common: list[str] = []
+    for place in range(max(len(left), len(right))):
+        if place < len(left) and left[place] == "#":
+            return "/".join(common + right[place:])
+        if place < len(right) and right[place] == "#":
+            return "/".join(common + left[place:])
+        if place >= len(left) or place >= len(right):
+            return None
+        if left[place] == "+":
+            common.append(right[place])
+        elif right[place] in ("+", left[place]):
+            common.append(left[place])
+        else:
+            return None
+    return "/".join(common)
+
+
+def overlaps(a: str, b: str) -> bool:
+    """Whether some topic is matched by both filters."""
+    return intersection(a, b) is not None
+
+
+def specificity(topic_filter: str) -> tuple[int, ...]:
+    """Sort key: smaller is more specific, level by level (a name before '+' before '#')."""
+    return tuple(1 if level == "+" else 2 if level == "#" else 0 for level in topic_filter.split("/"))
+
+
+def most_specific(filters: Iterable[str], topic_filter: str) -> str | None:
+    """The most specific of `filters` that covers the topic or filter; ties cannot occur for a name."""
+    fitting = [candidate for candidate in filters if covers(candidate, topic_filter)]
+    return min(fitting, key=lambda each: (specificity(each), each)) if fitting else None
+
+
+class _Level(Generic[V]):
+    """One level of the tree of wildcard filters."""
+
+    __slots__ = ("any_level", "below", "here", "rest")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Level[V]] = {}
+        self.any_level: _Level[V] | None = None
+        self.here: dict[Hashable, V] = {}
+        self.rest: dict[Hashable, V] = {}
+
+    def is_empty(self) -> bool:
+        return not (self.below or self.any_level or self.here or self.rest)
+
+
+class TopicIndex(Generic[V]):
+    """Maps (filter, key) to a value and answers which values a topic name reaches.
+
+    Filters without wildcards are one dict look-up; the others live in a tree. The answers for the last
+    `memo_topics` names are remembered until a change could alter them. Filters must be valid and free of
+    `$share` prefixes.
+    """
+
+    def __init__(self, memo_topics: int = MEMO_TOPICS) -> None:
+        self._exact: dict[str, dict[Hashable, V]] = {}
+        self._wild: dict[str, dict[Hashable, V]] = {}
+        self._root: _Level[V] = _Level()
+        self._memo: dict[str, tuple[V, ...]] = {}
+        self._memo_topics = memo_topics
+
+    def __len__(self) -> int:
+        """Number of distinct filters."""
+        return len(self._exact) + len(self._wild)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._exact
+        yield from self._wild
+
+    def __contains__(self, topic_filter: object) -> bool:
+        return topic_filter in self._exact or topic_filter in self._wild
+
+    def entries(self, topic_filter: str) -> dict[Hashable, V]:
+        """The entries of exactly this filter (not of filters that match it); a copy."""
+        return dict(self._exact.get(topic_filter) or self._wild.get(topic_filter) or {})
+
+    def add(self, topic_filter: str, key: Hashable, value: V) -> bool:
+        """Store `value` under (filter, key), replacing an earlier one. True if the filter is new here."""
+        if not has_wildcard(topic_filter):
+            self._memo.pop(topic_filter, None)
+            entries = self._exact.setdefault(topic_filter, {})
+            fresh = not entries
+            entries[key] = value
+            return fresh
+        self._memo.clear()
+        levels = topic_filter.split("/")
+        node = self._root
+        for level in levels[:-1] if levels[-1] == "#" else levels:
+            if level == "+":
+                if node.any_level is None:
+                    node.any_level = _Level()
+                node = node.any_level
+            else:
+                node = node.below.setdefault(level, _Level())
+        entries = node.rest if levels[-1] == "#" else node.here
+        fresh = not entries
+        entries[key] = value
+        self._wild[topic_filter] = entries
+        return fresh
+
+    def remove(self, topic_filter: str, key: Hashable) -> bool:
+        """Drop (filter, key); unknown ones are ignored. True if it was the filter's last entry."""
+        table = self._wild if has_wildcard(topic_filter) else self._exact
+        entries = table.get(topic_filter)
+        if entries is None or key not in entries:
+            return False
+        del entries[key]
+        if table is self._exact:
+            self._memo.pop(topic_filter, None)
+        else:
+            self._memo.clear()
+        if entries:
+            return False
+        del table[topic_filter]
+        if table is self._wild:
+            self._prune(topic_filter.split("/"))
+        return True
+
+    def _prune(self, levels: list[str]) -> None:
+        path: list[tuple[_Level[V], str]] = []
+        node = self._root
+        for level in levels[:-1] if levels[-1] == "#" else levels:
+            path.append((node, level))
+            below = node.any_level if level == "+" else node.below.get(level)
+            assert below is not None, "a filter of the table is in the tree"
+            node = below
+        for parent, level in reversed(path):
+            if not node.is_empty():
+                return
+            if level == "+":
+                parent.any_level = None
+            else:
+                del parent.below[level]
+            node = parent
+
+    def match(self, topic: str) -> tuple[V, ...]:
+        """The values of every filter that matches the name, a value once for each such filter."""
+        found = self._memo.get(topic)
+        if found is None:
+            found = self._find(topic)
+            if len(self._memo) >= self._memo_topics:
+                self._memo.clear()
+            self._memo[topic] = found
+        return found
+
+    def _find(self, topic: str) -> tuple[V, ...]:
+        found: list[V] = list(self._exact.get(topic, {}).values())
+        if not self._wild:
+            return tuple(found)
+        levels = topic.split("/")
+        nodes = [self._root]
+        for place, level in enumerate(levels):
+            dollar = place == 0 and level[:1] == "$"
+            following: list[_Level[V]] = []
+            for node in nodes:
+                if node.rest and not dollar:
+                    found.extend(node.rest.values())
+                if (below := node.below.get(level)) is not None:
+                    following.append(below)
+                if node.any_level is not None and not dollar:
+                    following.append(node.any_level)
+            nodes = following
+            if not nodes:
+                break
+        for node in nodes:
+            # `a/#` matches its parent `a` as well (§4.7.1.2).
+            found.extend(node.here.values())
+            found.extend(node.rest.values())
+        return tuple(found)

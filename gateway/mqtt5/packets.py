@@ -1,0 +1,212 @@
+"""The fifteen MQTT control packets as plain data, the same for 3.1.1 and 5.
+
+Fields that only MQTT 5 has (properties, reason codes) keep their defaults on a 3.1.1 connection. Nothing
+here knows bytes: `codec` turns packets into bytes and back, `session` says what they mean.
+Source: MQTT 5.0 and 3.1.1, chapter 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TypeAlias
+
+
+class Version(IntEnum):
+    """Protocol level of the CONNECT packet (MQTT 5.0 §3.1.2.2)."""
+
+    V31 = 3
+    V311 = 4
+    V5 = 5
+
+
+UserProperties: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Properties:
+    """Every property of MQTT 5.0 §2.2.2.2 by name; None or empty means absent.
+
+    `user` keeps order and repeats. Which packet may carry which is checked by the codec. Frozen, so that
+    all packets without properties share `NO_PROPERTIES` (a broker makes a packet per message); change one
+    with `dataclasses.replace`. Not slotted on purpose: absent properties are found on the class, and the
+    decoder pays only for those present (see `properties.py`).
+    """
+
+    payload_format: int | None = None
+    message_expiry_s: int | None = None
+    content_type: str | None = None
+    response_topic: str | None = None
+    correlation_data: bytes | None = None
+    subscription_ids: tuple[int, ...] = ()
+    session_expiry_s: int | None = None
+    assigned_client_id: str | None = None
+    server_keep_alive_s: int | None = None
+    authentication_method: str | None = None
+    authentication_data: bytes | None = None
+    request_problem_information: int | None = None
+    will_delay_s: int | None = None
+    request_response_information: int | None = None
+    response_information: str | None = None
+    server_reference: str | None = None
+    reason: str | None = None
+    receive_maximum: int | None = None
+    topic_alias_maximum: int | None = None
+    topic_alias: int | None = None
+    maximum_qos: int | None = None
+    retain_available: int | None = None
+    user: UserProperties = ()
+    maximum_packet_size: int | None = None
+    wildcard_subscription_available: int | None = None
+    subscription_ids_available: int | None = None
+    shared_subscription_available: int | None = None
+
+
+NO_PROPERTIES = Properties()
+
+
+@dataclass(slots=True)
+class Will:
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(slots=True)
+class Connect:
+    client_id: str
+    version: Version = Version.V5
+    clean_start: bool = True
+    keep_alive_s: int = 0
+    username: str | None = None
+    password: bytes | None = field(default=None, repr=False)
+    will: Will | None = None
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(slots=True)
+class ConnAck:
+    session_present: bool
+    code: int = 0
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(slots=True)
+class Publish:
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    dup: bool = False
+    packet_id: int = 0
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(slots=True)
+class PubAck:
+    packet_id: int
+    code: int = 0
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(slots=True)
+class PubRec:
+    packet_id: int
+    code: int = 0
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(slots=True)
+class PubRel:
+    packet_id: int
+    code: int = 0
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(slots=True)
+class PubComp:
+    packet_id: int
+    code: int = 0
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(slots=True, frozen=True)
+class Subscription:
+    """One filter of a SUBSCRIBE with its options (MQTT 5.0 §3.8.3.1)."""
+
+    filter: str
+    qos: int = 0
+    no_local: bool = False
+    retain_as_published: bool = False
+    retain_handling: int = 0
+
+
+@dataclass(slots=True)
+class Subscribe:
+    packet_id: int
+    subscriptions: tuple[Subscription, ...]
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(slots=True)
+class SubAck:
+    packet_id: int
+    codes: tuple[int, ...]
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(slots=True)
+class Unsubscribe:
+    packet_id: int
+    filters: tuple[str, ...]
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(slots=True)
+class UnsubAck:
+    packet_id: int
+    codes: tuple[int, ...] = ()
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(slots=True)
+class PingReq:
+    pass
+
+
+@dataclass(slots=True)
+class PingResp:
+    pass
+
+
+@dataclass(slots=True)
+class Disconnect:
+    code: int = 0
+    properties: Properties = NO_PROPERTIES
+
+
+@dataclass(slots=True)
+class Auth:
+    code: int = 0
+    properties: Properties = NO_PROPERTIES
+
+
+Packet: TypeAlias = (
+    Connect
+    | ConnAck
+    | Publish
+    | PubAck
+    | PubRec
+    | PubRel
+    | PubComp
+    | Subscribe
+    | SubAck
+    | Unsubscribe
+    | UnsubAck
+    | PingReq
+    | PingResp
+    | Disconnect
+    | Auth
+)

@@ -1,0 +1,287 @@
+"""Bodies of MQTT packets to packet objects, strictly: the slow path behind `codec.Decoder`.
+
+Each function gets the whole read and the bounds of one body, so nothing is copied but strings and payloads.
+PUBLISH and plain acknowledgements do not come here: `codec.Decoder.feed` handles them in its loop.
+Source: MQTT 5.0 and 3.1.1, chapter 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from .encoding import codes_of
+from .packets import (
+    NO_PROPERTIES,
+    Auth,
+    ConnAck,
+    Connect,
+    Disconnect,
+    Packet,
+    PingReq,
+    PingResp,
+    Properties,
+    PubAck,
+    PubComp,
+    PubRec,
+    PubRel,
+    SubAck,
+    Subscribe,
+    Subscription,
+    UnsubAck,
+    Unsubscribe,
+    Version,
+    Will,
+)
+from .properties import Carrier, decode_properties, read_binary, read_string
+from .types import (
+    ClientIdentifierNotValid,
+    MalformedPacket,
+    ProtocolViolation,
+    UnsupportedVersion,
+    check_topic_filter,
+    check_topic_name,
+)
+
+Parser: TypeAlias = Callable[[bytes, int, int, Version], Packet]
+
+
+def _packet_id(data: bytes, at: int, end: int) -> tuple[int, int]:
+    if at + 2 > end:
+        raise MalformedPacket("packet ends inside its identifier")
+    packet_id = data[at] << 8 | data[at + 1]
+    if packet_id == 0:
+        raise MalformedPacket("packet identifier is 0")
+    return packet_id, at + 2
+
+
+def _properties(data: bytes, at: int, end: int, carrier: Carrier, version: Version) -> tuple[Properties, int]:
+    return decode_properties(data, at, end, carrier) if version == Version.V5 else (NO_PROPERTIES, at)
+
+
+def _at_end(at: int, end: int) -> None:
+    if at != end:
+        raise MalformedPacket("bytes after the end of the packet")
+
+
+# ------------------------------------------------------------------------------------------ CONNECT, CONNACK
+
+
+def parse_connect(data: bytes, at: int, end: int) -> Connect:
+    """CONNECT of any version. Raises UnsupportedVersion, ClientIdentifierNotValid or as the others."""
+    name, at = read_binary(data, at, end)
+    if name not in (b"MQTT", b"MQIsdp"):
+        raise UnsupportedVersion("protocol name is neither MQTT nor MQIsdp")
+    if at + 4 > end:
+        raise MalformedPacket("CONNECT ends inside its header")
+    level, flags, keep_alive_s = data[at], data[at + 1], data[at + 2] << 8 | data[at + 3]
+    if level not in ((3,) if name == b"MQIsdp" else (4, 5)):
+        raise UnsupportedVersion(f"protocol level {level} is not spoken here")
+    version = Version(level)
+    _check_connect_flags(flags, version)
+    properties, at = _properties(data, at + 4, end, Carrier.CONNECT, version)
+    _check_method(properties)
+    client_id, at = read_string(data, at, end)
+    will: Will | None = None
+    if flags & 0x04:
+        will, at = _will(data, at, end, flags, version)
+    username: str | None = None
+    password: bytes | None = None
+    if flags & 0x80:
+        username, at = read_string(data, at, end)
+    if flags & 0x40:
+        password, at = read_binary(data, at, end)
+    _at_end(at, end)
+    clean = flags & 0x02 != 0
+    if not client_id and (version == Version.V31 or (version == Version.V311 and not clean)):
+        raise ClientIdentifierNotValid("client identifier is empty")
+    return Connect(client_id, version, clean, keep_alive_s, username, password, will, properties)
+
+
+def _check_connect_flags(flags: int, version: Version) -> None:
+    if flags & 0x01:
+        raise MalformedPacket("reserved flag of CONNECT is set")
+    if flags & 0x04:
+        if flags & 0x18 == 0x18:
+            raise MalformedPacket("will has QoS 3")
+    elif flags & 0x38:
+        raise MalformedPacket("will QoS or will retain without a will")
+    if flags & 0xC0 == 0x40 and version != Version.V5:
+        raise MalformedPacket("password without user name")
+
+
+def _check_method(properties: Properties) -> None:
+    if properties.authentication_data is not None and properties.authentication_method is None:
+        raise ProtocolViolation("authentication data without an authentication method")
+
+
+def _will(data: bytes, at: int, end: int, flags: int, version: Version) -> tuple[Will, int]:
+    properties, at = _properties(data, at, end, Carrier.WILL, version)
+    topic, at = read_string(data, at, end)
+    payload, at = read_binary(data, at, end)
+    return Will(check_topic_name(topic), payload, flags >> 3 & 3, flags & 0x20 != 0, properties), at
+
+
+def _connack(data: bytes, at: int, end: int, version: Version) -> ConnAck:
+    if at + 2 > end:
+        raise MalformedPacket("CONNACK ends inside its header")
+    flags, code = data[at], data[at + 1]
+    if flags & 0xFE:
+        raise MalformedPacket("reserved flags of CONNACK are set")
+    _check_code(code, Carrier.CONNACK, version)
+    if flags and code:
+        raise ProtocolViolation("CONNACK refuses and reports a session")
+    properties, at = _properties(data, at + 2, end, Carrier.CONNACK, version)
+    _at_end(at, end)
+    return ConnAck(flags == 1, code, properties)
+
+
+# ---------------------------------------------------------------------------------------- acknowledgements
+
+
+def _check_code(code: int, carrier: Carrier, version: Version) -> None:
+    if code not in codes_of(carrier, version):
+        raise MalformedPacket(f"{carrier.name} has no code 0x{code:02x}")
+
+
+def _code_and_properties(data: bytes, at: int, end: int, carrier: Carrier) -> tuple[int, Properties]:
+    """Optional reason code, then optional properties (§3.4.2.1: absent means success and none)."""
+    if at == end:
+        return 0, NO_PROPERTIES
+    code = data[at]
+    _check_code(code, carrier, Version.V5)
+    at += 1
+    if at == end:
+        return code, NO_PROPERTIES
+    properties, at = decode_properties(data, at, end, carrier)
+    _at_end(at, end)
+    return code, properties
+
+
+def _acknowledgement(cls: type[PubAck | PubRec | PubRel | PubComp], carrier: Carrier) -> Parser:
+    def parse(data: bytes, at: int, end: int, version: Version) -> Packet:
+        packet_id, at = _packet_id(data, at, end)
+        if version != Version.V5:
+            _at_end(at, end)
+            return cls(packet_id)
+        return cls(packet_id, *_code_and_properties(data, at, end, carrier))
+
+    return parse
+
+
+# --------------------------------------------------------------------------------------------- subscriptions
+
+
+def _subscribe(data: bytes, at: int, end: int, version: Version) -> Subscribe:
+    packet_id, at = _packet_id(data, at, end)
+    properties, at = _properties(data, at, end, Carrier.SUBSCRIBE, version)
+    subscriptions: list[Subscription] = []
+    while at < end:
+        topic_filter, at = read_string(data, at, end)
+        if at == end:
+            raise MalformedPacket("topic filter without options")
+        subscriptions.append(_subscription(check_topic_filter(topic_filter), data[at], version))
+        at += 1
+    if not subscriptions:
+        raise ProtocolViolation("SUBSCRIBE without a topic filter")
+    return Subscribe(packet_id, tuple(subscriptions), properties)
+
+
+def _subscription(topic_filter: str, options: int, version: Version) -> Subscription:
+    if options & 3 == 3:
+        raise MalformedPacket("subscription with QoS 3")
+    if version != Version.V5:
+        if options & 0xFC:
+            raise MalformedPacket("reserved bits of a subscription are set")
+        return Subscription(topic_filter, options)
+    if options & 0xC0:
+        raise MalformedPacket("reserved bits of a subscription are set")
+    if options & 0x30 == 0x30:
+        raise ProtocolViolation("retain handling is 3")
+    if options & 0x04 and topic_filter.startswith("$share/"):
+        raise ProtocolViolation("shared subscription is no-local")
+    return Subscription(topic_filter, options & 3, options & 4 != 0, options & 8 != 0, options >> 4)
+
+
+def _suback(data: bytes, at: int, end: int, version: Version) -> SubAck:
+    packet_id, at = _packet_id(data, at, end)
+    properties, at = _properties(data, at, end, Carrier.SUBACK, version)
+    return SubAck(packet_id, _codes(data[at:end], Carrier.SUBACK, version), properties)
+
+
+def _codes(raw: bytes, carrier: Carrier, version: Version) -> tuple[int, ...]:
+    if not raw:
+        raise MalformedPacket(f"{carrier.name} without a code")
+    for code in raw:
+        _check_code(code, carrier, version)
+    return tuple(raw)
+
+
+def _unsubscribe(data: bytes, at: int, end: int, version: Version) -> Unsubscribe:
+    packet_id, at = _packet_id(data, at, end)
+    properties, at = _properties(data, at, end, Carrier.UNSUBSCRIBE, version)
+    filters: list[str] = []
+    while at < end:
+        topic_filter, at = read_string(data, at, end)
+        filters.append(check_topic_filter(topic_filter))
+    if not filters:
+        raise ProtocolViolation("UNSUBSCRIBE without a topic filter")
+    return Unsubscribe(packet_id, tuple(filters), properties)
+
+
+def _unsuback(data: bytes, at: int, end: int, version: Version) -> UnsubAck:
+    packet_id, at = _packet_id(data, at, end)
+    if version != Version.V5:
+        _at_end(at, end)
+        return UnsubAck(packet_id)
+    properties, at = decode_properties(data, at, end, Carrier.UNSUBACK)
+    return UnsubAck(packet_id, _codes(data[at:end], Carrier.UNSUBACK, version), properties)
+
+
+# ------------------------------------------------------------------------------------- the rest, and the table
+
+
+def _pingreq(data: bytes, at: int, end: int, version: Version) -> PingReq:
+    _at_end(at, end)
+    return PingReq()
+
+
+def _pingresp(data: bytes, at: int, end: int, version: Version) -> PingResp:
+    _at_end(at, end)
+    return PingResp()
+
+
+def _disconnect(data: bytes, at: int, end: int, version: Version) -> Disconnect:
+    if version != Version.V5:
+        _at_end(at, end)
+        return Disconnect()
+    return Disconnect(*_code_and_properties(data, at, end, Carrier.DISCONNECT))
+
+
+def _auth(data: bytes, at: int, end: int, version: Version) -> Auth:
+    code, properties = _code_and_properties(data, at, end, Carrier.AUTH)
+    _check_method(properties)
+    return Auth(code, properties)
+
+
+# First byte (type and the flags that the type prescribes, §2.1.3) -> parser, for each direction. A first
+# byte that is not here is refused: PUBLISH has its own path, CONNECT is only ever the first packet.
+_BOTH: dict[int, Parser] = {
+    0x40: _acknowledgement(PubAck, Carrier.PUBACK),
+    0x50: _acknowledgement(PubRec, Carrier.PUBREC),
+    0x62: _acknowledgement(PubRel, Carrier.PUBREL),
+    0x70: _acknowledgement(PubComp, Carrier.PUBCOMP),
+}
+FROM_CLIENT_V3: dict[int, Parser] = {
+    **_BOTH, 0x82: _subscribe, 0xA2: _unsubscribe, 0xC0: _pingreq, 0xE0: _disconnect
+}  # fmt: skip
+FROM_SERVER_V3: dict[int, Parser] = {**_BOTH, 0x20: _connack, 0x90: _suback, 0xB0: _unsuback, 0xD0: _pingresp}
+FROM_CLIENT_V5: dict[int, Parser] = {**FROM_CLIENT_V3, 0xF0: _auth}
+FROM_SERVER_V5: dict[int, Parser] = {**FROM_SERVER_V3, 0xE0: _disconnect, 0xF0: _auth}
+
+# Codes of DISCONNECT and AUTH by sender (§3.14.2.1, §3.15.2.1): the packets are the same, their meaning is not.
+_DISCONNECT_FROM_BOTH = frozenset({0x00, 0x80, 0x81, 0x82, 0x83, 0x90, *range(0x93, 0x9A)})
+DISCONNECT_FROM_CLIENT = _DISCONNECT_FROM_BOTH | {0x04}
+DISCONNECT_FROM_SERVER = codes_of(Carrier.DISCONNECT, Version.V5) - {0x04}
+AUTH_FROM_CLIENT = frozenset({0x18, 0x19})
+AUTH_FROM_SERVER = frozenset({0x00, 0x18})

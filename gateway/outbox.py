@@ -1,0 +1,302 @@
+"""The outbox's database: rows sealed under a local store key, numbers reserved in blocks, predecessors.
+
+Synchronous and single-writer; `gateway/store.py` puts a writer thread and the event loop around it. A call
+that returned has its rows on disk (SQLite in WAL mode with synchronous FULL, so one fsync for a whole batch).
+Topic names are kept as keyed hashes only. What the store key protects against: somebody who gets the database
+but not the directory's key file. A restored backup repeats sequence numbers: restore it only under a new
+identity.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+import sqlite3
+import struct
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from bridge.machine import Publication
+
+SEQUENCE_BLOCK = 1 << 16
+"""Numbers reserved by one write; a crash burns what is left of the block, so none is ever used twice."""
+MAX_TOPICS = 1_000_000
+"""Stops ever new topic names from growing the table of predecessors; the oldest start a new chain."""
+TOPIC_CACHE = 65_536
+PAGE_ROWS = 256
+LAYOUT = 1
+
+_HEAD = struct.Struct(">BI")
+_OPTIONAL = ("content_type", "response_topic", "payload_format", "expiry_s")
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS lives (life INTEGER PRIMARY KEY, salt BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS outbox (
+    sequence INTEGER PRIMARY KEY, previous INTEGER NOT NULL, life INTEGER NOT NULL,
+    committed_ms INTEGER NOT NULL, sealed BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS topics (topic BLOB PRIMARY KEY, sequence INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS topics_age ON topics (sequence);
+"""
+
+
+class StoreError(Exception):
+    """The data directory cannot be used or written: one line, cause and cure. MQTT reason `code`."""
+
+    code = 0x80
+
+
+class OutboxFullError(StoreError):
+    """No room (the configured bound or the disk). MQTT reason code 0x97, Quota exceeded."""
+
+    code = 0x97
+
+
+@dataclass(slots=True)
+class Row:
+    """A publication on its way to the disk: `frame` is `encode_publication`, `commit` sets `previous`."""
+
+    sequence: int
+    topic: str
+    qos: int
+    frame: bytes
+    previous: int = 0
+
+
+class Outbox:
+    """One database file. `writer` methods and `reader` methods may be called from one thread each."""
+
+    def __init__(self, path: Path, key: bytes) -> None:
+        """Open or make it: when this returns, a new generation number is on disk. Raises StoreError."""
+        self.path = path
+        self._recent: OrderedDict[bytes, int] = OrderedDict()
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._writer = _connect(path)
+            self._reader = _connect(path)
+            self._begin_life(key)
+        except sqlite3.Error as error:
+            raise store_error(error, path.parent) from None
+
+    def _begin_life(self, key: bytes) -> None:
+        # Every life has its own row key, so numbers that a restored backup repeats never repeat a nonce.
+        db = self._writer
+        db.executescript(_SCHEMA)
+        layout = _fact(db, "layout", LAYOUT)
+        if layout != LAYOUT:
+            raise StoreError(f"{self.path}: layout {layout} is not known to this version; upgrade veilmq")
+        with db:
+            db.execute("BEGIN IMMEDIATE")
+            self.generation = _fact(db, "generation", 0) + 1
+            db.executemany(
+                "INSERT OR REPLACE INTO facts VALUES (?, ?)",
+                [("layout", LAYOUT), ("generation", self.generation)],
+            )
+            db.execute("DELETE FROM lives WHERE life NOT IN (SELECT DISTINCT life FROM outbox)")
+            db.execute("INSERT INTO lives VALUES (?, ?)", (self.generation, secrets.token_bytes(16)))
+        self._ciphers = {
+            life: AESGCM(_derive(key, salt, b"row"))
+            for life, salt in db.execute("SELECT life, salt FROM lives")
+        }
+        self._topic_key = _derive(key, b"", b"topic")
+        self._topic_count = int(db.execute("SELECT count(*) FROM topics").fetchone()[0])
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
+
+    # ------------------------------------------------------------------------------------- writer
+
+    def commit(
+        self, rows: Sequence[Row], gone: Iterable[int], reserve: bool, now_ms: int
+    ) -> tuple[int, int] | None:
+        """One transaction: insert `rows`, delete `gone`, and reserve the block [first, end) it returns.
+
+        Raises StoreError; then nothing of it happened.
+        """
+        block = None
+        count = self._topic_count
+        try:
+            with self._writer as db:
+                db.execute("BEGIN IMMEDIATE")
+                if rows:
+                    count = self._insert(db, rows, now_ms)
+                # After the inserts: an entry may be forgotten within the batch that brings it.
+                db.executemany("DELETE FROM outbox WHERE sequence = ?", ((s,) for s in gone))
+                if reserve:
+                    block = _reserve(db)
+        except sqlite3.Error as error:
+            self._recent.clear()  # it may name entries that were rolled back
+            raise store_error(error, self.path.parent) from None
+        self._topic_count = count
+        return block
+
+    def _insert(self, db: sqlite3.Connection, rows: Sequence[Row], now_ms: int) -> int:
+        """Returns how many topics have a predecessor on disk."""
+        touched: dict[bytes, int] = {}
+        values = []
+        cipher = self._ciphers[self.generation]
+        for row in rows:
+            name = hmac.digest(self._topic_key, row.topic.encode(), "sha256")[:16]
+            row.previous = self._previous(db, name)
+            if row.qos:
+                self._recent[name] = touched[name] = row.sequence
+                self._recent.move_to_end(name)
+            sealed = cipher.encrypt(_nonce(row.sequence), row.frame, _bound(row.sequence, row.previous))
+            values.append((row.sequence, row.previous, self.generation, now_ms, sealed))
+        db.executemany("INSERT INTO outbox VALUES (?, ?, ?, ?, ?)", values)
+        before = db.total_changes
+        db.executemany("INSERT OR IGNORE INTO topics VALUES (?, 0)", ((name,) for name in touched))
+        count = self._topic_count + db.total_changes - before
+        db.executemany("UPDATE topics SET sequence = ?2 WHERE topic = ?1", touched.items())
+        while len(self._recent) > TOPIC_CACHE:
+            self._recent.popitem(last=False)
+        if count > MAX_TOPICS:
+            excess = count - MAX_TOPICS * 15 // 16
+            db.execute(
+                "DELETE FROM topics WHERE topic IN (SELECT topic FROM topics ORDER BY sequence LIMIT ?)",
+                (excess,),
+            )
+            count -= excess
+            self._recent.clear()
+        return count
+
+    def _previous(self, db: sqlite3.Connection, name: bytes) -> int:
+        known = self._recent.get(name)
+        if known is None:
+            row = db.execute("SELECT sequence FROM topics WHERE topic = ?", (name,)).fetchone()
+            known = self._recent[name] = int(row[0]) if row else 0
+        return known
+
+    # ------------------------------------------------------------------------------------- reader
+
+    def sizes(self) -> dict[int, int]:
+        """Bytes of every stored row by sequence."""
+        return dict(self._reader.execute("SELECT sequence, length(sealed) FROM outbox"))
+
+    def rows(self, after: int = 0) -> Iterator[tuple[int, int, Publication]]:
+        """(sequence, previous, publication) in order of sequence, read in pages. Raises StoreError."""
+        while True:
+            page = self._reader.execute(
+                "SELECT sequence, previous, life, sealed FROM outbox WHERE sequence > ?"
+                " ORDER BY sequence LIMIT ?",
+                (after, PAGE_ROWS),
+            ).fetchall()
+            for sequence, previous, life, sealed in page:
+                yield sequence, previous, self._open(sequence, previous, life, sealed)
+            if len(page) < PAGE_ROWS:
+                return
+            after = page[-1][0]
+
+    def older_than(self, committed_ms: int) -> list[int]:
+        query = "SELECT sequence FROM outbox WHERE committed_ms < ? ORDER BY sequence"
+        return [row[0] for row in self._reader.execute(query, (committed_ms,))]
+
+    def _open(self, sequence: int, previous: int, life: int, sealed: bytes) -> Publication:
+        try:
+            frame = self._ciphers[life].decrypt(_nonce(sequence), sealed, _bound(sequence, previous))
+            return decode_publication(frame)
+        except (InvalidTag, KeyError, ValueError):
+            raise StoreError(
+                f"outbox entry {sequence} in {self.path.parent} is damaged or of another store key; "
+                "restore the directory from one backup as a whole"
+            ) from None
+
+
+# ------------------------------------------------------------------------------------------- rows
+
+
+def encode_publication(publication: Publication) -> bytes:
+    """Every field of a clear publication: layout, length of the JSON object, JSON object, payload.
+
+    Local storage under the store key, so it need not be canonical as frames of the wire are.
+    """
+    p = publication
+    fields: dict[str, object] = {"topic": p.topic, "qos": p.qos, "time": p.time_ms}
+    if p.retain:
+        fields["retain"] = True
+    if p.correlation_data is not None:
+        fields["correlation_data"] = p.correlation_data.hex()
+    if p.properties:
+        fields["properties"] = p.properties
+    for name in _OPTIONAL:
+        if (value := getattr(p, name)) is not None:
+            fields[name] = value
+    head = json.dumps(fields, separators=(",", ":")).encode()
+    return b"".join((_HEAD.pack(LAYOUT, len(head)), head, p.payload))
+
+
+def decode_publication(row: bytes) -> Publication:
+    """Inverse of `encode_publication`; raises ValueError for anything else."""
+    if len(row) < _HEAD.size:
+        raise ValueError("row is too short")
+    layout, size = _HEAD.unpack_from(row)
+    end = _HEAD.size + size
+    if layout != LAYOUT or end > len(row):
+        raise ValueError("row has another layout")
+    fields = json.loads(row[_HEAD.size : end])
+    correlation = fields.get("correlation_data")
+    return Publication(
+        topic=fields["topic"],
+        payload=row[end:],
+        qos=fields["qos"],
+        retain=fields.get("retain", False),
+        correlation_data=None if correlation is None else bytes.fromhex(correlation),
+        properties=tuple((name, value) for name, value in fields.get("properties", ())),
+        time_ms=fields["time"],
+        **{name: fields.get(name) for name in _OPTIONAL},
+    )
+
+
+# ---------------------------------------------------------------------------------------- details
+
+
+def store_error(error: sqlite3.Error, directory: Path) -> StoreError:
+    """One line for what SQLite says."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return OutboxFullError(f"data directory {directory}: disk is full; free some space")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreError(
+            f"data directory {directory}: database is damaged; restore it or empty the directory"
+        )
+    return StoreError(f"data directory {directory}: {error}; check the disk and the permissions")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    return db
+
+
+def _fact(db: sqlite3.Connection, name: str, default: int) -> int:
+    row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return int(row[0]) if row else default
+
+
+def _reserve(db: sqlite3.Connection) -> tuple[int, int]:
+    first = _fact(db, "next_sequence", 1)
+    db.execute("INSERT OR REPLACE INTO facts VALUES ('next_sequence', ?)", (first + SEQUENCE_BLOCK,))
+    return first, first + SEQUENCE_BLOCK
+
+
+def _derive(key: bytes, salt: bytes, purpose: bytes) -> bytes:
+    return HKDF(SHA256(), 32, salt, b"veilmq/1 store " + purpose).derive(key)
+
+
+def _nonce(sequence: int) -> bytes:
+    return sequence.to_bytes(12, "big")
+
+
+def _bound(sequence: int, previous: int) -> bytes:
+    return sequence.to_bytes(8, "big") + previous.to_bytes(8, "big")

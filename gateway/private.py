@@ -1,0 +1,118 @@
+"""Files that hold a secret: written whole and durable with mode 0600, refused when others may read them.
+
+For: private keys, certificate authority keys, scope keys, store keys, split seeds. It knows nothing of what
+is inside. It does not protect against the owner of the account or root, nor does `erase` reach copies that a
+file system or flash translation layer keeps elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+PRIVATE_MODE = 0o600
+PRIVATE_DIRECTORY_MODE = 0o700
+MAX_PRIVATE_BYTES = 16 << 20
+"""Stops a device node or a wrong path from being read into memory without end."""
+
+
+class PrivateFileError(Exception):
+    """One line for the operator: the file, what is wrong with it, and the cure."""
+
+
+def read_private(path: Path) -> bytes:
+    """Content of a file that only its owner can read.
+
+    Raises PrivateFileError when it is absent, not a regular file, too large, or open to group or others. The
+    mode is taken from the opened file, so it cannot be exchanged between check and read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise PrivateFileError(f"{path}: {error.strerror or error}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise PrivateFileError(f"{path}: is not a regular file")
+        mode = stat.S_IMODE(status.st_mode)
+        if mode & 0o077:
+            raise PrivateFileError(f"{path}: mode {mode:04o} lets others read a secret; chmod 600 {path}")
+        if status.st_size > MAX_PRIVATE_BYTES:
+            raise PrivateFileError(f"{path}: {status.st_size} bytes is more than a secret file can have")
+        return file.read()
+
+
+def write_private(path: Path, content: bytes, *, replace: bool = False) -> None:
+    """Create `path` with mode 0600; content and name are on disk when this returns.
+
+    Raises PrivateFileError when it exists and `replace` is not set, and on any error of the disk.
+    """
+    _write(path, content, PRIVATE_MODE, replace)
+
+
+def write_public(path: Path, content: bytes, *, replace: bool = True) -> None:
+    """The same for what everybody may read (mode 0644): certificates, cards, the signed overlay."""
+    _write(path, content, 0o644, replace)
+
+
+def _write(path: Path, content: bytes, mode: int, replace: bool) -> None:
+    if not replace and path.exists():
+        raise PrivateFileError(f"{path}: exists already; take another name or remove it")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            temporary.replace(path)
+        else:
+            # link, not rename: of two writers exactly one wins, and the loser sees it.
+            os.link(temporary, path)
+            temporary.unlink()
+        sync_directory(path.parent)
+    except FileExistsError:
+        raise PrivateFileError(f"{path}: exists already; take another name or remove it") from None
+    except OSError as error:
+        raise PrivateFileError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def private_directory(path: Path) -> Path:
+    """Make the directory (mode 0700) if it is not there. Raises PrivateFileError."""
+    try:
+        path.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
+    except OSError as error:
+        raise PrivateFileError(f"{path}: cannot be made: {error.strerror or error}") from None
+    return path
+
+
+def erase(path: Path) -> None:
+    """Overwrite with zeros, then remove. No error if it is gone already."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(bytes(os.fstat(file.fileno()).st_size))
+        file.flush()
+        os.fsync(file.fileno())
+    path.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make names in `path` durable (fsync on the directory)."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,340 @@
+"""What a gateway or replica must not lose: the outbox, its sequence numbers, split seeds, the generation.
+
+One directory, one process (a lock refuses the second). The outbox holds *clear* publications under a local
+store key: sealing for the overlay happens later, at first send (PROTOCOL §5). One writer thread gathers all
+appends that arrived meanwhile into one transaction (group commit), and reports back on the event loop. An
+append is on disk when it is reported, not before; a number handed out is never handed out again, `kill -9` or
+not.
+
+Not here: the database itself (`gateway/outbox.py`), which replica has what (the overlay's machines), retained
+messages and sessions of local clients.
+
+Policy when full: what is stored stays, new publications are refused (`OutboxFullError`, MQTT reason 0x97) until
+`forget` frees bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from bridge.machine import Publication
+from gateway.outbox import SEQUENCE_BLOCK, Outbox, OutboxFullError, Row, StoreError, encode_publication
+from gateway.private import PrivateFileError, erase, private_directory, read_private, write_private
+
+__all__ = ["Entry", "OutboxFullError", "Store", "StoreError"]
+
+MAX_OUTBOX_BYTES = 1 << 30
+"""Stops days without uplink from filling the disk."""
+GROUP_MAX = 4096
+"""Publications in one transaction: bounds the time for which a PUBACK waits behind others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A publication that is on disk. `previous`: the QoS >= 1 one before it on the same topic, or 0."""
+
+    sequence: int
+    previous: int
+    publication: Publication
+
+
+Done: TypeAlias = Callable[[Entry | StoreError], None]
+"""Called on the event loop, in the order of the appends."""
+
+
+@dataclass(slots=True)
+class _Append:
+    row: Row
+    publication: Publication
+    done: Done | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Forget:
+    sequences: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reserve:
+    """Take the next block of sequence numbers."""
+
+
+_Work: TypeAlias = _Append | _Forget | _Reserve
+
+
+class Store:
+    """See the module. Made by `Store.open`; every method belongs to the event loop's thread."""
+
+    def __init__(self, directory: Path, max_bytes: int) -> None:
+        self.directory = directory
+        self.max_bytes = max_bytes
+        self.on_committed: Callable[[Sequence[Entry]], None] | None = None
+        """Called once per group commit with all its entries, after their own callbacks."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()  # bounded by max_bytes
+        self._reserving = False
+        self._ungone: list[int] = []  # deletions that the disk refused, for the next commit
+        try:
+            private_directory(directory)
+            self._lock_file = _lock(directory / "lock")
+        except (PrivateFileError, OSError) as error:
+            raise _one_line(error, directory) from None
+        try:
+            self._outbox = Outbox(directory / "outbox.sqlite3", _own_key(directory / "store.key"))
+            block = self._outbox.commit((), (), True, 0)
+        except (PrivateFileError, OSError, StoreError) as error:
+            os.close(self._lock_file)
+            raise _one_line(error, directory) from None
+        self._ranges = [block] if block else []  # reserved, unused: [first, end)
+        self._sizes = self._outbox.sizes()  # bytes of every entry held or on its way to the disk
+        self._bytes = sum(self._sizes.values())
+        self._ranges_lock = threading.Lock()
+        self._thread = threading.Thread(target=self._write_all, name="veilmq-store", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(cls, directory: Path | str, *, max_bytes: int = MAX_OUTBOX_BYTES) -> Store:
+        """Open or make the data directory; raises StoreError (one line) when it cannot be used.
+
+        When it returns, a new generation number and a block of sequence numbers are on disk.
+        """
+        return cls(Path(directory), max_bytes)
+
+    @property
+    def generation(self) -> int:
+        """Rises by one with every opening: tells a running gateway from an older copy of itself."""
+        return self._outbox.generation
+
+    # ------------------------------------------------------------------------------------ numbers
+
+    def next_sequence(self) -> int:
+        """A number for a publication that is not stored (QoS 0). Raises OutboxFullError if none is reserved.
+
+        That happens only when the disk refused to reserve more, or 2^16 are wanted within one commit.
+        """
+        with self._ranges_lock:
+            while self._ranges and self._ranges[0][0] == self._ranges[0][1]:
+                del self._ranges[0]
+            left = sum(end - first for first, end in self._ranges)
+            if left < SEQUENCE_BLOCK // 2 and not self._reserving:
+                self._reserving = True
+                self._work.put(_Reserve())
+            if not left:
+                raise OutboxFullError(
+                    f"data directory {self.directory} cannot reserve numbers; free some disk space"
+                )
+            first, end = self._ranges[0]
+            self._ranges[0] = (first + 1, end)
+            return first
+
+    # ------------------------------------------------------------------------------------- outbox
+
+    def append(self, publication: Publication, done: Done | None = None) -> int:
+        """Hand a publication to the group commit; its sequence number.
+
+        `done` gets the Entry once it is on disk, or the StoreError if it is not (the number is then burned).
+        Must be called on the event loop; the order of calls is the order of numbers and of reports.
+        Raises OutboxFullError.
+        """
+        if self._closed:
+            raise StoreError("the store is closed")
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        frame = encode_publication(publication)
+        size = len(frame) + 16
+        if self._bytes + size > self.max_bytes:
+            raise OutboxFullError(
+                f"outbox in {self.directory} holds {self._bytes} of {self.max_bytes} bytes; "
+                "restore the uplink or raise outbox_bytes"
+            )
+        sequence = self.next_sequence()
+        self._sizes[sequence] = size
+        self._bytes += size
+        self._work.put(_Append(Row(sequence, publication.topic, publication.qos, frame), publication, done))
+        return sequence
+
+    async def put(self, publication: Publication) -> Entry:
+        """`append` and wait for the commit. Raises StoreError."""
+        future: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
+
+        def done(result: Entry | StoreError) -> None:
+            if future.done():
+                return
+            if isinstance(result, StoreError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        self.append(publication, done)
+        return await future
+
+    def forget(self, sequences: Sequence[int]) -> None:
+        """Every party has these entries: delete them (with the next commit). Unknown numbers are ignored."""
+        known = tuple(s for s in sequences if s in self._sizes)
+        for sequence in known:
+            self._bytes -= self._sizes.pop(sequence)
+        if known and not self._closed:
+            self._work.put(_Forget(known))
+
+    def pending(self, after: int = 0) -> Iterator[Entry]:
+        """Entries on disk in order of sequence, read in pages: after a restart, what is still to be sent.
+
+        Meant for the time before the first `append`: later ones come in the reports too. Raises StoreError.
+        """
+        for sequence, previous, publication in self._outbox.rows(after):
+            if sequence in self._sizes:  # else forgotten, the deletion is on its way
+                yield Entry(sequence, previous, publication)
+
+    def older_than(self, committed_ms: int) -> list[int]:
+        """Sequences that were stored before `committed_ms`: candidates for the age bound."""
+        return [s for s in self._outbox.older_than(committed_ms) if s in self._sizes]
+
+    @property
+    def depth(self) -> int:
+        """Entries held, those on their way to the disk included."""
+        return len(self._sizes)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._bytes
+
+    # -------------------------------------------------------------------------------------- seeds
+
+    def split_seed(self, epoch: int) -> bytes:
+        """The 32 bytes from which all splits of this epoch follow; on disk before they are returned.
+
+        Raises StoreError. Blocking, once an epoch.
+        """
+        path = self._seed_path(epoch)
+        try:
+            if not path.exists():
+                private_directory(path.parent)
+                write_private(path, secrets.token_bytes(32))
+            seed = read_private(path)
+        except PrivateFileError as error:
+            raise StoreError(str(error)) from None
+        if len(seed) != 32:
+            raise StoreError(f"{path}: is damaged; remove it (shares of epoch {epoch} will be split anew)")
+        return seed
+
+    def erase_seed(self, epoch: int) -> None:
+        """After the epoch's grace: nothing split in it can be derived again."""
+        erase(self._seed_path(epoch))
+
+    def _seed_path(self, epoch: int) -> Path:
+        return self.directory / "seeds" / f"{int(epoch)}.seed"
+
+    # -------------------------------------------------------------------------------------- close
+
+    def close(self) -> None:
+        """Write what was appended, stop the thread, release the lock. Reports still come, on the loop."""
+        if self._closed:
+            return
+        self._closed = True
+        self._work.put(None)
+        self._thread.join()
+        self._outbox.close()
+        os.close(self._lock_file)
+
+    # ------------------------------------------------------------------------- in the writer thread
+
+    def _write_all(self) -> None:
+        while True:
+            batch: list[_Work] = []
+            item = self._work.get()
+            while item is not None:
+                batch.append(item)
+                if len(batch) >= GROUP_MAX:
+                    break
+                try:
+                    item = self._work.get_nowait()
+                except queue.Empty:
+                    break
+            if batch:
+                self._commit(batch)
+            if item is None:
+                return
+
+    def _commit(self, batch: list[_Work]) -> None:
+        appends = [item for item in batch if isinstance(item, _Append)]
+        gone = self._ungone + [s for item in batch if isinstance(item, _Forget) for s in item.sequences]
+        reserve = any(isinstance(item, _Reserve) for item in batch)
+        error: StoreError | None = None
+        block = None
+        self._ungone = []
+        try:
+            block = self._outbox.commit([a.row for a in appends], gone, reserve, time.time_ns() // 1_000_000)
+        except StoreError as fault:
+            error = fault
+        except Exception as fault:  # noqa: BLE001  a dead writer thread would leave every device without an answer
+            error = StoreError(f"data directory {self.directory}: {fault!r}; please report this")
+        if error is not None:
+            self._ungone = gone
+        with self._ranges_lock:
+            if reserve:
+                self._reserving = False
+            if block is not None:
+                self._ranges.append(block)
+        if appends and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                self._loop.call_soon_threadsafe(self._report, appends, error)
+
+    # ------------------------------------------------------------------------------- on the loop
+
+    def _report(self, appends: list[_Append], error: StoreError | None) -> None:
+        entries = []
+        for item in appends:
+            result: Entry | StoreError
+            if error is not None:
+                self._bytes -= self._sizes.pop(item.row.sequence, 0)
+                result = error
+            else:
+                result = Entry(item.row.sequence, item.row.previous, item.publication)
+                entries.append(result)
+            if item.done is not None:
+                item.done(result)
+        if entries and self.on_committed is not None:
+            self.on_committed(entries)
+
+
+def _lock(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise PrivateFileError(
+            f"data directory {path.parent} is used by another veilmq; stop it or name another with --data"
+        ) from None
+    return descriptor
+
+
+def _own_key(path: Path) -> bytes:
+    if not path.exists():
+        write_private(path, secrets.token_bytes(32))
+    key = read_private(path)
+    if len(key) != 32:
+        raise PrivateFileError(f"{path}: is not a store key; restore it, or empty the data directory")
+    return key
+
+
+def _one_line(error: Exception, directory: Path) -> StoreError:
+    if isinstance(error, StoreError):
+        return error
+    if isinstance(error, OSError):
+        return StoreError(
+            f"data directory {directory}: {error.strerror or error}; check it and its permissions"
+        )
+    return StoreError(str(error))

@@ -1,0 +1,79 @@
+"""Every error that `keys` raises, so that a caller can tell whose fault it was without reading a message.
+
+    KeysError
+    ├── OurFault (also ValueError)   an argument or a configuration of our own side is wrong
+    ├── BadFrame                     bytes from elsewhere are malformed, or of an unknown version or flag
+    ├── BadSignature                 a signature, or the identity that it is checked with, does not fit
+    ├── BadShare                     a share cannot belong where it claims to belong
+    ├── NotEnoughShares              no combination is complete yet; more shares may come
+    ├── SearchExhausted              complete combinations were tried and none fits; the publisher pays for it
+    ├── BadContent                   the data key or the sealed content is not what the headers promise
+    ├── WrongEpochKey                the scope's epoch key is another one; the shares are not to blame
+    ├── NotAuthorised                the certificate grants no such right
+    ├── Expired                      a certificate or a key is past its end
+    └── Replayed                     a statement or a sequence was seen before
+
+Messages name sizes, names and places, never key material: they go to logs. This module knows no MQTT reason
+codes; whoever speaks MQTT maps these classes to codes.
+"""
+
+from __future__ import annotations
+
+
+class KeysError(Exception):
+    """Base of all errors of this package."""
+
+
+class OurFault(KeysError, ValueError):
+    """The caller passed something that can never work; the message names cause and cure."""
+
+
+class BadFrame(KeysError):
+    """A frame is truncated, has trailing bytes, is not canonical, or is of an unknown version or flag."""
+
+
+class BadSignature(KeysError):
+    """A signature does not verify, or belongs to somebody else than the frame names."""
+
+
+class BadShare(KeysError):
+    """A share has an impossible coordinate, size, depth, view or tag."""
+
+
+class NotEnoughShares(KeysError):
+    """Too few shares for any complete combination; waiting for more is reasonable."""
+
+
+class SearchExhausted(KeysError):
+    """No complete combination of the shares at hand fits the commitments.
+
+    `steps`: combinations tried. `stopped`: the bound on steps ended the search, not the end of the list.
+    `complete`: every share that the whole tree can have was present, so waiting for more is pointless.
+    """
+
+    def __init__(self, steps: int, *, stopped: bool, complete: bool) -> None:
+        self.steps = steps
+        self.stopped = stopped
+        self.complete = complete
+        end = "the bound on steps was reached" if stopped else "none is left"
+        super().__init__(f"no combination of shares fits the commitments: {steps} tried, {end}")
+
+
+class BadContent(KeysError):
+    """Content does not open, or a data key does not fit its commitment."""
+
+
+class WrongEpochKey(KeysError):
+    """The key check value of the header names another epoch key than the one at hand (PROTOCOL §2, kcv)."""
+
+
+class NotAuthorised(KeysError):
+    """The party has no right to do this."""
+
+
+class Expired(KeysError):
+    """The certificate or key is past its end."""
+
+
+class Replayed(KeysError):
+    """The same statement or sequence was accepted before."""

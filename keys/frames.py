@@ -1,0 +1,150 @@
+"""Canonical binary frames: the primitives that every frame of VeilMQ is written and read with.
+
+Everything that is hashed, signed or sealed is one of these frames: version byte, kind byte, flags byte, then
+fields in fixed order, integers big-endian, strings and byte strings behind 16-bit lengths. A reader is strict:
+unknown version, kind or flag, a missing or a trailing byte, or invalid UTF-8 is `BadFrame`. Hence one value
+has one encoding and one encoding one value, and two parties that hash the same thing hash the same bytes.
+
+Not here: the fields of each frame (`sharetree`, `envelope` and what it names, `identity`;
+`bridge.views` and `bridge.subscriptions` for kinds 7 to 10).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from enum import IntEnum
+
+from keys.errors import BadFrame, OurFault
+
+PROTOCOL_VERSION = 1
+PROPERTY_HEADER = "vmq"
+PROPERTY_KEY = "vmq-key"
+PROPERTY_SHARES = "vmq-shares"
+PROPERTY_LENGTH_LIMIT = 65_535  # an MQTT string cannot be longer (MQTT 5.0 §1.5.4)
+TEXT_BYTES_LIMIT = 65_535
+
+
+class Kind(IntEnum):
+    """Second byte of a frame: bytes of one kind can never be taken for another kind."""
+
+    SHARES = 1
+    KEY_HEADER = 2
+    MESSAGE_HEADER = 3
+    PROOF = 4
+    INNER = 5
+    CERTIFICATE = 6
+    VIEW = 7
+    POLICY = 8
+    SCOPE = 9
+    STATEMENT = 10
+
+
+def opening(kind: Kind, flags: int = 0) -> bytes:
+    """The three bytes that every frame starts with."""
+    return bytes((PROTOCOL_VERSION, kind, flags))
+
+
+def number(value: int, size: int) -> bytes:
+    """`value` as `size` big-endian bytes; `OurFault` if it does not fit."""
+    try:
+        return value.to_bytes(size)
+    except OverflowError:
+        raise OurFault(f"{value} does not fit an unsigned field of {8 * size} bits") from None
+
+
+def sized(data: bytes) -> bytes:
+    """`data` behind its 16-bit length; `OurFault` above 65,535 bytes."""
+    if len(data) > TEXT_BYTES_LIMIT:
+        raise OurFault(f"{len(data)} bytes do not fit a field of {TEXT_BYTES_LIMIT}")
+    return len(data).to_bytes(2) + data
+
+
+def text(value: str) -> bytes:
+    """`value` as UTF-8 behind its 16-bit length; `OurFault` if it cannot be encoded."""
+    try:
+        return sized(value.encode())
+    except UnicodeEncodeError:
+        raise OurFault("a string has characters (lone surrogates) that UTF-8 cannot encode") from None
+
+
+class Reader:
+    """Reads one frame from front to back; every method raises `BadFrame` when the bytes do not allow it."""
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def opening(self, kind: Kind, known_flags: int = 0) -> int:
+        """Version, kind and flags; returns the flags, all of which lie inside `known_flags`."""
+        version, found, flags = self.take(3)
+        if version != PROTOCOL_VERSION:
+            raise BadFrame(f"protocol version {version} is not supported")
+        if found != kind:
+            raise BadFrame(f"a frame of kind {found} where {kind.name} was expected")
+        if flags & ~known_flags:
+            raise BadFrame(f"unknown critical flags {flags & ~known_flags:#04x}")
+        return flags
+
+    def take(self, size: int) -> bytes:
+        """The next `size` bytes."""
+        end = self._at + size
+        part = self._data[self._at : end]
+        if len(part) != size:
+            raise BadFrame(f"the frame ends at byte {len(self._data)}, {end} are needed")
+        self._at = end
+        return part
+
+    def number(self, size: int) -> int:
+        """The next `size` bytes as an unsigned integer."""
+        return int.from_bytes(self.take(size))
+
+    def sized(self) -> bytes:
+        """A byte string behind its 16-bit length."""
+        return self.take(self.number(2))
+
+    def text(self) -> str:
+        """A UTF-8 string behind its 16-bit length."""
+        try:
+            return self.sized().decode()
+        except UnicodeDecodeError:
+            raise BadFrame("a string is not UTF-8") from None
+
+    @property
+    def position(self) -> int:
+        """Bytes read so far."""
+        return self._at
+
+    def rest(self) -> bytes:
+        """All bytes that are left."""
+        part = self._data[self._at :]
+        self._at = len(self._data)
+        return part
+
+    def end(self) -> None:
+        """Nothing may be left."""
+        if self._at != len(self._data):
+            raise BadFrame(f"{len(self._data) - self._at} trailing bytes")
+
+
+def to_property(data: bytes) -> str:
+    """A frame as the value of an MQTT user property: unpadded base64url (RFC 4648 §5)."""
+    value = base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+    if len(value) > PROPERTY_LENGTH_LIMIT:
+        raise OurFault(f"a frame of {len(data)} bytes does not fit a user property")
+    return value
+
+
+def from_property(value: str) -> bytes:
+    """The frame behind a user property; strict, so that one frame has one spelling. Raises `BadFrame`."""
+    if len(value) > PROPERTY_LENGTH_LIMIT:
+        raise BadFrame("a user property longer than MQTT allows")
+    try:
+        data = base64.b64decode(value.encode("ascii") + b"=" * (-len(value) % 4), altchars=b"-_", validate=True)
+    except (UnicodeEncodeError, binascii.Error):
+        raise BadFrame("a user property is not unpadded base64url") from None
+    if base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii") != value:
+        raise BadFrame("a user property is not canonical base64url")
+    return data

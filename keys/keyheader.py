@@ -1,0 +1,158 @@
+"""The key header (`vmq-key`): what is public about one data key, signed by its publisher (PROTOCOL §2).
+
+    opening(3: version, kind 2, flags 0)
+    publisher(16) scope(2 + n) epoch(4)
+    hops: count(1), each region(4) view(4) k(1) n(1)
+    first_sequence(8) message_limit(4)                      SHA-256 up to here is H, bound into every derivation
+    kcv(16) commitment(32) share commitments(16 each, n of the first hop)
+                                                            SHA-256 up to here is the digest, its first 16 the key id
+    signature(64) over all of it, domain "veilmq/1 key"
+
+Not here: how keys are derived or checked against these commitments (`envelope`), or who may publish.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from keys import frames
+from keys.errors import BadFrame, BadSignature, KeysError, OurFault
+from keys.identity import PARTY_ID_BYTES, party_id_of, verify
+from keys.sharetree import Hop
+
+HOPS_LIMIT = 64  # stops headers that make every receiver plan for thousands of regions
+KCV_BYTES = 16
+NO_KCV = bytes(KCV_BYTES)  # of a shares-only scope, which has no epoch key
+COMMITMENT_BYTES = 32
+SHARE_COMMITMENT_BYTES = 16
+SIGNATURE_BYTES = 64
+KEY_DOMAIN = "veilmq/1 key"
+
+
+@dataclass(frozen=True)
+class KeyHeader:
+    """One data key in public.
+
+    `hops`: the publisher's region, then every other region that the scope may enter, ascending by id.
+    `first_sequence`: the publisher's next sequence when it made the key. `message_limit`: messages under this key.
+    `kcv`: check value of the scope's epoch key, zeros if the scope has none. `share_commitments`: one for each place
+    of hops[0], in order. `encode` raises `OurFault` and `decode` `BadFrame` for a header that cannot be.
+    """
+
+    publisher: bytes
+    scope: str
+    epoch: int
+    hops: tuple[Hop, ...]
+    first_sequence: int
+    message_limit: int
+    kcv: bytes
+    commitment: bytes
+    share_commitments: tuple[bytes, ...]
+    signature: bytes = field(repr=False)
+
+    @cached_property
+    def binding(self) -> bytes:
+        """H: SHA-256 of the frame up to the commitments, 32 bytes."""
+        return hashlib.sha256(
+            preamble(
+                self.publisher, self.scope, self.epoch, self.hops, self.first_sequence, self.message_limit
+            )
+        ).digest()
+
+    @cached_property
+    def signed_bytes(self) -> bytes:
+        """The frame without its signature."""
+        self._check(OurFault)
+        head = preamble(
+            self.publisher, self.scope, self.epoch, self.hops, self.first_sequence, self.message_limit
+        )
+        return b"".join((head, self.kcv, self.commitment, *self.share_commitments))
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the frame without its signature, 32 bytes; replicas bind their re-splits to it."""
+        return hashlib.sha256(self.signed_bytes).digest()
+
+    @property
+    def key_id(self) -> bytes:
+        """The first 16 bytes of `digest`."""
+        return self.digest[:16]
+
+    def encode(self) -> bytes:
+        """The frame of `vmq-key`."""
+        if len(self.signature) != SIGNATURE_BYTES:
+            raise OurFault("a key header is signed before it is sent")
+        return self.signed_bytes + self.signature
+
+    @classmethod
+    def decode(cls, data: bytes) -> KeyHeader:
+        """Read a frame; the signature is not checked yet. Raises `BadFrame`."""
+        reader = frames.Reader(data)
+        reader.opening(frames.Kind.KEY_HEADER)
+        publisher = reader.take(PARTY_ID_BYTES)
+        scope = reader.text()
+        epoch = reader.number(4)
+        hops = tuple(_read_hop(reader) for _ in range(reader.number(1)))
+        if not hops:
+            raise BadFrame("a key header without a region")
+        header = cls(
+            publisher=publisher,
+            scope=scope,
+            epoch=epoch,
+            hops=hops,
+            first_sequence=reader.number(8),
+            message_limit=reader.number(4),
+            kcv=reader.take(KCV_BYTES),
+            commitment=reader.take(COMMITMENT_BYTES),
+            share_commitments=tuple(reader.take(SHARE_COMMITMENT_BYTES) for _ in range(hops[0].count)),
+            signature=reader.take(SIGNATURE_BYTES),
+        )
+        reader.end()
+        header._check(BadFrame)
+        return header
+
+    def verify(self, public_key: bytes) -> None:
+        """Raise `BadSignature` unless the owner of `public_key` is the publisher and signed this header."""
+        if party_id_of(public_key) != self.publisher:
+            raise BadSignature("the key header names another publisher than this key's owner")
+        verify(public_key, KEY_DOMAIN, self.signed_bytes, self.signature)
+
+    def _check(self, error: type[KeysError]) -> None:
+        others = [hop.region for hop in self.hops[1:]]
+        if not 1 <= len(self.hops) <= HOPS_LIMIT:
+            raise error(f"a key header of {len(self.hops)} regions; 1 to {HOPS_LIMIT} are allowed")
+        if others != sorted(set(others)) or self.hops[0].region in others:
+            raise error("regions after the publisher's are distinct and ascending")
+        if self.message_limit < 1:
+            raise error("a data key serves at least one message")
+        if not self.scope:
+            raise error("a key header without a scope")
+        if len(self.share_commitments) != self.hops[0].count:
+            raise error("one share commitment for each replica of the first region")
+        sizes = {len(commitment) for commitment in self.share_commitments}
+        fixed = (len(self.publisher), len(self.kcv), len(self.commitment))
+        if sizes != {SHARE_COMMITMENT_BYTES} or fixed != (PARTY_ID_BYTES, KCV_BYTES, COMMITMENT_BYTES):
+            raise error("a field of the key header has the wrong size")
+
+
+def preamble(
+    publisher: bytes, scope: str, epoch: int, hops: tuple[Hop, ...], first_sequence: int, message_limit: int
+) -> bytes:
+    """The frame up to the commitments: what is fixed before the data key is derived."""
+    parts = [frames.opening(frames.Kind.KEY_HEADER), publisher, frames.text(scope), frames.number(epoch, 4)]
+    parts.append(frames.number(len(hops), 1))
+    for hop in hops:
+        parts += [hop.region.to_bytes(4), hop.view.to_bytes(4), bytes([hop.threshold, hop.count])]
+    parts += [frames.number(first_sequence, 8), frames.number(message_limit, 4)]
+    return b"".join(parts)
+
+
+def _read_hop(reader: frames.Reader) -> Hop:
+    region, view = reader.number(4), reader.number(4)
+    threshold, count = reader.take(2)
+    try:
+        return Hop(region, view, threshold, count)
+    except OurFault as error:
+        raise BadFrame(str(error)) from None

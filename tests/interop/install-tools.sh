@@ -1,0 +1,41 @@
+#!/bin/sh
+# Installs what the interop tests drive: mosquitto and its clients, iproute2, node with npm (Debian packages),
+# MQTT.js below .tools/. Run as root, needs no terminal, does nothing where all is there already.
+set -eu
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+tools=$root/.tools
+mqttjs=5.14.1
+
+missing=
+have() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ]; }
+have mosquitto || missing="$missing mosquitto"
+have mosquitto_pub || missing="$missing mosquitto-clients"
+have ip || missing="$missing iproute2"
+have node || missing="$missing nodejs"
+have npm || missing="$missing npm"
+
+if [ -n "$missing" ]; then
+    if [ "$(id -u)" -ne 0 ]; then
+        echo "install-tools: needs root to install$missing; run it with sudo" >&2
+        exit 1
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    # Exit status 101 keeps Debian's maintainer scripts from starting the mosquitto service.
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod 755 "$policy"
+        trap 'rm -f "$policy"' EXIT
+    fi
+    apt-get update -qq
+    # shellcheck disable=SC2086 # a list of package names
+    apt-get install -y -qq --no-install-recommends $missing >/dev/null
+fi
+
+installed=$(sed -n 's/.*"version": *"\([^"]*\)".*/\1/p' "$tools/node_modules/mqtt/package.json" 2>/dev/null | head -n 1)
+if [ "$installed" != "$mqttjs" ]; then
+    mkdir -p "$tools"
+    npm install --prefix "$tools" --no-save --no-audit --no-fund --silent "mqtt@$mqttjs"
+fi
+echo "tools are in place"
