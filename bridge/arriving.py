@@ -7,7 +7,6 @@ subscribers alike. Everything refused raises a keys error; the caller charges th
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from keys.envelope import (
     KeyHeader,
     MessageHeader,
     SignedHeader,
+    content_digest,
     from_property,
 )
 from keys.errors import BadFrame, BadShare, NotAuthorised
@@ -65,7 +65,7 @@ class Admission:
             raise NotAuthorised(f"{publisher.name} may not publish on this topic")
         if header.mode is not scope.mode or len(header.digests) != 1:
             raise BadFrame(f"content mode {header.mode.name} does not fit the scope's {scope.mode.name}")
-        return Admitted(header, publisher, scope, hashlib.sha256(wire.payload).digest() == header.digests[0])
+        return Admitted(header, publisher, scope, content_digest(wire.payload) == header.digests[0])
 
     def key(self, properties: dict[str, str]) -> KeyHeader | None:
         """The key header that rides along, verified; None if there is none. Raises as `publication` does."""
@@ -88,7 +88,7 @@ class Admission:
             self._keys.popitem(last=False)
         return key
 
-    def shares(self, properties: dict[str, str], expected: Sequence[Place | int], sender: Place) -> list[Share]:
+    def shares(self, properties: dict[str, str], expected: Sequence[Place | int]) -> list[Share]:
         """The shares that ride along, each with a label over the regions `expected` and our stamps.
 
         `expected` is the path as region numbers, where a Place pins that coordinate: the sender's own place

@@ -155,9 +155,7 @@ class Availability:
         if not prefix or any(c in prefix for c in "+#\0") or prefix.startswith(("$", "/")):
             raise ValueError(f"availability prefix {prefix!r} is not a plain topic; take one like 'entities'")
         if refresh_s < settle_s:
-            raise ValueError(
-                "refresh_s is shorter than settle_s: an entity would be due before it may be published"
-            )
+            raise ValueError("refresh_s is shorter than settle_s: an entity would be due before it may be published")
         self._gateway = gateway
         self._prefix = prefix
         self._refresh_s = refresh_s
@@ -296,9 +294,7 @@ class Availability:
         if entity.dirty:
             self._schedule(client_id, entity, entity.announced + self._settle_s)
         elif entity.state == ONLINE:
-            self._schedule(
-                client_id, entity, min(self._silent_at(entity), entity.announced + self._refresh_s)
-            )
+            self._schedule(client_id, entity, min(self._silent_at(entity), entity.announced + self._refresh_s))
 
     def _silent_at(self, entity: _Entity) -> float:
         if not entity.connected:

@@ -71,7 +71,11 @@ class Evidence:
         return set(product(*choices)) if total <= EXPLANATIONS_MAX else set()
 
     def _refuted(
-        self, header: KeyHeader, hops: Sequence[Hop], shares: Mapping[Label, Share], standing: set[Combination]
+        self,
+        header: KeyHeader,
+        hops: Sequence[Hop],
+        shares: Mapping[Label, Share],
+        standing: set[Combination],
     ) -> set[Combination]:
         """Explanations under which some honest column is complete and yet contradicts its commitment."""
         contradicted: dict[Combination, set[int]] = {}

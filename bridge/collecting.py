@@ -12,7 +12,17 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from keys.envelope import PROPERTY_HEADER, DataKey, Inner, KeyHeader, MessageHeader, Mode, check_share, open_key
+from keys.envelope import (
+    PROPERTY_HEADER,
+    DataKey,
+    Inner,
+    KeyHeader,
+    MessageHeader,
+    Mode,
+    check_epoch_key,
+    check_share,
+    open_key,
+)
 from keys.errors import BadContent, BadFrame, KeysError, NotEnoughShares, SearchExhausted, WrongEpochKey
 from keys.identity import Certificate
 from keys.sharetree import Combination, Hop, Label, Place, Share, recombine
@@ -90,15 +100,17 @@ class Collector:
 
     def received(self, event: Received, now: float) -> list[Effect]:
         """A wire from a replica of the home region."""
+        effects: list[Effect] = []
         try:
             properties = dict(event.wire.properties)
-            effects = self._take_key(event.peer, properties, now)
+            effects += self._take_key(event.peer, properties, now)
             if event.wire.topic != KEYS_TOPIC:
                 if PROPERTY_HEADER not in properties:
                     raise BadFrame("publication without a signed header")
                 effects += self._publication(event, self._admission.publication(event.wire, properties), now)
         except KeysError as error:
-            return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
+            # What the wire brought before its fault (a verified key may have opened something) stays valid.
+            effects += [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
         return effects
 
     def tick(self, now: float) -> list[Effect]:
@@ -163,6 +175,7 @@ class Collector:
 
         key.failed_with = len(key.shares)
         try:
+            check_epoch_key(header, None if secret.scope.shares_only else secret.key)
             found = recombine(
                 key.shares.values(),
                 key.hops,

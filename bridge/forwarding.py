@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from keys.envelope import (
+    NO_KEY,
     PROPERTY_HEADER,
     PROPERTY_KEY,
     PROPERTY_SHARES,
@@ -35,7 +36,6 @@ from .subscriptions import KEYS_TOPIC, SUBSCRIBE_TOPIC, RoutingTable, Statement
 from .views import Overlay, Scope
 
 KEYS_HELD_MAX = 4096  # keys whose shares a replica keeps; a publisher's flood of keys evicts the oldest
-NO_KEY = bytes(16)
 RETAINED_MAX = 10_000  # retained publications; the owner's scopes and gateways are known, a bad one is bounded
 
 
@@ -296,5 +296,3 @@ class Forwarder:
             split = resplit(share, held.header.digest, self._overlay.views[region].hop, self._seed)
             held.splits[region, share.label] = split
         return split
-
-

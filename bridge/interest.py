@@ -32,16 +32,15 @@ class _Want:
 class Interest:
     """Which scopes this gateway wants, and whether its region knows."""
 
-    def __init__(
-        self, overlay: Overlay, identity: Identity, name: str, secrets: Sequence[ScopeSecret]
-    ) -> None:
+    def __init__(self, overlay: Overlay, identity: Identity, name: str, secrets: Sequence[ScopeSecret]) -> None:
         self._identity = identity
         self._name = name
         self._view = overlay.views[overlay.certificate(name).region]
         self._secrets = [s for s in secrets if overlay.may_read(name, s.scope)]
         self._wants: dict[str, _Want] = {}
         self._up: set[str] = set()
-        self._tickets: dict[int, str] = {}  # negative tickets: the outbox uses the positive ones
+        self._tickets: dict[int, tuple[str, str]] = {}  # negative: the outbox uses the positive ones
+        self._last_ticket = 0
         self._version = 0
 
     def subscribed(self, topic_filter: str, now: float) -> list[Effect]:
@@ -70,11 +69,13 @@ class Interest:
 
     def link_down(self, peer: str) -> list[Effect]:
         self._up.discard(peer)
+        self._tickets = {t: told for t, told in self._tickets.items() if told[0] != peer}
         return []
 
     def acked(self, event: Acked) -> list[Effect]:
         """A replica has the statement. Tells the moment at which a quorum has."""
-        want = self._wants.get(self._tickets.pop(event.ticket, ""))
+        _, wire_filter = self._tickets.pop(event.ticket, ("", ""))
+        want = self._wants.get(wire_filter)
         if want is None or event.peer in want.acked:
             return []
         want.acked.add(event.peer)
@@ -109,9 +110,7 @@ class Interest:
 
     def _tell(self, peer: str, wire_filter: str, want: _Want) -> list[Effect]:
         assert want.statement is not None
-        ticket = -1 - len(self._tickets)
-        while ticket in self._tickets:
-            ticket -= 1
-        self._tickets[ticket] = wire_filter
-        statement = Send(peer, Wire(SUBSCRIBE_TOPIC, want.statement.encode()), ticket)
+        self._last_ticket -= 1
+        self._tickets[self._last_ticket] = (peer, wire_filter)
+        statement = Send(peer, Wire(SUBSCRIBE_TOPIC, want.statement.encode()), self._last_ticket)
         return [Watch(peer, wire_filter, want.statement.on), statement]

@@ -8,12 +8,12 @@ repair, coded blocks, epochs beyond the first.
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from keys.envelope import (
+    NO_KEY,
     PROPERTY_HEADER,
     PROPERTY_KEY,
     PROPERTY_SHARES,
@@ -23,6 +23,7 @@ from keys.envelope import (
     MessageHeader,
     Mode,
     SignedHeader,
+    content_digest,
     leaf,
     make_key,
     sign_batch,
@@ -46,7 +47,6 @@ KEY_AGE_S = 60.0
 CLOCK_STEP_S = 60.0
 ANNOUNCE_EVERY = 16  # messages of one topic after which the key rides along again
 ANNOUNCE_AFTER_S = 5.0
-NO_KEY = bytes(16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Publisher:
         """Drop what only stragglers lack once their bound is passed."""
         enough = len(self._view.members) - self._faults_max
         excess = len(self._entries) - STRAGGLER_ENTRIES_MAX
-        gone = []
+        gone: list[int] = []
         for sequence, entry in self._entries.items():
             if excess <= len(gone) and now - entry.born < STRAGGLER_S:
                 break
@@ -263,7 +263,7 @@ class Publisher:
             key.sealed_messages += 1
             key.sealed_bytes += len(content)
         entry.key = key
-        return replace(header, digests=(hashlib.sha256(content).digest(),)), topic, content
+        return replace(header, digests=(content_digest(content),)), topic, content
 
     def _key(self, secret: ScopeSecret, sequence: int, now: float) -> _LiveKey:
         """The scope's data key, renewed by count, bytes and age (A9)."""

@@ -201,6 +201,11 @@ class TopicIndex(Generic[V]):
         """The entries of exactly this filter (not of filters that match it); a copy."""
         return dict(self._exact.get(topic_filter) or self._wild.get(topic_filter) or {})
 
+    def entry(self, topic_filter: str, key: Hashable) -> V | None:
+        """The value of (filter, key), if there is one."""
+        entries = self._exact.get(topic_filter) or self._wild.get(topic_filter)
+        return entries.get(key) if entries else None
+
     def add(self, topic_filter: str, key: Hashable, value: V) -> bool:
         """Store `value` under (filter, key), replacing an earlier one. True if the filter is new here."""
         if not has_wildcard(topic_filter):
@@ -294,3 +299,75 @@ class TopicIndex(Generic[V]):
             found.extend(node.here.values())
             found.extend(node.rest.values())
         return tuple(found)
+
+
+class _Name:
+    """One level of the tree of names; `below` is keyed by the next level."""
+
+    __slots__ = ("below", "name")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Name] = {}
+        self.name: str | None = None
+
+
+class NameTree:
+    """A set of topic names that answers which of them a filter matches: the mirror image of `TopicIndex`.
+
+    For retained messages: a filter `plant/+/state` visits `plant` and its children, not every name.
+    """
+
+    def __init__(self) -> None:
+        self._root = _Name()
+
+    def add(self, topic: str) -> None:
+        node = self._root
+        for level in topic.split("/"):
+            node = node.below.setdefault(level, _Name())
+        node.name = topic
+
+    def discard(self, topic: str) -> None:
+        """Remove a name; unknown ones are ignored."""
+        path: list[tuple[_Name, str]] = []
+        node: _Name | None = self._root
+        for level in topic.split("/"):
+            assert node is not None
+            path.append((node, level))
+            node = node.below.get(level)
+            if node is None:
+                return
+        assert node is not None
+        node.name = None
+        for parent, level in reversed(path):
+            below = parent.below[level]
+            if below.below or below.name is not None:
+                return
+            del parent.below[level]
+
+    def matching(self, topic_filter: str) -> Iterator[str]:
+        """The names that the valid filter matches, in no order. The tree must not change meanwhile."""
+        nodes = [self._root]
+        levels = topic_filter.split("/")
+        for place, level in enumerate(levels):
+            if level == "#":
+                for node in nodes:
+                    yield from self._all(node, skip_dollar=place == 0)
+                return
+            if level == "+":
+                nodes = [below for node in nodes for name, below in node.below.items() if place or name[:1] != "$"]
+            else:
+                nodes = [below for node in nodes if (below := node.below.get(level)) is not None]
+        for node in nodes:
+            if node.name is not None:
+                yield node.name
+
+    @staticmethod
+    def _all(start: _Name, skip_dollar: bool) -> Iterator[str]:
+        if start.name is not None:
+            yield start.name
+        stack = [below for name, below in start.below.items() if not (skip_dollar and name[:1] == "$")]
+        while stack:
+            node = stack.pop()
+            if node.name is not None:
+                yield node.name
+            stack.extend(node.below.values())

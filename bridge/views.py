@@ -127,7 +127,12 @@ class Policy:
     signature: bytes = b""
 
     def body(self) -> bytes:
-        parts = [opening(Kind.POLICY), text(self.overlay), number(self.version, 8), number(len(self.edges), 2)]
+        parts = [
+            opening(Kind.POLICY),
+            text(self.overlay),
+            number(self.version, 8),
+            number(len(self.edges), 2),
+        ]
         parts += [number(a, 4) + number(b, 4) for a, b in self.edges]
         return b"".join([*parts, number(len(self.scopes), 2), *(sized(s.encode()) for s in self.scopes)])
 
@@ -157,9 +162,7 @@ class Member:
 class Overlay:
     """Everything signed, verified once, and the questions that machines ask of it."""
 
-    def __init__(
-        self, owner: bytes, policy: Policy, views: Iterable[RegionView], members: Iterable[Member]
-    ) -> None:
+    def __init__(self, owner: bytes, policy: Policy, views: Iterable[RegionView], members: Iterable[Member]) -> None:
         self.owner = owner
         self.policy = policy
         self.views = {view.region: view for view in views}
@@ -175,9 +178,7 @@ class Overlay:
     # -------------------------------------------------------------------------------- making and reading
 
     @classmethod
-    def sign(
-        cls, owner: Identity, policy: Policy, views: Iterable[RegionView], members: Iterable[Member]
-    ) -> Overlay:
+    def sign(cls, owner: Identity, policy: Policy, views: Iterable[RegionView], members: Iterable[Member]) -> Overlay:
         """The owner's side: sign policy and views; certificates come signed (`Certificate.issue`)."""
         return cls(owner.public_bytes, policy.signed(owner), [v.signed(owner) for v in views], members)
 
@@ -297,7 +298,7 @@ class Overlay:
                 )
 
     def _paths_from(self, start: int) -> dict[int, tuple[int, ...]]:
-        paths = {start: (start,)}
+        paths: dict[int, tuple[int, ...]] = {start: (start,)}
         queue = deque([start])
         while queue:
             region = queue.popleft()
@@ -349,5 +350,3 @@ def _verified(entry: Mapping[str, str], public: bytes, domain: str, what: str) -
     except BadSignature as error:
         raise BadSignature(f"signature of {what} does not fit") from error
     return body, signature
-
-

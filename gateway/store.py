@@ -9,7 +9,7 @@ not.
 Not here: the database itself (`gateway/outbox.py`), which replica has what (the overlay's machines), retained
 messages and sessions of local clients.
 
-Policy when full: what is stored stays, new publications are refused (`OutboxFullError`, MQTT reason 0x97) until
+Policy when full: what is stored stays, new publications are refused (`OutboxFullError`, reason 0x97) until
 `forget` frees bytes.
 """
 

@@ -1,8 +1,8 @@
 """Epoch keys of scopes and the key of topic tokens, derived from one root (E2, PROTOCOL §6).
 
-This is the first epoch's part only: whoever holds the root derives every key. Walking the root forward, threshold
-issuance by several servers, revocation and the keeping of old epochs are not here yet; until they are, an
-epoch ends by the operator giving out a new root, and a leaver can read until then.
+This is the first epoch's part only: whoever holds the root derives every key. Walking the root forward,
+threshold issuance by several servers, revocation and the keeping of old epochs are not here yet; until they
+are, an epoch ends by the operator giving out a new root, and a leaver can read until then.
 """
 
 from __future__ import annotations

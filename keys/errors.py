@@ -17,6 +17,8 @@ Messages name sizes, names and places, never key material: they go to logs. This
 codes; whoever speaks MQTT maps these classes to codes.
 """
 
+# ruff: noqa: N818  the names say whose fault it was; "Error" would add nothing
+
 from __future__ import annotations
 
 

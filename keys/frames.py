@@ -1,9 +1,10 @@
 """Canonical binary frames: the primitives that every frame of VeilMQ is written and read with.
 
-Everything that is hashed, signed or sealed is one of these frames: version byte, kind byte, flags byte, then
-fields in fixed order, integers big-endian, strings and byte strings behind 16-bit lengths. A reader is strict:
-unknown version, kind or flag, a missing or a trailing byte, or invalid UTF-8 is `BadFrame`. Hence one value
-has one encoding and one encoding one value, and two parties that hash the same thing hash the same bytes.
+Everything that is hashed, signed or sealed is one of these frames: version byte, kind byte, flags byte,
+then fields in fixed order, integers big-endian, strings and byte strings behind 16-bit lengths. A reader is
+strict: unknown version, kind or flag, a missing or a trailing byte, or invalid UTF-8 is `BadFrame`. Hence
+one value has one encoding and one encoding one value, and two parties that hash the same thing hash the
+same bytes.
 
 Not here: the fields of each frame (`sharetree`, `envelope` and what it names, `identity`;
 `bridge.views` and `bridge.subscriptions` for kinds 7 to 10).

@@ -1,11 +1,10 @@
 """The key header (`vmq-key`): what is public about one data key, signed by its publisher (PROTOCOL §2).
 
-    opening(3: version, kind 2, flags 0)
-    publisher(16) scope(2 + n) epoch(4)
-    hops: count(1), each region(4) view(4) k(1) n(1)
-    first_sequence(8) message_limit(4)                      SHA-256 up to here is H, bound into every derivation
-    kcv(16) commitment(32) share commitments(16 each, n of the first hop)
-                                                            SHA-256 up to here is the digest, its first 16 the key id
+    opening(3: version, kind 2, flags 0) publisher(16) scope(2 + n) epoch(4) hops: count(1), each region(4)
+    view(4) k(1) n(1) first_sequence(8) message_limit(4)                      SHA-256 up to here is H, bound
+    into every derivation kcv(16) commitment(32) share commitments(16 each, n of the first hop)
+                                                            SHA-256 up to here is the digest, its first 16
+                                                            the key id
     signature(64) over all of it, domain "veilmq/1 key"
 
 Not here: how keys are derived or checked against these commitments (`envelope`), or who may publish.
@@ -36,9 +35,10 @@ class KeyHeader:
     """One data key in public.
 
     `hops`: the publisher's region, then every other region that the scope may enter, ascending by id.
-    `first_sequence`: the publisher's next sequence when it made the key. `message_limit`: messages under this key.
-    `kcv`: check value of the scope's epoch key, zeros if the scope has none. `share_commitments`: one for each place
-    of hops[0], in order. `encode` raises `OurFault` and `decode` `BadFrame` for a header that cannot be.
+    `first_sequence`: the publisher's next sequence when it made the key. `message_limit`: messages under
+    this key. `kcv`: check value of the scope's epoch key, zeros if the scope has none. `share_commitments`:
+    one for each place of hops[0], in order. `encode` raises `OurFault` and `decode` `BadFrame` for a header
+    that cannot be.
     """
 
     publisher: bytes
@@ -53,22 +53,25 @@ class KeyHeader:
     signature: bytes = field(repr=False)
 
     @cached_property
+    def preamble(self) -> bytes:
+        """The frame up to the commitments: what is fixed before the key is derived."""
+        parts = [frames.opening(frames.Kind.KEY_HEADER), self.publisher, frames.text(self.scope)]
+        parts += [frames.number(self.epoch, 4), frames.number(len(self.hops), 1)]
+        for hop in self.hops:
+            parts += [hop.region.to_bytes(4), hop.view.to_bytes(4), bytes([hop.threshold, hop.count])]
+        parts += [frames.number(self.first_sequence, 8), frames.number(self.message_limit, 4)]
+        return b"".join(parts)
+
+    @cached_property
     def binding(self) -> bytes:
         """H: SHA-256 of the frame up to the commitments, 32 bytes."""
-        return hashlib.sha256(
-            preamble(
-                self.publisher, self.scope, self.epoch, self.hops, self.first_sequence, self.message_limit
-            )
-        ).digest()
+        return hashlib.sha256(self.preamble).digest()
 
     @cached_property
     def signed_bytes(self) -> bytes:
         """The frame without its signature."""
         self._check(OurFault)
-        head = preamble(
-            self.publisher, self.scope, self.epoch, self.hops, self.first_sequence, self.message_limit
-        )
-        return b"".join((head, self.kcv, self.commitment, *self.share_commitments))
+        return b"".join((self.preamble, self.kcv, self.commitment, *self.share_commitments))
 
     @cached_property
     def digest(self) -> bytes:
@@ -135,18 +138,6 @@ class KeyHeader:
         fixed = (len(self.publisher), len(self.kcv), len(self.commitment))
         if sizes != {SHARE_COMMITMENT_BYTES} or fixed != (PARTY_ID_BYTES, KCV_BYTES, COMMITMENT_BYTES):
             raise error("a field of the key header has the wrong size")
-
-
-def preamble(
-    publisher: bytes, scope: str, epoch: int, hops: tuple[Hop, ...], first_sequence: int, message_limit: int
-) -> bytes:
-    """The frame up to the commitments: what is fixed before the data key is derived."""
-    parts = [frames.opening(frames.Kind.KEY_HEADER), publisher, frames.text(scope), frames.number(epoch, 4)]
-    parts.append(frames.number(len(hops), 1))
-    for hop in hops:
-        parts += [hop.region.to_bytes(4), hop.view.to_bytes(4), bytes([hop.threshold, hop.count])]
-    parts += [frames.number(first_sequence, 8), frames.number(message_limit, 4)]
-    return b"".join(parts)
 
 
 def _read_hop(reader: frames.Reader) -> Hop:

@@ -6,11 +6,12 @@ Message header, 67 bytes of prefix and the digests:
     publisher(16) key_id(16) sequence(8) previous(8) time_ms(8) deadline_ms(8)
     count(1), digests(32 each)
 
-The prefix is authenticated with the sealed content, the digests are not: they are hashes of that very content.
+The prefix is authenticated with the sealed content, the digests are not: they are hashes of that very
+content.
 
-Inner content: opening (kind 5, flags say which optional fields follow), topic, time_ms(8), optional content type,
-response topic, correlation data, payload format(1), then properties: count(2) and pairs, payload length(4), payload,
-and zeros up to the asked size if padded.
+Inner content: opening (kind 5, flags say which optional fields follow), topic, time_ms(8), optional content
+type, response topic, correlation data, payload format(1), then properties: count(2) and pairs, payload
+length(4), payload, and zeros up to the asked size if padded.
 
 Not here: signatures (`batch`), sealing (`envelope`), any meaning of sequence and previous (`bridge`).
 """
@@ -38,7 +39,7 @@ _HAS_TYPE, _HAS_RESPONSE, _HAS_CORRELATION, _HAS_FORMAT, _PADDED, _INNER_FLAGS =
 
 
 class Mode(IntEnum):
-    """How content travels (PROTOCOL §4): to all, by one replica, in coded blocks, or signed but not sealed."""
+    """How content travels (PROTOCOL §4): to all, by one replica, in coded blocks, or signed, not sealed."""
 
     COPIES = 1
     ONE = 2
@@ -50,10 +51,11 @@ class Mode(IntEnum):
 class MessageHeader:
     """What the publisher signs about one publication.
 
-    `publisher`, `key_id`: 16 bytes, key_id zeros for `Mode.PLAIN` and only there. `sequence`: rises over all of
-    the publisher's publications and is never used twice. `previous`: its preceding QoS >= 1 publication on this topic,
-    0 for none. `time_ms`, `deadline_ms`: UNIX time, deadline 0 for none. `digests`: SHA-256 of the sealed content,
-    one for each block in `Mode.BLOCKS`, exactly one otherwise. `encode` raises `OurFault`, `decode` `BadFrame`.
+    `publisher`, `key_id`: 16 bytes, key_id zeros for `Mode.PLAIN` and only there. `sequence`: rises over
+    all of the publisher's publications and is never used twice. `previous`: its preceding QoS >= 1
+    publication on this topic, 0 for none. `time_ms`, `deadline_ms`: UNIX time, deadline 0 for none.
+    `digests`: SHA-256 of the sealed content, one for each block in `Mode.BLOCKS`, exactly one otherwise.
+    `encode` raises `OurFault`, `decode` `BadFrame`.
     """
 
     publisher: bytes
@@ -209,7 +211,14 @@ class Inner:
             raise BadFrame("padding is not zeros")
         reader.end()
         inner = cls(
-            topic, time_ms, payload, content_type, response_topic, correlation_data, payload_format, properties
+            topic,
+            time_ms,
+            payload,
+            content_type,
+            response_topic,
+            correlation_data,
+            payload_format,
+            properties,
         )
         inner._check(BadFrame)
         return inner

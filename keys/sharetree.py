@@ -1,13 +1,13 @@
-"""Shares of shares: labels, deterministic re-splitting, frames, and the search that recombines (A5, A6; PROTOCOL §3).
+"""Shares of shares: labels, deterministic re-splits, frames, and recombination (A5, A6; PROTOCOL §3).
 
-The publisher splits the secret S of a data key for its own region (level 1). Every replica splits each share that
-it holds again for the next region, so a share below level 1 is the value of a polynomial whose constant is
-another share. A label is the path of places that a value went through. A subscriber who holds enough shares of
-the last region works upwards: level d to level d - 1, and so on to level 1, whose values the publisher committed to,
-and from k of those to S.
+The publisher splits the secret S of a data key for its own region (level 1). Every replica splits each
+share that it holds again for the next region, so a share below level 1 is the value of a polynomial whose
+constant is another share. A label is the path of places that a value went through. A subscriber who holds
+enough shares of the last region works upwards: level d to level d - 1, and so on to level 1, whose values
+the publisher committed to, and from k of those to S.
 
-Not here: which share goes to whom (`bridge.forwarding`), the commitments (`envelope`), names of liars. A result
-says which places contradict; only the caller knows which certificates and complaints belong to them.
+Not here: which share goes to whom (`bridge.forwarding`), the commitments (`envelope`), names of liars. A
+result says which places contradict; only the caller knows which certificates and complaints belong to them.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Share:
 
 
 def check_label(share: Share, hops: Sequence[Hop]) -> None:
-    """Raise `BadShare` unless the share's regions, views and places are those of `hops`, taken from our own views."""
+    """Raise `BadShare` unless regions, views and places of the label fit `hops`, taken from our own views."""
     if len(share.label) != len(hops):
         raise BadShare(f"a share of depth {len(share.label)} on a path of {len(hops)} regions")
     for place, hop in zip(share.label, hops, strict=True):
@@ -120,10 +120,11 @@ def first_split(secret: bytes, hop: Hop, random: bytes) -> list[Share]:
 def resplit(share: Share, header_digest: bytes, next_hop: Hop, seed: bytes) -> list[Share]:
     """A replica's split of one share for the next region: one sub-share for each of its places, in order.
 
-    Deterministic, so that a retransmission repeats the same sub-shares. The coefficients depend on everything that
-    could otherwise yield two related polynomials: key header, label, next region with view and (k, n), and the
-    value itself. `header_digest`: the 32 bytes of `KeyHeader.digest`. `seed`: 32 secret bytes of this replica
-    and epoch. Raises `BadShare` for a path that gets too long or visits a region twice.
+    Deterministic, so that a retransmission repeats the same sub-shares. The coefficients depend on
+    everything that could otherwise yield two related polynomials: key header, label, next region with view
+    and (k, n), and the value itself. `header_digest`: the 32 bytes of `KeyHeader.digest`. `seed`: 32 secret
+    bytes of this replica and epoch. Raises `BadShare` for a path that gets too long or visits a region
+    twice.
     """
     if len(header_digest) != 32 or len(seed) != 32:
         raise OurFault("re-splitting needs the 32-byte digest of the key header and a 32-byte seed")
@@ -153,7 +154,7 @@ def _hop_bytes(hop: Hop) -> bytes:
 
 
 def encode_shares(shares: Iterable[Share]) -> bytes:
-    """The frame of `vmq-shares`: shares of one key that went through the same regions and views, sorted by place.
+    """The frame of `vmq-shares`: shares of one key along one path, sorted by place.
 
     Layout: opening, depth(1), depth x (region(4) view(4)), count(2), count x (depth places(1 each), depth - 1
     tags(4 each), value(32)). Raises `OurFault` for none, too many, a repeated label or different paths.
@@ -176,7 +177,7 @@ def encode_shares(shares: Iterable[Share]) -> bytes:
 
 
 def decode_shares(data: bytes) -> list[Share]:
-    """The shares of a `vmq-shares` frame, sorted by place. Raises `BadFrame`, or `BadShare` for a bad coordinate."""
+    """The shares of a frame, sorted by place. Raises `BadFrame`, or `BadShare` for a bad coordinate."""
     reader = frames.Reader(data)
     reader.opening(frames.Kind.SHARES)
     depth = reader.number(1)
@@ -203,12 +204,8 @@ def decode_shares(data: bytes) -> list[Share]:
 # ------------------------------------------------------------------------------------------ recombination
 
 
-class _Clash:
-    """Marks a row whose shares are all present but carry different tags: nothing may be combined."""
-
-
-_CLASH = _Clash()
-_Row: TypeAlias = tuple[tuple[bytes, ...], bytes] | _Clash | None  # (tags, value), clash, or something is missing
+# (tags, value) of one label; value None where shares of different tags met, so that nothing may be combined
+_Row: TypeAlias = tuple[tuple[bytes, ...], bytes | None]
 
 
 class _Tree:
@@ -216,15 +213,15 @@ class _Tree:
 
     def __init__(self, shares: Iterable[Share], hops: Sequence[Hop]) -> None:
         self.hops = hops
-        self.depth = len(hops)
-        self.leaves: dict[tuple[int, ...], tuple[tuple[bytes, ...], bytes]] = {}
-        self._memo: dict[tuple[tuple[int, ...], Combination], _Row] = {}
+        self.leaves: dict[tuple[int, ...], _Row] = {}
+        self._memo: dict[tuple[tuple[int, ...], Combination], _Row | None] = {}
         for share in shares:
             try:
                 check_label(share, hops)
             except BadShare:
                 continue  # of another view or path: one liar's share must not stop the search
-            self.leaves.setdefault(share.places, (share.tags, share.value))  # the first value for a label wins
+            # the first value for a label wins
+            self.leaves.setdefault(share.places, (share.tags, share.value))
 
     def present(self, level: int) -> tuple[int, ...]:
         """The places of hop number `level` (0 is the publisher's) that any share went through, ascending."""
@@ -237,47 +234,44 @@ class _Tree:
             expected *= hop.count
         return len(self.leaves) == expected
 
-    def row(self, prefix: tuple[int, ...], subsets: Combination) -> _Row:
-        """The value of label `prefix`, from the places `subsets` of the regions below it."""
+    def row(self, prefix: tuple[int, ...], subsets: Combination) -> _Row | None:
+        """The value of label `prefix` by the places `subsets` of the regions below; None if a share is missing."""
         if not subsets:
             return self.leaves.get(prefix)
         key = (prefix, subsets)
         if key in self._memo:
             return self._memo[key]
-        found = self._row(prefix, subsets)
+        found = self._combined(prefix, subsets[0], subsets[1:])
         if len(prefix) > 1:  # a whole level-1 row never comes again within one search
             self._memo[key] = found
         return found
 
-    def _row(self, prefix: tuple[int, ...], subsets: Combination) -> _Row:
-        below = subsets[1:]
-        values = []
+    def _combined(self, prefix: tuple[int, ...], subset: tuple[int, ...], below: Combination) -> _Row | None:
+        values: list[bytes] = []
         tags: tuple[bytes, ...] | None = None
         clash = False
-        for place in subsets[0]:
+        for place in subset:
             part = self.row((*prefix, place), below)
             if part is None:
                 return None
-            if isinstance(part, _Clash):
+            if part[1] is None or (tags is not None and tags != part[0]):
                 clash = True
-                continue
-            if tags is None:
-                tags = part[0]
-            elif tags != part[0]:
-                clash = True
-            values.append(part[1])
+            else:
+                values.append(part[1])
+            tags = part[0]
         if clash or tags is None:
-            return _CLASH
-        return tags[:-1], shamir.interpolate(subsets[0], values)
+            return (), None
+        return tags[:-1], shamir.interpolate(subset, values)
 
 
 @dataclass(frozen=True, slots=True)
 class Recombined:
     """What a search found.
 
-    `combination`: for every region after the first the k places that gave the result; pass it as `first` next
-    time. `good`: level-1 places whose value matched its commitment. `wrong`: level-1 places whose shares were all
-    there and did not match: that place, or somebody between it and us, lied. `steps`: combinations tried.
+    `combination`: for every region after the first the k places that gave the result; pass it as `first`
+    next time. `good`: level-1 places whose value matched its commitment. `wrong`: level-1 places whose
+    shares were all there and did not match: that place, or somebody between it and us, lied. `steps`:
+    combinations tried.
     """
 
     secret: bytes = field(repr=False)
@@ -291,8 +285,9 @@ class Recombined:
     def wrong_inner(self) -> frozenset[tuple[int, int]]:
         """(depth, place) for depth >= 2 of places outside the combination whose values contradict a good row.
 
-        Each is swapped into the winning subset of its region. If then a complete level-1 row that matched before no
-        longer matches, the place, or the link from it to us, is suspect; nothing here names anybody.
+        Each is swapped into the winning subset of its region. If then a complete level-1 row that matched
+        before no longer matches, the place, or the link from it to us, is suspect; nothing here names
+        anybody.
         """
         found = set()
         for level, subset in enumerate(self.combination):
@@ -305,10 +300,10 @@ class Recombined:
 
     def _breaks(self, place: int, trial: Combination) -> bool:
         row = self._tree.row((place,), trial)
-        return row is not None and (isinstance(row, _Clash) or not self._accept_level1(place, row[1]))
+        return row is not None and (row[1] is None or not self._accept_level1(place, row[1]))
 
 
-def recombine(
+def recombine(  # noqa: PLR0917  the last two are optional
     shares: Iterable[Share],
     hops: Sequence[Hop],
     accept_level1: Callable[[int, bytes], bool],
@@ -318,13 +313,15 @@ def recombine(
 ) -> Recombined:
     """Find the secret behind `shares`, up to f of whose places in every region may lie (PROTOCOL §3).
 
-    `hops`: the path from the publisher's region to ours, from our own signed views. `accept_level1(place, value)`
-    checks a level-1 share against its commitment, `accept_secret(secret)` the key commitment. One k-subset
-    of places per region below the first is tried for all rows alike: `first` (the last good one), then all in
-    lexicographic order, at most `max_steps` (`STEPS_LIMIT` if None). Shares that do not fit `hops` are left out.
+    `hops`: the path from the publisher's region to ours, from our own signed views. `accept_level1(place,
+    value)` checks a level-1 share against its commitment, `accept_secret(secret)` the key commitment. One
+    k-subset of places per region below the first is tried for all rows alike: `first` (the last good one),
+    then all in lexicographic order, at most `max_steps` (`STEPS_LIMIT` if None). Shares that do not fit
+    `hops` are left out.
 
-    Raises `NotEnoughShares` if no combination is complete, `SearchExhausted` if complete ones were tried in vain,
-    `OurFault` for a path of 0 or more than 4 regions. Never returns a secret that `accept_secret` refused.
+    Raises `NotEnoughShares` if no combination is complete, `SearchExhausted` if complete ones were tried in
+    vain, `OurFault` for a path of 0 or more than 4 regions. Never returns a secret that `accept_secret`
+    refused.
     """
     if not 1 <= len(hops) <= DEPTH_LIMIT:
         raise OurFault(f"a path has 1 to {DEPTH_LIMIT} regions, not {len(hops)}")
@@ -344,7 +341,7 @@ def recombine(
             row = tree.row((place,), combination)
             if row is None:
                 continue
-            if not isinstance(row, _Clash) and accept_level1(place, row[1]):
+            if row[1] is not None and accept_level1(place, row[1]):
                 good[place] = row[1]
             else:
                 wrong.append(place)
@@ -354,9 +351,7 @@ def recombine(
         chosen = tuple(good)[:threshold]
         secret = shamir.interpolate(chosen, [good[place] for place in chosen])
         if accept_secret(secret):
-            return Recombined(
-                secret, combination, frozenset(good), frozenset(wrong), steps, tree, accept_level1
-            )
+            return Recombined(secret, combination, frozenset(good), frozenset(wrong), steps, tree, accept_level1)
     if complete == 0:
         raise NotEnoughShares(f"none of {steps} combinations is complete")
     stopped = next(everything, None) is not None
@@ -364,7 +359,7 @@ def recombine(
 
 
 def _candidates(tree: _Tree, first: Combination | None, limit: int) -> Iterator[Combination]:
-    """`first` if it is one of them, then every combination of places that sent anything, in order, each once."""
+    """`first` if it is one of them, then all combinations of present places, in order, each once."""
     inner = list(enumerate(tree.hops))[1:]
     present = [tree.present(level) for level, _ in inner]
     if first is not None and len(first) == len(inner):
@@ -376,21 +371,18 @@ def _candidates(tree: _Tree, first: Combination | None, limit: int) -> Iterator[
             yield first
     # no level can get beyond `limit` subsets before the search ends, so no longer list is ever made
     subsets = [
-        islice(combinations(places, hop.threshold), limit + 1)
-        for places, (_, hop) in zip(present, inner, strict=True)
+        islice(combinations(places, hop.threshold), limit + 1) for places, (_, hop) in zip(present, inner, strict=True)
     ]
     for combination in product(*subsets):
         if combination != first:
             yield combination
 
 
-def level1_values(
-    shares: Iterable[Share], hops: Sequence[Hop], combination: Combination
-) -> dict[int, bytes | None]:
+def level1_values(shares: Iterable[Share], hops: Sequence[Hop], combination: Combination) -> dict[int, bytes | None]:
     """The level-1 value of every row that is complete under `combination`; None where tags contradict.
 
     `combination`: k places of every region after the first. For audits of opened keys (`bridge.blame`).
     """
     tree = _Tree(shares, hops)
     rows = ((place, tree.row((place,), combination)) for place in tree.present(0))
-    return {place: None if isinstance(row, _Clash) else row[1] for place, row in rows if row is not None}
+    return {place: row[1] for place, row in rows if row is not None}

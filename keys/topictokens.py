@@ -1,8 +1,8 @@
 """Topic names as tokens, wildcards still working, and the matching rules of topic filters (E1, PROTOCOL §6).
 
 Each level of a topic becomes base64url(HMAC-SHA256(key, depth byte ‖ level)[:16]): `+` and `#` keep their
-meaning, since equal levels at equal depth have equal tokens. This hides names from replicas and outsiders. It does not
-hide equality, depth or frequency, and one insider with the key can undo it by guessing names.
+meaning, since equal levels at equal depth have equal tokens. This hides names from replicas and outsiders.
+It does not hide equality, depth or frequency, and one insider with the key can undo it by guessing names.
 
 Not here: the trie that finds subscriptions (`bridge.topics`), rotation of the key.
 """
@@ -44,7 +44,7 @@ def tokenise_filter(topic_filter: str, key: bytes, control_root: str = "$veil") 
 
 
 def _left_alone(topic: str, control_root: str) -> bool:
-    return topic.startswith("$") or topic == control_root or topic.startswith(control_root + "/")
+    return topic == control_root or topic.startswith(("$", control_root + "/"))
 
 
 def _levels(name: str, key: bytes) -> str:
@@ -114,7 +114,7 @@ def matches(topic_filter: str, topic: str) -> bool:
 
 
 def covers(granted: str, asked: str) -> bool:
-    """Whether every topic that filter `asked` matches is matched by filter `granted` too (neither with `$share`)."""
+    """Whether filter `granted` matches every topic that filter `asked` matches (neither with `$share`)."""
     if asked.startswith("$") and granted[:1] in ("+", "#"):
         return False
     return _covers(granted.split("/"), asked.split("/"))

@@ -24,9 +24,14 @@ from typing import Any
 from .errors import NoJava
 
 _VECTOR_MODULE = "jdk.incubator.vector"
+_GONE_PACKAGE = "java.base/sun.security.action"
+"""Opened by Spark's launcher, gone since Java 24, which warns about it at every start."""
 _QUIET_LOG4J = """\
 status = error
 rootLogger.level = {level}
+# The shell's own level equal to the root's: otherwise Spark announces on stderr that it changes one of them.
+logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
+logger.shell.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
@@ -97,7 +102,6 @@ def spark_session(app: str = "veilmq", cores: int | str = "*", config: Mapping[s
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.metricsEnabled": "false",
-        "spark.log.level": "ERROR",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log_configuration('error').as_uri()}",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / f"veilmq-warehouse-{os.getuid()}"),
         **(config or {}),
@@ -120,10 +124,10 @@ def java_version(home: Path) -> str:
 
 
 def _shim(java: Path) -> str:
-    """A start script that drops `--add-modules` of the one module (given as `a b` or `a=b`) and keeps the rest."""
+    """A start script that drops `--add-modules` of the one module (as `a b` or `a=b`) and keeps the rest."""
     return f"""#!/bin/bash
 args=(); while (($#)); do case "$1" in
-  --add-modules={_VECTOR_MODULE}) ;;
+  --add-modules={_VECTOR_MODULE} | --add-opens={_GONE_PACKAGE}=*) ;;
   --add-modules) if [ "$2" = {_VECTOR_MODULE} ]; then shift; else args+=("$1"); fi ;;
   *) args+=("$1") ;; esac; shift; done
 exec {shlex.quote(str(java))} "${{args[@]}}"

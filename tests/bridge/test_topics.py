@@ -149,3 +149,19 @@ def test_the_most_specific_scope_wins() -> None:
     assert topics.most_specific(scopes, "plant/+/t") == "plant/#"
     assert topics.most_specific(scopes, "$SYS/x") is None
     assert topics.most_specific(scopes, "other") == "#"
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.booleans(), names), max_size=40), st.lists(filters, min_size=1, max_size=6))
+def test_a_tree_of_names_finds_what_a_filter_matches(steps: list[tuple[bool, str]], asked: list[str]) -> None:
+    tree = topics.NameTree()
+    model: set[str] = set()
+    for adding, name in steps:
+        (tree.add if adding else tree.discard)(name)
+        (model.add if adding else model.discard)(name)
+    for topic_filter in asked:
+        found = list(tree.matching(topic_filter))
+        assert sorted(found) == sorted(name for name in model if naive(topic_filter, name))
+    for name in model:
+        tree.discard(name)
+    assert not tree._root.below

@@ -1,0 +1,188 @@
+"""The simulator's kernel: virtual time, links with latency, crashes and restarts, all drawn from one seed.
+
+It runs `bridge.node` objects, or whatever wraps them (`adversary`), and does what the broker's shell does:
+turns `Send` into `Received` at the peer and `Acked` back, keeps links first-in-first-out, calls `Tick` at
+deadlines. It judges nothing: `checkers` does. Randomness is a `random.Random(seed)` that the caller makes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ..machine import (
+    Acked,
+    Blame,
+    Count,
+    Deliver,
+    Effect,
+    Event,
+    Forget,
+    LinkDown,
+    LinkUp,
+    Machine,
+    Received,
+    Send,
+    Tick,
+)
+
+STEPS_MAX = 2_000_000  # a run that does not end is a bug of ours: stop it with a message
+
+
+class RandomSource(Protocol):
+    """The part of `random.Random` that the simulator uses."""
+
+    def random(self) -> float: ...
+    def uniform(self, a: float, b: float, /) -> float: ...
+    def randrange(self, stop: int, /) -> int: ...
+    def randbytes(self, n: int, /) -> bytes: ...
+
+
+@dataclass(slots=True)
+class Trace:
+    """What the run showed: deliveries by gateway, blame, figures, forgotten outbox entries."""
+
+    delivered: dict[str, list[Deliver]] = field(default_factory=dict)
+    blamed: list[tuple[str, Blame]] = field(default_factory=list)
+    figures: dict[str, int] = field(default_factory=dict)
+    forgotten: dict[str, set[int]] = field(default_factory=dict)
+    sent: int = 0
+
+    def named(self) -> set[str]:
+        return {blame.member for _, blame in self.blamed if blame.named}
+
+    def suspected(self) -> set[str]:
+        return {blame.member for _, blame in self.blamed if not blame.named}
+
+
+class Kernel:
+    """Nodes, links between `peers`, and the queue of what happens when."""
+
+    def __init__(
+        self,
+        makers: Mapping[str, Callable[[], Machine]],
+        peers: Mapping[str, Iterable[str]],
+        rng: RandomSource,
+        now: float,
+        latency_s: tuple[float, float] = (0.001, 0.020),
+    ) -> None:
+        self._makers = dict(makers)
+        self.nodes: dict[str, Machine] = {name: make() for name, make in makers.items()}
+        self._peers = {name: tuple(sorted(p)) for name, p in peers.items()}
+        self._rng = rng
+        self._latency_s = latency_s
+        self.now = now
+        self.trace = Trace()
+        self._queue: list[tuple[float, int, str, int, Event]] = []
+        self._order = 0
+        self._incarnation = dict.fromkeys(makers, 0)
+        self._alive: set[str] = set()
+        self._cut: set[frozenset[str]] = set()
+        self._last_arrival: dict[tuple[str, str], float] = {}
+        self._ticks: dict[str, float] = {}
+
+    # ------------------------------------------------------------------------------------------- the world
+
+    def start(self) -> None:
+        """Every node is up; links come up at random moments within a second."""
+        for name in self.nodes:
+            self._alive.add(name)
+        for name in self.nodes:
+            for peer in self._peers[name]:
+                self.at(self.now + self._rng.random(), name, LinkUp(peer))
+
+    def at(self, when: float, name: str, event: Event) -> None:
+        """Let `event` happen to `name`; lost if the node crashes before."""
+        self._order += 1
+        heapq.heappush(self._queue, (when, self._order, name, self._incarnation[name], event))
+
+    def crash(self, name: str) -> None:
+        """kill -9: the node's memory and everything on its links is gone."""
+        self._alive.discard(name)
+        self._incarnation[name] += 1
+        for peer in self._peers[name]:
+            if peer in self._alive:
+                self._apply(peer, LinkDown(name))
+
+    def restart(self, name: str) -> None:
+        """A new process under the old identity."""
+        self.nodes[name] = self._makers[name]()
+        self._alive.add(name)
+        for peer in self._peers[name]:
+            if peer in self._alive:
+                self.at(self.now + self._rng.random(), name, LinkUp(peer))
+                self.at(self.now + self._rng.random(), peer, LinkUp(name))
+
+    def cut(self, a: str, b: str) -> None:
+        """The link between two nodes is down until `heal`."""
+        self._cut.add(frozenset((a, b)))
+        for one, other in ((a, b), (b, a)):
+            if one in self._alive:
+                self._apply(one, LinkDown(other))
+
+    def heal(self, a: str, b: str) -> None:
+        self._cut.discard(frozenset((a, b)))
+        for one, other in ((a, b), (b, a)):
+            self.at(self.now + self._rng.random(), one, LinkUp(other))
+
+    def run(self, until: float) -> Trace:
+        """Let everything happen up to the moment `until`."""
+        for _ in range(STEPS_MAX):
+            if not self._queue or self._queue[0][0] > until:
+                self.now = until
+                return self.trace
+            when, _, name, incarnation, event = heapq.heappop(self._queue)
+            self.now = max(self.now, when)
+            if isinstance(event, Tick):
+                self._ticks.pop(name, None)
+            if name in self._alive and incarnation == self._incarnation[name] and self._passes(name, event):
+                self._apply(name, event)
+        raise AssertionError(f"simulation did not end within {STEPS_MAX} steps")
+
+    # ------------------------------------------------------------------------------------------- mechanics
+
+    def _passes(self, name: str, event: Event) -> bool:
+        match event:
+            case LinkUp(peer) | Received(peer, _) | Acked(peer, _):
+                return peer in self._alive and frozenset((name, peer)) not in self._cut
+            case _:
+                return True
+
+    def _apply(self, name: str, event: Event) -> None:
+        for effect in self.nodes[name].handle(event, self.now):
+            self._effect(name, effect)
+        deadline = self.nodes[name].next_deadline
+        if deadline is not None and deadline < self._ticks.get(name, float("inf")):
+            self._ticks[name] = deadline
+            self.at(max(deadline, self.now), name, Tick())
+
+    def _effect(self, name: str, effect: Effect) -> None:
+        match effect:
+            case Send(peer, wire, ticket):
+                self.trace.sent += 1
+                if peer not in self._alive or frozenset((name, peer)) in self._cut:
+                    return
+                arrival = self._arrival(name, peer)
+                self.at(arrival, peer, Received(name, wire))
+                if ticket:
+                    self.at(max(arrival, self._arrival(peer, name)), name, Acked(peer, ticket))
+            case Deliver():
+                self.trace.delivered.setdefault(name, []).append(effect)
+            case Blame():
+                self.trace.blamed.append((name, effect))
+            case Count(figure, amount, label):
+                key = f"{figure}{{{label}}}" if label else figure
+                self.trace.figures[key] = self.trace.figures.get(key, 0) + amount
+            case Forget(sequences):
+                self.trace.forgotten.setdefault(name, set()).update(sequences)
+            case _:
+                pass
+
+    def _arrival(self, source: str, target: str) -> float:
+        """A link keeps order, as TCP does, whatever latency is drawn."""
+        arrival = self.now + self._rng.uniform(*self._latency_s)
+        arrival = max(arrival, self._last_arrival.get((source, target), 0.0))
+        self._last_arrival[source, target] = arrival
+        return arrival

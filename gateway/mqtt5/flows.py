@@ -1,0 +1,339 @@
+"""QoS 1 and 2 flows by packet identifier, for either end of a connection, and topic aliases. No bytes, no I/O.
+
+`OutboundFlows` is the sender of MQTT 5.0 §4.3 with its send quota (§4.9), `InboundFlows` the receiver.
+Transitions are data (`OUTBOUND`, `INBOUND`); what a packet means for the rest of a session is decided by
+`session.ServerSession` and `client_session.ClientSession`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import IntEnum, auto
+from typing import Generic, NamedTuple, TypeVar
+
+from .packets import Publish
+from .types import (
+    MAXIMUM_PACKET_ID,
+    ProtocolViolation,
+    ReceiveMaximumExceeded,
+    TopicAliasInvalid,
+)
+
+
+class Stage(IntEnum):
+    """Where one packet identifier stands. FREE: no flow uses it.
+
+    ACCEPTING: a message came, was handed to the application and is not yet acknowledged.
+    """
+
+    FREE = auto()
+    AWAIT_PUBACK = auto()
+    AWAIT_PUBREC = auto()
+    AWAIT_PUBCOMP = auto()
+    ACCEPTING_1 = auto()
+    ACCEPTING_2 = auto()
+    AWAIT_PUBREL = auto()
+
+
+class Heard(IntEnum):
+    """What the peer said about a packet identifier.
+
+    PUBREC_REFUSED: PUBREC with a code of 0x80 or more. PUBLISH_1_DUP: PUBLISH of QoS 1 with DUP set.
+    """
+
+    PUBACK = auto()
+    PUBREC = auto()
+    PUBREC_REFUSED = auto()
+    PUBCOMP = auto()
+    PUBLISH_1 = auto()
+    PUBLISH_1_DUP = auto()
+    PUBLISH_2 = auto()
+    PUBREL = auto()
+
+
+class Answer(IntEnum):
+    """What follows. VIOLATION ends the connection; the others say what to send or whom to tell."""
+
+    NOTHING = auto()
+    DONE = auto()  # outbound flow complete
+    SEND_PUBREL = auto()
+    SEND_PUBREL_UNKNOWN = auto()
+    ROUTE = auto()  # a new application message
+    SEND_PUBREC = auto()
+    SEND_PUBCOMP = auto()
+    SEND_PUBCOMP_UNKNOWN = auto()
+    VIOLATION = auto()
+
+
+class Step(NamedTuple):
+    next: Stage
+    answer: Answer
+
+
+_S, _H, _A = Stage, Heard, Answer
+_WRONG = Step(_S.FREE, _A.VIOLATION)
+
+# Sender (§4.3.2, §4.3.3). An acknowledgement of a free identifier is not an error: it may answer what a
+# lost session of ours had sent. One that belongs to another QoS than the flow's is.
+OUTBOUND: dict[tuple[Stage, Heard], Step] = {
+    (_S.FREE, _H.PUBACK): Step(_S.FREE, _A.NOTHING),
+    (_S.FREE, _H.PUBREC): Step(_S.FREE, _A.SEND_PUBREL_UNKNOWN),
+    (_S.FREE, _H.PUBREC_REFUSED): Step(_S.FREE, _A.NOTHING),
+    (_S.FREE, _H.PUBCOMP): Step(_S.FREE, _A.NOTHING),
+    (_S.AWAIT_PUBACK, _H.PUBACK): Step(_S.FREE, _A.DONE),
+    (_S.AWAIT_PUBACK, _H.PUBREC): _WRONG,
+    (_S.AWAIT_PUBACK, _H.PUBREC_REFUSED): _WRONG,
+    (_S.AWAIT_PUBACK, _H.PUBCOMP): _WRONG,
+    (_S.AWAIT_PUBREC, _H.PUBACK): _WRONG,
+    (_S.AWAIT_PUBREC, _H.PUBREC): Step(_S.AWAIT_PUBCOMP, _A.SEND_PUBREL),
+    (_S.AWAIT_PUBREC, _H.PUBREC_REFUSED): Step(_S.FREE, _A.DONE),
+    (_S.AWAIT_PUBREC, _H.PUBCOMP): _WRONG,
+    (_S.AWAIT_PUBCOMP, _H.PUBACK): _WRONG,
+    (_S.AWAIT_PUBCOMP, _H.PUBREC): Step(_S.AWAIT_PUBCOMP, _A.SEND_PUBREL),
+    (_S.AWAIT_PUBCOMP, _H.PUBREC_REFUSED): Step(_S.FREE, _A.DONE),
+    (_S.AWAIT_PUBCOMP, _H.PUBCOMP): Step(_S.FREE, _A.DONE),
+}
+
+# Receiver. At QoS 2 a PUBLISH on an identifier whose PUBREL has not come is the same message again, whatever
+# its DUP flag says (MQTT-4.3.3-10). QoS 1 has no memory beyond our PUBACK (MQTT-4.3.2-5); before it, only DUP
+# tells a repetition from a second message on an identifier in use, which must not be dropped in silence.
+INBOUND: dict[tuple[Stage, Heard], Step] = {
+    (_S.FREE, _H.PUBLISH_1): Step(_S.ACCEPTING_1, _A.ROUTE),
+    (_S.FREE, _H.PUBLISH_1_DUP): Step(_S.ACCEPTING_1, _A.ROUTE),
+    (_S.FREE, _H.PUBLISH_2): Step(_S.ACCEPTING_2, _A.ROUTE),
+    (_S.FREE, _H.PUBREL): Step(_S.FREE, _A.SEND_PUBCOMP_UNKNOWN),
+    (_S.ACCEPTING_1, _H.PUBLISH_1): _WRONG,
+    (_S.ACCEPTING_1, _H.PUBLISH_1_DUP): Step(_S.ACCEPTING_1, _A.NOTHING),
+    (_S.ACCEPTING_1, _H.PUBLISH_2): _WRONG,
+    (_S.ACCEPTING_1, _H.PUBREL): _WRONG,
+    (_S.ACCEPTING_2, _H.PUBLISH_1): _WRONG,
+    (_S.ACCEPTING_2, _H.PUBLISH_1_DUP): _WRONG,
+    (_S.ACCEPTING_2, _H.PUBLISH_2): Step(_S.ACCEPTING_2, _A.NOTHING),
+    (_S.ACCEPTING_2, _H.PUBREL): _WRONG,
+    (_S.AWAIT_PUBREL, _H.PUBLISH_1): _WRONG,
+    (_S.AWAIT_PUBREL, _H.PUBLISH_1_DUP): _WRONG,
+    (_S.AWAIT_PUBREL, _H.PUBLISH_2): Step(_S.AWAIT_PUBREL, _A.SEND_PUBREC),
+    (_S.AWAIT_PUBREL, _H.PUBREL): Step(_S.FREE, _A.SEND_PUBCOMP),
+}
+
+Item = TypeVar("Item")
+
+
+class OutboundFlows(Generic[Item]):
+    """Identifiers, send quota and order of what one side has sent at QoS 1 and 2.
+
+    `unacknowledged` holds items in the order of their first sending, `released` the identifiers whose
+    PUBREC came, in that order: a reconnect repeats both in these orders (§4.4, §4.6).
+    `window_max` bounds what one peer can make us hold in flight, whatever Receive Maximum it announces.
+    """
+
+    __slots__ = ("_last_id", "_most", "quota", "released", "repeat", "unacknowledged", "window_max")
+
+    def __init__(self, window_max: int) -> None:
+        self.window_max = min(window_max, MAXIMUM_PACKET_ID)
+        self.unacknowledged: dict[int, tuple[Item, int]] = {}  # packet id -> (item, QoS)
+        self.released: dict[int, bool] = {}  # packet id -> did its PUBLISH take quota of this connection
+        self.repeat: deque[int] = deque()  # unacknowledged, not yet sent again on this connection
+        self.quota = self._most = 0
+        self._last_id = 0
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.unacknowledged) + len(self.released)
+
+    def reconnected(self, receive_maximum: int) -> None:
+        """A new connection: the quota starts anew (§4.9), everything unfinished is to be repeated."""
+        self.quota = self._most = min(receive_maximum, self.window_max)
+        self.repeat = deque(self.unacknowledged)
+        self.released = dict.fromkeys(self.released, False)
+
+    def start(self, item: Item, qos: int) -> int:
+        """Take an identifier and quota for a new message; the caller has looked at `may_start`."""
+        packet_id = self._last_id
+        # Ends: fewer than 65,535 identifiers are in use while `may_start` holds.
+        while True:
+            packet_id = packet_id + 1 if packet_id < MAXIMUM_PACKET_ID else 1
+            if packet_id not in self.unacknowledged and packet_id not in self.released:
+                break
+        self._last_id = packet_id
+        self.unacknowledged[packet_id] = (item, qos)
+        self.quota -= 1
+        return packet_id
+
+    @property
+    def may_start(self) -> bool:
+        """A new message may go: quota is left, nothing older waits for repetition, identifiers are free."""
+        return self.quota > 0 and not self.repeat and self.in_flight < self.window_max
+
+    def next_repeat(self) -> tuple[int, Item, int] | None:
+        """(packet id, item, QoS) of the next message to send again, taking quota; None if none may go."""
+        while self.repeat and self.quota > 0:
+            packet_id = self.repeat.popleft()
+            entry = self.unacknowledged.get(packet_id)
+            if entry is not None:
+                self.quota -= 1
+                return packet_id, *entry
+        return None
+
+    def forget(self, packet_id: int) -> None:
+        """Undo `start` for a message that turned out not to be sendable."""
+        del self.unacknowledged[packet_id]
+        self._give_back(True)
+
+    def stage(self, packet_id: int) -> Stage:
+        entry = self.unacknowledged.get(packet_id)
+        if entry is not None:
+            return Stage.AWAIT_PUBACK if entry[1] == 1 else Stage.AWAIT_PUBREC
+        return Stage.AWAIT_PUBCOMP if packet_id in self.released else Stage.FREE
+
+    def heard(self, packet_id: int, what: Heard) -> tuple[Answer, Item | None]:
+        """Apply one acknowledgement: what to do, and the item that has left `unacknowledged`, if any.
+
+        Raises ProtocolViolation.
+        """
+        step = OUTBOUND[self.stage(packet_id), what]
+        if step.answer is Answer.VIOLATION:
+            raise ProtocolViolation(f"{what.name} for packet identifier {packet_id} of another flow")
+        entry = self.unacknowledged.pop(packet_id, None)
+        if entry is not None:
+            # Acknowledged before we repeated it: such a message took no quota of this connection.
+            took_quota = not (self.repeat and packet_id in self.repeat)
+            if step.next is Stage.AWAIT_PUBCOMP:
+                self.released[packet_id] = took_quota
+            else:
+                self._give_back(took_quota)
+            return step.answer, entry[0]
+        if step.answer is Answer.DONE:
+            self._give_back(self.released.pop(packet_id))
+        return step.answer, None
+
+    def _give_back(self, took_quota: bool) -> None:
+        if took_quota and self.quota < self._most:
+            self.quota += 1
+
+
+class InboundFlows:
+    """Messages that one side has received at QoS 1 and 2 and not finished, bounded by our Receive Maximum.
+
+    Each is known by its PUBLISH object while the application works on it, so that an acknowledgement that
+    arrives after a reconnect cannot be taken for that of another message with the same identifier.
+    `awaiting_pubrel` is the part that survives the connection and our own restart (§4.1).
+    """
+
+    __slots__ = ("_enforced", "_receive_maximum", "accepting", "awaiting_pubrel")
+
+    def __init__(self) -> None:
+        self.accepting: dict[int, Publish] = {}
+        self.awaiting_pubrel: dict[int, None] = {}
+        self._receive_maximum = MAXIMUM_PACKET_ID
+        self._enforced = False
+
+    def reconnected(self, receive_maximum: int, enforced: bool) -> None:
+        """A new connection. `enforced`: the peer knows our Receive Maximum (MQTT 5)."""
+        self._receive_maximum, self._enforced = receive_maximum, enforced
+        # The peer repeats QoS 1 as if we had never seen it; at QoS 2 it waits for the PUBREC that we owe.
+        self.accepting = {packet_id: one for packet_id, one in self.accepting.items() if one.qos == 2}
+
+    @property
+    def unfinished(self) -> int:
+        """Messages received and not yet acknowledged in full: what §4.9 counts."""
+        return len(self.accepting) + len(self.awaiting_pubrel)
+
+    @property
+    def full(self) -> bool:
+        """No further QoS 1 or 2 message is welcome: stop reading from a peer that knows no Receive Maximum."""
+        return self.unfinished >= self._receive_maximum
+
+    def stage(self, packet_id: int) -> Stage:
+        publish = self.accepting.get(packet_id)
+        if publish is not None:
+            return Stage.ACCEPTING_1 if publish.qos == 1 else Stage.ACCEPTING_2
+        return Stage.AWAIT_PUBREL if packet_id in self.awaiting_pubrel else Stage.FREE
+
+    def published(self, publish: Publish) -> Answer:
+        """A PUBLISH of QoS 1 or 2 came. Raises ProtocolViolation, ReceiveMaximumExceeded (MQTT 5 peers)."""
+        packet_id = publish.packet_id
+        what = Heard.PUBLISH_2
+        if publish.qos == 1:
+            what = Heard.PUBLISH_1_DUP if publish.dup else Heard.PUBLISH_1
+        answer = INBOUND[self.stage(packet_id), what].answer
+        if answer is Answer.VIOLATION:
+            raise ProtocolViolation(f"packet identifier {packet_id} is in use")
+        if answer is Answer.ROUTE:
+            if self._enforced and self.full:
+                raise ReceiveMaximumExceeded(f"more than {self._receive_maximum} messages unacknowledged")
+            self.accepting[packet_id] = publish
+        return answer
+
+    def accepted(self, publish: Publish, refused: bool) -> bool:
+        """The application took (or refused) a routed message: is PUBACK or PUBREC to be sent?
+
+        False if the message belongs to a connection or session that is gone.
+        """
+        packet_id = publish.packet_id
+        if self.accepting.get(packet_id) is not publish:
+            return False
+        del self.accepting[packet_id]
+        if publish.qos == 2 and not refused:
+            self.awaiting_pubrel[packet_id] = None
+        return True
+
+    def released(self, packet_id: int) -> Answer:
+        """A PUBREL came. Raises ProtocolViolation."""
+        answer = INBOUND[self.stage(packet_id), Heard.PUBREL].answer
+        if answer is Answer.VIOLATION:
+            raise ProtocolViolation(f"PUBREL for packet identifier {packet_id} before its PUBREC")
+        self.awaiting_pubrel.pop(packet_id, None)
+        return answer
+
+
+# ---------------------------------------------------------------------------------------- topic aliases
+
+
+class InboundAliases:
+    """Aliases that the peer defined on this connection, 1..`maximum` of them (§3.3.2.3.4)."""
+
+    __slots__ = ("_topics", "maximum")
+
+    def __init__(self, maximum: int) -> None:
+        self.maximum = maximum
+        self._topics: dict[int, str] = {}
+
+    def resolve(self, topic: str, alias: int) -> str:
+        """The topic of a PUBLISH with `alias`, remembering a new meaning. Raises TopicAliasInvalid."""
+        if not 0 < alias <= self.maximum:
+            raise TopicAliasInvalid(f"topic alias {alias} exceeds {self.maximum}")
+        if topic:
+            self._topics[alias] = topic
+            return topic
+        known = self._topics.get(alias)
+        if known is None:
+            raise TopicAliasInvalid(f"topic alias {alias} was never defined")
+        return known
+
+
+class OutboundAliases:
+    """Aliases that we defined on this connection: the first `maximum` long topics get one and keep it.
+
+    Nothing is replaced: an alias that changes its meaning saves nothing where topics alternate.
+    """
+
+    __slots__ = ("_aliases", "maximum")
+
+    SHORTEST_TOPIC = 8  # an alias costs three bytes in every packet; short topics are not worth a table entry
+
+    def __init__(self, maximum: int) -> None:
+        self.maximum = maximum
+        self._aliases: dict[str, int] = {}
+
+    def look_up(self, topic: str) -> tuple[int, bool]:
+        """(alias or 0, is it new). A new one counts only after `define`, once its packet is sure to go."""
+        alias = self._aliases.get(topic)
+        if alias is not None:
+            return alias, False
+        if len(self._aliases) < self.maximum and len(topic) >= self.SHORTEST_TOPIC:
+            return len(self._aliases) + 1, True
+        return 0, False
+
+    def define(self, topic: str, alias: int) -> None:
+        self._aliases[topic] = alias

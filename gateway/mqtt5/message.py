@@ -1,0 +1,146 @@
+"""One application message on its way to many receivers, serialised once for those who need equal bytes.
+
+Does not know who receives it: `session.ServerSession.deliver` adds what differs (identifier, alias, expiry).
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from .encoding import PublishTemplate, encode_publish
+from .packets import NO_PROPERTIES, Properties, Publish, Version, Will
+from .properties import Carrier, encode_property_fields
+
+_FIXED_BYTES = 64  # what a queued message costs beyond its topic, payload and properties, in round figures
+
+
+class Message:
+    """A publication as the broker holds it: retained, queued and in flight share one object.
+
+    `properties` holds only what travels with the message to everyone (payload format, content type, response
+    topic, correlation data, user properties); expiry became the instant `expires_at` (seconds since the UNIX
+    epoch, None: never), topic alias and subscription identifiers belong to one connection and are not here.
+    `publisher` is the client id of the sender, for no-local; empty if there is none.
+    """
+
+    __slots__ = (
+        "_packets",
+        "_properties_bytes",
+        "expires_at",
+        "payload",
+        "properties",
+        "publisher",
+        "qos",
+        "retain",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        payload: bytes,
+        qos: int = 0,
+        retain: bool = False,
+        properties: Properties = NO_PROPERTIES,
+        expires_at: float | None = None,
+        publisher: str = "",
+    ) -> None:
+        self.topic = topic
+        self.payload = payload
+        self.qos = qos
+        self.retain = retain
+        self.properties = properties
+        self.expires_at = expires_at
+        self.publisher = publisher
+        self._properties_bytes: bytes | None = None
+        self._packets: dict[int, bytes | PublishTemplate] = {}
+
+    @classmethod
+    def of(cls, publish: Publish, now: float, publisher: str = "") -> Message:
+        """From a PUBLISH whose alias is resolved (§3.3.2.3)."""
+        properties = publish.properties
+        if properties is NO_PROPERTIES:
+            return cls(publish.topic, publish.payload, publish.qos, publish.retain, publisher=publisher)
+        return cls(
+            publish.topic,
+            publish.payload,
+            publish.qos,
+            publish.retain,
+            _lasting(properties),
+            None if properties.message_expiry_s is None else now + properties.message_expiry_s,
+            publisher,
+        )
+
+    @classmethod
+    def of_will(cls, will: Will, now: float, publisher: str = "") -> Message:
+        expiry_s = will.properties.message_expiry_s
+        expires_at = None if expiry_s is None else now + expiry_s
+        lasting = _lasting(will.properties)
+        return cls(will.topic, will.payload, will.qos, will.retain, lasting, expires_at, publisher)
+
+    def __repr__(self) -> str:  # payloads are nobody's business in a log
+        return f"Message({self.topic!r}, {len(self.payload)} bytes, qos={self.qos}, retain={self.retain})"
+
+    @property
+    def held_bytes(self) -> int:
+        """What the message costs while it is queued: the measure of queue limits."""
+        return len(self.payload) + len(self.topic) + len(self.properties_bytes) + _FIXED_BYTES
+
+    @property
+    def properties_bytes(self) -> bytes:
+        """`properties` encoded, without length."""
+        encoded = self._properties_bytes
+        if encoded is None:
+            encoded = self._properties_bytes = (
+                b""
+                if self.properties is NO_PROPERTIES
+                else encode_property_fields(self.properties, Carrier.PUBLISH)
+            )
+        return encoded
+
+    def expired(self, now: float) -> bool:
+        return self.expires_at is not None and self.expires_at < now
+
+    def remaining_s(self, now: float) -> int | None:
+        """Message expiry interval to send: what was received less the time spent here (MQTT-3.3.2-6)."""
+        if self.expires_at is None:
+            return None
+        return max(0, ceil(self.expires_at - now))
+
+    def packet(self, v5: bool, retain: bool) -> bytes:
+        """The finished QoS 0 PUBLISH for receivers without alias, identifiers or expiry."""
+        key = v5 << 1 | retain
+        packet = self._packets.get(key)
+        if packet is None:
+            packet = self._packets[key] = encode_publish(
+                self.topic,
+                self.payload,
+                retain=retain,
+                properties_bytes=self.properties_bytes if v5 else None,
+                version=Version.V5 if v5 else Version.V311,
+            )
+        assert type(packet) is bytes
+        return packet
+
+    def template(self, v5: bool, qos: int, retain: bool) -> PublishTemplate:
+        """The QoS 1 or 2 PUBLISH that lacks only its packet identifier."""
+        key = qos << 2 | v5 << 1 | retain
+        template = self._packets.get(key)
+        if template is None:
+            version = Version.V5 if v5 else Version.V311
+            template = self._packets[key] = PublishTemplate(
+                self.topic, self.payload, qos, retain, version, self.properties_bytes
+            )
+        assert type(template) is PublishTemplate
+        return template
+
+
+def _lasting(properties: Properties) -> Properties:
+    """Those properties that a server forwards unaltered."""
+    return Properties(
+        payload_format=properties.payload_format,
+        content_type=properties.content_type,
+        response_topic=properties.response_topic,
+        correlation_data=properties.correlation_data,
+        user=properties.user,
+    )

@@ -1,0 +1,121 @@
+"""TLS for the links of the overlay: who may connect, and which member it is that did.
+
+Both sides show a certificate. Trusted are the certificate authorities of the trust domains that the signed
+overlay lists; a chain to one of them is necessary, not sufficient: the key in the certificate must also be the
+key that the overlay's owner certified for a member (`recognise`), so no authority can bring in a member of its
+own making or imitate a member of another domain. Host names are not checked, for the key is the stronger name.
+TLS 1.3 only.
+
+Not here: listeners for ordinary clients (`gateway/broker.py`), making certificates (`gateway/trust.py`).
+"""
+
+from __future__ import annotations
+
+import ssl
+from asyncio import BaseTransport
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from gateway.private import PrivateFileError, read_private
+from keys.errors import KeysError
+from keys.identity import Certificate, public_key_of
+
+
+class TlsError(Exception):
+    """One line for the operator: who, what is wrong, and the cure."""
+
+
+class _Member(Protocol):
+    @property
+    def certificate(self) -> Certificate: ...
+    @property
+    def ca(self) -> bytes: ...
+
+
+class LinkTls:
+    """Contexts of one member for all its links, and the recognition of peers.
+
+    `members`: name to member as in `Overlay.members`. Raises TlsError when key, certificate or an authority
+    cannot be used, or when the certificate is not that of `name` in the overlay.
+    """
+
+    def __init__(self, name: str, cert: Path, key: Path, members: Mapping[str, _Member]) -> None:
+        own = members.get(name)
+        if own is None:
+            raise TlsError(f"{name} is no member of the overlay; ask its owner to add your card")
+        self._by_key = {member.certificate.public_key: other for other, member in members.items()}
+        authorities = {member.ca for member in members.values() if member.ca}
+        if not authorities:
+            raise TlsError("the overlay lists no certificate authority; sign it anew with its members' cards")
+        self.server = _context(ssl.PROTOCOL_TLS_SERVER, cert, key, authorities)
+        self.client = _context(ssl.PROTOCOL_TLS_CLIENT, cert, key, authorities)
+        shown = public_key_of(ssl.PEM_cert_to_DER_cert(_first_certificate(cert)))
+        if shown != own.certificate.public_key:
+            raise TlsError(f"{cert} is not the certificate of {name} in the overlay; sign the overlay anew or restore it")
+
+    def recognise(self, cert_der: bytes | None) -> str | None:
+        """Name of the member whose key this certificate shows; None for anybody else."""
+        if not cert_der:
+            return None
+        try:
+            return self._by_key.get(public_key_of(cert_der))
+        except (KeysError, ValueError):
+            return None
+
+    def peer(self, transport: BaseTransport) -> str | None:
+        """Name of the member at the other end of a connected transport; None for anybody else."""
+        ssl_object = transport.get_extra_info("ssl_object")
+        return self.recognise(ssl_object.getpeercert(binary_form=True)) if ssl_object is not None else None
+
+
+def explain(error: BaseException, address: str) -> str:
+    """One line for a failed TLS handshake or a connection that ended in it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"{address} shows a certificate that no trust domain of the overlay issued "
+            f"({error.verify_message}); check the address, or take the newest overlay file"
+        )
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or str(error)).replace("_", " ").lower()
+        if "alert" in reason:
+            return (
+                f"{address} refused our certificate ({reason}); it may not know the newest overlay file, "
+                "or our certificate is expired"
+            )
+        return f"{address}: TLS failed ({reason}); check that it is a listener of the overlay"
+    if isinstance(error, TimeoutError):
+        return f"{address} does not answer; check the address and that the replica runs"
+    if isinstance(error, OSError):
+        return f"{address}: {error.strerror or error}; check the address and that the replica runs"
+    return f"{address}: {error}"
+
+
+def _context(protocol: int, cert: Path, key: Path, authorities: Iterable[bytes]) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    # Tickets would let a member that the overlay no longer lists resume without showing its certificate.
+    context.num_tickets = 0
+    try:
+        read_private(key)
+        context.load_cert_chain(cert, key)
+    except PrivateFileError as error:
+        raise TlsError(str(error)) from None
+    except FileNotFoundError:
+        raise TlsError(f"{cert}: no such file; make an identity with `veilmq trust issue`") from None
+    except (ssl.SSLError, OSError) as error:
+        raise TlsError(f"{cert} and {key} are not a certificate and its key ({error}); issue them anew") from None
+    for authority in authorities:
+        try:
+            context.load_verify_locations(cadata=authority)
+        except (ssl.SSLError, ValueError) as error:
+            raise TlsError(f"the overlay lists an authority that cannot be read ({error}); sign it anew") from None
+    return context
+
+
+def _first_certificate(path: Path) -> str:
+    text = path.read_text("ascii")
+    end = "-----END CERTIFICATE-----"
+    return text[: text.index(end) + len(end)] + "\n"

@@ -1,0 +1,132 @@
+"""Merkle batches: one Ed25519 signature for up to 16 message headers, each provable alone (PROTOCOL §2).
+
+    leaf = SHA-256(0x00 ‖ header ‖ length(2) ‖ wire topic)      node = SHA-256(0x01 ‖ left ‖ right)
+
+Missing leaves up to the next power of two are 32 zero bytes. The root is signed in the domain "veilmq/1
+headers". The wire topic is part of the leaf: otherwise a replica could publish a valid header on another
+topic first, and the true one would then count as a duplicate. The proof, behind the header in `vmq`:
+
+    opening(3: version, kind 4, flags 0)  index(1)  depth(1)  path(32 each, leaf upwards)  signature(64)
+
+Not here: whether the publisher may publish at all (`identity.Certificate`), duplicates and sequences.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from keys import frames
+from keys.errors import BadFrame, BadSignature, OurFault
+from keys.identity import SIGNATURE_BYTES, Identity, party_id_of, verify
+from keys.message import MessageHeader
+
+BATCH_LIMIT = 16
+PATH_LIMIT = 4  # log2 of BATCH_LIMIT: bounds the hashing that a stranger can cause
+NODE_BYTES = 32
+ROOTS_KEPT = 4096  # verified roots; bounds memory, not safety: a forgotten root is verified again
+HEADERS_DOMAIN = "veilmq/1 headers"
+_NO_LEAF = bytes(NODE_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A leaf's place in its batch: index, siblings from the leaf upwards (<= 4), the root's signature."""
+
+    index: int
+    path: tuple[bytes, ...]
+    signature: bytes = field(repr=False)
+
+    def root(self, leaf_hash: bytes) -> bytes:
+        """The root that follows from a leaf and this path."""
+        node, index = leaf_hash, self.index
+        for sibling in self.path:
+            node = _node(sibling, node) if index & 1 else _node(node, sibling)
+            index >>= 1
+        return node
+
+
+@dataclass(frozen=True, slots=True)
+class SignedHeader:
+    """A message header with its proof: the frame of `vmq`."""
+
+    header: MessageHeader
+    proof: Proof
+
+    def encode(self) -> bytes:
+        """The frame. Raises `OurFault` for a header or proof that cannot be."""
+        proof = self.proof
+        if len(proof.path) > PATH_LIMIT or not 0 <= proof.index < 1 << len(proof.path):
+            raise OurFault("the proof is of no batch: make it with sign_batch")
+        if len(proof.signature) != SIGNATURE_BYTES or any(len(node) != NODE_BYTES for node in proof.path):
+            raise OurFault("the proof has fields of the wrong size: make it with sign_batch")
+        place = bytes([proof.index, len(proof.path)])
+        opening = frames.opening(frames.Kind.PROOF)
+        return b"".join((self.header.encode(), opening, place, *proof.path, proof.signature))
+
+    @classmethod
+    def decode(cls, data: bytes) -> SignedHeader:
+        """Read a frame; nothing is verified yet. Raises `BadFrame`."""
+        reader = frames.Reader(data)
+        header = MessageHeader.read(reader)
+        reader.opening(frames.Kind.PROOF)
+        index, depth = reader.take(2)
+        if depth > PATH_LIMIT or index >= 1 << depth:
+            raise BadFrame(f"leaf {index} of a batch of depth {depth}")
+        path = tuple(reader.take(NODE_BYTES) for _ in range(depth))
+        signature = reader.take(SIGNATURE_BYTES)
+        reader.end()
+        return cls(header, Proof(index, path, signature))
+
+
+def leaf(header: bytes, wire_topic: str) -> bytes:
+    """The leaf of an encoded header on its wire topic."""
+    return hashlib.sha256(b"\0" + header + frames.text(wire_topic)).digest()
+
+
+def sign_batch(identity: Identity, leaves: Sequence[bytes]) -> list[Proof]:
+    """One proof for each of 1 to 16 leaves (32 bytes, from `leaf`), in order, with one signature for all."""
+    if not 1 <= len(leaves) <= BATCH_LIMIT or any(len(each) != NODE_BYTES for each in leaves):
+        raise OurFault(f"a batch has 1 to {BATCH_LIMIT} leaves of {NODE_BYTES} bytes, not {len(leaves)}")
+    depth = (len(leaves) - 1).bit_length()
+    level = [*leaves, *[_NO_LEAF] * ((1 << depth) - len(leaves))]
+    levels = []
+    while len(level) > 1:
+        levels.append(level)
+        level = [_node(level[at], level[at + 1]) for at in range(0, len(level), 2)]
+    signature = identity.sign(HEADERS_DOMAIN, level[0])
+    return [
+        Proof(index, tuple(nodes[index >> height ^ 1] for height, nodes in enumerate(levels)), signature)
+        for index in range(len(leaves))
+    ]
+
+
+def _node(left: bytes, right: bytes) -> bytes:
+    return hashlib.sha256(b"\1" + left + right).digest()
+
+
+class HeaderVerifier:
+    """Verifies signed headers; a batch costs one Ed25519 verification, its other headers a few hashes."""
+
+    def __init__(self, roots_kept: int = ROOTS_KEPT) -> None:
+        self._roots_kept = roots_kept
+        self._verified: OrderedDict[tuple[bytes, bytes, bytes], None] = OrderedDict()
+
+    def verify(self, signed: SignedHeader, wire_topic: str, public_key: bytes) -> None:
+        """Raise `BadSignature` unless the owner of `public_key` signed this header for this wire topic."""
+        header, proof = signed.header, signed.proof
+        if party_id_of(public_key) != header.publisher:
+            raise BadSignature("the header names another publisher than this key's owner")
+        root = proof.root(leaf(header.encode(), wire_topic))
+        # the signature is part of what is remembered: a good root with another signature must not pass,
+        # or we would hand on headers that the next party refuses
+        known = (public_key, root, proof.signature)
+        if known in self._verified:
+            self._verified.move_to_end(known)
+            return
+        verify(public_key, HEADERS_DOMAIN, root, proof.signature)
+        self._verified[known] = None
+        if len(self._verified) > self._roots_kept:
+            self._verified.popitem(last=False)

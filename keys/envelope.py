@@ -1,0 +1,232 @@
+"""START HERE: a publisher's data key, and one import for all that a sealed publication needs (PROTOCOL §2).
+
+    PRK        = HKDF-Extract(salt = K[scope, epoch] or zeros, ikm = S)
+    enc        = HKDF-Expand(PRK, "veilmq/1 enc" ‖ H, 32)             the AES-256-GCM key
+    commitment = HKDF-Expand(PRK, "veilmq/1 commit" ‖ H, 32)          in the key header
+    kcv        = HKDF-Expand(K, "veilmq/1 kcv", 16)                   zeros for a shares-only scope
+    share commitment i = SHA-256("veilmq/1 share" ‖ H ‖ i(1) ‖ value)[:16]
+
+H is the hash of the key header up to its commitments. AES-GCM commits to no key, so that one ciphertext can
+be made to open under two: `open_key` therefore checks the commitment before anything is opened.
+
+Associated data is version(1) ‖ message header up to its digests ‖ wire topic behind its length(2). The
+digests cannot be in it, since they are hashes of the sealed content; they are signed instead (`batch`).
+
+Not here: where keys, shares and content travel (`bridge`), durable sequences (`gateway.store`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+
+from keys import frames
+from keys.batch import BATCH_LIMIT, HeaderVerifier, Proof, SignedHeader, leaf, sign_batch
+from keys.errors import BadContent, BadShare, OurFault, WrongEpochKey
+from keys.frames import (
+    PROPERTY_HEADER,
+    PROPERTY_KEY,
+    PROPERTY_SHARES,
+    PROTOCOL_VERSION,
+    from_property,
+    to_property,
+)
+from keys.identity import Identity
+from keys.keyheader import KCV_BYTES, KEY_DOMAIN, NO_KCV, SHARE_COMMITMENT_BYTES, KeyHeader
+from keys.message import NO_KEY, PREFIX_BYTES, SEQUENCE_AT, Inner, MessageHeader, Mode, content_digest
+from keys.replay import SequenceWindow
+from keys.sharetree import SECRET_BYTES, Hop, Share, first_split
+
+__all__ = [
+    "BATCH_LIMIT",
+    "NO_KEY",
+    "PROPERTY_HEADER",
+    "PROPERTY_KEY",
+    "PROPERTY_SHARES",
+    "PROTOCOL_VERSION",
+    "DataKey",
+    "HeaderVerifier",
+    "Inner",
+    "KeyHeader",
+    "MessageHeader",
+    "Mode",
+    "Proof",
+    "SequenceWindow",
+    "SignedHeader",
+    "check_share",
+    "content_digest",
+    "from_property",
+    "leaf",
+    "make_key",
+    "open_key",
+    "sign_batch",
+    "to_property",
+]
+
+TAG_BYTES = 16  # of AES-GCM: sealed content is this much longer
+_NO_SALT = bytes(32)
+
+
+class DataKey:
+    """One AES-256-GCM key, from `make_key` (seals and opens) or `open_key` (opens only); shows no key bytes.
+
+    The AES context is built once, since building it costs more than sealing a small payload.
+    """
+
+    __slots__ = ("_aead", "_may_seal", "_message_limit", "_sealed", "key_id")
+
+    def __init__(self, key_id: bytes, enc: bytes, message_limit: int, *, may_seal: bool) -> None:
+        self.key_id = key_id
+        self._aead = AESGCM(enc)
+        self._message_limit = message_limit
+        self._may_seal = may_seal
+        self._sealed: set[int] = set()  # at most message_limit sequences: a nonce must never serve twice
+
+    def seal(self, prefix: bytes, sequence: int, wire_topic: str, inner: bytes) -> bytes:
+        """`inner` sealed under nonce `sequence`: 16 bytes longer.
+
+        `prefix`: `MessageHeader.prefix()` of the same sequence. Raises `OurFault` if this key was opened
+        and not made here, for a sequence that it sealed before (keep the sealed bytes to send them again),
+        beyond the message limit, and if prefix and sequence or key differ.
+        """
+        if not self._may_seal:
+            raise OurFault("only the publisher that made a data key seals with it")
+        if sequence in self._sealed or len(self._sealed) >= self._message_limit:
+            raise OurFault(f"sequence {sequence} needs another data key: a nonce is never used twice")
+        associated = _associated_data(prefix, sequence, wire_topic)
+        if prefix[SEQUENCE_AT - 16 : SEQUENCE_AT] != self.key_id:
+            raise OurFault("the message header names another data key")
+        self._sealed.add(sequence)
+        return self._aead.encrypt(_nonce(sequence), inner, associated)
+
+    def open(self, prefix: bytes, sequence: int, wire_topic: str, sealed: bytes) -> bytes:
+        """What was sealed with the same prefix, sequence and wire topic. Raises `BadContent`."""
+        try:
+            return self._aead.decrypt(_nonce(sequence), sealed, _associated_data(prefix, sequence, wire_topic))
+        except InvalidTag:
+            raise BadContent("sealed content does not open under this key, header and topic") from None
+
+    def __repr__(self) -> str:
+        return f"DataKey({self.key_id.hex()})"
+
+    def __reduce__(self) -> str:
+        raise OurFault("a data key is not pickled: send the key header and the shares")
+
+
+def _nonce(sequence: int) -> bytes:
+    return sequence.to_bytes(12)
+
+
+def _associated_data(prefix: bytes, sequence: int, wire_topic: str) -> bytes:
+    if len(prefix) != PREFIX_BYTES or int.from_bytes(prefix[SEQUENCE_AT : SEQUENCE_AT + 8]) != sequence:
+        raise OurFault("the prefix is not that of a message header with this sequence")
+    return b"".join((bytes([PROTOCOL_VERSION]), prefix, frames.text(wire_topic)))
+
+
+def make_key(  # noqa: PLR0917  as many arguments as the header has fields
+    identity: Identity,
+    scope: str,
+    epoch: int,
+    hops: Sequence[Hop],
+    first_sequence: int,
+    message_limit: int,
+    scope_key: bytes | None,
+    random: Callable[[int], bytes],
+) -> tuple[KeyHeader, DataKey, list[Share]]:
+    """A new data key: its signed header, the key itself, and the level-1 shares of its secret for hops[0].
+
+    `scope_key`: the scope's 32-byte epoch key, None for a shares-only scope. `random(n)` gives n uniformly
+    random secret bytes. Raises `OurFault` for arguments that no header can carry.
+    """
+    if scope_key is not None:
+        _check_scope_key(scope_key)
+    secret = random(SECRET_BYTES)
+    shares = first_split(secret, hops[0], random((hops[0].threshold - 1) * SECRET_BYTES))
+    kcv = NO_KCV if scope_key is None else _kcv(scope_key)
+    draft = KeyHeader(
+        publisher=identity.party_id,
+        scope=scope,
+        epoch=epoch,
+        hops=tuple(hops),
+        first_sequence=first_sequence,
+        message_limit=message_limit,
+        kcv=kcv,
+        commitment=bytes(32),
+        share_commitments=(),
+        signature=b"",
+    )
+    binding = draft.binding
+    enc, commitment = _derive(secret, scope_key, binding)
+    committed = replace(
+        draft,
+        commitment=commitment,
+        share_commitments=tuple(_share_commitment(binding, share.label[0].place, share.value) for share in shares),
+    )
+    header = replace(committed, signature=identity.sign(KEY_DOMAIN, committed.signed_bytes))
+    return header, DataKey(header.key_id, enc, message_limit, may_seal=True), shares
+
+
+def open_key(header: KeyHeader, secret: bytes, scope_key: bytes | None) -> DataKey:
+    """The data key behind a verified header and its recombined 32-byte secret.
+
+    `scope_key`: what the policy says for this scope (None: shares-only), never what the header suggests.
+    Raises `WrongEpochKey` if the header was made with another epoch key, `BadContent` if the commitment
+    does not fit.
+    """
+    check_epoch_key(header, scope_key)
+    enc, commitment = _derive(secret, scope_key, header.binding)
+    if not hmac.compare_digest(commitment, header.commitment):
+        raise BadContent("the secret does not fit the commitment of the key header")
+    return DataKey(header.key_id, enc, header.message_limit, may_seal=False)
+
+
+def check_epoch_key(header: KeyHeader, scope_key: bytes | None) -> None:
+    """Raise `WrongEpochKey` unless the header was made with this epoch key (None: with none). Do it before
+    a search: no combination of shares fits a wrong epoch key, and nobody is to blame for that."""
+    if scope_key is not None:
+        _check_scope_key(scope_key)
+    expected = NO_KCV if scope_key is None else _kcv(scope_key)
+    if not hmac.compare_digest(expected, header.kcv):
+        raise WrongEpochKey(f"another epoch key than ours for scope {header.scope!r}, epoch {header.epoch}")
+
+
+def check_share(header: KeyHeader, place: int, value: bytes) -> bool:
+    """Whether `value` is the level-1 share that the publisher committed to for `place` (1..n)."""
+    if not 1 <= place <= len(header.share_commitments):
+        return False
+    found = _share_commitment(header.binding, place, value)
+    return hmac.compare_digest(found, header.share_commitments[place - 1])
+
+
+def require_share(header: KeyHeader, share: Share) -> None:
+    """Raise `BadShare` unless a level-1 share fits its commitment: the check of a replica on arrival."""
+    if len(share.label) != 1 or not check_share(header, share.label[0].place, share.value):
+        raise BadShare("a level-1 share contradicts the publisher's commitment")
+
+
+def _check_scope_key(scope_key: bytes) -> None:
+    if len(scope_key) != 32 or scope_key == _NO_SALT:
+        raise OurFault("an epoch key has 32 bytes and is not zero: pass None for a shares-only scope")
+
+
+def _derive(secret: bytes, scope_key: bytes | None, binding: bytes) -> tuple[bytes, bytes]:
+    sha256 = hashes.SHA256()
+    prk = HKDF.extract(sha256, _NO_SALT if scope_key is None else scope_key, secret)
+    enc = HKDFExpand(sha256, 32, b"veilmq/1 enc" + binding).derive(prk)
+    return enc, HKDFExpand(sha256, 32, b"veilmq/1 commit" + binding).derive(prk)
+
+
+def _kcv(scope_key: bytes) -> bytes:
+    return HKDFExpand(hashes.SHA256(), KCV_BYTES, b"veilmq/1 kcv").derive(scope_key)
+
+
+def _share_commitment(binding: bytes, place: int, value: bytes) -> bytes:
+    data = b"veilmq/1 share" + binding + bytes([place]) + value
+    return hashlib.sha256(data).digest()[:SHARE_COMMITMENT_BYTES]

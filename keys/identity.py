@@ -1,0 +1,376 @@
+"""Who is who: Ed25519 identities, overlay certificates with rights, and X.509 for TLS (B7, PROTOCOL §2).
+
+An overlay certificate is a frame signed by the overlay's owner:
+
+    opening(3: version, kind 6, flags 0)  role(1)  name  public_key(32)  trust domain  region(4)
+    not_after_ms(8) publish: count(2), filters   read: count(2), filters   signature(64), domain "veilmq/1
+    certificate"
+
+Every signature of the overlay is over `domain ‖ 0x00 ‖ data`, so that none can be passed off as one of
+another kind. The same key pair serves TLS. In TLS 1.2 a peer chooses the first 32 bytes of what a server
+signs: use TLS 1.3 only, whose signatures start with a fixed text.
+
+Not here: files, TLS contexts (`gateway.tls`), passwords, revocation lists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import lru_cache
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from keys import frames, topictokens
+from keys.errors import BadFrame, BadSignature, Expired, KeysError, OurFault
+
+PARTY_ID_BYTES = 16
+PUBLIC_KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+PUBLIC_KEYS_KEPT = 4096  # parsed keys of peers; bounds memory when strangers send certificates
+CERTIFICATE_DOMAIN = "veilmq/1 certificate"
+RIGHTS_LIMIT = 1024  # filters of one kind in a certificate; bounds the matching that a stranger can cause
+CLOCK_SKEW_S = 3600  # X.509 certificates are valid this long before they were made
+CA_DAYS = 3650
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class Identity:
+    """A party's Ed25519 key pair. The private key shows in no repr and leaves only by `private_bytes`."""
+
+    __slots__ = ("_private", "party_id", "public_bytes")
+
+    def __init__(self, private: Ed25519PrivateKey) -> None:
+        self._private = private
+        self.public_bytes: bytes = private.public_key().public_bytes_raw()
+        self.party_id: bytes = party_id_of(self.public_bytes)
+
+    @classmethod
+    def generate(cls, random: bytes) -> Identity:
+        """A new identity from 32 uniformly random secret bytes."""
+        return cls.from_private_bytes(random)
+
+    @classmethod
+    def from_private_bytes(cls, private: bytes) -> Identity:
+        """The identity of a 32-byte Ed25519 private key (RFC 8032 §5.1.5); `OurFault` for other sizes."""
+        if len(private) != 32:
+            raise OurFault(f"an Ed25519 private key has 32 bytes, not {len(private)}")
+        return cls(Ed25519PrivateKey.from_private_bytes(private))
+
+    def private_bytes(self) -> bytes:
+        """The 32 secret bytes, to be stored."""
+        return self._private.private_bytes_raw()
+
+    def private_pem(self) -> bytes:
+        """The private key as unencrypted PKCS #8 PEM, as TLS libraries load it."""
+        return self._private.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+
+    def sign(self, domain: str, data: bytes) -> bytes:
+        """64 bytes of signature over `domain ‖ 0x00 ‖ data`."""
+        return self._private.sign(_with_domain(domain, data))
+
+    def __repr__(self) -> str:
+        return f"Identity({self.party_id.hex()})"
+
+    def __reduce__(self) -> str:
+        raise OurFault("an identity is not pickled: send its public bytes, or store its private bytes")
+
+
+def party_id_of(public_key: bytes) -> bytes:
+    """The first 16 bytes of SHA-256 of a public key: how headers name a party."""
+    return hashlib.sha256(public_key).digest()[:PARTY_ID_BYTES]
+
+
+def verify(public_key: bytes, domain: str, data: bytes, signature: bytes) -> None:
+    """Raise `BadSignature` unless the owner of `public_key` signed `data` in `domain`."""
+    try:
+        _parsed(public_key).verify(signature, _with_domain(domain, data))
+    except InvalidSignature:
+        raise BadSignature(f"a signature ({domain}) does not verify") from None
+    except ValueError:
+        raise BadSignature("a public key is not an Ed25519 point of 32 bytes") from None
+
+
+@lru_cache(maxsize=PUBLIC_KEYS_KEPT)
+def _parsed(public_key: bytes) -> Ed25519PublicKey:
+    return Ed25519PublicKey.from_public_bytes(public_key)
+
+
+def _with_domain(domain: str, data: bytes) -> bytes:
+    return domain.encode("ascii") + b"\0" + data
+
+
+# ------------------------------------------------------------------------------------ overlay certificates
+
+
+class Role(StrEnum):
+    """What a party may act as in the overlay."""
+
+    REPLICA = "replica"
+    GATEWAY = "gateway"
+    INGEST = "ingest"
+    OWNER = "owner"
+
+
+_ROLE_CODES = {Role.REPLICA: 1, Role.GATEWAY: 2, Role.INGEST: 3, Role.OWNER: 4}
+_ROLES = {code: role for role, code in _ROLE_CODES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The owner's word on one party.
+
+    `name`, `domain` (its trust domain): 1 to 64 letters, digits, dots, dashes and underscores.
+    `public_key`: 32 bytes. `region`: the member's region, or the one that a gateway or job is attached to.
+    `publish`, `read`: filters of wire topics. `not_after_ms`: UNIX time. `encode` and `issue` raise
+    `OurFault`, `decode` `BadFrame`.
+    """
+
+    name: str
+    role: Role
+    public_key: bytes
+    domain: str
+    region: int
+    not_after_ms: int
+    publish: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    signature: bytes = field(default=b"", repr=False)
+
+    @classmethod
+    def issue(
+        cls,
+        owner: Identity,
+        *,
+        name: str,
+        role: Role,
+        public_key: bytes,
+        domain: str,
+        region: int,
+        not_after_ms: int,
+        publish: Sequence[str] = (),
+        read: Sequence[str] = (),
+    ) -> Certificate:
+        """A certificate signed by `owner`. Raises `OurFault` if a name, key or filter is invalid."""
+        bare = cls(name, Role(role), public_key, domain, region, not_after_ms, tuple(publish), tuple(read))
+        return replace(bare, signature=owner.sign(CERTIFICATE_DOMAIN, bare.signed_bytes()))
+
+    @property
+    def party_id(self) -> bytes:
+        """16 bytes: how headers name this party."""
+        return party_id_of(self.public_key)
+
+    def signed_bytes(self) -> bytes:
+        """The frame without its signature."""
+        self._check(OurFault)
+        parts = [frames.opening(frames.Kind.CERTIFICATE), bytes([_ROLE_CODES[self.role]])]
+        parts += [frames.text(self.name), self.public_key, frames.text(self.domain)]
+        parts += [frames.number(self.region, 4), frames.number(self.not_after_ms, 8)]
+        for filters in (self.publish, self.read):
+            parts.append(frames.number(len(filters), 2))
+            parts += [frames.text(topic_filter) for topic_filter in filters]
+        return b"".join(parts)
+
+    def encode(self) -> bytes:
+        """The frame."""
+        if len(self.signature) != SIGNATURE_BYTES:
+            raise OurFault("a certificate is signed before it is sent")
+        return self.signed_bytes() + self.signature
+
+    @classmethod
+    def decode(cls, data: bytes) -> Certificate:
+        """Read a frame; signature and end are not checked yet. Raises `BadFrame`."""
+        reader = frames.Reader(data)
+        reader.opening(frames.Kind.CERTIFICATE)
+        role = _ROLES.get(reader.number(1))
+        if role is None:
+            raise BadFrame("a certificate for an unknown role")
+        certificate = cls(
+            role=role,
+            name=reader.text(),
+            public_key=reader.take(PUBLIC_KEY_BYTES),
+            domain=reader.text(),
+            region=reader.number(4),
+            not_after_ms=reader.number(8),
+            publish=_read_filters(reader),
+            read=_read_filters(reader),
+            signature=reader.take(SIGNATURE_BYTES),
+        )
+        reader.end()
+        certificate._check(BadFrame)
+        return certificate
+
+    def verify(self, owner_public: bytes, now_ms: int) -> None:
+        """Raise `BadSignature` unless the owner signed this, `Expired` after its end."""
+        verify(owner_public, CERTIFICATE_DOMAIN, self.signed_bytes(), self.signature)
+        if now_ms > self.not_after_ms:
+            raise Expired(f"the certificate of {self.name} ended {(now_ms - self.not_after_ms) // 1000} s ago")
+
+    def may_publish(self, topic: str) -> bool:
+        """Whether the party may publish on this wire topic."""
+        return any(topictokens.matches(granted, topic) for granted in self.publish)
+
+    def may_read(self, topic: str) -> bool:
+        """Whether the party may read this wire topic."""
+        return any(topictokens.matches(granted, topic) for granted in self.read)
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        """Whether all that this wire filter matches may be read; `$share/{group}/` is looked through."""
+        bare = topictokens.split_share(topic_filter)[1]
+        return any(topictokens.covers(granted, bare) for granted in self.read)
+
+    def _check(self, error: type[KeysError]) -> None:
+        for value, what in ((self.name, "name"), (self.domain, "trust domain")):
+            if not _NAME.fullmatch(value):
+                raise error(f"a {what} is 1 to 64 of A-Z a-z 0-9 . _ - and starts with a letter or digit")
+        if len(self.public_key) != PUBLIC_KEY_BYTES:
+            raise error(f"a public key of {len(self.public_key)} bytes; {PUBLIC_KEY_BYTES} are needed")
+        if len(self.publish) > RIGHTS_LIMIT or len(self.read) > RIGHTS_LIMIT:
+            raise error(f"a certificate grants at most {RIGHTS_LIMIT} filters of a kind")
+        for topic_filter in (*self.publish, *self.read):
+            try:
+                topictokens.check_filter(topic_filter)
+            except OurFault as fault:
+                raise error(str(fault)) from None
+            if topictokens.split_share(topic_filter)[0]:
+                raise error("rights name plain filters, not shared subscriptions")
+
+
+def _read_filters(reader: frames.Reader) -> tuple[str, ...]:
+    count = reader.number(2)
+    if count > RIGHTS_LIMIT:
+        raise BadFrame(f"a certificate of {count} rights")
+    return tuple(reader.text() for _ in range(count))
+
+
+# --------------------------------------------------------------------------------------------------- X.509
+
+
+def make_ca(identity: Identity, domain: str, now: float) -> bytes:
+    """The self-signed X.509 certificate of a trust domain's authority, PEM. `now`: UNIX time in seconds."""
+    if not _NAME.fullmatch(domain):
+        raise OurFault("a trust domain is 1 to 64 of A-Z a-z 0-9 . _ -")
+    name = _x509_name(f"VeilMQ {domain}"[:64], domain)
+    builder = _builder(name, name, (identity.public_bytes, identity.public_bytes), now, CA_DAYS)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
+    return builder.sign(identity._private, None).public_bytes(serialization.Encoding.PEM)
+
+
+def make_leaf(  # noqa: PLR0917  as many arguments as the certificate has fields
+    ca: Identity,
+    ca_certificate: bytes,
+    subject: bytes | Identity,
+    name: str,
+    domain: str,
+    hosts: Sequence[str],
+    now: float,
+    days: int,
+) -> bytes:
+    """An X.509 certificate for TLS server and client, PEM.
+
+    `ca_certificate`: PEM of `make_ca(ca, ...)`. `subject`: the party's identity or its 32-byte public key.
+    `hosts`: DNS names and IP addresses. The overlay name goes in as the URI `veilmq:NAME`.
+    Raises `OurFault` for an invalid name, no or an invalid host, or a `ca_certificate` of another key.
+    """
+    public = subject.public_bytes if isinstance(subject, Identity) else subject
+    if not _NAME.fullmatch(name):
+        raise OurFault("a name is 1 to 64 of A-Z a-z 0-9 . _ -")
+    if days < 1:
+        raise OurFault(f"a certificate lasts at least one day, not {days}")
+    issuer = x509.load_pem_x509_certificate(ca_certificate)
+    if _raw_public(issuer) != ca.public_bytes:
+        raise OurFault("the authority's certificate is for another key: give the certificate of this authority")
+    subject_name = _x509_name(name, domain)
+    builder = _builder(subject_name, issuer.subject, (public, ca.public_bytes), now, days)
+    uses = [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]
+    alternatives = [x509.UniformResourceIdentifier(f"veilmq:{name}"), *(_host(host) for host in hosts)]
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
+    builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+    builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    return builder.sign(ca._private, None).public_bytes(serialization.Encoding.PEM)
+
+
+def public_key_of(certificate_der: bytes) -> bytes:
+    """The 32-byte Ed25519 key of an X.509 certificate in DER, as TLS gives the peer's. Raises `BadFrame`."""
+    try:
+        return _raw_public(x509.load_der_x509_certificate(certificate_der))
+    except ValueError:
+        raise BadFrame("not an X.509 certificate of an Ed25519 key") from None
+
+
+def _raw_public(certificate: x509.Certificate) -> bytes:
+    key = certificate.public_key()
+    if not isinstance(key, Ed25519PublicKey):
+        raise BadFrame("not an X.509 certificate of an Ed25519 key")
+    return key.public_bytes_raw()
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    try:
+        return x509.DNSName(host)
+    except ValueError:
+        raise OurFault(f"host {host!r} is neither an IP address nor an ASCII DNS name") from None
+
+
+def _x509_name(common_name: str, domain: str) -> x509.Name:
+    oid = x509.oid.NameOID
+    return x509.Name(
+        [x509.NameAttribute(oid.ORGANIZATION_NAME, domain), x509.NameAttribute(oid.COMMON_NAME, common_name)]
+    )
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, keys: tuple[bytes, bytes], now: float, days: int
+) -> x509.CertificateBuilder:
+    public, issuer_public = keys
+    start = datetime.fromtimestamp(int(now), UTC)
+    key = _ed25519(public)
+    # a serial number from what the certificate says: unique enough, and no randomness needed
+    serial = hashlib.sha256(public + issuer_public + subject.public_bytes() + str(now).encode()).digest()[:19]
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(int.from_bytes(b"\1" + serial))
+        .not_valid_before(start - timedelta(seconds=CLOCK_SKEW_S))
+        .not_valid_after(start + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(_ed25519(issuer_public)), critical=False)
+    )
+
+
+def _ed25519(public: bytes) -> Ed25519PublicKey:
+    try:
+        return _parsed(public)
+    except ValueError:
+        raise OurFault("an Ed25519 public key has 32 bytes") from None
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )

@@ -1,0 +1,142 @@
+"""Rules of the repository that a reader would otherwise have to enforce by hand.
+
+Import arrows are import-linter's business (`pyproject.toml`); here are sizes, words, purity and the wheel.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("keys", "bridge", "gateway", "spark_ingest")
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+PURE = [path for path in MODULES if path.relative_to(ROOT).parts[0] in ("keys", "bridge")]
+TEXT_SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".json", ".sh", ".js", ".txt", ".cfg", ""}
+MAX_MODULE_LINES = 450
+MAX_FUNCTION_LINES = 70
+
+# An absolute path works on one machine only; the others refer to what a reader of the repository cannot see.
+FORBIDDEN = re.compile(
+    r"/home/\w|/root/|/work/|/Users/\w|\bissue #\d|\bTODO\b|\bFIXME\b|\bXXX\b", re.IGNORECASE
+)
+CLOCKS = {"now", "utcnow", "today", "time", "time_ns", "monotonic", "perf_counter"}
+IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__", "breakpoint"}
+IMPURE_MODULES = {
+    "asyncio", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "select", "selectors",
+    "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess", "sys", "tempfile", "threading", "time", "urllib3",
+    "uuid",
+}  # fmt: skip
+
+
+def tracked_texts() -> Iterator[Path]:
+    top = [p for p in ROOT.iterdir() if p.is_file()]
+    below = [p for name in (*PACKAGES, "configs", "tests", ".ci") for p in (ROOT / name).rglob("*") if p.is_file()]
+    for path in sorted(top + below):
+        if path.suffix in TEXT_SUFFIXES and "__pycache__" not in path.parts and path != Path(__file__):
+            yield path
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if p.stat().st_size], ids=name_of)
+def test_a_module_says_what_it_is_for_and_is_small_enough_to_read(path: Path) -> None:
+    source = path.read_text("utf-8")
+    tree = ast.parse(source)
+    assert ast.get_docstring(tree), f"{name_of(path)} has no docstring"
+    lines = source.count("\n")
+    assert lines <= MAX_MODULE_LINES, f"{name_of(path)} has {lines} lines, more than {MAX_MODULE_LINES}: split it"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= MAX_FUNCTION_LINES, f"{name_of(path)}: {node.name} has {length} lines: split it"
+
+
+@pytest.mark.parametrize("path", [p for p in TESTS if p.name.startswith("test_")], ids=name_of)
+def test_a_test_file_says_what_it_checks(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text("utf-8"))), f"{name_of(path)} has no docstring"
+
+
+def test_no_path_of_one_machine_and_nothing_left_to_do() -> None:
+    found = [
+        f"{name_of(path)}:{number}: {line.strip()[:80]}"
+        for path in tracked_texts()
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if FORBIDDEN.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+def impurities(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] in IMPURE_MODULES:
+                    yield f"line {node.lineno}: import {alias.name}"
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            if (node.module or "").split(".")[0] in IMPURE_MODULES:
+                yield f"line {node.lineno}: from {node.module}"
+        elif isinstance(node, ast.Call):
+            called = node.func
+            if isinstance(called, ast.Name) and called.id in IMPURE_CALLS:
+                yield f"line {node.lineno}: {called.id}()"
+            if (
+                isinstance(called, ast.Attribute)
+                and called.attr in CLOCKS
+                and isinstance(called.value, ast.Name | ast.Attribute)
+                and ast.unparse(called.value).split(".")[-1] in ("time", "datetime", "date")
+            ):
+                yield f"line {node.lineno}: {ast.unparse(called)}()"
+            if isinstance(called, ast.Attribute) and called.attr == "generate" and not (node.args or node.keywords):
+                yield f"line {node.lineno}: {ast.unparse(called)}() draws randomness"
+        elif isinstance(node, ast.AsyncFunctionDef | ast.Await):
+            yield f"line {node.lineno}: asynchronous code"
+
+
+@pytest.mark.parametrize("path", PURE, ids=name_of)
+def test_keys_and_bridge_are_pure(path: Path) -> None:
+    assert not list(impurities(ast.parse(path.read_text("utf-8"))))
+
+
+@pytest.mark.parametrize("code", [
+    "open('x')", "import os", "from os import path", "import time\ntime.time()", "datetime.now()",
+    "datetime.datetime.utcnow()", "import random", "from secrets import token_bytes", "async def f(): pass",
+    "Ed25519PrivateKey.generate()",
+])  # fmt: skip
+def test_the_purity_test_sees_what_it_is_for(code: str) -> None:
+    assert list(impurities(ast.parse(code)))
+
+
+def test_licence_is_apache_2_everywhere() -> None:
+    text = (ROOT / "LICENSE").read_text("utf-8")
+    assert "Apache License" in text
+    assert "Version 2.0, January 2004" in text
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["license"] == "Apache-2.0"
+
+
+def test_importing_a_package_is_cheap() -> None:
+    """`veilmq --help` may not wait for Spark, amqtt or the cryptography of a broker."""
+    code = "import sys, gateway.cli; print(*sorted(m for m in sys.modules if '.' not in m))"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not {"pyspark", "amqtt", "pyarrow", "cryptography", "psutil", "pydantic"} & set(loaded.stdout.split())
+
+
+def test_the_wheel_holds_the_four_packages_and_configs_only() -> None:
+    builders = pytest.importorskip("hatchling.builders.wheel")
+    builder = builders.WheelBuilder(str(ROOT))
+    paths = {file.distribution_path for file in builder.recurse_included_files()}
+    assert {path.split("/")[0] for path in paths} == {*PACKAGES, "configs"}
+    for path in MODULES:
+        assert name_of(path) in paths
+    assert not [path for path in paths if path.endswith((".pyc", ".pem", ".key"))]
