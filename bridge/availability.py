@@ -39,28 +39,35 @@ KEEP_ALIVE_FACTOR = 1.5
 
 @dataclass(frozen=True, slots=True)
 class EntityConnected:
-    """A local client was accepted. `connection`: rising number, tells a connection from its successor."""
+    """A local client was accepted, maybe in place of a connection that it had. `keep_alive_s` 0: none promised.
+
+    `at`, here and below: when it happened, seconds since the UNIX epoch.
+    """
 
     client_id: str
-    keep_alive_s: int = 0
-    connection: int = 0
+    keep_alive_s: int
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
 class EntitySeen:
-    """A packet of this client arrived (the shell may tell it at most once a second)."""
+    """A packet of this client arrived; at most one event a second and client."""
 
     client_id: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
 class EntityGone:
-    """Its connection ended. `clean`: it sent DISCONNECT with code 0; `reason`: a short word for people."""
+    """Its connection ended and no other took its place. `clean`: it sent DISCONNECT with code 0.
+
+    `reason`: a few words for people, may be empty.
+    """
 
     client_id: str
-    clean: bool = False
-    reason: str = ""
-    connection: int = 0
+    clean: bool
+    reason: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,8 @@ class EntityRemembered:
     last_seen_ms: int
 
 
-AvailabilityEvent: TypeAlias = EntityConnected | EntitySeen | EntityGone | EntityRemembered | Tick
+EntityEvent: TypeAlias = EntityConnected | EntitySeen | EntityGone
+AvailabilityEvent: TypeAlias = EntityEvent | EntityRemembered | Tick
 
 
 # --------------------------------------------------------------------------------------------- effects
@@ -125,7 +133,6 @@ class _Entity:
     last_seen: float
     reason: str
     keep_alive_s: int = 0
-    connection: int = 0
     connected: bool = False
     dirty: bool = True
     announced: float = float("-inf")
@@ -199,31 +206,30 @@ class Availability:
 
     def _on_connected(self, event: EntityConnected, now: float, effects: list[AvailabilityEffect]) -> None:
         entity = self._entities.get(event.client_id) or self._admit(event.client_id, now, effects)
-        if entity is None or event.connection < entity.connection:
+        if entity is None:
             return
         entity.keep_alive_s = event.keep_alive_s
-        entity.connection = event.connection
         entity.connected = True
-        entity.last_seen = now
-        self._turn(event.client_id, entity, ONLINE, "connected", now)
+        entity.last_seen = max(entity.last_seen, event.at)
+        self._turn(event.client_id, entity, ONLINE, "connected", event.at)
         self._look(event.client_id, entity, now, effects)
 
     def _on_seen(self, event: EntitySeen, now: float, effects: list[AvailabilityEffect]) -> None:
         entity = self._entities.get(event.client_id)
         if entity is None or not entity.connected:
             return
-        entity.last_seen = max(entity.last_seen, now)
+        entity.last_seen = max(entity.last_seen, event.at)
         if entity.state == OFFLINE:  # silent beyond its keep-alive, but the connection held
-            self._turn(event.client_id, entity, ONLINE, "seen again", now)
+            self._turn(event.client_id, entity, ONLINE, "seen again", event.at)
             self._look(event.client_id, entity, now, effects)
 
     def _on_gone(self, event: EntityGone, now: float, effects: list[AvailabilityEffect]) -> None:
         entity = self._entities.get(event.client_id)
-        if entity is None or event.connection < entity.connection:
-            return  # the end of a connection that a newer one has replaced
+        if entity is None:
+            return
         entity.connected = False
         reason = event.reason or ("disconnected" if event.clean else "connection lost")
-        self._turn(event.client_id, entity, OFFLINE, reason, now)
+        self._turn(event.client_id, entity, OFFLINE, reason, event.at)
         self._look(event.client_id, entity, now, effects)
 
     def _on_remembered(self, event: EntityRemembered, now: float, effects: list[AvailabilityEffect]) -> None:

@@ -47,8 +47,11 @@ class GatewayNode:
         name: str,
         secrets: Sequence[ScopeSecret],
         random: Callable[[int], bytes],
+        outgoing: Sequence[ScopeSecret] | None = None,
     ) -> None:
-        self.publisher = Publisher(overlay, identity, name, secrets, random)
+        """`secrets`: all that we may read; `outgoing`: the scopes that local publications leave by (None: all)."""
+        sends = secrets if outgoing is None else outgoing
+        self.publisher = Publisher(overlay, identity, name, sends, random)
         self.collector = Collector(overlay, name, secrets)
         self.interest = Interest(overlay, identity, name, secrets)
         self._replicas = frozenset(overlay.views[overlay.certificate(name).region].members)

@@ -104,13 +104,9 @@ class Limits(_Model):
     packet_bytes: int = Field(
         default=1 << 20, ge=256, le=268_435_460, description="largest packet accepted (0x95 above)"
     )
-    queue_messages: int = Field(
-        default=1_000, ge=1, description="messages kept for a client that is away or slow"
-    )
+    queue_messages: int = Field(default=1_000, ge=1, description="messages kept for a client that is away or slow")
     queue_bytes: int = Field(default=8 << 20, ge=1024)
-    in_flight: int = Field(
-        default=128, ge=1, le=65_535, description="unacknowledged QoS 1 and 2 messages to a client"
-    )
+    in_flight: int = Field(default=128, ge=1, le=65_535, description="unacknowledged QoS 1 and 2 messages to a client")
     receive_maximum: int = Field(
         default=1_024,
         ge=1,
@@ -118,9 +114,7 @@ class Limits(_Model):
         description="unacknowledged QoS 1 and 2 messages from a client (0x93 above)",
     )
     topic_aliases: int = Field(default=64, ge=0, le=65_535, description="names that a client may abbreviate")
-    write_bytes: int = Field(
-        default=4 << 20, ge=65_536, description="unsent bytes above which QoS 0 is dropped"
-    )
+    write_bytes: int = Field(default=4 << 20, ge=65_536, description="unsent bytes above which QoS 0 is dropped")
     subscriptions: int = Field(default=1_000, ge=1, description="filters a client may hold (0x97 above)")
     connect_timeout_s: float = Field(default=10.0, gt=0, le=300, description="from TCP connection to CONNECT")
     connections: int = Field(default=10_000, ge=1, description="open connections over all listeners")
@@ -136,9 +130,7 @@ class Protect(_Model):
     """A scope whose publications are sealed; a topic belongs to its most specific scope."""
 
     filter: TopicFilter
-    regions: list[str] | None = Field(
-        default=None, description="path through the overlay; absent: as the policy says"
-    )
+    regions: list[str] | None = Field(default=None, description="path through the overlay; absent: as the policy says")
     mode: Literal["copies", "one", "blocks"] = "copies"
     tokens: bool = Field(default=False, description="hide topic names from the replicas")
     keys: Literal["message", "topic"] = "message"
@@ -172,9 +164,7 @@ class Settings(_Model):
     data: Path | None = Field(default=None, description="directory for what must survive a restart")
     overlay: OverlaySettings | None = None
     availability: Availability = Availability()
-    timeout_disconnect_delay: int = Field(
-        default=0, ge=0, description="seconds added to every client's keep-alive"
-    )
+    timeout_disconnect_delay: int = Field(default=0, ge=0, description="seconds added to every client's keep-alive")
     session_expiry_interval: int | None = Field(default=None, ge=0, description="as limits.session_expiry_s")
     sys_interval: int | None = Field(default=None, ge=0, description="seconds between $SYS messages; 0: none")
 
@@ -212,9 +202,7 @@ class _Loader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, Hashable) and key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key} is repeated", key_node.start_mark
-                )
+                raise yaml.constructor.ConstructorError(None, None, f"key {key} is repeated", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -303,9 +291,7 @@ def _plugins(plugins: object, source: str) -> object:
     result: dict[Any, Any] = {}
     for place, entry in enumerate(entries):
         if not isinstance(entry, dict):
-            raise ConfigError(
-                f"{source}: plugins.{place}: not a plugin; write package.module.Class: {{options}}"
-            )
+            raise ConfigError(f"{source}: plugins.{place}: not a plugin; write package.module.Class: {{options}}")
         result.update({name: {} if options is None else options for name, options in entry.items()})
     return result
 
@@ -335,18 +321,14 @@ def _old_sections(tree: dict[Any, Any], source: str) -> None:
             continue
         for name in options.get("plugins") or []:
             if name not in table:
-                raise ConfigError(
-                    f"{source}: {section}.plugins: {name} is unknown; name its class under plugins"
-                )
+                raise ConfigError(f"{source}: {section}.plugins: {name} is unknown; name its class under plugins")
             path, renamed = table[name]
             spelled = {key.replace("_", "-"): value for key, value in options.items()}
             old[path] = {new: spelled[key] for key, new in renamed.items() if key in spelled}
     if "plugins" not in tree:  # amqtt ignores the old sections beside the new one
         tree["plugins"] = old
     if tree.get("sys_interval") and isinstance(tree["plugins"], dict):
-        tree["plugins"].setdefault(
-            "amqtt.plugins.sys.broker.BrokerSysPlugin", {"sys_interval": tree["sys_interval"]}
-        )
+        tree["plugins"].setdefault("amqtt.plugins.sys.broker.BrokerSysPlugin", {"sys_interval": tree["sys_interval"]})
 
 
 def _anchored(settings: Settings, directory: Path) -> Settings:
@@ -357,18 +339,14 @@ def _anchored(settings: Settings, directory: Path) -> Settings:
 
     listeners = {
         name: listener.model_copy(
-            update={
-                key: anchored(getattr(listener, key)) for key in ("certfile", "keyfile", "cafile", "capath")
-            }
+            update={key: anchored(getattr(listener, key)) for key in ("certfile", "keyfile", "cafile", "capath")}
         )
         for name, listener in settings.listeners.items()
     }
     overlay = settings.overlay and settings.overlay.model_copy(
         update={key: anchored(getattr(settings.overlay, key)) for key in ("identity", "overlay")}
     )
-    return settings.model_copy(
-        update={"listeners": listeners, "data": anchored(settings.data), "overlay": overlay}
-    )
+    return settings.model_copy(update={"listeners": listeners, "data": anchored(settings.data), "overlay": overlay})
 
 
 def _one_line(error: ErrorDetails, source: str) -> str:
@@ -377,9 +355,7 @@ def _one_line(error: ErrorDetails, source: str) -> str:
     if error["type"] == "extra_forbidden":
         known = _fields_at(error["loc"][:-1])
         near = difflib.get_close_matches(str(error["loc"][-1]), known, 1)
-        cure = (
-            f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}" if known else "remove it"
-        )
+        cure = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}" if known else "remove it"
         return f"{where}: unknown key; {cure}"
     if error["type"] == "missing":
         return f"{where}: missing; add it"

@@ -90,9 +90,7 @@ def server_context(name: str, listener: ListenerConfig, require_client_certifica
     except _EncryptedKeyError:
         raise StartError(f"listener {name}: {key}: is encrypted; store it without passphrase") from None
     except ssl.SSLError as error:
-        raise StartError(
-            f"listener {name}: {certificate}, {key}: {_reason(error)}; give a matching pair"
-        ) from None
+        raise StartError(f"listener {name}: {certificate}, {key}: {_reason(error)}; give a matching pair") from None
     except OSError as error:
         raise StartError(f"listener {name}: {error.filename}: {error.strerror}; correct the path") from None
     authority = listener.cafile or listener.capath or listener.cadata

@@ -104,8 +104,7 @@ class Outbox:
             db.execute("DELETE FROM lives WHERE life NOT IN (SELECT DISTINCT life FROM outbox)")
             db.execute("INSERT INTO lives VALUES (?, ?)", (self.generation, secrets.token_bytes(16)))
         self._ciphers = {
-            life: AESGCM(_derive(key, salt, b"row"))
-            for life, salt in db.execute("SELECT life, salt FROM lives")
+            life: AESGCM(_derive(key, salt, b"row")) for life, salt in db.execute("SELECT life, salt FROM lives")
         }
         self._topic_key = _derive(key, b"", b"topic")
         self._topic_count = int(db.execute("SELECT count(*) FROM topics").fetchone()[0])
@@ -116,9 +115,7 @@ class Outbox:
 
     # ------------------------------------------------------------------------------------- writer
 
-    def commit(
-        self, rows: Sequence[Row], gone: Iterable[int], reserve: bool, now_ms: int
-    ) -> tuple[int, int] | None:
+    def commit(self, rows: Sequence[Row], gone: Iterable[int], reserve: bool, now_ms: int) -> tuple[int, int] | None:
         """One transaction: insert `rows`, delete `gone`, and reserve the block [first, end) it returns.
 
         Raises StoreError; then nothing of it happened.
@@ -187,8 +184,7 @@ class Outbox:
         """(sequence, previous, publication) in order of sequence, read in pages. Raises StoreError."""
         while True:
             page = self._reader.execute(
-                "SELECT sequence, previous, life, sealed FROM outbox WHERE sequence > ?"
-                " ORDER BY sequence LIMIT ?",
+                "SELECT sequence, previous, life, sealed FROM outbox WHERE sequence > ? ORDER BY sequence LIMIT ?",
                 (after, PAGE_ROWS),
             ).fetchall()
             for sequence, previous, life, sealed in page:
@@ -266,9 +262,7 @@ def store_error(error: sqlite3.Error, directory: Path) -> StoreError:
     if code == sqlite3.SQLITE_FULL:
         return OutboxFullError(f"data directory {directory}: disk is full; free some space")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return StoreError(
-            f"data directory {directory}: database is damaged; restore it or empty the directory"
-        )
+        return StoreError(f"data directory {directory}: database is damaged; restore it or empty the directory")
     return StoreError(f"data directory {directory}: {error}; check the disk and the permissions")
 
 

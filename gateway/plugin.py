@@ -82,9 +82,7 @@ class EdgeSession(Session):  # type: ignore[misc]
         self.keep_alive = connect.keep_alive_s
         self.username = connect.username
         # amqtt's plugins compare text; bytes that are not UTF-8 can match no stored password.
-        self.password = (
-            None if connect.password is None else connect.password.decode("utf-8", "surrogateescape")
-        )
+        self.password = None if connect.password is None else connect.password.decode("utf-8", "surrogateescape")
         self.will_flag = will is not None
         self.will_topic = will.topic if will else None
         self.will_message = will.payload if will else None
@@ -138,9 +136,7 @@ _TYPES = {name: number for number, name in enumerate(_PACKET_NAMES, start=1)}
 def application_message(publish: Publish) -> IncomingApplicationMessage:
     """The publication as amqtt's `on_broker_message_*` plugins get it."""
     packet_id = publish.packet_id or None
-    message = IncomingApplicationMessage(
-        packet_id, publish.topic, publish.qos, publish.payload, publish.retain
-    )
+    message = IncomingApplicationMessage(packet_id, publish.topic, publish.qos, publish.payload, publish.retain)
     message.publish_packet = PublishPacket.build(
         publish.topic, publish.payload, packet_id, publish.dup, publish.qos, publish.retain
     )
@@ -159,9 +155,7 @@ class PluginHost:
         declared = manager._event_plugin_callbacks
         self.sees_packets_received = MQTTEvents.PACKET_RECEIVED in declared
         self.sees_packets_sent = MQTTEvents.PACKET_SENT in declared
-        self.sees_messages = (
-            BrokerEvents.MESSAGE_RECEIVED in declared or BrokerEvents.MESSAGE_BROADCAST in declared
-        )
+        self.sees_messages = BrokerEvents.MESSAGE_RECEIVED in declared or BrokerEvents.MESSAGE_BROADCAST in declared
 
     async def authenticate(self, session: EdgeSession) -> bool:
         """amqtt's rule: some plugin answers, and none says no. No plugins, or a client without user name:
@@ -189,9 +183,7 @@ class PluginHost:
         try:
             answers = await self._manager.map_plugin_topic(session=session, topic=topic, action=action)
         except Exception:
-            log.exception(
-                "a topic plugin failed; %s of %r on %r is refused", action, session.client_id, topic
-            )
+            log.exception("a topic plugin failed; %s of %r on %r is refused", action, session.client_id, topic)
             return False
         verdict = all(answers.values())
         if self._steady:

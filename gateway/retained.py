@@ -1,36 +1,33 @@
 """Retained messages of the broker: what a new subscriber gets at once (MQTT 5.0 §3.3.1.3).
 
 A mapping from topic to amqtt's `RetainedApplicationMessage`, because plugins of amqtt read and fill it;
-ours carry MQTT 5 properties and an expiry besides. In memory, bounded in number and bytes.
+ours carry the MQTT 5 message besides. In memory, bounded in number and bytes.
 """
 
 from __future__ import annotations
 
 from collections import UserDict
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from amqtt.broker import RetainedApplicationMessage
 
 from bridge.topics import NameTree, has_wildcard
 
-from .mqtt5.packets import NO_PROPERTIES, Properties, Publish
+from .mqtt5.message import Message
 
-#: What an entry costs beside its topic and payload, so that many empty ones count too.
+#: What an entry costs beside its topic and payload, so that many small ones count too.
 ENTRY_BYTES = 256
 
 
 class EdgeRetained(RetainedApplicationMessage):  # type: ignore[misc]
-    """A retained message with its MQTT 5 properties; `expires_at`: seconds since the UNIX epoch, or None."""
+    """A retained message as amqtt's plugins know it, with the message that subscribers get."""
 
-    __slots__ = ("expires_at", "properties")
+    __slots__ = ("message",)
 
-    def __init__(self, session: Any, publish: Publish, now: float) -> None:
-        super().__init__(session, publish.topic, publish.payload, publish.qos)
-        self.properties = publish.properties
-        lifetime_s = publish.properties.message_expiry_s
-        self.expires_at = None if lifetime_s is None else now + lifetime_s
+    def __init__(self, session: Any, message: Message) -> None:
+        super().__init__(session, message.topic, message.payload, message.qos)
+        self.message = message
 
 
 class RetainedStore(UserDict[str, Any]):
@@ -46,59 +43,69 @@ class RetainedStore(UserDict[str, Any]):
         self.held_bytes = 0
         super().__init__()
 
-    def __setitem__(self, topic: str, message: Any) -> None:
+    def __setitem__(self, topic: str, retained: Any) -> None:
         if (old := self.data.get(topic)) is None:
             self._names.add(topic)
         else:
             self.held_bytes -= _cost(topic, old)
-        self.held_bytes += _cost(topic, message)
-        self.data[topic] = message
+        self.held_bytes += _cost(topic, retained)
+        self.data[topic] = retained
 
     def __delitem__(self, topic: str) -> None:
         self.held_bytes -= _cost(topic, self.data.pop(topic))
         self._names.discard(topic)
 
-    def keep(self, session: Any, publish: Publish, now: float) -> bool:
-        """Retain a publication, or clear the topic if its payload is empty. False: the store is full."""
-        old = self.data.get(publish.topic)
-        if not publish.payload:
-            if old is not None:
-                del self[publish.topic]
-            return True
-        message = EdgeRetained(session, publish, now)
-        freed = 0 if old is None else _cost(publish.topic, old)
-        too_many = old is None and len(self.data) >= self._maximum
-        if too_many or self.held_bytes - freed + _cost(publish.topic, message) > self._maximum_bytes:
-            return False
-        self[publish.topic] = message
-        return True
+    def keep(self, session: Any, message: Message) -> RetainedApplicationMessage | None:
+        """Retain a publication, or clear the topic if its payload is empty.
 
-    def matching(self, topic_filter: str, now: float) -> Iterator[Publish]:
-        """What a subscription to the filter gets, with what is left of each message's lifetime."""
+        What plugins are told: the new entry, or the old one emptied; None if there was nothing to clear.
+        Raises StoreFullError.
+        """
+        topic = message.topic
+        old = self.data.get(topic)
+        if not message.payload:
+            if old is None:
+                return None
+            del self[topic]
+            old.data = b""  # how amqtt tells its plugins that a topic was cleared
+            return old
+        retained = EdgeRetained(session, message)
+        freed = 0 if old is None else _cost(topic, old)
+        too_many = old is None and len(self.data) >= self._maximum
+        if too_many or self.held_bytes - freed + _cost(topic, retained) > self._maximum_bytes:
+            raise StoreFullError
+        self[topic] = retained
+        return retained
+
+    def matching(self, topic_filter: str, now: float) -> Iterator[Message]:
+        """What a subscription to the filter gets; what has expired by `now` is dropped."""
         if has_wildcard(topic_filter):
             topics = list(self._names.matching(topic_filter))
         else:
             topics = [topic_filter] if topic_filter in self.data else []
         for topic in topics:
-            message = self.data[topic]
-            properties: Properties = getattr(message, "properties", None) or NO_PROPERTIES
-            expires_at = getattr(message, "expires_at", None)
-            if expires_at is not None:
-                if expires_at <= now:
-                    del self[topic]
-                    continue
-                properties = replace(properties, message_expiry_s=max(1, int(expires_at - now)))
-            yield Publish(topic, bytes(message.data), message.qos or 0, retain=True, properties=properties)
+            retained = self.data[topic]
+            message = _message(retained)
+            if message.expired(now):
+                del self[topic]
+            else:
+                yield message
 
     def drop_expired(self, now: float) -> None:
-        expired = [
-            topic
-            for topic, message in self.data.items()
-            if (getattr(message, "expires_at", None) or now + 1) <= now
-        ]
-        for topic in expired:
+        for topic in [topic for topic, retained in self.data.items() if _message(retained).expired(now)]:
             del self[topic]
 
 
-def _cost(topic: str, message: Any) -> int:
-    return ENTRY_BYTES + len(topic) + len(message.data or b"")
+class StoreFullError(Exception):
+    """Bounds of the store are reached: the message reached its subscribers but is not retained."""
+
+
+def _message(retained: Any) -> Message:
+    if isinstance(retained, EdgeRetained):
+        return retained.message
+    # Put here by a plugin of amqtt.
+    return Message(retained.topic, bytes(retained.data), retained.qos or 0, retain=True)
+
+
+def _cost(topic: str, retained: Any) -> int:
+    return ENTRY_BYTES + len(topic) + len(retained.data or b"")

@@ -21,12 +21,12 @@ C = TypeVar("C")
 
 @dataclass(slots=True, eq=False)
 class Entry(Generic[C]):
-    """One subscription of one client. `filter`: without share prefix."""
+    """One subscription of one client. `filter`: without share prefix; `identifier` 0: none."""
 
     client: C
     filter: str
     options: Subscription
-    subscription_id: int | None
+    identifier: int
 
 
 class Group(Generic[C]):
@@ -64,7 +64,7 @@ class Target(Generic[C]):
             client=entries[0].client,
             qos=max(entry.options.qos for entry in entries),
             retain_as_published=any(entry.options.retain_as_published for entry in entries),
-            subscription_ids=tuple(entry.subscription_id for entry in entries if entry.subscription_id is not None),
+            subscription_ids=tuple(entry.identifier for entry in entries if entry.identifier),
             no_local=any(entry.options.no_local for entry in entries),
             entries=entries,
         )
@@ -93,13 +93,13 @@ class Router(Generic[C]):
         self._index: TopicIndex[Entry[C] | Group[C]] = TopicIndex()
         self._plans: dict[str, Plan[C]] = {}
 
-    def subscribe(self, client: C, options: Subscription, subscription_id: int | None) -> bool:
+    def subscribe(self, client: C, options: Subscription, identifier: int = 0) -> bool:
         """Add or replace a subscription. True if its filter (without share prefix) is new to the broker.
 
         Raises `bridge.topics.TopicError`.
         """
         group_name, topic_filter = split_share(options.filter)
-        entry = Entry(client, topic_filter, options, subscription_id)
+        entry = Entry(client, topic_filter, options, identifier)
         if group_name is None:
             return self._index.add(topic_filter, id(client), entry)
         group = self._group(group_name, topic_filter)

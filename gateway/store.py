@@ -132,9 +132,7 @@ class Store:
                 self._reserving = True
                 self._work.put(_Reserve())
             if not left:
-                raise OutboxFullError(
-                    f"data directory {self.directory} cannot reserve numbers; free some disk space"
-                )
+                raise OutboxFullError(f"data directory {self.directory} cannot reserve numbers; free some disk space")
             first, end = self._ranges[0]
             self._ranges[0] = (first + 1, end)
             return first
@@ -334,7 +332,5 @@ def _one_line(error: Exception, directory: Path) -> StoreError:
     if isinstance(error, StoreError):
         return error
     if isinstance(error, OSError):
-        return StoreError(
-            f"data directory {directory}: {error.strerror or error}; check it and its permissions"
-        )
+        return StoreError(f"data directory {directory}: {error.strerror or error}; check it and its permissions")
     return StoreError(str(error))

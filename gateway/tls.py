@@ -52,7 +52,9 @@ class LinkTls:
         self.client = _context(ssl.PROTOCOL_TLS_CLIENT, cert, key, authorities)
         shown = public_key_of(ssl.PEM_cert_to_DER_cert(_first_certificate(cert)))
         if shown != own.certificate.public_key:
-            raise TlsError(f"{cert} is not the certificate of {name} in the overlay; sign the overlay anew or restore it")
+            raise TlsError(
+                f"{cert} is not the certificate of {name} in the overlay; sign the overlay anew or restore it"
+            )
 
     def recognise(self, cert_der: bytes | None) -> str | None:
         """Name of the member whose key this certificate shows; None for anybody else."""
@@ -96,8 +98,9 @@ def _context(protocol: int, cert: Path, key: Path, authorities: Iterable[bytes])
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
-    # Tickets would let a member that the overlay no longer lists resume without showing its certificate.
-    context.num_tickets = 0
+    if protocol == ssl.PROTOCOL_TLS_SERVER:
+        # Tickets would let a member that the overlay no longer lists resume without showing its certificate.
+        context.num_tickets = 0
     try:
         read_private(key)
         context.load_cert_chain(cert, key)

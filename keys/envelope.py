@@ -130,7 +130,7 @@ def _associated_data(prefix: bytes, sequence: int, wire_topic: str) -> bytes:
     return b"".join((bytes([PROTOCOL_VERSION]), prefix, frames.text(wire_topic)))
 
 
-def make_key(  # noqa: PLR0917  as many arguments as the header has fields
+def make_key(
     identity: Identity,
     scope: str,
     epoch: int,

@@ -266,7 +266,7 @@ def make_ca(identity: Identity, domain: str, now: float) -> bytes:
     return builder.sign(identity._private, None).public_bytes(serialization.Encoding.PEM)
 
 
-def make_leaf(  # noqa: PLR0917  as many arguments as the certificate has fields
+def make_leaf(
     ca: Identity,
     ca_certificate: bytes,
     subject: bytes | Identity,
@@ -280,7 +280,7 @@ def make_leaf(  # noqa: PLR0917  as many arguments as the certificate has fields
 
     `ca_certificate`: PEM of `make_ca(ca, ...)`. `subject`: the party's identity or its 32-byte public key.
     `hosts`: DNS names and IP addresses. The overlay name goes in as the URI `veilmq:NAME`.
-    Raises `OurFault` for an invalid name, no or an invalid host, or a `ca_certificate` of another key.
+    Raises `OurFault` for an invalid name or host, or a `ca_certificate` of another key.
     """
     public = subject.public_bytes if isinstance(subject, Identity) else subject
     if not _NAME.fullmatch(name):
@@ -320,11 +320,9 @@ def _host(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        pass
-    try:
+        if not host or not host.isascii() or not host.isprintable():
+            raise OurFault(f"host {host!r} is neither an IP address nor an ASCII DNS name") from None
         return x509.DNSName(host)
-    except ValueError:
-        raise OurFault(f"host {host!r} is neither an IP address nor an ASCII DNS name") from None
 
 
 def _x509_name(common_name: str, domain: str) -> x509.Name:

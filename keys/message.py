@@ -1,6 +1,6 @@
 """The message header (`vmq`, without its proof) and the content that is sealed (PROTOCOL §2).
 
-Message header, 67 bytes of prefix and the digests:
+Message header, 68 bytes of prefix and the digests:
 
     opening(3: version, kind 3, flags: bits 0-1 QoS, bit 2 retain, bit 3 tombstone)  mode(1)
     publisher(16) key_id(16) sequence(8) previous(8) time_ms(8) deadline_ms(8)
@@ -71,7 +71,7 @@ class MessageHeader:
     digests: tuple[bytes, ...]
 
     def prefix(self) -> bytes:
-        """The 67 bytes up to the digests; they are associated data of the sealed content."""
+        """The 68 bytes up to the digests; they are associated data of the sealed content."""
         flags = self.qos | _RETAIN * self.retain | _TOMBSTONE * self.tombstone
         if not 0 <= self.qos <= 2 or len(self.publisher) != 16 or len(self.key_id) != 16:
             raise OurFault("a message header has QoS 0 to 2 and ids of 16 bytes")

@@ -285,9 +285,8 @@ class Recombined:
     def wrong_inner(self) -> frozenset[tuple[int, int]]:
         """(depth, place) for depth >= 2 of places outside the combination whose values contradict a good row.
 
-        Each is swapped into the winning subset of its region. If then a complete level-1 row that matched
-        before no longer matches, the place, or the link from it to us, is suspect; nothing here names
-        anybody.
+        Each is swapped into the winning subset of its region. If a complete level-1 row that matched before
+        then no longer matches, the place, or whoever fed it that row, lied; nothing here names anybody.
         """
         found = set()
         for level, subset in enumerate(self.combination):
@@ -303,7 +302,7 @@ class Recombined:
         return row is not None and (row[1] is None or not self._accept_level1(place, row[1]))
 
 
-def recombine(  # noqa: PLR0917  the last two are optional
+def recombine(
     shares: Iterable[Share],
     hops: Sequence[Hop],
     accept_level1: Callable[[int, bytes], bool],

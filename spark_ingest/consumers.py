@@ -145,9 +145,7 @@ def read_position(path: Path) -> dict[str, Position] | None:
     except FileNotFoundError:
         return None
     except ValueError:
-        raise SpoolDamaged(
-            f"{path} is not a consumer's position; remove it to forget that consumer"
-        ) from None
+        raise SpoolDamaged(f"{path} is not a consumer's position; remove it to forget that consumer") from None
 
 
 def trim(root: Path, view: SpoolView) -> int:
@@ -155,9 +153,7 @@ def trim(root: Path, view: SpoolView) -> int:
     positions = [read_position(path) for path in sorted((root / CONSUMERS).glob("*.json"))]
     removed = 0
     for name in view.receivers():
-        oldest = min(
-            (at.get(name, Position(0, 0)) for at in positions if at is not None), default=Position(0, 0)
-        )
+        oldest = min((at.get(name, Position(0, 0)) for at in positions if at is not None), default=Position(0, 0))
         directory = root / name
         for number in segment_numbers(directory):
             if number >= oldest.segment:
@@ -183,9 +179,7 @@ def _trim_lock(root: Path) -> Iterator[None]:
     """Registration, commits and trimming one after another, over all processes of the spool."""
     descriptor = lock_file(root / CONSUMERS / ".trim", TAKE_OVER_S)
     if descriptor is None:
-        raise SpoolBusy(
-            f"{root}: another process has been trimming for {TAKE_OVER_S:.0f} s; see what holds it up"
-        )
+        raise SpoolBusy(f"{root}: another process has been trimming for {TAKE_OVER_S:.0f} s; see what holds it up")
     try:
         yield
     finally:

@@ -1,12 +1,14 @@
-"""The grants file: epoch keys of the scopes that an ingest job may read.
+"""The grant of an ingest job: epoch keys of the scopes that it may read.
 
-    {"veilmq_grants": 1,
-     "scopes": [{"scope": "plant/#", "epoch": 1, "key": "BASE64URL"}],     "key": null for a shares-only scope
-     "token_keys": ["BASE64URL"]}                                          for scopes that hide topic names
+It is the file that the overlay's owner makes for each member (`veilmq overlay sign`, `grants/NAME.json`):
 
-Mode 0600, owned by whoever runs the executors; every executor needs it at the same path. It must not lie in the
-spool directory: ciphertext, shares and keys together are plaintext. A job's plan, options, checkpoint and log
-hold the file's *path* only. This module does not ask anybody for keys.
+    {"veilmq_grant": 1, "name": "job", "scopes": [
+        {"filter": "plant/#", "wire": "plant/#", "epoch": 0, "key": "BASE64", "token_key": null}]}
+
+`key` is null for shares-only and plain scopes, `token_key` where topic names are not hidden; a scope is listed
+once for each epoch. Mode 0600, owned by whoever runs the executors, and at the same path for each of them. It
+may not lie in the spool: ciphertext, shares and keys together are plaintext. A job's plan, options, checkpoint
+and logs hold the file's *path* only. This module asks nobody for keys.
 """
 
 from __future__ import annotations
@@ -16,20 +18,21 @@ import binascii
 import json
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .errors import GrantsError
 
 KEY_BYTES = 32
+GRANT_FORMAT = 1
 GRANTS_BYTES_MAX = 16 << 20
 """Stops a wrong path (a device, an image) from being read without end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """Keys by (scope, epoch), None for a shares-only scope; keys of topic tokens, newest first."""
+    """Keys by (wire filter of the scope, epoch), None for a scope without; the keys of topic tokens."""
 
     scopes: Mapping[tuple[str, int], bytes | None] = field(repr=False)
     token_keys: tuple[bytes, ...] = field(default=(), repr=False)
@@ -45,7 +48,7 @@ def read_grants(path: Path) -> Grants:
         status = os.fstat(descriptor)
         mode = stat.S_IMODE(status.st_mode)
         if not stat.S_ISREG(status.st_mode) or status.st_size > GRANTS_BYTES_MAX:
-            raise GrantsError(f"grants={path} is not a grants file")
+            raise GrantsError(f"grants={path} is not a grant")
         if mode & 0o077:
             raise GrantsError(f"grants={path} has mode {mode:04o}, which lets others read keys; chmod 600 {path}")
         text = file.read()
@@ -53,29 +56,9 @@ def read_grants(path: Path) -> Grants:
         return _parse(json.loads(text))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         # The text of a decoder's error may quote the file: only its kind is told.
-        raise GrantsError(f"grants={path} is not a grants file ({type(error).__name__}); export it anew") from None
-
-
-def write_grants(path: Path, grants: Grants) -> None:
-    """Write the file durably with mode 0600, replacing what was there."""
-    document = {
-        "veilmq_grants": 1,
-        "scopes": [
-            {"scope": scope, "epoch": epoch, "key": None if key is None else _encode(key)}
-            for (scope, epoch), key in sorted(grants.scopes.items())
-        ],
-        "token_keys": [_encode(key) for key in grants.token_keys],
-    }
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(document, file)
-            file.flush()
-            os.fsync(descriptor)
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
+        raise GrantsError(
+            f"grants={path} is not a grant ({type(error).__name__}); ask the overlay's owner for it"
+        ) from None
 
 
 class GrantsFile:
@@ -101,35 +84,33 @@ class GrantsFile:
 
 
 def _parse(document: Mapping[str, object]) -> Grants:
-    if document["veilmq_grants"] != 1:
+    if document["veilmq_grant"] != GRANT_FORMAT:
         raise ValueError("another version")
     scopes: dict[tuple[str, int], bytes | None] = {}
-    for entry in _objects(document["scopes"]):
-        key = entry["key"]
-        scopes[str(entry["scope"]), int(str(entry["epoch"]))] = None if key is None else _decode(key)
-    token_keys = document.get("token_keys", [])
-    if not isinstance(token_keys, list):
-        raise TypeError("token_keys is a list")
-    return Grants(scopes, tuple(_decode(key) for key in token_keys))
+    token_keys: dict[bytes, None] = {}
+    entries = document["scopes"]
+    if not isinstance(entries, list):
+        raise TypeError("scopes is a list")
+    for entry in entries:
+        wire, epoch = entry["wire"], entry["epoch"]
+        if not isinstance(wire, str) or not isinstance(epoch, int):
+            raise TypeError("a scope is text, an epoch a number")
+        scopes[wire, epoch] = _decode(entry["key"])
+        token_key = _decode(entry["token_key"])
+        if token_key is not None:
+            token_keys[token_key] = None
+    return Grants(scopes, tuple(token_keys))
 
 
-def _objects(value: object) -> Iterable[Mapping[str, object]]:
-    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-        raise TypeError("a list of objects")
-    return value
-
-
-def _encode(key: bytes) -> str:
-    return base64.urlsafe_b64encode(key).rstrip(b"=").decode()
-
-
-def _decode(text: object) -> bytes:
+def _decode(text: object) -> bytes | None:
+    if text is None:
+        return None
     if not isinstance(text, str):
         raise TypeError("a key is text")
     try:
-        key = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        key = base64.b64decode(text, validate=True)
     except binascii.Error:
-        raise ValueError("a key is base64url") from None
+        raise ValueError("a key is base64") from None
     if len(key) != KEY_BYTES:
         raise ValueError(f"a key has {KEY_BYTES} bytes")
     return key

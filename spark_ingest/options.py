@@ -50,6 +50,14 @@ class Options:
     cap_bytes: int
     incomplete_s: float
 
+    asks_availability: bool
+    """Whether option availability was given, or its stream is wanted."""
+
+    @property
+    def subscribed(self) -> tuple[str, ...]:
+        """Clear filters that the receiver asks the replicas for."""
+        return tuple(dict.fromkeys(self.topics + (self.availability if self.asks_availability else ())))
+
     @property
     def receives(self) -> bool:
         """Whether the driver runs a receiver; otherwise another process fills the spool."""
@@ -72,17 +80,20 @@ def parse_options(given: Mapping[str, str]) -> Options:
     spool = told.get("spool") or told.get("path")
     if not spool:
         raise BadOption('option spool is missing; write .option("spool", DIRECTORY)')
-    if not told.get("grants"):
-        raise BadOption('option grants is missing; write .option("grants", FILE) with the file of scope keys')
     identity, overlay = told.get("identity"), told.get("overlay")
     if bool(identity) != bool(overlay):
         have, want = ("identity", "overlay") if identity else ("overlay", "identity")
         raise BadOption(f"option {have} needs option {want} too: both to receive, neither to read the spool only")
     stream = _stream(told.get("stream", Stream.TELEMETRY))
-    grants = Path(told["grants"]).absolute()
+    grant = told.get("grants") or (str(Path(identity) / "grant.json") if identity else None)
+    if grant is None:
+        raise BadOption('option grants is missing; write .option("grants", FILE) with the grant of this job')
+    grants = Path(grant).absolute()
     spool_path = Path(spool).absolute()
     if grants.is_relative_to(spool_path):
-        raise BadOption(f"grants={grants} lies in the spool: keys beside ciphertext and shares protect nothing; move it")
+        raise BadOption(
+            f"grants={grants} lies in the spool: keys beside ciphertext and shares protect nothing; move it"
+        )
     return Options(
         spool=spool_path,
         grants=grants,
@@ -98,6 +109,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         partitions=_number(told, "partitions", int, 2, 1, 1024),
         cap_bytes=_number(told, "cap_bytes", int, 8 << 30, 1 << 20, 1 << 50),
         incomplete_s=_number(told, "incomplete_s", float, 10.0, 0.1, 3600.0),
+        asks_availability="availability" in told or stream is Stream.AVAILABILITY,
     )
 
 
@@ -115,6 +127,10 @@ def _filters(name: str, value: str) -> tuple[str, ...]:
     for topic_filter in filters:
         try:
             check_filter(topic_filter)
+            if topic_filter.startswith("$share/"):
+                raise BadOption(
+                    f"{name}: {topic_filter!r} is shared, which would scatter shares; name the filter alone"
+                )
         except KeysError:
             raise BadOption(f"{name}: {topic_filter!r} is not an MQTT topic filter") from None
     return filters
@@ -126,9 +142,7 @@ def _name(option: str, value: str) -> str:
     return value
 
 
-def _number(
-    told: Mapping[str, str], name: str, kind: Callable[[str], N], default: N, lowest: N, highest: N
-) -> N:
+def _number(told: Mapping[str, str], name: str, kind: Callable[[str], N], default: N, lowest: N, highest: N) -> N:
     text = told.get(name)
     if text is None:
         return default

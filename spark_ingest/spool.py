@@ -12,6 +12,7 @@ soon as a segment with a higher number exists. This module writes nothing and op
 
 from __future__ import annotations
 
+import bisect
 import re
 import struct
 import zlib
@@ -100,9 +101,7 @@ def positions_of(offset: Mapping[str, Mapping[str, int]]) -> dict[str, Position]
     try:
         return {name: position_of(entry) for name, entry in offset.items()}
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise SpoolError(
-            "the checkpoint's offset is not one of a veilmq source; use another directory"
-        ) from None
+        raise SpoolError("the checkpoint's offset is not one of a veilmq source; use another directory") from None
 
 
 def segment_path(directory: Path, number: int, suffix: str = "arrow") -> Path:
@@ -188,9 +187,7 @@ def read_groups(extent: ByteRange) -> Iterator[Any]:
             message = pa.ipc.read_message(source)
             yield pa.ipc.read_record_batch(message, SCHEMA)
         except (pa.ArrowInvalid, EOFError, OSError) as error:
-            raise SpoolDamaged(
-                f"{extent.path} cannot be read near byte {start + source.tell()}: {error}"
-            ) from None
+            raise SpoolDamaged(f"{extent.path} cannot be read near byte {start + source.tell()}: {error}") from None
 
 
 class SpoolView:
@@ -214,6 +211,17 @@ class SpoolView:
         """The oldest position of every receiver that has a segment."""
         found = {name: segment_numbers(self._root / name) for name in self.receivers()}
         return as_offset({name: Position(numbers[0], 0) for name, numbers in found.items() if numbers})
+
+    def latest(self) -> Offset:
+        """The end of what is synced, for every receiver that has a segment."""
+        found = {}
+        for name in self.receivers():
+            for number in reversed(segment_numbers(self._root / name)):
+                groups = self._index(name, number).groups()
+                found[name] = Position(number, groups[-1].end if groups else 0)
+                if groups:
+                    break
+        return as_offset(found)
 
     def advance(
         self, start: Offset, max_rows: int | None = None, target: Mapping[str, Position] | None = None
@@ -286,17 +294,19 @@ class SpoolView:
         for number in numbers:
             if number < at.segment:
                 continue
-            index = self._indexes.setdefault((name, number), SegmentIndex(self._root / name, number))
-            begin = 0
-            for group in index.groups():
-                here = Position(number, group.end)
-                if last is not None and here > last:
+            groups = self._index(name, number).groups()
+            skip = bisect.bisect_right(groups, at.byte, key=lambda group: group.end) if number == at.segment else 0
+            begin = groups[skip - 1].end if skip else 0
+            for group in groups[skip:]:
+                if last is not None and Position(number, group.end) > last:
                     return
-                if here > at:
-                    yield number, begin, group
+                yield number, begin, group
                 begin = group.end
         for key in [key for key in self._indexes if key[0] == name and key[1] < at.segment]:
             del self._indexes[key]
+
+    def _index(self, name: str, number: int) -> SegmentIndex:
+        return self._indexes.setdefault((name, number), SegmentIndex(self._root / name, number))
 
 
 RANGE_BYTES_MIN = 64 * 1024

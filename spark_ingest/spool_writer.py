@@ -98,9 +98,7 @@ def as_batch(records: Sequence[Record], keys: Mapping[bytes, KeyMaterial]) -> An
             for record, key in zip(records, material, strict=True)
         ],
     }
-    return pa.RecordBatch.from_arrays(
-        [pa.array(columns[column.name], column.type) for column in SCHEMA], schema=SCHEMA
-    )
+    return pa.RecordBatch.from_arrays([pa.array(columns[column.name], column.type) for column in SCHEMA], schema=SCHEMA)
 
 
 class SpoolWriter:
@@ -128,9 +126,7 @@ class SpoolWriter:
         self._segment_bytes = segment_bytes
         lock = lock_file(self._directory / "LOCK", patience_s)
         if lock is None:
-            raise SpoolBusy(
-                f"{self._directory} is being written by another process; stop it, or use receiver=NAME"
-            )
+            raise SpoolBusy(f"{self._directory} is being written by another process; stop it, or use receiver=NAME")
         self._lock: int | None = lock
         self._data = -1
         self._index = -1
@@ -267,9 +263,7 @@ def _whole_groups(buffer: Any, start: int) -> Iterator[Group]:
             batch.validate(full=True)
         except (pa.ArrowException, EOFError, OSError, ValueError):
             return
-        rows = zip(
-            *(batch.column(name).to_pylist() for name in ("header", "sealed", "shares", "check")), strict=True
-        )
+        rows = zip(*(batch.column(name).to_pylist() for name in ("header", "sealed", "shares", "check")), strict=True)
         if not batch.num_rows or any(checksum(*fields) != check for *fields, check in rows):
             return
         yield Group(start + source.tell(), batch.num_rows)

@@ -25,9 +25,7 @@ MAX_MODULE_LINES = 450
 MAX_FUNCTION_LINES = 70
 
 # An absolute path works on one machine only; the others refer to what a reader of the repository cannot see.
-FORBIDDEN = re.compile(
-    r"/home/\w|/root/|/work/|/Users/\w|\bissue #\d|\bTODO\b|\bFIXME\b|\bXXX\b", re.IGNORECASE
-)
+FORBIDDEN = re.compile(r"/home/\w|/root/|/work/|/Users/\w|\bissue #\d|\bTODO\b|\bFIXME\b|\bXXX\b", re.IGNORECASE)
 CLOCKS = {"now", "utcnow", "today", "time", "time_ns", "monotonic", "perf_counter"}
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__", "breakpoint"}
 IMPURE_MODULES = {

@@ -122,7 +122,7 @@ class Decoder:
             self._held += read[position:]
         return packets
 
-    def _parse(self, data: bytes, packets: list[Packet]) -> int:
+    def _parse(self, data: bytes, packets: list[Packet]) -> int:  # noqa: PLR0915 -- see below
         """Append every whole packet of `data`; return where the first incomplete one begins.
 
         This loop is the hot path of a broker. It looks as it does because in CPython a call costs as much as
@@ -184,9 +184,7 @@ class Decoder:
                     raise MalformedPacket("packet ends before its payload")
                 if not topic and properties.topic_alias is None:
                     raise ProtocolViolation("topic name is empty and no alias stands for it")
-                append(
-                    Publish(topic, data[at:stop], qos, first & 1 == 1, first & 8 == 8, packet_id, properties)
-                )
+                append(Publish(topic, data[at:stop], qos, first & 1 == 1, first & 8 == 8, packet_id, properties))
             elif first == 0x40 and length == 2 and (packet_id := data[start] << 8 | data[start + 1]):
                 append(PubAck(packet_id))
             else:
@@ -230,9 +228,7 @@ class Decoder:
 
     def _check_direction(self, packet: Packet) -> None:
         if isinstance(packet, Disconnect):
-            codes = (
-                parsing.DISCONNECT_FROM_CLIENT if self._role == "server" else parsing.DISCONNECT_FROM_SERVER
-            )
+            codes = parsing.DISCONNECT_FROM_CLIENT if self._role == "server" else parsing.DISCONNECT_FROM_SERVER
             if self._role == "client" and packet.properties.session_expiry_s is not None:
                 raise ProtocolViolation("session expiry in a DISCONNECT of the server")
         else:

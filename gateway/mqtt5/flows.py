@@ -8,6 +8,7 @@ Transitions are data (`OUTBOUND`, `INBOUND`); what a packet means for the rest o
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from enum import IntEnum, auto
 from typing import Generic, NamedTuple, TypeVar
 
@@ -118,6 +119,9 @@ INBOUND: dict[tuple[Stage, Heard], Step] = {
 
 Item = TypeVar("Item")
 
+MAXIMUM_IN_FLIGHT = 32_768
+MAXIMUM_REQUESTS = 1024
+
 
 class OutboundFlows(Generic[Item]):
     """Identifiers, send quota and order of what one side has sent at QoS 1 and 2.
@@ -127,10 +131,11 @@ class OutboundFlows(Generic[Item]):
     `window_max` bounds what one peer can make us hold in flight, whatever Receive Maximum it announces.
     """
 
-    __slots__ = ("_last_id", "_most", "quota", "released", "repeat", "unacknowledged", "window_max")
+    __slots__ = ("_last_id", "_most", "quota", "released", "repeat", "requests", "unacknowledged", "window_max")
 
     def __init__(self, window_max: int) -> None:
-        self.window_max = min(window_max, MAXIMUM_PACKET_ID)
+        self.window_max = min(window_max, MAXIMUM_IN_FLIGHT)
+        self.requests: Mapping[int, object] = {}  # SUBSCRIBE and UNSUBSCRIBE in progress (a client's side only)
         self.unacknowledged: dict[int, tuple[Item, int]] = {}  # packet id -> (item, QoS)
         self.released: dict[int, bool] = {}  # packet id -> did its PUBLISH take quota of this connection
         self.repeat: deque[int] = deque()  # unacknowledged, not yet sent again on this connection
@@ -147,15 +152,23 @@ class OutboundFlows(Generic[Item]):
         self.repeat = deque(self.unacknowledged)
         self.released = dict.fromkeys(self.released, False)
 
-    def start(self, item: Item, qos: int) -> int:
-        """Take an identifier and quota for a new message; the caller has looked at `may_start`."""
+    def free_id(self) -> int:
+        """The next identifier that nothing uses (MQTT-2.2.1-3)."""
         packet_id = self._last_id
-        # Ends: fewer than 65,535 identifiers are in use while `may_start` holds.
+        # Ends: MAXIMUM_IN_FLIGHT messages and MAXIMUM_REQUESTS requests are fewer than 65,535 identifiers.
         while True:
             packet_id = packet_id + 1 if packet_id < MAXIMUM_PACKET_ID else 1
-            if packet_id not in self.unacknowledged and packet_id not in self.released:
-                break
-        self._last_id = packet_id
+            if (
+                packet_id not in self.unacknowledged
+                and packet_id not in self.released
+                and packet_id not in self.requests
+            ):
+                self._last_id = packet_id
+                return packet_id
+
+    def start(self, item: Item, qos: int) -> int:
+        """Take an identifier and quota for a new message; the caller has looked at `may_start`."""
+        packet_id = self.free_id()
         self.unacknowledged[packet_id] = (item, qos)
         self.quota -= 1
         return packet_id

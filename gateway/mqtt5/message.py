@@ -92,9 +92,7 @@ class Message:
         encoded = self._properties_bytes
         if encoded is None:
             encoded = self._properties_bytes = (
-                b""
-                if self.properties is NO_PROPERTIES
-                else encode_property_fields(self.properties, Carrier.PUBLISH)
+                b"" if self.properties is NO_PROPERTIES else encode_property_fields(self.properties, Carrier.PUBLISH)
             )
         return encoded
 

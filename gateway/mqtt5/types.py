@@ -18,6 +18,8 @@ Knows nothing of packets. The error tree (an error always carries the reason cod
 Source: MQTT 5.0 §1.5, §2.4, §4.7, §4.13; MQTT 3.1.1 §3.2.2.3.
 """
 
+# ruff: noqa: N818 -- named after what the peer did, as the specification names it
+
 from __future__ import annotations
 
 from enum import IntEnum

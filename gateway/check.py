@@ -1,0 +1,213 @@
+"""`veilmq check`: what is wrong with a configuration before anything starts, and what happens to a topic.
+
+Looks at files, certificates, rights and ports; starts nothing and sends nothing. A finding is one line with
+cause and cure; `fates` answers, topic by topic, where a local publication would go.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bridge.sealing import ScopeSecret
+from bridge.topics import TopicError, check_name, most_specific, overlaps
+from bridge.views import Overlay, OverlayError
+from gateway.config import ConfigError, Listener, Settings
+from gateway.overlay_file import grant_path, load_grant, load_overlay
+from gateway.party import outgoing_scopes
+from gateway.tls import LinkTls, TlsError
+from gateway.trust import LocalIdentity, TrustError
+from keys.envelope import Mode
+from keys.identity import Role
+
+EXPIRY_WARNING_DAYS = 30
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`level`: ok, warning or error. `text`: one line; cause and cure unless ok."""
+
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What happens to a publication on `topic`: protected, shared plain, refused or local only."""
+
+    topic: str
+    fate: str
+    scope: str = ""
+    mode: str = ""
+    regions: tuple[str, ...] = ()
+    tokens: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    findings: tuple[Finding, ...]
+    fates: tuple[Fate, ...]
+
+    @property
+    def failed(self) -> bool:
+        return any(finding.level == "error" for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"findings": [asdict(f) for f in self.findings], "topics": [asdict(f) for f in self.fates]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """This party in the overlay, as far as it could be loaded."""
+
+    local: LocalIdentity
+    overlay: Overlay
+    outgoing: Sequence[ScopeSecret]
+
+
+def check(settings: Settings, topics: Sequence[str]) -> Report:
+    """Everything that can be known without starting. Raises nothing for what is wrong: that is a finding."""
+    findings: list[Finding] = []
+    for name, listener in settings.listeners.items():
+        findings += _check_listener(name, listener)
+    if settings.data is not None:
+        findings.append(_check_data(settings.data))
+    place = None
+    if settings.overlay is not None:
+        place, found = _check_overlay(settings, int(time.time() * 1000))
+        findings += found
+    elif not any("auth" in plugin.lower() for plugin in settings.plugins) and not settings.allow_anonymous:
+        cure = "add an auth plugin, or allow_anonymous: true"
+        findings.append(Finding("warning", f"no client can log in: no plugin authenticates anybody; {cure}"))
+    return Report(tuple(findings), tuple(_fate(settings, place, topic) for topic in topics))
+
+
+# ------------------------------------------------------------------------------------- listeners, files
+
+
+def _check_listener(name: str, listener: Listener) -> Iterator[Finding]:
+    for what in ("certfile", "keyfile", "cafile"):
+        path = getattr(listener, what)
+        if path is not None and not path.is_file():
+            yield Finding("error", f"listener {name}: {what} {path} is not a file; correct the path")
+    if listener.type == "external":
+        return
+    host, _, port = listener.bind.rpartition(":")
+    if not port.isdigit() or int(port) > 65_535:
+        yield Finding("error", f"listener {name}: bind {listener.bind} is not HOST:PORT; write e.g. 127.0.0.1:1883")
+        return
+    trouble = _port_trouble(host.strip("[]"), int(port))
+    if trouble:
+        yield Finding("error", f"listener {name}: {listener.bind}: {trouble}")
+    else:
+        yield Finding("ok", f"listener {name}: {listener.bind} is free")
+
+
+def _port_trouble(host: str, port: int) -> str:
+    """Why a server could not listen there; empty if it could."""
+    try:
+        candidates = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        return f"no such address ({error.strerror}); bind an address of this machine"
+    family, kind, protocol, _, address = candidates[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+            probe.listen(1)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return "port is in use; stop what listens there, or bind another port"
+            if error.errno in (errno.EACCES, errno.EPERM):
+                return "not permitted; bind a port above 1023"
+            return f"{error.strerror}; bind an address of this machine"
+    return ""
+
+
+def _check_data(data: Path) -> Finding:
+    existing = data
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        return Finding("error", f"data directory {data}: {existing} is not a directory; name another")
+    if data.exists() and data.stat().st_mode & 0o077:
+        return Finding("warning", f"data directory {data} is open to others; chmod 700 {data}")
+    return Finding("ok", f"data directory {data}")
+
+
+# --------------------------------------------------------------------------------------------- overlay
+
+
+def _check_overlay(settings: Settings, now_ms: int) -> tuple[_Place | None, list[Finding]]:
+    section = settings.overlay
+    assert section is not None
+    findings: list[Finding] = []
+    try:
+        local = LocalIdentity.load(section.identity)
+        findings.append(Finding("ok", f"identity {local.name} ({local.role.value}) of {local.card.domain}"))
+        overlay = load_overlay(section.overlay, now_ms)
+        LinkTls(local.name, local.cert, local.key, overlay.members)
+    except (TrustError, OverlayError, TlsError) as error:
+        return None, [*findings, Finding("error", str(error))]
+    certificate = overlay.certificate(local.name)
+    days = (certificate.not_after_ms - now_ms) // DAY_MS
+    policy = overlay.policy
+    findings.append(Finding("ok", f"overlay {policy.overlay} version {policy.version}, certificate for {days} days"))
+    if days < EXPIRY_WARNING_DAYS:
+        findings.append(
+            Finding("warning", f"certificate of {local.name} ends in {days} days; ask the owner to sign anew")
+        )
+    if certificate.role is Role.REPLICA:
+        return _Place(local, overlay, ()), findings + _check_replica(settings)
+    try:
+        secrets = load_grant(grant_path(local, section.overlay), overlay, local.name)
+    except TrustError as error:
+        return None, [*findings, Finding("error", str(error))]
+    try:
+        outgoing = outgoing_scopes(section, overlay, secrets)
+    except ConfigError as error:
+        return None, [*findings, Finding("error", str(error))]
+    place = _Place(local, overlay, outgoing)
+    for secret in outgoing:
+        if not any(overlaps(right, secret.scope.filter) for right in certificate.publish):
+            cure = "ask the owner for the right, or remove it here"
+            findings.append(Finding("error", f"{secret.clear_filter}: we have no right to publish there; {cure}"))
+    return place, findings
+
+
+def _check_replica(settings: Settings) -> list[Finding]:
+    if any(listener.overlay for listener in settings.listeners.values()):
+        return []
+    return [Finding("error", "a replica needs a listener with overlay: true; add one on the address in the overlay")]
+
+
+def _fate(settings: Settings, place: _Place | None, topic: str) -> Fate:
+    try:
+        check_name(topic)
+    except TopicError as error:
+        return Fate(topic, "refused", why=str(error))
+    if topic.startswith("$"):
+        return Fate(topic, "local only", why="names that begin with $ never leave the broker")
+    if settings.overlay is None:
+        return Fate(topic, "local only", why="there is no overlay section")
+    if place is None:
+        return Fate(topic, "unknown", why="the overlay could not be loaded")
+    outgoing = {secret.clear_filter: secret for secret in place.outgoing}
+    name = most_specific(outgoing, topic)
+    if name is None:
+        return Fate(topic, "local only", why="neither protect nor share_plain holds it")
+    secret = outgoing[name]
+    scope, overlay = secret.scope, place.overlay
+    regions = tuple(overlay.views[region].name for region in sorted(overlay.regions_of(scope)))
+    if not overlay.certificate(place.local.name).may_publish(secret.wire_topic(topic)):
+        return Fate(topic, "refused", name, why="our certificate does not let us publish there; ask the owner")
+    if scope.mode is Mode.PLAIN:
+        return Fate(topic, "shared plain", name, "plain", regions, why="signed, but readable by replicas")
+    return Fate(topic, "protected", name, scope.mode.name.lower(), regions, scope.tokens)

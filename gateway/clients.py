@@ -1,0 +1,142 @@
+"""The broker's record of one client, and the times at which clients need attention.
+
+A `Client` joins what three others know: the protocol state (`mqtt5/session.py`), what amqtt's plugins see
+(`plugin.EdgeSession`) and the network connection, if there is one. No decisions here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .mqtt5.message import Message
+from .mqtt5.packets import Publish
+from .mqtt5.session import ServerSession, SessionSubscription
+from .plugin import EdgeSession
+
+if TYPE_CHECKING:
+    from .connection import MqttConnection
+    from .hooks import Done
+
+
+class Owed:
+    """An acknowledgement that we owe a client; `code` None: not decided yet."""
+
+    __slots__ = ("code", "publish")
+
+    def __init__(self, publish: Publish, code: int | None = None) -> None:
+        self.publish, self.code = publish, code
+
+
+class PeerMessage(Message):
+    """A publication to a member of the overlay whose acknowledgement somebody waits for."""
+
+    __slots__ = ("on_ack",)
+
+    on_ack: Done
+
+
+class Client:
+    """One client id. `filters`: what the router holds for it; `alive` is False once the session has ended."""
+
+    __slots__ = (
+        "acks",
+        "alive",
+        "connection",
+        "filters",
+        "goodbye",
+        "peer",
+        "seen_at",
+        "session",
+        "view",
+        "wake_at",
+    )
+
+    def __init__(self, session: ServerSession, view: EdgeSession) -> None:
+        self.session, self.view = session, view
+        self.connection: MqttConnection | None = None
+        self.peer: str | None = None
+        self.acks: deque[Owed] = deque()
+        self.filters: dict[str, SessionSubscription] = {}
+        self.alive = True
+        self.goodbye = (False, "connection lost")
+        self.seen_at = 0.0
+        self.wake_at: float | None = None
+
+    @property
+    def client_id(self) -> str:
+        return self.session.client_id
+
+    def __repr__(self) -> str:
+        return f"Client({self.client_id!r})"
+
+
+#: Entries that no client waits for any more are cleared out when there are so many more than clients.
+STALE_ENTRIES = 1_024
+#: Clients whose time has come are collected for at least so long, so that thousands cost one wake-up.
+COLLECT_S = 0.05
+
+
+class Deadlines:
+    """Calls `due(client, now)` when a client's session wants it: keep-alive, will delay, expiry.
+
+    One heap and one timer for all clients. A message moves a keep-alive deadline only in the session, not
+    here: an entry that comes too early is put back at its new time.
+    """
+
+    def __init__(self, now: Callable[[], float], due: Callable[[Client, float], float | None]) -> None:
+        """`due` does what is due and returns when the client wants attention next, or None."""
+        self._now, self._due = now, due
+        self._heap: list[tuple[float, int, Client]] = []
+        self._serial = itertools.count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    def wake(self, client: Client, at: float | None, clients: int) -> None:
+        """The client wants attention at `at` or later; an earlier entry of it stays and is put back."""
+        if at is None or (client.wake_at is not None and client.wake_at <= at):
+            return
+        client.wake_at = at
+        heapq.heappush(self._heap, (at, next(self._serial), client))
+        if len(self._heap) > 2 * clients + STALE_ENTRIES:
+            self._heap = [entry for entry in self._heap if entry[2].wake_at == entry[0] and entry[2].alive]
+            heapq.heapify(self._heap)
+        self._arm()
+
+    def tick(self, now: float, clients: int) -> None:
+        """Attend to everybody whose time has come. Called by the timer, and by tests with a time of theirs."""
+        while self._heap and self._heap[0][0] <= now:
+            at, _, client = heapq.heappop(self._heap)
+            if client.wake_at != at or not client.alive:
+                continue
+            client.wake_at = None
+            following = self._due(client, now)
+            if following is not None:
+                self.wake(client, max(following, now + COLLECT_S), clients)
+        self._arm()
+
+    def _arm(self) -> None:
+        if not self._heap:
+            return
+        at = self._heap[0][0]
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        delay_s = max(at - self._now(), 0.0) + COLLECT_S
+        self._timer_at = at
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self.tick(self._now(), len(self._heap))
+
+    def stop(self) -> None:
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,58 @@
+"""How the demonstration's own processes talk to the one that started them: JSON lines out, words in.
+
+Events go to standard output, commands come on standard input, troubles go to standard error. End of input means
+that the starter is gone: the process stops too, so nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+STOP = "stop"
+
+
+def emit(event: str, **fields: Any) -> None:
+    """Tell the starter something."""
+    print(json.dumps({"event": event, **fields}, separators=(",", ":")), flush=True)
+
+
+class Commands:
+    """Words from the starter, in order; endless `stop` after the end of input."""
+
+    def __init__(self) -> None:
+        self._words: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._ended = False
+        threading.Thread(target=self._read, name="commands", daemon=True).start()
+
+    def _read(self) -> None:
+        for line in sys.stdin:
+            self._words.put(line.strip())
+        self._words.put(STOP)
+
+    def next(self, timeout_s: float) -> str | None:
+        """The next word, None if none came in time."""
+        if self._ended:
+            return STOP
+        try:
+            word = self._words.get(timeout=max(0.0, timeout_s))
+        except queue.Empty:
+            return None
+        self._ended = word == STOP
+        return word
+
+
+def run_child(main: Callable[[], None]) -> int:
+    """Exit status of `main`: a full disk and the like are one line on standard error and status 2."""
+    try:
+        main()
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        print(f"{error.filename or 'input or output'}: {error.strerror or error}", file=sys.stderr)
+        return 2
+    return 0

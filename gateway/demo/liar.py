@@ -1,0 +1,94 @@
+"""The replica that can be made to lie: an ordinary replica whose node is wrapped with the simulator's adversary.
+
+Honest until SIGUSR1, then it alters every share and all content that it forwards, until SIGUSR2. The only way
+to such a replica is this module; `veilmq broker` has none. While it lies it also writes down some of what it
+receives: that is all that a replica ever gets to see. Run by `processes.py`:
+
+    python -m gateway.demo.liar -c r1b.yaml --seed N --saw FILE
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bridge.machine import Effect, Event, Machine, Received
+from bridge.sim.adversary import Adversary, Behaviour
+from bridge.views import OverlayError
+from gateway.config import ConfigError, StartError, load
+from gateway.outbox import StoreError
+from gateway.party import serve
+from gateway.tls import TlsError
+from gateway.trust import TrustError
+from keys.envelope import PROPERTY_HEADER
+
+SEEN_MAX = 256
+"""Messages that are written down: enough to find one whose sender is known, little on disk."""
+
+
+class Liar:
+    """Stands between node and links. `lying` says whether it lies now."""
+
+    def __init__(self, machine: Machine, seed: int, saw: Path) -> None:
+        self.lying = False
+        self.machine = Adversary(
+            machine,
+            {Behaviour.SHARES, Behaviour.CONTENT},
+            random.Random(seed),  # noqa: S311 - a lie to repeat, no secret
+            lying=lambda now: self.lying,
+        )
+        self._saw = saw.open("a", encoding="utf-8")
+        self._seen = 0
+
+    @property
+    def next_deadline(self) -> float | None:
+        return self.machine.next_deadline
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        if self.lying and self._seen < SEEN_MAX and isinstance(event, Received):
+            self._note(event)
+        return self.machine.handle(event, now)
+
+    def _note(self, event: Received) -> None:
+        wire = event.wire
+        if not wire.payload or not any(name == PROPERTY_HEADER for name, _ in wire.properties):
+            return
+        self._seen += 1
+        line = {"topic": wire.topic, "content": wire.payload.hex(), "properties": wire.properties}
+        self._saw.write(json.dumps(line) + "\n")
+        self._saw.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="A replica that lies between SIGUSR1 and SIGUSR2.")
+    parser.add_argument("-c", "--config", type=Path, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--saw", type=Path, required=True)
+    told = parser.parse_args()
+    liars: list[Liar] = []
+
+    def wrap(machine: Machine) -> Machine:
+        liars.append(Liar(machine, told.seed, told.saw))
+        return liars[0]
+
+    def lie(wanted: bool) -> None:
+        for liar in liars:
+            liar.lying = wanted
+
+    signal.signal(signal.SIGUSR1, lambda *_: lie(True))
+    signal.signal(signal.SIGUSR2, lambda *_: lie(False))
+    try:
+        serve(load(told.config), wrap)
+    except (ConfigError, StartError, StoreError, TlsError, TrustError, OverlayError) as error:
+        print(f"veilmq: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""What the operators of the roles can see: the figures that each role publishes to its local clients.
+
+Used for two things only: to know when all links are up, and to tell who blames whom. No figure of the table's
+upper half comes from here. A process that was killed takes its figures with it; what it had said stays counted.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+
+from gateway.metrics import FIGURES_TOPIC
+
+from .report import Blamed
+
+HOST = "127.0.0.1"
+KEEP_ALIVE_S = 30
+
+
+class Operators:
+    """One paho client for each role, at its operator's listener. `ports`: role name -> port."""
+
+    def __init__(self, ports: Mapping[str, int]) -> None:
+        self._lock = threading.Lock()
+        self._latest: dict[str, Mapping[str, Any]] = {}
+        self._earlier: dict[str, Counter[str]] = {name: Counter() for name in ports}
+        self._named: dict[str, set[str]] = {name: set() for name in ports}
+        self._clients = [self._client(name, port) for name, port in ports.items()]
+
+    def _client(self, name: str, port: int) -> Client:
+        client = Client(CallbackAPIVersion.VERSION2, client_id=f"operator-{name}", protocol=MQTTProtocolVersion.MQTTv5)
+        client.on_connect = lambda c, *_: c.subscribe(FIGURES_TOPIC, 1)
+        client.on_message = lambda _c, _u, message: self._on_message(name, message)
+        client.reconnect_delay_set(1, 1)
+        client.connect_async(HOST, port, KEEP_ALIVE_S)
+        client.loop_start()
+        return client
+
+    def _on_message(self, name: str, message: MQTTMessage) -> None:
+        try:
+            figures = json.loads(message.payload)
+        except ValueError:
+            return
+        with self._lock:
+            self._latest[name] = figures
+            self._named[name].update(figures.get("named", ()))
+
+    def restarted(self, name: str) -> None:
+        """The process of `name` is gone: its next figures begin at zero."""
+        with self._lock:
+            self._earlier[name].update(self._latest.pop(name, {}).get("suspected", {}))
+
+    def not_ready(self) -> list[str]:
+        """Roles that say nothing yet, or have links that are not up."""
+        with self._lock:
+            return [name for name in self._earlier if not _linked(self._latest.get(name))]
+
+    def figures(self, name: str) -> Mapping[str, Any]:
+        """The newest figures of one role; empty if there are none."""
+        with self._lock:
+            return self._latest.get(name, {})
+
+    def blamed(self) -> Blamed:
+        """What all roles say, the liar's too."""
+        suspected: dict[str, dict[str, int]] = {}
+        named: dict[str, list[str]] = {}
+        with self._lock:
+            for by, earlier in self._earlier.items():
+                for member, times in (earlier + Counter(self._latest.get(by, {}).get("suspected", {}))).items():
+                    suspected.setdefault(member, {})[by] = times
+                for member in self._named[by]:
+                    named.setdefault(member, []).append(by)
+        return Blamed(suspected, named)
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.disconnect()
+        for client in self._clients:
+            client.loop_stop()
+
+
+def _linked(figures: Mapping[str, Any] | None) -> bool:
+    return figures is not None and 0 < figures.get("links", 0) == figures.get("links_up", -1)

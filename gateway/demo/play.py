@@ -1,0 +1,281 @@
+"""One demonstration from start to table: starts the roles, injects the faults, waits until all is drained, counts.
+
+    build the files -> start every role -> wait until the way is open from end to end -> publish, with faults
+    -> drain -> read the logs of both ends and Spark's sink -> Report
+
+Progress goes to the console that is passed in. What is counted and how stands in `report.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from keys.envelope import PROPERTY_HEADER, SignedHeader, from_property
+from keys.errors import KeysError
+
+from .logs import PROBE, Sent, read_lines, seen_messages, sent_messages
+from .operators import Operators
+from .processes import Fleet
+from .report import Report, Row, Sample, tally, tally_spark
+from .setup import AVAILABILITY, GATEWAYS, HOST, INGEST, REPLICAS, TELEMETRY, DemoError, Layout
+from .timeline import Action, Step, Timeline
+
+READY_S = 180.0
+"""A slow machine starts Spark in less."""
+DRAIN_S = 60.0
+LATE_S = 2.0
+"""After everything has arrived: time for a duplicate that would follow."""
+POLL_S = 0.1
+PLAIN = "plain"
+SHOW_EVERY_S = 1.0
+
+
+class Play:
+    """State of one run. `directory` holds what `setup.build` made; processes belong to `fleet`."""
+
+    def __init__(
+        self, layout: Layout, timeline: Timeline, fleet: Fleet, operators: Operators, console: Console
+    ) -> None:
+        self._layout = layout
+        self._timeline = timeline
+        self._fleet = fleet
+        self._operators = operators
+        self._console = console
+        self._facts: dict[str, dict[str, Any]] = {"telemetry": {}, "witness": {}, INGEST: {}}
+        self._log = layout.directory / "logs"
+        self._shown = 0.0
+
+    # ------------------------------------------------------------------------------------------- starting
+
+    def start(self) -> None:
+        """Start all processes; the replica that will lie gets the same configuration as the others."""
+        self._log.mkdir(exist_ok=True)
+        for name in REPLICAS:
+            self._start_replica(name)
+        for name in GATEWAYS:
+            self._fleet.start(name, "-m", "gateway.cli", "broker", "-c", f"{name}.yaml")
+        bind = f"{HOST}:{self._layout.plain_port}"
+        self._fleet.start(PLAIN, "-m", "gateway.cli", "broker", "--bind", bind, "--allow-anonymous")
+        self._fleet.start(INGEST, "-m", "spark_ingest.demo", *self._spark_arguments(), talks=True)
+        ports = self._layout.client_ports
+        self._fleet.start(
+            "witness", "-m", "gateway.demo.witness", "--control", str(ports["control"]),
+            "--plain", str(self._layout.plain_port), "--log", str(self._log / "received.jsonl"), talks=True,
+        )  # fmt: skip
+        self._start_telemetry(self._timeline.seconds, self._log / "sent.jsonl")
+
+    def _start_replica(self, name: str) -> None:
+        if name == self._timeline.liar:
+            seed, saw = str(self._timeline.seed), str(self._log / "replica-saw.jsonl")
+            self._fleet.start(name, "-m", "gateway.demo.liar", "-c", f"{name}.yaml", "--seed", seed, "--saw", saw)
+        else:
+            self._fleet.start(name, "-m", "gateway.cli", "broker", "-c", f"{name}.yaml")
+
+    def _start_telemetry(self, seconds: float, log: Path | None) -> None:
+        arguments = ["--site", str(self._layout.client_ports["site"]), "--plain", str(self._layout.plain_port)]
+        arguments += ["--seconds", str(seconds), *(("--log", str(log)) if log else ())]
+        self._fleet.start("telemetry", "-m", "gateway.demo.telemetry", *arguments, talks=True)
+
+    def _spark_arguments(self) -> list[str]:
+        layout = self._layout
+        return [
+            "--identity", str(layout.identity(INGEST)), "--overlay", str(layout.overlay),
+            "--grants", str(layout.spark_grants), "--work", str(layout.directory / "spark"),
+            "--telemetry", TELEMETRY, "--availability", AVAILABILITY, "--sink", str(self._sink),
+        ]  # fmt: skip
+
+    @property
+    def _sink(self) -> Path:
+        return self._layout.directory / "spark" / "sink.sqlite"
+
+    # ------------------------------------------------------------------------------------------- watching
+
+    def _turn(self, until_s: float = POLL_S) -> None:
+        """Look after processes, take their events, show some of Spark's rows. Raises DemoError."""
+        time.sleep(until_s)
+        self._fleet.check()
+        for name, facts in self._facts.items():
+            for event in self._fleet[name].events():
+                self._take(facts, event)
+
+    def _take(self, facts: dict[str, Any], event: dict[str, Any]) -> None:
+        kind = event.pop("event", "")
+        facts[kind] = event
+        if kind == "trouble":
+            raise DemoError(str(event.get("text")), int(event.get("status", 1)))
+        if kind == "window" and time.monotonic() - self._shown > SHOW_EVERY_S:
+            self._shown = time.monotonic()
+            for line in event.get("rows", ())[:3]:
+                self._say(f"[dim]spark[/]  {line}")
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, highlight=False)
+
+    def _fact(self, process: str, event: str, field: str) -> int:
+        return int(self._facts[process].get(event, {}).get(field, 0))
+
+    def _wait(self, what: str, missing: Callable[[], list[str]], timeout_s: float) -> None:
+        """Until nothing is missing. Raises DemoError that says what still is after `timeout_s`."""
+        until = time.monotonic() + timeout_s
+        with self._console.status(what) as status:
+            while waiting := missing():
+                status.update(f"{what}: waiting for {', '.join(waiting)}")
+                if time.monotonic() > until:
+                    raise DemoError(f"{what}: after {timeout_s:.0f} s still waiting for {', '.join(waiting)}", 1)
+                self._turn()
+
+    def wait_ready(self) -> None:
+        """Until every link is up and a probe has gone the whole way to the subscriber and into Spark."""
+        self._wait("starting", self._not_ready, READY_S)
+
+    def _not_ready(self) -> list[str]:
+        waiting = [f"the links of {name}" for name in self._operators.not_ready()]
+        told = [("telemetry", "its brokers"), ("witness", "its subscriptions"), (INGEST, "a first row")]
+        waiting += [f"{name} ({what})" for name, what in told if "ready" not in self._facts[name]]
+        if self._fact("witness", "count", "probes") < 2:
+            waiting.append("a probe in the control room")
+        return waiting
+
+    # ------------------------------------------------------------------------------------------- the course
+
+    def publish(self) -> None:
+        """Publishing time with the injected faults, then until the last confirmation."""
+        telemetry, seconds = self._fleet["telemetry"], self._timeline.seconds
+        telemetry.may_end = True
+        telemetry.say("go")
+        self._wait("starting", lambda: [] if "started" in self._facts["telemetry"] else ["telemetry"], 30.0)
+        start = time.monotonic()
+        done_s = 0.0
+        with self._console.status("publishing") as status:
+            while "done" not in self._facts["telemetry"]:
+                at_s = time.monotonic() - start
+                for step in self._timeline.due(done_s, at_s):
+                    self._inject(step)
+                done_s = at_s
+                status.update(self._progress(at_s, seconds))
+                if at_s > seconds + READY_S:
+                    raise DemoError("telemetry: does not end", 1, telemetry.tail())
+                self._turn()
+        for step in self._timeline.due(done_s, seconds):
+            self._inject(step)
+
+    def _progress(self, at_s: float, seconds: float) -> str:
+        sent = self._fact("telemetry", "progress", "sent")
+        delivered = self._fact("witness", "count", "sealed")
+        rows = self._fact(INGEST, "rows", "count")
+        return f"{min(at_s, seconds):5.1f} of {seconds:.0f} s: published {sent}, delivered {delivered}, in Spark {rows}"
+
+    def _inject(self, step: Step) -> None:
+        replica = self._fleet[step.replica]
+        self._say(f"[bold yellow]{step.at_s:5.1f} s  {step.replica} {step.action.value}[/]")
+        match step.action:
+            case Action.LIE:
+                replica.signal(signal.SIGUSR1)
+            case Action.RECOVER:
+                replica.signal(signal.SIGUSR2)
+            case Action.KILL:
+                replica.kill()
+                self._operators.restarted(step.replica)
+            case Action.RESTART:
+                self._start_replica(step.replica)
+
+    def drain(self) -> None:
+        """Until subscriber and Spark have everything, at most so long; what is missing then is lost."""
+        confirmed = self._fact("telemetry", "done", "sent") - self._fact("telemetry", "done", "unconfirmed")
+        until = time.monotonic() + DRAIN_S
+        with self._console.status("draining") as status:
+            while time.monotonic() < until:
+                counts = (
+                    self._fact("witness", "count", "sealed"),
+                    self._fact("witness", "count", "plain"),
+                    self._fact(INGEST, "rows", "count"),
+                )
+                status.update(f"draining: delivered {counts[0]} of {confirmed}, in Spark {counts[2]}")
+                if min(counts) >= confirmed:
+                    break
+                self._turn()
+        for _ in range(round(LATE_S / POLL_S)):
+            self._turn()
+        witness = self._fleet["witness"]
+        witness.may_end = True
+        witness.say("stop")
+        if not witness.wait(10.0):
+            raise DemoError("witness: does not end", 1, witness.tail())
+
+    # ------------------------------------------------------------------------------------------- counting
+
+    def report(self) -> Report:
+        """Figures from the logs of both ends and from Spark's sink."""
+        sent = sent_messages(read_lines(self._log / "sent.jsonl"))
+        received = list(read_lines(self._log / "received.jsonl"))
+        rows = list(read_sink(self._sink))
+        return Report(
+            sealed=tally(sent, seen_messages(received, "sealed")),
+            plain=tally(sent, seen_messages(received, "plain"), plain=True),
+            unconfirmed=sum(not message.confirmed for message in sent.values()),
+            spark=tally_spark(sent, rows),
+            entities=self._fact(INGEST, "entities", "online"),
+            blamed=self._operators.blamed().without(self._timeline.liar),
+            timeline=self._timeline,
+            sample=find_sample(self._timeline.liar, self._log / "replica-saw.jsonl", rows, sent),
+        )
+
+    def keep_running(self) -> None:
+        """Go on publishing, uncounted, until the user interrupts."""
+        self._facts["telemetry"] = {}
+        self._start_telemetry(0.0, None)
+        self._fleet["telemetry"].say("go")
+        ports = self._layout.client_ports
+        self._say(f"running on; files in {self._layout.directory}")
+        self._say(
+            f"subscribe: mosquitto_sub -p {ports['control']} -t 'machine/#' -v   (site gateway: port {ports['site']})"
+        )
+        self._say("Ctrl-C ends it")
+        while True:
+            self._turn(0.5)
+
+
+def read_sink(path: Path) -> Iterator[Row]:
+    """The rows that Spark wrote. Raises DemoError if there is no sink."""
+    if not path.exists():
+        raise DemoError(f"{path}: Spark wrote no sink", 1)
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        for row in database.execute("SELECT publisher, sequence, id, topic, digest FROM telemetry"):
+            yield Row(str(row[0]), int(row[1]), str(row[2] or ""), str(row[3]), str(row[4]))
+
+
+def find_sample(replica: str, path: Path, rows: list[Row], sent: dict[str, Sent]) -> Sample | None:
+    """The first message that the replica wrote down whose clear form we know, by publisher and sequence."""
+    known = {(row.publisher, row.sequence): row.id for row in rows if not row.id.startswith(PROBE)}
+    for line in read_lines(path):
+        properties = [(str(name), str(value)) for name, value in line["properties"]]
+        try:
+            told = next(value for name, value in properties if name == PROPERTY_HEADER)
+            header = SignedHeader.decode(from_property(told)).header
+        except (KeysError, StopIteration):
+            continue
+        message = sent.get(known.get((header.publisher.hex(), header.sequence), ""))
+        if message is not None:
+            return Sample(
+                replica=replica,
+                wire_topic=str(line["topic"]),
+                content=bytes.fromhex(line["content"]),
+                properties=tuple((name, len(from_property(value))) for name, value in properties),
+                clear_topic=message.topic,
+                clear_payload=message.payload,
+            )
+    return None
+
+
+def print_json(report: Report) -> None:
+    """Exactly one object on standard output."""
+    print(json.dumps(report.to_json(), ensure_ascii=False), flush=True)

@@ -1,0 +1,285 @@
+"""From the digests at both ends to the figures, the verdict and the table. Pure: reads no file, starts nothing.
+
+*published*: messages whose PUBACK the telemetry clients got. *delivered*: those of them that the subscriber
+received unaltered (topic, payload digest, user properties). *lost*: the others. *wrong*: receptions that differ
+from what was sent or were never sent. *duplicated*: unaltered receptions beyond the first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from .logs import PROBE, Seen, Sent
+from .timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """One way from end to end. Latencies in milliseconds, first unaltered receptions only."""
+
+    published: int
+    delivered: int
+    lost: int
+    wrong: int
+    duplicated: int
+    latencies_ms: tuple[float, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of Spark's sink. `publisher` in hex."""
+
+    publisher: str
+    sequence: int
+    id: str
+    topic: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class SparkTally:
+    """`rows`: published messages with an unaltered row; the rest as in Tally."""
+
+    rows: int
+    lost: int
+    wrong: int
+    duplicated: int
+
+
+@dataclass(frozen=True, slots=True)
+class Blamed:
+    """Who blames whom: member -> reporter -> how often; named: member -> reporters."""
+
+    suspected: Mapping[str, Mapping[str, int]]
+    named: Mapping[str, Sequence[str]]
+
+    def without(self, liar: str) -> Blamed:
+        """What honest parties say: a liar may accuse anybody."""
+        suspected = {m: {by: n for by, n in who.items() if by != liar} for m, who in self.suspected.items()}
+        named = {m: tuple(by for by in who if by != liar) for m, who in self.named.items()}
+        return Blamed({m: who for m, who in suspected.items() if who}, {m: who for m, who in named.items() if who})
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One message as a replica saw it, and what its sender had written. Content and properties as on the wire."""
+
+    replica: str
+    wire_topic: str
+    content: bytes
+    properties: tuple[tuple[str, int], ...]
+    clear_topic: str
+    clear_payload: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that the table and `--json` show. `failures` is empty if the demonstration succeeded."""
+
+    sealed: Tally
+    plain: Tally
+    unconfirmed: int
+    spark: SparkTally
+    entities: int
+    blamed: Blamed
+    timeline: Timeline
+    sample: Sample | None
+
+    def failures(self) -> list[str]:
+        """One line for each reason to end with status 1."""
+        sealed, spark, liar = self.sealed, self.spark, self.timeline.liar
+        named = sorted(set(self.blamed.named) - {liar})
+        found = [
+            (sealed.published == 0, "nothing was published"),
+            (self.unconfirmed > 0, f"{self.unconfirmed} messages were never confirmed by the gateway"),
+            (sealed.lost > 0, f"{sealed.lost} messages were lost"),
+            (sealed.wrong > 0, f"{sealed.wrong} messages arrived altered or were never sent"),
+            (sealed.duplicated > 0, f"{sealed.duplicated} messages arrived more than once"),
+            (spark.lost > 0, f"{spark.lost} messages have no row in Spark"),
+            (spark.wrong > 0, f"{spark.wrong} rows in Spark are altered or were never sent"),
+            (spark.duplicated > 0, f"{spark.duplicated} rows in Spark are there more than once"),
+            (
+                liar not in self.blamed.suspected and liar not in self.blamed.named,
+                f"{liar} lied and nobody suspects it",
+            ),
+            (bool(named), f"named as liars, but honest: {', '.join(named)}"),
+        ]
+        return [why for failed, why in found if failed]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        sealed = self.sealed
+        steps = [{"at_s": s.at_s, "replica": s.replica, "what": s.action.name.lower()} for s in self.timeline.steps]
+        return {
+            "published": sealed.published,
+            "delivered": sealed.delivered,
+            "lost": sealed.lost,
+            "wrong": sealed.wrong,
+            "duplicated": sealed.duplicated,
+            "unconfirmed": self.unconfirmed,
+            "spark_rows": self.spark.rows,
+            "spark": {"lost": self.spark.lost, "wrong": self.spark.wrong, "duplicated": self.spark.duplicated},
+            "entities": self.entities,
+            "blamed": {
+                "suspected": {member: dict(who) for member, who in sorted(self.blamed.suspected.items())},
+                "named": {member: sorted(who) for member, who in sorted(self.blamed.named.items())},
+            },
+            "faults": {
+                "seed": self.timeline.seed,
+                "liar": self.timeline.liar,
+                "killed": self.timeline.killed,
+                "steps": steps,
+            },
+            "latency_ms": {"plain": _percentiles(self.plain), "sealed": _percentiles(sealed)},
+            "replica_saw": None
+            if self.sample is None
+            else {
+                "replica": self.sample.replica,
+                "topic": self.sample.wire_topic,
+                "content_hex": self.sample.content.hex(),
+                "property_bytes": dict(self.sample.properties),
+                "clear_topic": self.sample.clear_topic,
+                "clear_payload": self.sample.clear_payload,
+            },
+            "failures": self.failures(),
+        }
+
+
+def tally(sent: Mapping[str, Sent], seen: Iterable[Seen], *, plain: bool = False) -> Tally:
+    """Compare what was confirmed with what arrived. `plain`: latency against the twin at the ordinary broker.
+
+    An unconfirmed message is neither published nor lost; that it arrives all the same is no error.
+    """
+    delivered: set[str] = set()
+    wrong = duplicated = 0
+    latencies: list[float] = []
+    for got in seen:
+        if got.id.startswith(PROBE):
+            continue
+        was = sent.get(got.id)
+        if was is None or (was.topic, was.digest, was.properties) != (got.topic, got.digest, got.properties):
+            wrong += 1
+        elif got.id in delivered:
+            duplicated += 1
+        else:
+            delivered.add(got.id)
+            latencies.append((got.at_ns - (was.plain_ns if plain else was.sent_ns)) / 1e6)
+    published = {id_ for id_, message in sent.items() if message.confirmed}
+    arrived = len(published & delivered)
+    return Tally(len(published), arrived, len(published) - arrived, wrong, duplicated, tuple(latencies))
+
+
+def tally_spark(sent: Mapping[str, Sent], rows: Iterable[Row]) -> SparkTally:
+    """Compare what was confirmed with the rows of Spark's sink."""
+    counts: Counter[str] = Counter()
+    wrong = 0
+    for row in rows:
+        if row.id.startswith(PROBE):
+            continue
+        was = sent.get(row.id)
+        if was is None or (was.topic, was.digest) != (row.topic, row.digest):
+            wrong += 1
+        else:
+            counts[row.id] += 1
+    published = {id_ for id_, message in sent.items() if message.confirmed}
+    found = len(published & counts.keys())
+    return SparkTally(found, len(published) - found, wrong, sum(counts.values()) - len(counts))
+
+
+def percentile(values: Sequence[float], part: float) -> float:
+    """Nearest rank: the smallest value that at least `part` (0 < part <= 1) of all do not exceed. NaN of none."""
+    if not values:
+        return math.nan
+    ordered = sorted(values)
+    return ordered[math.ceil(part * len(ordered)) - 1]
+
+
+def _percentiles(way: Tally) -> dict[str, float | None]:
+    if not way.latencies_ms:
+        return {"p50": None, "p99": None}
+    return {"p50": round(percentile(way.latencies_ms, 0.50), 3), "p99": round(percentile(way.latencies_ms, 0.99), 3)}
+
+
+# ------------------------------------------------------------------------------------------- the table
+
+
+def render(report: Report) -> Group:
+    """The table, what a replica saw, and the verdict, for a rich console."""
+    table = Table(
+        title="VeilMQ: six replicas, two regions, one liar, one crash", show_header=False, title_justify="left"
+    )
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    sealed, spark = report.sealed, report.spark
+    table.add_row("published", f"{sealed.published:,} (QoS 1, confirmed)")
+    table.add_row("delivered", _count(sealed.delivered, sealed.published))
+    for name, bad in (("lost", sealed.lost), ("wrong", sealed.wrong), ("duplicated", sealed.duplicated)):
+        table.add_row(name, Text(f"{bad:,}", style="red" if bad else "green"))
+    table.add_row("rows in Spark", _count(spark.rows, sealed.published, _spark_faults(spark)))
+    table.add_row("entities alive", f"{report.entities} known to Spark's availability stream", end_section=True)
+    for step in report.timeline.steps:
+        table.add_row("fault", f"{step.at_s:5.1f} s  {step.replica} {step.action.value}")
+    table.add_row("suspected", _suspected(report.blamed))
+    table.add_row("named", _named(report.blamed), end_section=True)
+    for name, way in (("one ordinary broker", report.plain), ("sealed, two regions", sealed)):
+        figures = f"{percentile(way.latencies_ms, 0.5):8.2f} ms {percentile(way.latencies_ms, 0.99):9.2f} ms"
+        table.add_row(
+            f"latency, {name}", f"p50 {figures.replace('ms ', 'ms   p99', 1)}" if way.latencies_ms else "none"
+        )
+    parts: list[Any] = [table]
+    if report.sample is not None:
+        parts += [_render_sample(report.sample)]
+    failures = report.failures()
+    parts += [Text(f"failed: {why}", style="bold red") for why in failures]
+    if not failures:
+        parts.append(Text("Every message arrived once and unaltered; no replica could read one.", style="bold green"))
+    return Group(*parts)
+
+
+def _render_sample(sample: Sample) -> Table:
+    table = Table(title="One message", show_header=True, title_justify="left")
+    table.add_column("")
+    table.add_column("as its sender wrote it", overflow="fold")
+    table.add_column(f"as replica {sample.replica} saw it (hex)", overflow="fold")
+    table.add_row("topic", sample.clear_topic, sample.wire_topic)
+    table.add_row("payload", sample.clear_payload, _shortened(sample.content))
+    carried = ", ".join(f"{name} {size} bytes" for name, size in sample.properties)
+    table.add_row("key", "none", f"one share of three, two of which would be needed ({carried})")
+    return table
+
+
+def _count(part: int, whole: int, note: str = "") -> Text:
+    return Text(f"{part:,} of {whole:,}{note}", style="green" if part == whole and whole and not note else "red")
+
+
+def _spark_faults(spark: SparkTally) -> str:
+    faults = [f"{n} {what}" for n, what in ((spark.wrong, "wrong"), (spark.duplicated, "duplicated")) if n]
+    return f" ({', '.join(faults)})" if faults else ""
+
+
+def _suspected(blamed: Blamed) -> str:
+    lines = [
+        f"{member} by {', '.join(f'{by} ({times})' for by, times in sorted(who.items()))}"
+        for member, who in sorted(blamed.suspected.items(), key=lambda item: -sum(item[1].values()))
+    ]
+    return "\n".join(lines) or "nobody"
+
+
+def _named(blamed: Blamed) -> str:
+    return (
+        "\n".join(f"{member} by {', '.join(sorted(who))}" for member, who in sorted(blamed.named.items())) or "nobody"
+    )
+
+
+def _shortened(data: bytes, head: int = 40, tail: int = 8) -> str:
+    if len(data) <= head + tail:
+        return data.hex()
+    return f"{data[:head].hex()} … {data[-tail:].hex()} ({len(data)} bytes)"

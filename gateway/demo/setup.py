@@ -1,0 +1,218 @@
+"""The files of the demonstration: trust domains, identities, the signed overlay, one YAML for each role.
+
+All is made by the functions behind `veilmq trust` and `veilmq overlay sign`, and the YAML files are what
+`veilmq broker -c` reads anywhere: with other addresses they run on other machines. Every replica belongs to
+a trust domain of its own. Nothing is started here.
+
+    plant  (region 1): r1a r1b r1c ──┐
+      gateway `site`                 │  joined by an edge of the region tree
+    centre (region 2): r2a r2b r2c ──┘
+      gateway `control`, ingest job `spark`
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gateway.overlay_file import grant_path, load_overlay, sign_overlay
+from gateway.private import write_private
+from gateway.trust import LocalIdentity, TrustDomain
+from keys.identity import Role
+
+HOST = "127.0.0.1"
+REGIONS: Mapping[str, tuple[str, ...]] = {"plant": ("r1a", "r1b", "r1c"), "centre": ("r2a", "r2b", "r2c")}
+REPLICAS = tuple(replica for replicas in REGIONS.values() for replica in replicas)
+GATEWAYS: Mapping[str, str] = {"site": "plant", "control": "centre"}
+INGEST = "spark"
+DOMAINS: Mapping[str, str] = {
+    **dict(zip(REPLICAS, ("opA", "opB", "opC", "opD", "opE", "opF"), strict=True)),
+    "site": "site-operator",
+    "control": "owner",
+    INGEST: "owner",
+}
+"""Member -> the trust domain that issues its certificate; the owner also signs the overlay."""
+TELEMETRY = "machine/#"
+AVAILABILITY = "entities/#"
+AVAILABILITY_PREFIX = "entities"
+PORTS = range(20_000, 32_000)
+"""Below the range from which systems draw ports of outgoing connections, which could take ours meanwhile."""
+FREE_BYTES_MIN = 256 << 20
+"""What a run writes to disk at most, with a margin."""
+
+
+class DemoError(Exception):
+    """Why the demonstration cannot go on, in one line: cause and cure.
+
+    `status`: exit status. `tail`: last lines of the log of the process that is to blame.
+    """
+
+    def __init__(self, message: str, status: int = 2, tail: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.status = status
+        self.tail = tuple(tail)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything is. Ports on the loopback interface."""
+
+    directory: Path
+    overlay_ports: Mapping[str, int]
+    client_ports: Mapping[str, int]
+    plain_port: int
+
+    @property
+    def overlay(self) -> Path:
+        return self.directory / "overlay.json"
+
+    @property
+    def spark_grants(self) -> Path:
+        return self.directory / "grants" / f"{INGEST}-keys.json"
+
+    def config(self, name: str) -> Path:
+        return self.directory / f"{name}.yaml"
+
+    def identity(self, name: str) -> Path:
+        return self.directory / "identities" / name
+
+
+def build(directory: Path, now: float) -> Layout:
+    """Write all files into the empty directory `directory`. Raises DemoError, TrustError, OverlayError, OSError."""
+    free = shutil.disk_usage(directory).free
+    if free < FREE_BYTES_MIN:
+        raise DemoError(
+            f"{directory}: only {free >> 20} MiB are free, {FREE_BYTES_MIN >> 20} are needed; make room or set TMPDIR"
+        )
+    ports = iter(free_ports(2 * len(REPLICAS) + len(GATEWAYS) + 1))
+    layout = Layout(
+        directory=directory,
+        overlay_ports={name: next(ports) for name in REPLICAS},
+        client_ports={name: next(ports) for name in (*REPLICAS, *GATEWAYS)},
+        plain_port=next(ports),
+    )
+    domains = {
+        name: TrustDomain.create(directory / "domains" / name, name, now) for name in dict.fromkeys(DOMAINS.values())
+    }
+    for member, domain in DOMAINS.items():
+        role = Role.REPLICA if member in REPLICAS else Role.INGEST if member == INGEST else Role.GATEWAY
+        domains[domain].issue(member, role, (HOST,), layout.identity(member), now)
+    description = directory / "overlay.yaml"
+    _write_yaml(description, overlay_description(layout), "What the owner signs: `veilmq overlay sign`.")
+    sign_overlay(description, domains["owner"].directory, layout.overlay, now)
+    for name in REPLICAS:
+        _write_yaml(layout.config(name), replica_settings(layout, name), f"Replica {name} of {DOMAINS[name]}.")
+    for name in GATEWAYS:
+        _write_yaml(layout.config(name), gateway_settings(layout, name), f"Gateway {name} of {DOMAINS[name]}.")
+    _write_spark_grants(layout, now)
+    return layout
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface that nobody uses now. Raises DemoError if there are too few."""
+    found: list[int] = []
+    start = secrets.randbelow(len(PORTS))
+    for step in range(len(PORTS)):
+        port = PORTS[(start + step) % len(PORTS)]
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise DemoError(f"fewer than {count} ports from {PORTS.start} to {PORTS.stop} are free; stop what uses them")
+
+
+def overlay_description(layout: Layout) -> dict[str, Any]:
+    """The owner's description: who is in, how regions are joined, what is sealed, who may do what."""
+    members = {
+        "site": {"publish": [TELEMETRY, f"{AVAILABILITY_PREFIX}/site/#"], "read": []},
+        "control": {"publish": [f"{AVAILABILITY_PREFIX}/control/#"], "read": [TELEMETRY, AVAILABILITY]},
+        INGEST: {"publish": [], "read": [TELEMETRY, AVAILABILITY]},
+    }
+    return {
+        "name": "demo",
+        "valid_days": 2,
+        "regions": [
+            {
+                "name": region,
+                "id": number,
+                "members": [
+                    {"card": _card(layout, name), "address": f"{HOST}:{layout.overlay_ports[name]}"}
+                    for name in replicas
+                ],
+            }
+            for number, (region, replicas) in enumerate(REGIONS.items(), 1)
+        ],
+        "edges": [list(REGIONS)],
+        "scopes": [{"filter": TELEMETRY, "tokens": True}, {"filter": AVAILABILITY}],
+        "members": [
+            {"card": _card(layout, name), "region": GATEWAYS.get(name, "centre"), **rights}
+            for name, rights in members.items()
+        ],
+    }
+
+
+def replica_settings(layout: Layout, name: str) -> dict[str, Any]:
+    """A replica: one listener for the overlay (mutual TLS), one for its operator on this machine."""
+    return {
+        "listeners": {
+            "overlay": {"bind": f"{HOST}:{layout.overlay_ports[name]}", "overlay": True},
+            "operator": {"bind": f"{HOST}:{layout.client_ports[name]}"},
+        },
+        "allow_anonymous": True,
+        "data": f"data/{name}",
+        "overlay": {"identity": f"identities/{name}", "overlay": layout.overlay.name},
+    }
+
+
+def gateway_settings(layout: Layout, name: str) -> dict[str, Any]:
+    """A gateway: an ordinary listener for its clients, and what of their traffic is sealed."""
+    return {
+        "listeners": {"default": {"bind": f"{HOST}:{layout.client_ports[name]}"}},
+        "allow_anonymous": True,
+        "data": f"data/{name}",
+        "overlay": {
+            "identity": f"identities/{name}",
+            "overlay": layout.overlay.name,
+            "protect": [{"filter": TELEMETRY, "tokens": True}, {"filter": AVAILABILITY}],
+        },
+        "availability": {"enabled": True, "topic_prefix": AVAILABILITY_PREFIX},
+    }
+
+
+def _card(layout: Layout, name: str) -> str:
+    return str((layout.identity(name) / "card.json").relative_to(layout.directory))
+
+
+def _write_yaml(path: Path, content: Mapping[str, Any], title: str) -> None:
+    path.write_text(f"# {title}\n" + yaml.safe_dump(dict(content), sort_keys=False), encoding="utf-8")
+
+
+def _write_spark_grants(layout: Layout, now: float) -> None:
+    """The ingest job's scope keys in the form that executors read."""
+    local = LocalIdentity.load(layout.identity(INGEST))
+    overlay = load_overlay(layout.overlay, int(now * 1000))
+    grant = json.loads(grant_path(local, layout.overlay).read_bytes())
+    scopes = [
+        {"scope": entry["wire"], "epoch": entry["epoch"], "key": _urlsafe(entry["key"])} for entry in grant["scopes"]
+    ]
+    token_keys = list(dict.fromkeys(_urlsafe(entry["token_key"]) for entry in grant["scopes"] if entry["token_key"]))
+    assert all(overlay.scope_named(entry["scope"]) for entry in scopes)
+    document = {"veilmq_grants": 1, "scopes": scopes, "token_keys": token_keys}
+    write_private(layout.spark_grants, json.dumps(document).encode())
+
+
+def _urlsafe(key: str) -> str:
+    return base64.urlsafe_b64encode(base64.b64decode(key, validate=True)).rstrip(b"=").decode()

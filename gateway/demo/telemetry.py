@@ -1,0 +1,212 @@
+"""The publishers' process: this machine's telemetry, from two unchanged paho clients, to the site gateway.
+
+One client speaks MQTT 3.1.1, the other MQTT 5 with user properties; each sensor belongs to one of them. A third
+client sends a twin of every message to an ordinary broker, for the comparison of latencies. Everything is QoS 1.
+The log holds what was sent, and what paho's `on_publish` confirmed. Run by `processes.py`:
+
+    python -m gateway.demo.telemetry --site PORT --plain PORT --log FILE [--rate N] [--seconds S]
+
+Commands: `go` (publish for so many seconds; probes until then), `stop`. `--seconds 0`: until `stop`, no log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from paho.mqtt.client import Client, MQTTMessageInfo
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from .child import STOP, Commands, emit, run_child
+from .logs import PROBE, LineLog, digest_of
+from .logs import Properties as Pairs
+from .sensors import Reading, machine_id, sweep
+
+HOST = "127.0.0.1"
+RATE = 240.0
+BEHIND_S = 0.25
+"""A machine that was busy for longer skips what it missed; shorter delays are caught up."""
+PROBE_EVERY_S = 0.5
+CONFIRM_S = 30.0
+"""How long the last confirmations are waited for."""
+KEEP_ALIVE_S = 30
+
+
+class Device:
+    """A paho client and the ids of its messages that are not confirmed yet."""
+
+    def __init__(self, name: str, port: int, protocol: MQTTProtocolVersion, log: LineLog | None) -> None:
+        self._five = protocol == MQTTProtocolVersion.MQTTv5
+        self._log = log
+        self._lock = threading.Lock()
+        self._waiting: dict[int, str] = {}
+        self._early: set[int] = set()  # paho's thread may be faster than the return of publish()
+        self.connected = threading.Event()
+        self.client = Client(CallbackAPIVersion.VERSION2, client_id=name, protocol=protocol)
+        self.client.on_connect = lambda *_: self.connected.set()
+        self.client.on_publish = lambda _c, _u, mid, code, _p: self._confirmed(mid, not code.is_failure)
+        self.client.reconnect_delay_set(1, 2)
+        self.client.connect_async(HOST, port, KEEP_ALIVE_S)
+        self.client.loop_start()
+
+    def properties_of(self, reading: Reading) -> Pairs:
+        """User properties that this client adds: MQTT 3.1.1 has none."""
+        return (("sensor", reading.sensor), ("unit", reading.unit)) if self._five else ()
+
+    def publish(self, id_: str, topic: str, payload: str, properties: Pairs) -> None:
+        packed = None
+        if properties:
+            packed = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+            packed.UserProperty = list(properties)
+        info: MQTTMessageInfo = self.client.publish(topic, payload, qos=1, properties=packed)
+        with self._lock:
+            early = info.mid in self._early
+            if early:
+                self._early.discard(info.mid)
+            else:
+                self._waiting[info.mid] = id_
+        if early:
+            self._note(id_)
+
+    def _confirmed(self, mid: int, accepted: bool) -> None:
+        with self._lock:
+            id_ = self._waiting.pop(mid, None)
+            if id_ is None and accepted:
+                self._early.add(mid)
+        if id_ is not None and accepted:
+            self._note(id_)
+
+    def _note(self, id_: str) -> None:
+        if self._log is not None and not id_.startswith(PROBE):
+            self._log.write(confirmed=id_)
+
+    @property
+    def unconfirmed(self) -> int:
+        return len(self._waiting)
+
+    def close(self) -> None:
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+class Publishers:
+    """The three clients, and the messages that they send."""
+
+    def __init__(self, site_port: int, plain_port: int, log: LineLog | None) -> None:
+        self._log = log
+        self._machine = machine_id()
+        self.devices = (
+            Device("sensors-v3", site_port, MQTTProtocolVersion.MQTTv311, log),
+            Device("sensors-v5", site_port, MQTTProtocolVersion.MQTTv5, log),
+        )
+        self._owners: dict[tuple[str, int], Device] = {}  # each sensor stays with one client: order on its topic
+        self._twin = Device("sensors-twin", plain_port, MQTTProtocolVersion.MQTTv5, None)
+
+    def wait_connected(self, timeout_s: float) -> bool:
+        until = time.monotonic() + timeout_s
+        return all(d.connected.wait(max(0.0, until - time.monotonic())) for d in (*self.devices, self._twin))
+
+    def probe(self, number: int) -> None:
+        """A message that belongs to no figure, by each client on its own topic."""
+        for device, way in zip((*self.devices, self._twin), ("v3", "v5", "plain"), strict=True):
+            id_ = f"{PROBE}{way}-{number}"
+            device.publish(id_, f"machine/{self._machine}/probe/{way}", json.dumps({"id": id_}), ())
+
+    def send(self, number: int, reading: Reading) -> None:
+        """One reading to the gateway, and its twin to the ordinary broker."""
+        turn = self.devices[len(self._owners) % len(self.devices)]
+        device = self._owners.setdefault((reading.kind, reading.number), turn)
+        id_ = f"m{number}"
+        topic = f"machine/{self._machine}/{reading.kind}/{reading.number}"
+        values = {"id": id_, "sensor": reading.sensor, "value": reading.value, "unit": reading.unit, "t": time.time()}
+        payload = json.dumps(values)
+        properties = device.properties_of(reading)
+        sent_ns = time.monotonic_ns()
+        device.publish(id_, topic, payload, properties)
+        plain_ns = time.monotonic_ns()
+        self._twin.publish(id_, topic, payload, properties)
+        if self._log is not None:
+            self._log.write(
+                id=id_, topic=topic, digest=digest_of(payload.encode()), payload=payload, properties=properties,
+                sent_ns=sent_ns, plain_ns=plain_ns,
+            )  # fmt: skip
+
+    @property
+    def unconfirmed(self) -> int:
+        return sum(device.unconfirmed for device in self.devices)
+
+    def close(self) -> None:
+        for device in (*self.devices, self._twin):
+            device.close()
+
+
+def readings() -> Iterator[Reading]:
+    """Sweeps without end."""
+    while True:
+        yield from sweep()
+
+
+def publish_for(publishers: Publishers, commands: Commands, rate: float, seconds: float) -> int:
+    """Publish `rate` readings a second for so long (0: until `stop`); how many were sent."""
+    start = time.monotonic()
+    end = start + seconds if seconds else float("inf")
+    told = start
+    source = readings()
+    for number in count():
+        due = start + number / rate
+        now = time.monotonic()
+        if now - due > BEHIND_S:
+            start += now - due
+        if now >= end or commands.next(max(0.0, due - now)) == STOP:
+            return number
+        publishers.send(number, next(source))
+        if now - told >= 0.5:
+            told = now
+            emit("progress", sent=number + 1)
+    raise AssertionError("count() does not end")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Publishes this machine's telemetry.")
+    parser.add_argument("--site", type=int, required=True)
+    parser.add_argument("--plain", type=int, required=True)
+    parser.add_argument("--log", type=Path)
+    parser.add_argument("--rate", type=float, default=RATE)
+    parser.add_argument("--seconds", type=float, default=0.0)
+    told = parser.parse_args()
+    commands = Commands()
+    log = LineLog(told.log) if told.log else None
+    publishers = Publishers(told.site, told.plain, log)
+    try:
+        if not publishers.wait_connected(60.0):
+            raise TimeoutError(0, "a broker did not answer for 60 s", "telemetry")
+        emit("ready")
+        for number in count():
+            publishers.probe(number)
+            word = commands.next(PROBE_EVERY_S)
+            if word is not None:
+                break
+        if word == STOP:
+            return
+        emit("started")
+        sent = publish_for(publishers, commands, told.rate, told.seconds)
+        until = time.monotonic() + CONFIRM_S
+        while publishers.unconfirmed and time.monotonic() < until and commands.next(0.1) != STOP:
+            pass
+    finally:
+        publishers.close()
+        if log is not None:
+            log.flush()
+    emit("done", sent=sent, unconfirmed=publishers.unconfirmed)
+
+
+if __name__ == "__main__":
+    sys.exit(run_child(main))

@@ -1,0 +1,63 @@
+"""When what happens to whom: the injected faults, drawn from a seed and placed in the publishing time.
+
+A quarter in, one replica begins to lie and stops at the half; then another one is killed and comes back. The
+two are never the same, so every region keeps an honest majority at every moment. Nobody but the one who runs
+the demonstration gets to know the choice. This module starts and kills nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+LIE_FROM = 0.25
+LIE_UNTIL = 0.50
+KILL_AT = 0.60
+RESTART_AT = 0.75
+
+
+class Action(Enum):
+    """One thing that the demonstration does to a replica."""
+
+    LIE = "begins to lie"
+    RECOVER = "is honest again"
+    KILL = "is killed (SIGKILL)"
+    RESTART = "is started again"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`at_s` seconds after publishing began."""
+
+    at_s: float
+    action: Action
+    replica: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Steps in order of time."""
+
+    seed: int
+    seconds: float
+    liar: str
+    killed: str
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def draw(cls, seed: int, seconds: float, replicas: Sequence[str]) -> Timeline:
+        """Choose liar and victim among `replicas` (two or more). Equal seeds choose equally."""
+        liar, killed = random.Random(seed).sample(sorted(replicas), 2)  # noqa: S311 - a choice to repeat, no secret
+        steps = (
+            Step(LIE_FROM * seconds, Action.LIE, liar),
+            Step(LIE_UNTIL * seconds, Action.RECOVER, liar),
+            Step(KILL_AT * seconds, Action.KILL, killed),
+            Step(RESTART_AT * seconds, Action.RESTART, killed),
+        )
+        return cls(seed, seconds, liar, killed, steps)
+
+    def due(self, since_s: float, until_s: float) -> tuple[Step, ...]:
+        """Steps with since_s < at_s <= until_s."""
+        return tuple(step for step in self.steps if since_s < step.at_s <= until_s)

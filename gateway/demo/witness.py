@@ -1,0 +1,113 @@
+"""The subscriber's process: unchanged paho clients in the control room and at the ordinary broker.
+
+Writes down every message as it came; judges nothing. Also watches the availability topics. Run by `processes.py`:
+
+    python -m gateway.demo.witness --control PORT --plain PORT --log FILE
+
+Events: `ready` once subscribed, `probe` when one came through all replicas, `count` twice a second. Command: `stop`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+
+from .child import STOP, Commands, emit, run_child
+from .logs import PROBE, LineLog, digest_of, id_of
+
+HOST = "127.0.0.1"
+KEEP_ALIVE_S = 30
+TELEMETRY = "machine/#"
+AVAILABILITY = "entities/#"
+COUNT_EVERY_S = 0.5
+
+
+class Watcher:
+    """One subscriber; `path` names its way: "sealed" or "plain"."""
+
+    def __init__(self, path: str, port: int, filters: tuple[str, ...], log: LineLog) -> None:
+        self._path = path
+        self._filters = filters
+        self._log = log
+        self.ids: set[str] = set()
+        self.probes: set[str] = set()
+        self.entities: dict[str, str] = {}
+        self.subscribed = threading.Event()
+        self.client = Client(
+            CallbackAPIVersion.VERSION2, client_id=f"control-room-{path}", protocol=MQTTProtocolVersion.MQTTv5
+        )
+        self.client.on_connect = self._on_connect
+        self.client.on_subscribe = lambda *_: self.subscribed.set()
+        self.client.on_message = self._on_message
+        self.client.reconnect_delay_set(1, 2)
+        self.client.connect_async(HOST, port, KEEP_ALIVE_S)
+        self.client.loop_start()
+
+    def _on_connect(self, client: Client, *_: Any) -> None:
+        client.subscribe([(topic_filter, 1) for topic_filter in self._filters])
+
+    def _on_message(self, _client: Client, _userdata: Any, message: MQTTMessage) -> None:
+        at_ns = time.monotonic_ns()
+        payload = bytes(message.payload)
+        if message.topic.startswith("entities/"):
+            self.entities[message.topic] = _state(payload)
+            return
+        id_ = id_of(payload)
+        if id_.startswith(PROBE):
+            self.probes.add(message.topic)
+        else:
+            self.ids.add(id_)
+        self._log.write(
+            path=self._path, id=id_, topic=message.topic, digest=digest_of(payload),
+            properties=getattr(message.properties, "UserProperty", []), at_ns=at_ns,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+def _state(payload: bytes) -> str:
+    try:
+        return str(json.loads(payload)["state"])
+    except (ValueError, KeyError, TypeError):
+        return "unknown"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Subscribes in the control room and logs what comes.")
+    parser.add_argument("--control", type=int, required=True)
+    parser.add_argument("--plain", type=int, required=True)
+    parser.add_argument("--log", type=Path, required=True)
+    told = parser.parse_args()
+    commands = Commands()
+    with LineLog(told.log) as log:
+        sealed = Watcher("sealed", told.control, (TELEMETRY, AVAILABILITY), log)
+        plain = Watcher("plain", told.plain, (TELEMETRY,), log)
+        ready = False
+        while commands.next(COUNT_EVERY_S) != STOP:
+            if not ready and sealed.subscribed.is_set() and plain.subscribed.is_set():
+                ready = True
+                emit("ready")
+            emit(
+                "count",
+                sealed=len(sealed.ids),
+                plain=len(plain.ids),
+                probes=len(sealed.probes),
+                online=sum(state == "online" for state in sealed.entities.values()),
+            )
+        sealed.close()
+        plain.close()
+    emit("done")
+
+
+if __name__ == "__main__":
+    sys.exit(run_child(main))

@@ -1,0 +1,522 @@
+"""The data plane between connections: publish, subscribe, retain, wills, acknowledgements, members.
+
+What a client may do is asked of amqtt's plugins (`plugin.PluginHost`), who gets what of `routing.Router`, what
+bytes that makes of each receiver's session. A method that returns a coroutine (`Later`) could not finish
+without waiting; the connection then holds back whatever comes after. Not here: sockets, CONNECT, lifecycle.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from amqtt.broker import RetainedApplicationMessage
+from amqtt.events import BrokerEvents, MQTTEvents
+
+from bridge.machine import Publication
+from bridge.topics import TopicError, check_name, split_share
+
+from .clients import Client, Owed, PeerMessage
+from .config import Limits
+from .connection import UNACKNOWLEDGED, Later
+from .hooks import Done, EntitySeen, Overlay
+from .mqtt5.message import Message
+from .mqtt5.packets import NO_PROPERTIES, Packet, Properties, PubAck, Publish, Subscribe, Unsubscribe, Will
+from .mqtt5.session import Action as SessionAction
+from .mqtt5.session import Granted, SessionSubscription
+from .mqtt5.types import ReasonCode
+from .plugin import Action, PacketView, PluginHost, application_message
+from .retained import RetainedStore, StoreFullError
+from .routing import Plan, Router
+
+log = logging.getLogger("veilmq.broker")
+
+#: User properties with this prefix belong to the overlay; ordinary clients neither send nor see them.
+RESERVED_PROPERTY = "vmq"
+#: Only the broker itself publishes here.
+RESERVED_TOPICS = "$SYS/"
+#: An `EntitySeen` at most so often for one client.
+SEEN_INTERVAL_S = 1.0
+
+
+class Exchange:
+    """Routes publications between clients. One thread, the event loop's."""
+
+    def __init__(self, host: PluginHost, limits: Limits, now: Callable[[], float]) -> None:
+        self.host, self.limits, self.now = host, limits, now
+        self.overlay: Overlay | None = None
+        self.router: Router[Client] = Router()
+        self.retained = RetainedStore(limits.retained_messages, limits.retained_bytes)
+        #: Runs what cannot finish at once and has no connection to hold back; in order.
+        self.in_order: Callable[[Later], None] = _no_queue
+        self._store_was_full = False
+
+    # ------------------------------------------------------------------------------------------- from clients
+
+    def received(self, client: Client, packets: Sequence[Packet], now: float) -> list[SessionAction]:
+        """The packets of one read, through the session, with the notices that somebody asked for."""
+        if self.host.sees_packets_received:
+            for packet in packets:
+                view = PacketView(packet, client.session.version)
+                self.host.fire(MQTTEvents.PACKET_RECEIVED, packet=view, session=client.view)
+        if client.peer is not None:
+            self._hear_acks(client, packets)
+        elif self.overlay is not None and now - client.seen_at >= SEEN_INTERVAL_S:
+            client.seen_at = now
+            self.overlay.entity_event(EntitySeen(client.client_id, now))
+        return client.session.received_all(packets, now)
+
+    def published(self, client: Client, publish: Publish) -> Later | None:
+        """A PUBLISH whose alias is resolved: authorise, route, acknowledge."""
+        host = self.host
+        if client.peer is not None:
+            assert self.overlay is not None
+            self.overlay.peer_published(client.peer, publish)
+            self._acknowledge(client, publish)
+            return None
+        if host.sees_messages:
+            host.fire(
+                BrokerEvents.MESSAGE_RECEIVED,
+                client_id=client.client_id,
+                message=application_message(publish),
+            )
+        verdict = True
+        if host.filters_topics:
+            known = host.verdict(client.view, publish.topic, Action.PUBLISH)
+            if known is None:
+                return self._publish_asking(client, publish)
+            verdict = known
+        later = self._accept(client, publish, verdict)
+        return host.catch_up() if later is None and host.is_behind else later
+
+    async def _publish_asking(self, client: Client, publish: Publish) -> None:
+        permitted = await self.host.ask(client.view, publish.topic, Action.PUBLISH)
+        later = self._accept(client, publish, permitted)
+        if later is not None:
+            await later
+        if self.host.is_behind:
+            await self.host.catch_up()
+
+    def _refuse(self, client: Client, publish: Publish) -> None:
+        # A 3.1.1 client is acknowledged as if all were well (MQTT-3.3.5-2 there leaves that or closing).
+        log.info("%r may not publish to %r", client.client_id, publish.topic)
+        self._acknowledge(client, publish, ReasonCode.NOT_AUTHORIZED)
+
+    def _accept(self, client: Client, publish: Publish, permitted: bool) -> Later | None:
+        if not permitted or publish.topic.startswith(RESERVED_TOPICS):
+            self._refuse(client, publish)
+            return None
+        if self.host.sees_messages:
+            self.host.fire(
+                BrokerEvents.MESSAGE_BROADCAST,
+                client_id=client.client_id,
+                message=application_message(publish),
+            )
+        message = Message.of(publish, self.now(), client.client_id)
+        if self.overlay is not None and message.properties.user:
+            message.properties = without_reserved(message.properties)
+        if publish.retain:
+            self.retain(client.view, message)
+        later = self.route(message, client)
+        if later is not None:
+            return self._answer_after(later, client, publish, message)
+        self._answer(client, publish, message)
+        return None
+
+    async def _answer_after(self, later: Later, client: Client, publish: Publish, message: Message) -> None:
+        await later
+        self._answer(client, publish, message)
+
+    def _answer(self, client: Client, publish: Publish, message: Message) -> None:
+        """Acknowledge now, or when the overlay has the message on disk."""
+        if self.overlay is None:
+            if publish.qos:
+                self._acknowledge(client, publish)
+            return
+        if not publish.qos:
+            self.overlay.publish(client.client_id, publication_of(message, self.now()), _nothing)
+            return
+        owed = Owed(publish)
+        client.acks.append(owed)
+
+        def done(code: int) -> None:
+            owed.code = code
+            self._settle(client)
+
+        taken = self.overlay.publish(client.client_id, publication_of(message, self.now()), done)
+        if not taken:
+            done(ReasonCode.SUCCESS)
+        elif client.acks and client.session.inbound.full and client.connection is not None:
+            # MQTT 5 clients know our Receive Maximum; others are made to wait.
+            client.connection.pause(UNACKNOWLEDGED)
+
+    def _acknowledge(self, client: Client, publish: Publish, code: int = 0) -> None:
+        if not publish.qos:
+            return
+        if client.acks:
+            client.acks.append(Owed(publish, code))
+            self._settle(client)
+            return
+        data = client.session.acknowledge(publish, ReasonCode(code))
+        if data and client.connection is not None:
+            client.connection.write(data)
+
+    def _settle(self, client: Client) -> None:
+        """Send the acknowledgements that are decided, in the order of their messages (MQTT-4.6.0-2)."""
+        session, acks = client.session, client.acks
+        while acks and (code := acks[0].code) is not None:
+            publish = acks.popleft().publish
+            if code == ReasonCode.NOT_AUTHORIZED or code < 0x80 or session.version >= 5:
+                data = session.acknowledge(publish, ReasonCode(code))
+                if data and client.connection is not None:
+                    client.connection.write(data)
+            elif session.inbound.accepted(publish, refused=True) and client.connection is not None:
+                # 3.1.1 has no words for a refusal: the client keeps the message and comes again.
+                self.perform(client, session.close(ReasonCode.QUOTA_EXCEEDED, "publication refused"))
+        if client.connection is not None and not session.inbound.full:
+            client.connection.resume(UNACKNOWLEDGED)
+
+    # ---------------------------------------------------------------------------------------------- routing
+
+    def route(self, message: Message, sender: Client | None) -> Later | None:
+        """Hand a message to its local receivers."""
+        plan = self.router.plan(message.topic)
+        if self.host.filters_topics:
+            view_of = [target.client.view for target in plan.targets]
+            view_of += [member.view for group in plan.groups for member in group.members]
+            verdicts = [self.host.verdict(view, message.topic, Action.RECEIVE) for view in view_of]
+            if None in verdicts:
+                return self._route_asking(message, sender)
+            if not all(verdicts):
+                allowed = {id(view) for view, verdict in zip(view_of, verdicts, strict=True) if verdict}
+                self._deliver(plan, message, sender, allowed)
+                return None
+        self._deliver(plan, message, sender, None)
+        return None
+
+    async def _route_asking(self, message: Message, sender: Client | None) -> None:
+        plan = self.router.plan(message.topic)
+        receivers = [target.client for target in plan.targets]
+        receivers += [member for group in plan.groups for member in group.members]
+        allowed: set[int] = set()
+        for receiver in receivers:
+            verdict = self.host.verdict(receiver.view, message.topic, Action.RECEIVE)
+            if verdict is None:
+                verdict = await self.host.ask(receiver.view, message.topic, Action.RECEIVE)
+            if verdict:
+                allowed.add(id(receiver.view))
+        # Subscriptions may have changed meanwhile: today's receivers, as far as they were asked about.
+        self._deliver(self.router.plan(message.topic), message, sender, allowed)
+
+    def _deliver(self, plan: Plan[Client], message: Message, sender: Client | None, allowed: set[int] | None) -> None:
+        now = self.now()
+        most = message.qos
+        for each in plan.targets:
+            target = each
+            client = target.client
+            if client is sender and target.no_local:
+                own = target.for_own_publication()
+                if own is None:
+                    continue
+                target = own
+            if allowed is not None and id(client.view) not in allowed:
+                continue
+            qos = target.qos if target.qos < most else most
+            connection = client.connection
+            if connection is None:
+                self._keep_for(client, message, qos, target.subscription_ids, now)
+                continue
+            retain = message.retain and target.retain_as_published
+            data = client.session.deliver(message, qos, retain, now, target.subscription_ids)
+            if data is not None:
+                connection.write(data)
+        for group in plan.groups:
+            self._deliver_to_group(group, message, allowed, now)
+
+    def _deliver_to_group(self, group: Any, message: Message, allowed: set[int] | None, now: float) -> None:
+        """One member in turn: preferably one that is connected and keeps up (§4.8.2)."""
+        away = None
+        for entry in group.in_turn():
+            client: Client = entry.client
+            if allowed is not None and id(client.view) not in allowed:
+                continue
+            qos = min(entry.options.qos, message.qos)
+            identifiers = (entry.identifier,) if entry.identifier else ()
+            if client.connection is None or client.session.paused:
+                if away is None and (qos or client.connection is not None):
+                    away = (client, qos, identifiers)
+                continue
+            self._give(client, message, qos, False, identifiers, now)
+            return
+        if away is not None:
+            self._keep_for(away[0], message, away[1], away[2], now)
+
+    def _keep_for(self, client: Client, message: Message, qos: int, identifiers: tuple[int, ...], now: float) -> None:
+        self._give(client, message, qos, False, identifiers, now)
+        if qos and client.connection is None and self.host.declares(BrokerEvents.RETAINED_MESSAGE):
+            kept = RetainedApplicationMessage(None, message.topic, message.payload, qos)
+            self.host.fire(BrokerEvents.RETAINED_MESSAGE, client_id=client.client_id, retained_message=kept)
+
+    def _give(self, client: Client, message: Message, qos: int, retain: bool, ids: tuple[int, ...], now: float) -> None:
+        data = client.session.deliver(message, qos, retain, now, ids)
+        if data is not None and client.connection is not None:
+            client.connection.write(data)
+
+    def retain(self, view: Any, message: Message) -> None:
+        """Keep a message for later subscribers, or clear its topic, and tell plugins."""
+        try:
+            kept = self.retained.keep(view, message)
+        except StoreFullError:
+            if not self._store_was_full:
+                log.warning("retained messages are full; see limits.retained_messages and retained_bytes")
+            self._store_was_full = True
+            return
+        self._store_was_full = False
+        if kept is not None:
+            self.host.fire(BrokerEvents.RETAINED_MESSAGE, client_id=None, retained_message=kept)
+
+    # ----------------------------------------------------------------------------------------- subscriptions
+
+    def subscribe(self, client: Client, packet: Subscribe, quiet: bool = False) -> Later | None:
+        """Grant, answer, and send retained messages. `quiet`: a plugin subscribes for the client."""
+        verdicts: list[bool | None] = []
+        for asked in packet.subscriptions:
+            topic_filter = _inner(asked.filter)
+            known = None if topic_filter is None else self._may_subscribe(client, topic_filter)
+            verdicts.append(False if topic_filter is None else known)
+        if None in verdicts:
+            return self._subscribe_asking(client, packet, quiet)
+        return self._grant(client, packet, [bool(verdict) for verdict in verdicts], quiet)
+
+    def _may_subscribe(self, client: Client, topic_filter: str) -> bool | None:
+        if client.peer is not None:
+            return True
+        return self.host.verdict(client.view, topic_filter, Action.SUBSCRIBE)
+
+    async def _subscribe_asking(self, client: Client, packet: Subscribe, quiet: bool) -> None:
+        verdicts: list[bool] = []
+        for asked in packet.subscriptions:
+            topic_filter = _inner(asked.filter)
+            if topic_filter is None:
+                verdicts.append(False)
+                continue
+            verdict = self._may_subscribe(client, topic_filter)
+            if verdict is None:
+                verdict = await self.host.ask(client.view, topic_filter, Action.SUBSCRIBE)
+            verdicts.append(verdict)
+        later = self._grant(client, packet, verdicts, quiet)
+        if later is not None:
+            await later
+
+    def _grant(self, client: Client, packet: Subscribe, verdicts: list[bool], quiet: bool) -> Later | None:
+        if not client.alive:
+            return None
+        codes: list[int] = []
+        for asked, permitted in zip(packet.subscriptions, verdicts, strict=True):
+            refused = ReasonCode.TOPIC_FILTER_INVALID
+            if _inner(asked.filter) is not None:
+                refused = ReasonCode.NOT_AUTHORIZED
+            codes.append(asked.qos if permitted else refused)
+        granted = client.session.subscribed(packet, codes)
+        self.enter(client, granted)
+        if client.connection is not None and not quiet:
+            client.connection.write(granted.suback)
+        for subscription in granted.subscriptions:
+            self.host.fire(
+                BrokerEvents.CLIENT_SUBSCRIBED,
+                client_id=client.client_id,
+                topic=subscription.options.filter,
+                qos=subscription.options.qos,
+            )
+        if quiet or client.peer is not None:
+            return None
+        return self._send_retained(client, granted.retained)
+
+    def enter(self, client: Client, granted: Granted) -> None:
+        """Put granted subscriptions into the router; a member's go to the overlay instead."""
+        for subscription in granted.subscriptions:
+            topic_filter = subscription.options.filter
+            client.filters[topic_filter] = subscription
+            if client.peer is not None:
+                self._tell_of_peer("peer_subscribed", client.peer, topic_filter)
+                continue
+            fresh = self.router.subscribe(client, subscription.options, subscription.identifier)
+            if fresh and self.overlay is not None:
+                self.overlay.subscribed(split_share(topic_filter)[1])
+
+    def _send_retained(self, client: Client, subscriptions: Sequence[SessionSubscription]) -> Later | None:
+        now = self.now()
+        undecided: list[tuple[SessionSubscription, Message]] = []
+        for subscription in subscriptions:
+            for message in self.retained.matching(subscription.options.filter, now):
+                verdict = self.host.verdict(client.view, message.topic, Action.RECEIVE)
+                if verdict is None or undecided:
+                    undecided.append((subscription, message))
+                elif verdict:
+                    self._give_retained(client, subscription, message, now)
+        return self._send_retained_asking(client, undecided) if undecided else None
+
+    async def _send_retained_asking(self, client: Client, undecided: list[tuple[SessionSubscription, Message]]) -> None:
+        for subscription, message in undecided:
+            if await self.host.ask(client.view, message.topic, Action.RECEIVE) and client.alive:
+                self._give_retained(client, subscription, message, self.now())
+
+    def _give_retained(self, client: Client, subscription: SessionSubscription, message: Message, now: float) -> None:
+        ids = (subscription.identifier,) if subscription.identifier else ()
+        self._give(client, message, min(message.qos, subscription.options.qos), True, ids, now)
+
+    def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
+        """Remove, and answer."""
+        data, _ = client.session.unsubscribed(packet)
+        for topic_filter in packet.filters:
+            if client.filters.pop(topic_filter, None) is not None:
+                self._leave(client, topic_filter)
+                self.host.fire(BrokerEvents.CLIENT_UNSUBSCRIBED, client_id=client.client_id, topic=topic_filter)
+        if client.connection is not None:
+            client.connection.write(data)
+
+    def forget(self, client: Client) -> None:
+        """The session has ended: its subscriptions go."""
+        client.alive = False
+        client.acks.clear()
+        filters, client.filters = client.filters, {}
+        for topic_filter in filters:
+            self._leave(client, topic_filter)
+
+    def _leave(self, client: Client, topic_filter: str) -> None:
+        if client.peer is not None:
+            self._tell_of_peer("peer_unsubscribed", client.peer, topic_filter)
+        elif self.router.unsubscribe(client, topic_filter) and self.overlay is not None:
+            self.overlay.unsubscribed(split_share(topic_filter)[1])
+
+    # ----------------------------------------------------------------------------- wills, overlay, members
+
+    def perform(self, client: Client, action: SessionAction) -> Later | None:
+        """Replaced by the broker, which knows the lifecycle."""
+        raise NotImplementedError
+
+    def publish_will(self, client: Client, will: Will) -> None:
+        """Publish a will as the client's own publication, if it may publish there."""
+        if client.peer is not None:
+            return  # members publish their clients' wills themselves
+        verdict = self.host.verdict(client.view, will.topic, Action.PUBLISH)
+        if verdict is None:
+            self.in_order(self._will_asking(client, will))
+        elif verdict:
+            self._accept_will(client, will)
+
+    async def _will_asking(self, client: Client, will: Will) -> None:
+        if await self.host.ask(client.view, will.topic, Action.PUBLISH):
+            self._accept_will(client, will)
+
+    def _accept_will(self, client: Client, will: Will) -> None:
+        if will.topic.startswith(RESERVED_TOPICS):
+            return
+        message = Message.of_will(will, self.now(), client.client_id)
+        self.inject(message, client.view)
+        if self.overlay is not None:
+            self.overlay.publish(client.client_id, publication_of(message, self.now()), _nothing)
+
+    def inject(self, message: Message, view: Any = None) -> None:
+        """Retain and route a message that no connection waits for."""
+        if self.overlay is not None and message.properties.user:
+            message.properties = without_reserved(message.properties)
+        if message.retain:
+            self.retain(view, message)
+        later = self.route(message, None)
+        if later is not None:
+            self.in_order(later)
+
+    def deliver_local(self, publication: Publication) -> None:
+        """A publication that came over the overlay, to local clients only. Raises TopicError."""
+        expiry_s = publication.expiry_s
+        message = Message(
+            check_name(publication.topic),
+            publication.payload,
+            publication.qos,
+            publication.retain,
+            Properties(
+                payload_format=publication.payload_format,
+                content_type=publication.content_type,
+                response_topic=publication.response_topic,
+                correlation_data=publication.correlation_data,
+                user=publication.properties,
+            ),
+            None if expiry_s is None else self.now() + expiry_s,
+        )
+        self.inject(message)
+
+    def send_to_peer(self, client: Client, topic: str, payload: bytes, properties: Properties, on_ack: Done) -> bool:
+        """Queue a QoS 1 PUBLISH for a connected member. False: not connected, its queue is full, too large."""
+        session, connection = client.session, client.connection
+        if connection is None or client.peer is None:
+            return False
+        message = PeerMessage(topic, payload, 1, properties=properties)
+        message.on_ack = on_ack
+        limits, figures = session.limits, session.figures
+        full = len(session.waiting) >= limits.queue_messages
+        if full or session.held_bytes + message.held_bytes > limits.queue_bytes:
+            return False
+        too_large = figures.dropped_too_large
+        data = session.deliver(message, 1, False, self.now())
+        if data is not None:
+            connection.write(data)
+        return figures.dropped_too_large == too_large
+
+    def _hear_acks(self, client: Client, packets: Sequence[Packet]) -> None:
+        for packet in packets:
+            if type(packet) is PubAck:
+                entry = client.session.outbound.unacknowledged.get(packet.packet_id)
+                if entry is not None and isinstance(entry[0].message, PeerMessage):
+                    entry[0].message.on_ack(packet.code)
+
+    def _tell_of_peer(self, what: str, peer: str, topic_filter: str) -> None:
+        told = getattr(self.overlay, what, None)
+        if told is not None:
+            told(peer, topic_filter)
+
+
+def publication_of(message: Message, now: float) -> Publication:
+    """The message as the overlay takes it; expiry is what is left of it, in seconds."""
+    properties = message.properties
+    return Publication(
+        message.topic,
+        message.payload,
+        message.qos,
+        message.retain,
+        content_type=properties.content_type,
+        response_topic=properties.response_topic,
+        correlation_data=properties.correlation_data,
+        payload_format=properties.payload_format,
+        properties=properties.user,
+        expiry_s=message.remaining_s(now),
+        time_ms=int(now * 1000),
+    )
+
+
+def without_reserved(properties: Properties) -> Properties:
+    """The same without the user properties that belong to the overlay."""
+    user = tuple(pair for pair in properties.user if not pair[0].startswith(RESERVED_PROPERTY))
+    if len(user) == len(properties.user):
+        return properties
+    properties = replace(properties, user=user)
+    return NO_PROPERTIES if properties == NO_PROPERTIES else properties
+
+
+def _inner(topic_filter: str) -> str | None:
+    """The filter without share prefix; None if it is not valid."""
+    try:
+        return split_share(topic_filter)[1]
+    except TopicError:
+        return None
+
+
+def _nothing(code: int) -> None:
+    """Nobody waits for the acknowledgement of QoS 0 and wills."""
+
+
+def _no_queue(later: Later) -> None:
+    later.close()
+    raise RuntimeError("the broker has not started")

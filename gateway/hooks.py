@@ -1,0 +1,90 @@
+"""What the broker tells the overlay, and asks of it. Types only; `gateway/links.py` implements `Overlay`.
+
+All methods are called on the event loop and must not block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from bridge.machine import Publication
+
+from .mqtt5.packets import Publish
+from .mqtt5.session import ServerSession
+
+#: Called once with an MQTT reason code.
+Done: TypeAlias = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class EntityConnected:
+    """A local client connected. `at`: seconds since the UNIX epoch; `keep_alive_s` 0: none promised."""
+
+    client_id: str
+    keep_alive_s: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class EntitySeen:
+    """A local client sent something; at most one event a second and client."""
+
+    client_id: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class EntityGone:
+    """A local client's connection ended. `clean`: it said so itself (DISCONNECT with code 0)."""
+
+    client_id: str
+    clean: bool
+    reason: str
+    at: float
+
+
+EntityEvent: TypeAlias = EntityConnected | EntitySeen | EntityGone
+
+
+class Overlay(Protocol):
+    """The broker's view of whatever carries publications beyond it. Absent: a plain broker."""
+
+    def publish(self, client_id: str, publication: Publication, done: Done) -> bool:
+        """Every authorised PUBLISH and will of a local client. False: the topic is local only.
+
+        True: it is taken, and `done(code)` is called once when PUBACK or PUBREC may go; a code >= 0x80
+        refuses it (clients below MQTT 5 are disconnected and will repeat it).
+        """
+        ...
+
+    def subscribed(self, topic_filter: str, /) -> None:
+        """First local subscription of a filter; share prefix stripped."""
+        ...
+
+    def unsubscribed(self, topic_filter: str, /) -> None:
+        """The last local subscription of a filter is gone."""
+        ...
+
+    def recognise(self, certificate_der: bytes, client_id: str) -> str | None:
+        """Name of the member whose certificate this is; None refuses the connection (0x87)."""
+        ...
+
+    def peer_connected(self, peer: str, session: ServerSession) -> None: ...
+
+    def peer_disconnected(self, peer: str) -> None: ...
+
+    def peer_published(self, peer: str, publish: Publish) -> None:
+        """A PUBLISH of a member, alias resolved; it is acknowledged when this returns."""
+        ...
+
+    def entity_event(self, event: EntityEvent) -> None: ...
+
+
+class PeerSubscriptions(Protocol):
+    """Optional methods of an `Overlay`: what a member subscribes to at us. Nothing local is routed to it."""
+
+    def peer_subscribed(self, peer: str, topic_filter: str) -> None: ...
+
+    def peer_unsubscribed(self, peer: str, topic_filter: str) -> None: ...

@@ -1,0 +1,86 @@
+"""What goes into and comes out of a session besides packets: limits, offers, figures, actions. Data only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .packets import Auth, Publish, Subscribe, Subscription, Unsubscribe, Will
+from .types import ReasonCode
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """What one session may hold. Each bound says what it keeps a client from doing."""
+
+    in_flight_messages: int = 1024  # a client that never acknowledges
+    queue_messages: int = 10_000  # an absent client, or one slower than its subscriptions
+    queue_bytes: int = 16 * 1024 * 1024  # the same with large messages; counts those in flight too
+    subscriptions: int = 1000  # a client that fills the router
+    topic_aliases: int = 64  # aliases that we define towards a client that allows thousands
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOffer:
+    """What the server allows on a connection and says in CONNACK (§3.2.2.3); 3.x clients are not told."""
+
+    receive_maximum: int = 1024
+    maximum_packet_size: int = 1024 * 1024
+    topic_alias_maximum: int = 64
+    maximum_qos: int = 2
+    retain_available: bool = True
+    session_expiry_max_s: int = 7 * 24 * 3600  # sessions of clients that never come back
+    keep_alive_max_s: int = 0  # 0: whatever the client asks, also none
+
+
+@dataclass(slots=True)
+class SessionFigures:
+    """Counted since the session began; the broker adds them up for its metrics."""
+
+    delivered: int = 0
+    dropped_qos0: int = 0  # offline or slow receiver
+    dropped_queue_full: int = 0
+    dropped_expired: int = 0
+    dropped_too_large: int = 0  # for the receiver's maximum packet size (MQTT-3.1.2-25)
+    repeated: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSubscription:
+    options: Subscription
+    identifier: int = 0  # subscription identifier, 0 if none
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Answer to a SUBSCRIBE: bytes to write, filters for the router, and those whose retained messages go out."""
+
+    suback: bytes
+    subscriptions: tuple[SessionSubscription, ...]
+    retained: tuple[SessionSubscription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Write `farewell` (DISCONNECT of MQTT 5, or nothing) and close. Afterwards call `disconnected`."""
+
+    reason: ReasonCode
+    farewell: bytes = b""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishWill:
+    """Route this will as a publication of the client (Message.of_will)."""
+
+    will: Will
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """The session has expired or was replaced: forget it, its subscriptions and what is stored of it."""
+
+
+# bytes: write them. Publish: a message to authorise and route, then `acknowledge` (QoS 0 too: it is free).
+# Subscribe, Unsubscribe: answer with `subscribed`, `unsubscribed`. Auth: re-authentication, answer with AUTH.
+Action: TypeAlias = bytes | Publish | Subscribe | Unsubscribe | Auth | Close | PublishWill | SessionEnded

@@ -1,0 +1,216 @@
+"""The outbound half of a client's session on the broker: bounded queue, flows in flight, aliases, size limit.
+
+Gets messages with the QoS and retain flag they are to be sent with, gives bytes. What packets of the client
+mean is `session.ServerSession`'s business, which is this class and the inbound half.
+Source: MQTT 5.0 §3.3.2.3, §4.1, §4.3, §4.4, §4.6, §4.9.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from .actions import SessionFigures, SessionLimits
+from .encoding import encode_publish
+from .flows import OutboundAliases, OutboundFlows
+from .message import Message
+from .packets import Version
+from .types import MAXIMUM_REMAINING_LENGTH, ReasonCode, encode_varint
+
+
+class Connection(IntEnum):
+    """CLOSING: a Close was returned, `disconnected` not yet called; what the peer still says is ignored.
+
+    OPENING: a client has sent CONNECT and waits for CONNACK; a server's session begins with CONNACK.
+    """
+
+    OFFLINE = 0
+    CONNECTED = 1
+    CLOSING = 2
+    OPENING = 3
+
+
+@dataclass(slots=True)
+class Queued:
+    """One message for this client: waiting, or in flight with a packet identifier."""
+
+    message: Message
+    qos: int
+    retain: bool
+    size: int  # what it costs of `queue_bytes`
+    subscription_ids: tuple[int, ...] = ()
+    token: object = None  # a client's name for it
+
+
+class Delivery:
+    """What one client is still to get. Policies:
+
+    QoS 0 is dropped while the client is offline or slow (`paused`). QoS 1 and 2 wait in a queue bounded in
+    messages and bytes; when it is full the oldest waiting message is dropped, never one in flight, since in
+    telemetry the newest value is worth most. Everything dropped is counted in `figures`.
+    """
+
+    def __init__(self, limits: SessionLimits) -> None:
+        self.limits = limits
+        self.figures = SessionFigures()
+        self.state = Connection.OFFLINE
+        self.version = Version.V5
+        self.paused = False
+        self._maximum_packet_size = MAXIMUM_REMAINING_LENGTH + 5
+        self._aliases_out = OutboundAliases(0)
+        self._clear_delivery()
+
+    def _clear_delivery(self) -> None:
+        self.outbound: OutboundFlows[Queued] = OutboundFlows(self.limits.in_flight_messages)
+        self.waiting: deque[Queued] = deque()
+        self._waiting_bytes = self._in_flight_bytes = 0
+
+    def deliver(
+        self,
+        message: Message,
+        qos: int,
+        retain: bool,
+        now: float,
+        subscription_ids: tuple[int, ...] = (),
+        token: object = None,
+    ) -> bytes | None:
+        """Send or queue one message: bytes to write now, or None (queued or dropped, see `figures`).
+
+        `qos` is the smaller of the message's and the subscription's; `retain` the flag to send: set for
+        retained messages on a new subscription, and for others only with retain-as-published.
+        """
+        connected = self.state is Connection.CONNECTED and not self.paused
+        if not qos:
+            if not connected:
+                self.figures.dropped_qos0 += 1
+                return None
+            if message.expires_at is None and not subscription_ids and not self._aliases_out.maximum:
+                data = message.packet(self.version == Version.V5, retain)
+                if len(data) > self._maximum_packet_size:
+                    self.figures.dropped_too_large += 1
+                    return None
+                self.figures.delivered += 1
+                return data
+        queued = Queued(message, qos, retain, message.held_bytes, subscription_ids, token)
+        if message.expired(now):
+            self.figures.dropped_expired += 1
+            self._lost(queued, ReasonCode.UNSPECIFIED_ERROR)
+            return None
+        if not qos:
+            return self._count(self._packet(queued, 0, False, now))
+        fits = self.held_bytes + queued.size <= self.limits.queue_bytes
+        if connected and fits and not self.waiting and self.outbound.may_start:
+            return self._start(queued, now)
+        self._enqueue(queued)
+        return None
+
+    def _lost(self, queued: Queued, reason: ReasonCode) -> None:
+        """A message of QoS 1 or 2 was dropped and counted. The broker's side has nobody to tell."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of messages waiting and in flight, bounded by `queue_bytes`."""
+        return self._waiting_bytes + self._in_flight_bytes
+
+    @property
+    def has_work(self) -> bool:
+        """Messages wait for quota, for the client or for the connection."""
+        return bool(self.waiting or self.outbound.repeat)
+
+    def pause(self) -> None:
+        """The connection's write buffer is full: QoS 0 is dropped, QoS 1 and 2 wait, until `resume`."""
+        self.paused = True
+
+    def resume(self, now: float) -> list[bytes]:
+        """The write buffer has drained: what may go now."""
+        self.paused = False
+        out: list[bytes] = []
+        self._pump(now, out.append)
+        return out
+
+    def _enqueue(self, queued: Queued) -> None:
+        limits = self.limits
+        if self._in_flight_bytes + queued.size > limits.queue_bytes or not limits.queue_messages:
+            self.figures.dropped_queue_full += 1  # dropping others would not make room
+            self._lost(queued, ReasonCode.QUOTA_EXCEEDED)
+            return
+        while self.waiting and (
+            len(self.waiting) >= limits.queue_messages or self.held_bytes + queued.size > limits.queue_bytes
+        ):
+            oldest = self.waiting.popleft()
+            self._waiting_bytes -= oldest.size
+            self.figures.dropped_queue_full += 1
+            self._lost(oldest, ReasonCode.QUOTA_EXCEEDED)
+        self.waiting.append(queued)
+        self._waiting_bytes += queued.size
+
+    def _pump(self, now: float, send: Callable[[bytes], None]) -> None:
+        """Repeat, then send what waits, in order, as far as the send quota goes."""
+        if self.paused or self.state is not Connection.CONNECTED:
+            return
+        while (again := self.outbound.next_repeat()) is not None:
+            packet_id, queued, _ = again
+            data = self._packet(queued, packet_id, True, now)
+            if data is None:
+                self.outbound.forget(packet_id)
+                self._in_flight_bytes -= queued.size
+                continue
+            self.figures.repeated += 1
+            send(data)
+        while self.waiting and self.outbound.may_start:
+            queued = self.waiting.popleft()
+            self._waiting_bytes -= queued.size
+            if queued.message.expired(now):
+                self.figures.dropped_expired += 1
+                self._lost(queued, ReasonCode.UNSPECIFIED_ERROR)
+            elif (data := self._start(queued, now)) is not None:
+                send(data)
+
+    def _start(self, queued: Queued, now: float) -> bytes | None:
+        packet_id = self.outbound.start(queued, queued.qos)
+        data = self._packet(queued, packet_id, False, now)
+        if data is None:
+            self.outbound.forget(packet_id)
+        else:
+            self._in_flight_bytes += queued.size
+        return self._count(data)
+
+    def _count(self, data: bytes | None) -> bytes | None:
+        if data is not None:
+            self.figures.delivered += 1
+        return data
+
+    def _packet(self, queued: Queued, packet_id: int, dup: bool, now: float) -> bytes | None:
+        """The PUBLISH for this client and connection; None (counted) if it exceeds the client's maximum."""
+        message, v5 = queued.message, self.version == Version.V5
+        alias, new_alias = 0, False
+        personal = b""
+        if v5:
+            remaining_s = message.remaining_s(now)
+            if remaining_s is not None:
+                personal += b"\x02" + remaining_s.to_bytes(4, "big")
+            for identifier in queued.subscription_ids:
+                personal += b"\x0b" + encode_varint(identifier)
+            if self._aliases_out.maximum:
+                alias, new_alias = self._aliases_out.look_up(message.topic)
+                if alias:
+                    personal += b"\x23" + alias.to_bytes(2, "big")
+        if queued.qos and not personal:
+            data = message.template(v5, queued.qos, queued.retain).with_packet_id(packet_id, dup)
+        elif not personal:
+            data = message.packet(v5, queued.retain)
+        else:
+            topic = b"" if alias and not new_alias else message.topic
+            properties = personal + message.properties_bytes
+            data = encode_publish(
+                topic, message.payload, queued.qos, queued.retain, dup, packet_id, properties, self.version
+            )
+        if len(data) > self._maximum_packet_size:
+            self.figures.dropped_too_large += 1
+            self._lost(queued, ReasonCode.PACKET_TOO_LARGE)
+            return None
+        if new_alias:
+            self._aliases_out.define(message.topic, alias)
+        return data

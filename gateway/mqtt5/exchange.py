@@ -1,0 +1,105 @@
+"""What both ends of a session do alike: acknowledgements in both directions, and repetition on a reconnect.
+
+`Delivery` sends, this adds receiving and acknowledging; `session.ServerSession` and
+`client_session.ClientSession` add what only a server or only a client does.
+Source: MQTT 5.0 §4.3, §4.4, §4.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .actions import SessionLimits
+from .delivery import Connection, Delivery, Queued
+from .encoding import encode
+from .flows import Answer, Heard, InboundAliases, InboundFlows
+from .packets import PubAck, PubComp, Publish, PubRec, PubRel, Version
+from .types import ReasonCode
+
+
+class Exchange(Delivery):
+    """Flows of both directions. Lists named `actions` belong to the caller; bytes in them are to be written."""
+
+    def __init__(self, limits: SessionLimits) -> None:
+        super().__init__(limits)
+        self.inbound = InboundFlows()
+        self._aliases_in = InboundAliases(0)
+
+    # ---------------------------------------------------------------------------------------------- inbound
+
+    def _take(self, publish: Publish, actions: list[Any]) -> None:
+        """A PUBLISH: its alias resolved, it goes to the application unless it is a repetition."""
+        alias = publish.properties.topic_alias
+        if alias is not None:
+            publish.topic = self._aliases_in.resolve(publish.topic, alias)
+        if publish.qos:
+            answer = self.inbound.published(publish)
+            if answer is Answer.SEND_PUBREC:
+                actions.append(b"\x50\2" + publish.packet_id.to_bytes(2, "big"))
+            if answer is not Answer.ROUTE:
+                return
+        actions.append(publish)
+
+    def acknowledge(self, publish: Publish, code: ReasonCode = ReasonCode.SUCCESS) -> bytes:
+        """PUBACK or PUBREC for a message that `received_all` returned, to be written if not empty.
+
+        Called with that very object, in the order in which messages came (MQTT-4.6.0-2, 4.6.0-3), once it is
+        dealt with and as durable as promised; `code` >= 0x80 refuses it, which 3.x peers cannot be told.
+        Empty for QoS 0 and where the connection that the message came on is gone.
+        """
+        if not publish.qos:
+            return b""
+        v5 = self.version == Version.V5
+        due = self.inbound.accepted(publish, refused=v5 and code >= 0x80)
+        if not due or self.state is not Connection.CONNECTED:
+            return b""
+        if not code or not v5:
+            return (b"\x40\2" if publish.qos == 1 else b"\x50\2") + publish.packet_id.to_bytes(2, "big")
+        kind = PubAck if publish.qos == 1 else PubRec
+        return encode(kind(publish.packet_id, code), self.version)
+
+    def _on_pubrel(self, packet: PubRel, now: float, actions: list[Any]) -> None:
+        known = self.inbound.released(packet.packet_id) is Answer.SEND_PUBCOMP
+        code = ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+        actions.append(encode(PubComp(packet.packet_id, code), self.version))
+
+    # --------------------------------------------------------------------------------------------- outbound
+
+    def _resume(self, now: float, send: Callable[[bytes], None]) -> None:
+        """What a new connection repeats: PUBRELs, then PUBLISHes with DUP, then what waited (§4.4)."""
+        for packet_id in self.outbound.released:
+            send(b"\x62\2" + packet_id.to_bytes(2, "big"))
+            self.figures.repeated += 1
+        self._pump(now, send)
+
+    def _on_puback(self, packet: PubAck, now: float, actions: list[Any]) -> None:
+        self._heard(packet, Heard.PUBACK, now, actions)
+
+    def _on_pubrec(self, packet: PubRec, now: float, actions: list[Any]) -> None:
+        self._heard(packet, Heard.PUBREC if packet.code < 0x80 else Heard.PUBREC_REFUSED, now, actions)
+
+    def _on_pubcomp(self, packet: PubComp, now: float, actions: list[Any]) -> None:
+        self._heard(packet, Heard.PUBCOMP, now, actions)
+
+    def _heard(self, packet: PubAck | PubRec | PubComp, what: Heard, now: float, actions: list[Any]) -> None:
+        packet_id = packet.packet_id
+        answer, queued = self.outbound.heard(packet_id, what)
+        if queued is not None:
+            self._in_flight_bytes -= queued.size
+        if answer is Answer.DONE:
+            self._finished(packet, queued, actions)
+            if self.has_work:
+                self._pump(now, actions.append)
+        elif answer is Answer.SEND_PUBREL:
+            if queued is not None:
+                self._half_finished(packet_id, queued)
+            actions.append(b"\x62\2" + packet_id.to_bytes(2, "big"))
+        elif answer is Answer.SEND_PUBREL_UNKNOWN:
+            actions.append(encode(PubRel(packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND), self.version))
+
+    def _half_finished(self, packet_id: int, queued: Queued) -> None:
+        """PUBREC came: the message itself is no longer needed."""
+
+    def _finished(self, packet: PubAck | PubRec | PubComp, queued: Queued | None, actions: list[Any]) -> None:
+        """A flow is over; `queued` is None after PUBCOMP, when the message is long forgotten."""

@@ -1,0 +1,359 @@
+"""The broker's side of one client: state that outlives connections, without I/O. Time is passed in.
+
+    session = ServerSession("meter-7", SessionLimits())
+    out = session.connected(connect, offer, now)              # CONNACK, then what a resumed session repeats
+    for action in session.received_all(decoder.feed(read), now): ...    # see Action
+    data = session.acknowledge(publish)                       # once the message is routed (and durable)
+    data = session.deliver(message, qos=1, retain=False, now=now)       # bytes to write now, or None
+    actions = session.disconnected(now)                       # the connection is gone, however it ended
+    actions = session.tick(now)                               # when `next_deadline` is reached
+
+Listeners, authentication, routing, retained messages and shared subscriptions are the broker's business.
+`TRANSITIONS` says what each packet does in each state of the connection.
+Source: MQTT 5.0 §3.1, §4.1, §4.3-§4.9; MQTT 3.1.1 in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from .actions import (
+    Action,
+    Close,
+    Granted,
+    PublishWill,
+    ServerOffer,
+    SessionEnded,
+    SessionFigures,
+    SessionLimits,
+    SessionSubscription,
+)
+from .delivery import Connection
+from .encoding import encode
+from .endings import farewell, refusal
+from .exchange import Exchange
+from .flows import InboundAliases, InboundFlows, OutboundAliases
+from .packets import (
+    NO_PROPERTIES,
+    Auth,
+    ConnAck,
+    Connect,
+    Disconnect,
+    Packet,
+    PingReq,
+    PingResp,
+    Properties,
+    PubAck,
+    PubComp,
+    Publish,
+    PubRec,
+    PubRel,
+    SubAck,
+    Subscribe,
+    UnsubAck,
+    Unsubscribe,
+    Version,
+    Will,
+)
+from .types import (
+    MAXIMUM_PACKET_ID,
+    MAXIMUM_REMAINING_LENGTH,
+    NEVER_EXPIRES_S,
+    MqttError,
+    ProtocolViolation,
+    QosNotSupported,
+    ReasonCode,
+    RetainNotSupported,
+)
+
+
+class ServerSession(Exchange):
+    """See the module; `deliver`, `pause`, `resume` and the policy of the queue are in `delivery.Delivery`.
+
+    One instance per client id; the broker calls from one thread.
+    """
+
+    def __init__(self, client_id: str, limits: SessionLimits | None = None) -> None:
+        super().__init__(limits or SessionLimits())
+        self.client_id = client_id
+        self.connect: Connect | None = None
+        self.will: Will | None = None
+        self.session_expiry_s = 0
+        self.begun = False  # is there state to resume
+        self._offer = ServerOffer()
+        self._keep_alive_s = 0
+        self._last_received = 0.0
+        self._will_at: float | None = None
+        self._ends_at: float | None = None
+        self.subscriptions: dict[str, SessionSubscription] = {}
+
+    def _clear(self) -> None:
+        self.subscriptions = {}
+        self.inbound = InboundFlows()
+        self._clear_delivery()
+
+    def __repr__(self) -> str:
+        return f"ServerSession({self.client_id!r}, {self.state.name}, {len(self.waiting)} waiting)"
+
+    # ------------------------------------------------------------------------------- connection begins, ends
+
+    def connected(
+        self, connect: Connect, offer: ServerOffer, now: float, properties: Properties = NO_PROPERTIES
+    ) -> list[bytes]:
+        """An authenticated CONNECT: CONNACK, then PUBRELs and PUBLISHes that a resumed session repeats.
+
+        `properties` are the broker's own of CONNACK (assigned client id, authentication data, ...). A session
+        that was connected must have been `disconnected` first; the broker has called `tick`, and with clean
+        start `end`, so that a will that is due is not lost. Raises QosNotSupported, RetainNotSupported (will).
+        """
+        assert self.state is Connection.OFFLINE, "the former connection of the session has not ended"
+        will, v5 = connect.will, connect.version == Version.V5
+        if will is not None and will.qos > offer.maximum_qos:
+            raise QosNotSupported(f"will of QoS {will.qos}")
+        if will is not None and will.retain and not offer.retain_available:
+            raise RetainNotSupported("retained will")
+        expired = self._ends_at is not None and now >= self._ends_at
+        session_present = self.begun and not connect.clean_start and not expired
+        if not session_present:
+            self._clear()
+        self.begun = True
+        self.state, self.paused = Connection.CONNECTED, False
+        # Not kept: `connect` would hold the password for as long as the session lives.
+        self.connect = replace(connect, password=None)
+        self.version, self.will, self._offer = connect.version, will, offer
+        self._will_at = self._ends_at = None
+        self._last_received = now
+        asked = connect.properties
+        asked_expiry_s = asked.session_expiry_s or 0
+        if not v5:
+            asked_expiry_s = 0 if connect.clean_start else NEVER_EXPIRES_S
+        self.session_expiry_s = min(asked_expiry_s, offer.session_expiry_max_s)
+        self._keep_alive_s = connect.keep_alive_s
+        if v5 and offer.keep_alive_max_s and not 0 < connect.keep_alive_s <= offer.keep_alive_max_s:
+            self._keep_alive_s = offer.keep_alive_max_s
+        self._maximum_packet_size = asked.maximum_packet_size or MAXIMUM_REMAINING_LENGTH + 5
+        self._aliases_in = InboundAliases(offer.topic_alias_maximum if v5 else 0)
+        self._aliases_out = OutboundAliases(min(asked.topic_alias_maximum or 0, self.limits.topic_aliases))
+        self.inbound.reconnected(offer.receive_maximum, enforced=v5)
+        self.outbound.reconnected(asked.receive_maximum or MAXIMUM_PACKET_ID)
+        out = [self._connack(session_present, asked_expiry_s, properties)]
+        self._resume(now, out.append)
+        return out
+
+    def _connack(self, session_present: bool, asked_expiry_s: int, properties: Properties) -> bytes:
+        offer, connect = self._offer, self.connect
+        assert connect is not None
+        if self.version == Version.V5:
+            # Absent means the specification's default, so only what differs from it is sent.
+            properties = replace(
+                properties,
+                session_expiry_s=self.session_expiry_s if self.session_expiry_s != asked_expiry_s else None,
+                receive_maximum=offer.receive_maximum if offer.receive_maximum < MAXIMUM_PACKET_ID else None,
+                maximum_packet_size=offer.maximum_packet_size,
+                topic_alias_maximum=offer.topic_alias_maximum or None,
+                maximum_qos=offer.maximum_qos if offer.maximum_qos < 2 else None,
+                retain_available=None if offer.retain_available else 0,
+                server_keep_alive_s=self._keep_alive_s if self._keep_alive_s != connect.keep_alive_s else None,
+            )
+        return encode(ConnAck(session_present, ReasonCode.SUCCESS, properties), self.version)
+
+    def disconnected(self, now: float) -> list[Action]:
+        """The connection is gone: PublishWill and SessionEnded as far as they are due at once.
+
+        After a DISCONNECT of the client that discards the will there is none left to publish.
+        """
+        if self.state is Connection.OFFLINE:
+            return []
+        self.state, self.paused = Connection.OFFLINE, False
+        if self.session_expiry_s != NEVER_EXPIRES_S:
+            self._ends_at = now + self.session_expiry_s
+        if self.will is not None:
+            self._will_at = now + min(self.will.properties.will_delay_s or 0, self.session_expiry_s)
+        return self.tick(now)
+
+    def end(self) -> list[Action]:
+        """End an offline session now (clean start of a successor, an administrator): its will is due, if any."""
+        assert self.state is Connection.OFFLINE, "disconnect the session first"
+        actions: list[Action] = []
+        if self.will is not None and self.begun:
+            actions.append(PublishWill(self.will))
+        if self.begun:
+            actions.append(SessionEnded())
+        self.will, self._will_at, self._ends_at, self.begun = None, None, None, False
+        self._clear()
+        return actions
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When `tick` is wanted: keep-alive while connected, then will delay and session expiry."""
+        if self.state is Connection.CONNECTED:
+            # One and a half times the keep-alive (MQTT-3.1.2-22).
+            return self._last_received + 1.5 * self._keep_alive_s if self._keep_alive_s else None
+        due = [at for at in (self._will_at, self._ends_at) if at is not None]
+        return min(due) if due else None
+
+    def tick(self, now: float) -> list[Action]:
+        """Whatever is due at `now`: Close (keep-alive), PublishWill, SessionEnded."""
+        deadline = self.next_deadline
+        if deadline is None or now < deadline:
+            return []
+        if self.state is Connection.CONNECTED:
+            return [self.close(ReasonCode.KEEP_ALIVE_TIMEOUT, "nothing heard for 1.5 times the keep-alive")]
+        if self._ends_at is not None and now >= self._ends_at:
+            return self.end()
+        assert self.will is not None
+        actions: list[Action] = [PublishWill(self.will)]
+        self.will = self._will_at = None
+        return actions
+
+    def close(self, reason: ReasonCode, text: str = "") -> Close:
+        """The broker (or this session) wants the connection gone: nothing more is read from or sent to it."""
+        self.state = Connection.CLOSING
+        return Close(reason, farewell(self.version, reason), text)
+
+    # ------------------------------------------------------------------------------------ packets that came in
+
+    def received(self, packet: Packet, now: float) -> list[Action]:
+        """One packet of the client; see `received_all`."""
+        return self.received_all((packet,), now)
+
+    def received_all(self, packets: Iterable[Packet], now: float) -> list[Action]:
+        """The packets of one read, in order: what to write, route, answer. Nothing follows a Close."""
+        self._last_received = now
+        actions: list[Action] = []
+        try:
+            for packet in packets:
+                # QoS 0 without alias is most of what a broker sees and has no state: not worth a call.
+                if (
+                    type(packet) is Publish
+                    and not packet.qos
+                    and not packet.retain
+                    and packet.properties is NO_PROPERTIES
+                    and self.state is Connection.CONNECTED
+                ):
+                    actions.append(packet)
+                    continue
+                TRANSITIONS[self.state, type(packet)](self, packet, now, actions)
+        except MqttError as error:
+            actions.append(self.close(error.reason, str(error)))
+        return actions
+
+    def _on_publish(self, packet: Publish, now: float, actions: list[Action]) -> None:
+        if packet.retain and not self._offer.retain_available:
+            raise RetainNotSupported("retained message")
+        if packet.qos > self._offer.maximum_qos:
+            raise QosNotSupported(f"message of QoS {packet.qos}")
+        self._take(packet, actions)
+
+    def _on_ping(self, packet: PingReq, now: float, actions: list[Action]) -> None:
+        actions.append(b"\xd0\0")
+
+    def _on_request(self, packet: Subscribe | Unsubscribe, now: float, actions: list[Action]) -> None:
+        actions.append(packet)
+
+    def _on_auth(self, packet: Auth, now: float, actions: list[Action]) -> None:
+        assert self.connect is not None
+        method = self.connect.properties.authentication_method
+        if method is None or packet.properties.authentication_method != method:
+            raise ProtocolViolation("AUTH with another authentication method than CONNECT")
+        actions.append(packet)
+
+    def _on_disconnect(self, packet: Disconnect, now: float, actions: list[Action]) -> None:
+        expiry_s = packet.properties.session_expiry_s
+        if expiry_s is not None:
+            assert self.connect is not None
+            if expiry_s and not self.connect.properties.session_expiry_s:
+                raise ProtocolViolation("session expiry in DISCONNECT after none in CONNECT")
+            self.session_expiry_s = min(expiry_s, self._offer.session_expiry_max_s)
+        if packet.code == ReasonCode.SUCCESS:
+            self.will = None  # MQTT-3.14.4-3; every other code publishes it
+        self.state = Connection.CLOSING
+        actions.append(Close(ReasonCode(packet.code), text="client disconnected"))
+
+    def _out_of_place(self, packet: Packet, now: float, actions: list[Action]) -> None:
+        raise ProtocolViolation(f"{type(packet).__name__} does not come from a client that is connected")
+
+    def _ignored(self, packet: Packet, now: float, actions: list[Action]) -> None:
+        pass
+
+    # ------------------------------------------------------------------------------------------ subscriptions
+
+    def subscribed(self, packet: Subscribe, codes: Iterable[int]) -> Granted:
+        """Enter what the broker grants: for each filter the granted QoS, or a reason of failure.
+
+        A filter beyond the session's limit is refused with 0x97 here. A repeated filter replaces the older
+        subscription (MQTT-3.8.4-3). Retained messages follow retain handling, never for shared subscriptions.
+        """
+        identifier = (packet.properties.subscription_ids or (0,))[0]
+        answered: list[int] = []
+        granted: list[SessionSubscription] = []
+        retained: list[SessionSubscription] = []
+        for asked, code in zip(packet.subscriptions, codes, strict=True):
+            existed = asked.filter in self.subscriptions
+            if code < 0x80 and not existed and len(self.subscriptions) >= self.limits.subscriptions:
+                answered.append(ReasonCode.QUOTA_EXCEEDED)
+                continue
+            answered.append(code)
+            if code >= 0x80:
+                continue
+            subscription = SessionSubscription(replace(asked, qos=code), identifier)
+            self.subscriptions[asked.filter] = subscription
+            granted.append(subscription)
+            if asked.retain_handling == 2 or (asked.retain_handling == 1 and existed):
+                continue
+            if not asked.filter.startswith("$share/"):
+                retained.append(subscription)
+        suback = encode(SubAck(packet.packet_id, tuple(answered)), self.version)
+        return Granted(suback, tuple(granted), tuple(retained))
+
+    def unsubscribed(self, packet: Unsubscribe) -> tuple[bytes, tuple[SessionSubscription, ...]]:
+        """UNSUBACK, and the subscriptions that are gone."""
+        gone = [self.subscriptions.pop(topic_filter, None) for topic_filter in packet.filters]
+        codes = tuple(ReasonCode.NO_SUBSCRIPTION_EXISTED if one is None else ReasonCode.SUCCESS for one in gone)
+        unsuback = encode(UnsubAck(packet.packet_id, codes), self.version)
+        return unsuback, tuple(one for one in gone if one is not None)
+
+
+__all__ = [
+    "TRANSITIONS",
+    "Action",
+    "Close",
+    "Connection",
+    "Granted",
+    "PublishWill",
+    "ServerOffer",
+    "ServerSession",
+    "SessionEnded",
+    "SessionFigures",
+    "SessionLimits",
+    "SessionSubscription",
+    "farewell",
+    "refusal",
+]
+
+Handler: TypeAlias = Callable[[ServerSession, Any, float, list[Action]], None]
+
+_SESSION = ServerSession
+_WHILE_CONNECTED: dict[type, Handler] = {
+    Connect: _SESSION._out_of_place,
+    ConnAck: _SESSION._out_of_place,
+    Publish: _SESSION._on_publish,
+    PubAck: _SESSION._on_puback,
+    PubRec: _SESSION._on_pubrec,
+    PubRel: _SESSION._on_pubrel,
+    PubComp: _SESSION._on_pubcomp,
+    Subscribe: _SESSION._on_request,
+    SubAck: _SESSION._out_of_place,
+    Unsubscribe: _SESSION._on_request,
+    UnsubAck: _SESSION._out_of_place,
+    PingReq: _SESSION._on_ping,
+    PingResp: _SESSION._out_of_place,
+    Disconnect: _SESSION._on_disconnect,
+    Auth: _SESSION._on_auth,
+}
+TRANSITIONS: dict[tuple[Connection, type], Handler] = {
+    **{(state, kind): _SESSION._ignored for state in Connection for kind in _WHILE_CONNECTED},
+    **{(Connection.CONNECTED, kind): handler for kind, handler in _WHILE_CONNECTED.items()},
+}

@@ -1,0 +1,444 @@
+"""An asyncio client of MQTT 5: one connection that comes back by itself, with batched reads and writes.
+
+What packets mean is `mqtt5.client_session`; here are sockets, TLS, timers, reconnecting and subscribing anew.
+`Client` serves the links of the overlay and everything that wants to talk to a broker; `gateway/client.py` has
+one to each replica of a region. Callbacks run on the event loop and must not block.
+
+    clean_start (the default)   nothing survives a connection: what was not acknowledged is the caller's to repeat
+    clean_start=False           QoS 1 and 2 survive reconnects, and wait here, bounded, while there is no connection
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random as random_module
+import ssl as ssl_module
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from gateway.mqtt5.actions import Close, SessionLimits
+from gateway.mqtt5.client_session import (
+    Answered,
+    ClientAction,
+    ClientSession,
+    Completed,
+    Connected,
+    Unanswered,
+)
+from gateway.mqtt5.codec import Decoder
+from gateway.mqtt5.packets import (
+    NO_PROPERTIES,
+    Connect,
+    Properties,
+    Publish,
+    Subscription,
+    UserProperties,
+    Version,
+    Will,
+)
+from gateway.mqtt5.types import MqttError, ReasonCode, Refused
+from gateway.tls import explain
+from gateway.wanted import WantedSubscriptions
+
+log = logging.getLogger("veilmq.client")
+
+CONNECT_TIMEOUT_S = 10.0
+RETRY_FIRST_S = 0.25
+RETRY_MOST_S = 30.0
+STABLE_S = 10.0
+"""A connection that lasted so long was a good one: the next attempt after it does not wait."""
+CONNACK_OF_V3 = b"\x20\x02"
+"""CONNACK with nothing but flags and code: MQTT 5 has a length of properties in it (MQTT 5.0 §3.2.2)."""
+
+
+class ClientError(Exception):
+    """Why there is no connection: one line, cause and cure. `code`: the peer's reason code, or 0x88."""
+
+    def __init__(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Client(asyncio.Protocol):
+    """See the module. `start` (or `connect`), then use it; `close` ends it for good.
+
+    `verify_peer`: gets the certificate (DER) after the TLS handshake and says whether it is the one we meant.
+    `receive_maximum`: messages that the server may have sent us and we not yet acknowledged (back-pressure).
+    `manual_ack`: messages are acknowledged by `acknowledge`, not when `on_publish` returns.
+    `limits`: what may be in flight to the server, and wait for it. `random`: 0..1, spreads reconnects.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str = "",
+        ssl: ssl_module.SSLContext | None = None,
+        verify_peer: Callable[[bytes], bool] | None = None,
+        username: str | None = None,
+        password: bytes | None = None,
+        will: Will | None = None,
+        keep_alive_s: int = 30,
+        clean_start: bool = True,
+        session_expiry_s: int = 0,
+        receive_maximum: int = 1024,
+        packet_bytes: int = 2 << 20,
+        properties: UserProperties = (),
+        manual_ack: bool = False,
+        limits: SessionLimits | None = None,
+        random: Callable[[], float] = random_module.random,
+    ) -> None:
+        self.address = f"{host}:{port}"
+        self.manual_ack = manual_ack
+        self.on_publish: Callable[[Publish], object] = _ignore
+        self.on_up: Callable[[], object] = _nothing
+        self.on_down: Callable[[], object] = _nothing
+        self.last_error = ""
+        self.refused = 0
+        """Publications that the server answered with a reason code of failure."""
+        self.session_present = False
+        self._host, self._port, self._ssl, self._verify_peer = host, port, ssl, verify_peer
+        offer = Properties(
+            session_expiry_s=session_expiry_s or None,
+            receive_maximum=receive_maximum,
+            maximum_packet_size=packet_bytes,
+            user=properties,
+        )
+        self._connect = Connect(client_id, Version.V5, clean_start, keep_alive_s, username, password, will, offer)
+        self._limits, self._packet_bytes, self._random = limits, packet_bytes, random
+        self._session = self._new_session()
+        self._decoder = Decoder(Version.V5, packet_bytes, "client")
+        self._transport: asyncio.Transport | None = None
+        self._wanted = WantedSubscriptions(self.address)
+        self._out: list[bytes] = []
+        self._flush_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._lost: asyncio.Future[None] | None = None
+        self._first: asyncio.Future[None] | None = None
+        self._up = False
+        self._up_at: float | None = None
+        self._wait_longest = False
+        self._why = ""
+
+    def _new_session(self) -> ClientSession:
+        return ClientSession(self._connect, self._limits, adopt=not self._connect.clean_start)
+
+    def __repr__(self) -> str:
+        return f"Client({self.address!r}, {'up' if self._up else 'down'})"
+
+    # ------------------------------------------------------------------------------------- lifetime
+
+    def start(self) -> None:
+        """Connect in the background, and again whenever the connection is lost. Needs a running event loop."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"client {self.address}")
+
+    async def connect(self) -> None:
+        """`start`, and wait for the first CONNACK. Raises ClientError when the first attempt fails."""
+        self._first = asyncio.get_running_loop().create_future()
+        self.start()
+        try:
+            await self._first
+        except ClientError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """DISCONNECT and end. What still waits is given up."""
+        task, self._task = self._task, None
+        transport = self._transport
+        if transport is not None and self._up and not transport.is_closing():
+            self._write(self._session.disconnect())
+            self._flush()
+            transport.close()
+            if self._lost is not None:
+                await asyncio.wait([self._lost], timeout=1.0)
+        transport = self._transport  # gone, if the connection ended meanwhile
+        if transport is not None:
+            transport.abort()
+            if self._lost is not None:
+                await asyncio.wait([self._lost], timeout=1.0)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    @property
+    def connected(self) -> bool:
+        """CONNACK came and the connection stands."""
+        return self._up
+
+    async def _run(self) -> None:
+        failures = 0
+        loop = asyncio.get_running_loop()
+        while True:
+            self._up_at, self._why, self._wait_longest = None, "", False
+            await self._connection()
+            failures += 1
+            if self._up_at is not None and loop.time() - self._up_at >= STABLE_S:
+                failures = 1
+            self._note(self._why or f"{self.address} closed the connection; check the log of that broker")
+            most = RETRY_MOST_S if self._wait_longest else RETRY_FIRST_S * 2 ** min(failures - 1, 16)
+            await asyncio.sleep(min(most, RETRY_MOST_S) * (0.5 + 0.5 * self._random()))
+
+    async def _connection(self) -> None:
+        """One connection from its beginning to its end."""
+        loop = asyncio.get_running_loop()
+        lost = self._lost = loop.create_future()
+        handshake_s = CONNECT_TIMEOUT_S if self._ssl else None
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await loop.create_connection(
+                    lambda: self, self._host, self._port, ssl=self._ssl, ssl_handshake_timeout=handshake_s
+                )
+        except (OSError, ssl_module.SSLError, TimeoutError) as error:
+            self._why = explain(error, self.address)
+            return
+        await lost
+
+    def _note(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
+        """Remember why there is no connection; say so once, not at every attempt."""
+        if text != self.last_error:
+            self.last_error = text
+            log.warning("%s", text)
+        if self._first is not None and not self._first.done():
+            self._first.set_exception(ClientError(text, code))
+
+    # ------------------------------------------------------------------------------------- requests
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        qos: int = 0,
+        retain: bool = False,
+        properties: UserProperties | Properties = (),
+        on_ack: Callable[[], None] | None = None,
+    ) -> bool:
+        """Send or queue a message. False: it was not taken (no connection, queue full, too large).
+
+        `properties`: user properties, or all of them. `on_ack` is called once the server has taken a message
+        of QoS 1 or 2; never if the server refuses it, nor after the connection if nothing survives one.
+        Raises MalformedPacket or UnsendablePacket for what no MQTT packet can carry.
+        """
+        if not self._up and (not qos or self._connect.clean_start):
+            return False
+        if not isinstance(properties, Properties):
+            properties = Properties(user=properties) if properties else NO_PROPERTIES
+        publish = Publish(topic, payload, qos, retain, properties=properties)
+        try:
+            data = self._session.publish(publish, on_ack, self._now())
+        except Refused:
+            return False
+        except MqttError as error:
+            if error.reason in (
+                ReasonCode.PACKET_TOO_LARGE,
+                ReasonCode.QOS_NOT_SUPPORTED,
+                ReasonCode.RETAIN_NOT_SUPPORTED,
+            ):
+                self._note(f"{self.address}: {error}; raise its limits")
+                return False
+            raise
+        if data is not None:
+            self._write(data)
+        return True
+
+    def subscribe(
+        self,
+        topic_filter: str,
+        qos: int = 1,
+        *,
+        no_local: bool = False,
+        retain_as_published: bool = True,
+        retain_handling: int = 0,
+        on_answer: Callable[[int], None] | None = None,
+    ) -> None:
+        """Want a filter, now and after every reconnect. `on_answer` gets the reason code of each SUBACK.
+
+        The same wish twice on one connection is asked once. Raises TooManySubscriptionsError.
+        """
+        options = Subscription(topic_filter, qos, no_local, retain_as_published, retain_handling)
+        if self._wanted.want(options, on_answer):
+            self._ask()
+
+    def unsubscribe(self, topic_filter: str) -> None:
+        """Want the filter no longer."""
+        if self._wanted.drop(topic_filter):
+            self._ask()
+
+    def acknowledge(self, publish: Publish, code: int = ReasonCode.SUCCESS) -> None:
+        """With `manual_ack`: the message (the object that `on_publish` got) is dealt with. Any order, any time."""
+        data = self._session.acknowledge(publish, ReasonCode(code))
+        if data:
+            self._write(data)
+
+    def _ask(self) -> None:
+        if self._up:
+            self._wanted.ask(self._session, self._write, self._now())
+
+    # ----------------------------------------------------------------- transport, called by asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's TLS transport is no subclass of asyncio.Transport, but offers the same.
+        self._transport = cast(asyncio.Transport, transport)
+        if self._verify_peer is not None:
+            tls = transport.get_extra_info("ssl_object")
+            shown = tls.getpeercert(binary_form=True) if tls is not None else None
+            if not shown or not self._verify_peer(shown):
+                self._why = (
+                    f"{self.address} shows the certificate of somebody else; "
+                    "check the address, or take the newest overlay file"
+                )
+                self._transport.abort()
+                return
+        self._decoder = Decoder(Version.V5, self._packet_bytes, "client")
+        if self._connect.clean_start:
+            self._session = self._new_session()
+        self._write(self._session.open(self._now()))
+        self._flush()
+        self._arm()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._up and data.startswith(CONNACK_OF_V3):
+            self._not_mqtt5()
+            return
+        now = self._now()
+        self._perform(self._session.received_all(self._decoder.feed(data), now))
+        if self._decoder.error is not None and self._transport is not None:
+            self._why = f"{self.address} sent what is not MQTT 5: {self._decoder.error}; check what listens there"
+            if self._up:
+                self._write(self._session.disconnect(self._decoder.error.reason))
+            self._end()
+        self._flush()
+
+    def pause_writing(self) -> None:
+        self._session.pause()
+
+    def resume_writing(self) -> None:
+        for data in self._session.resume(self._now()):
+            self._write(data)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if error is not None and not self._why:
+            self._why = explain(error, self.address)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._transport = None
+        self._out.clear()
+        was_up, self._up = self._up, False
+        self._perform(self._session.disconnected(self._now()))
+        if was_up:
+            self.on_down()
+        if self._lost is not None and not self._lost.done():
+            self._lost.set_result(None)
+
+    # -------------------------------------------------------------------------------------- actions
+
+    def _perform(self, actions: Sequence[ClientAction]) -> None:
+        # Bytes first: what a resumed session repeats goes before what a callback publishes (§4.6).
+        for action in actions:
+            if type(action) is bytes:
+                self._write(action)
+        for action in actions:
+            if isinstance(action, Publish):
+                self.on_publish(action)
+                if action.qos and not self.manual_ack:
+                    self.acknowledge(action)
+            elif isinstance(action, Completed):
+                self._completed(action)
+            elif isinstance(action, Connected):
+                self._connected(action)
+            elif isinstance(action, Answered):
+                self._wanted.answered(action)
+                self._ask()
+            elif isinstance(action, Unanswered):
+                self._wanted.unanswered(action)
+            elif isinstance(action, Close):
+                self._closed_by_session(action)
+
+    def _connected(self, action: Connected) -> None:
+        self._up, self._up_at, self.last_error = True, self._now(), ""
+        self.session_present = action.connack.session_present
+        self._wanted.connected(self.session_present)
+        self._ask()
+        self._arm()
+        if self._first is not None and not self._first.done():
+            self._first.set_result(None)
+        self.on_up()
+
+    def _completed(self, action: Completed) -> None:
+        if action.code >= ReasonCode.UNSPECIFIED_ERROR:
+            self.refused += 1
+            log.debug("%s refused a publication: 0x%02x", self.address, action.code)
+        elif callable(action.token):
+            action.token()
+
+    def _closed_by_session(self, action: Close) -> None:
+        if not self._up and action.reason is ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
+            self._not_mqtt5()
+            return
+        verb = "ended the connection" if self._up else "refused the connection"
+        self._why = f"{self.address} {verb}: {action.text} (0x{action.reason:02x}); see the log of that broker"
+        # Whoever took our session over would be thrown out by us in turn, for ever.
+        self._wait_longest = action.reason is ReasonCode.SESSION_TAKEN_OVER
+        if self._first is not None and not self._first.done():
+            self._first.set_exception(ClientError(self._why, action.reason))
+        if action.farewell:
+            self._write(action.farewell)
+        self._end()
+
+    def _not_mqtt5(self) -> None:
+        self._why = f"broker {self.address} does not speak MQTT 5: it would strip user properties; use an MQTT 5 broker"
+        self._wait_longest = True
+        self._note(self._why, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
+        self._end()
+
+    # ---------------------------------------------------------------------------------------- bytes
+
+    def _end(self) -> None:
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def _write(self, data: bytes) -> None:
+        """Collected and written once per turn of the event loop."""
+        self._out.append(data)
+        if not self._flush_due:
+            self._flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        if self._out and self._transport is not None:
+            data = b"".join(self._out)
+            self._out.clear()
+            self._transport.write(data)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _arm(self) -> None:
+        """(Re)start the session's timer: CONNACK, keep-alive, an unanswered PINGREQ."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline = self._session.next_deadline
+        if deadline is not None and self._transport is not None:
+            self._timer = asyncio.get_running_loop().call_at(deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._perform(self._session.tick(self._now()))
+        self._arm()
+
+
+def _ignore(_: Publish) -> None: ...
+
+
+def _nothing() -> None: ...

@@ -1,0 +1,114 @@
+"""What a client wants to be subscribed to, and what of it has been asked on the connection that stands.
+
+Turns wishes into SUBSCRIBE and UNSUBSCRIBE, a bounded number at a time, again after every reconnect that lost the
+session, and asks the same thing once a connection. It writes nothing itself: the client passes `send`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.mqtt5.client_session import Answered, ClientSession, Unanswered
+from gateway.mqtt5.packets import SubAck, Subscription
+from gateway.mqtt5.types import ReasonCode, Refused
+
+log = logging.getLogger("veilmq.client")
+
+MAX_SUBSCRIPTIONS = 10_000
+"""Stops a caller that subscribes in a loop from filling memory."""
+FILTERS_PER_PACKET = 64
+
+
+class TooManySubscriptionsError(Exception):
+    """More than MAX_SUBSCRIPTIONS filters on one connection; use wildcards."""
+
+
+@dataclass(slots=True)
+class _Wish:
+    options: Subscription
+    on_answer: Callable[[int], None] | None
+    asked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Dropping:
+    """Token of an UNSUBSCRIBE."""
+
+    filters: tuple[str, ...]
+
+
+class WantedSubscriptions:
+    """Wishes of one client; outlives connections and sessions."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._wanted: dict[str, _Wish] = {}
+        self._unwanted: dict[str, None] = {}
+
+    def want(self, options: Subscription, on_answer: Callable[[int], None] | None) -> bool:
+        """False if exactly this has been asked on this connection. Raises TooManySubscriptionsError."""
+        known = self._wanted.get(options.filter)
+        if known is not None and known.options == options and known.asked:
+            return False
+        if known is None and len(self._wanted) >= MAX_SUBSCRIPTIONS:
+            raise TooManySubscriptionsError(
+                f"more than {MAX_SUBSCRIPTIONS} subscriptions to {self._address}; use wildcards"
+            )
+        self._wanted[options.filter] = _Wish(options, on_answer)
+        self._unwanted.pop(options.filter, None)
+        return True
+
+    def drop(self, topic_filter: str) -> bool:
+        """Want the filter no longer; False if it was not wanted."""
+        if self._wanted.pop(topic_filter, None) is None:
+            return False
+        self._unwanted[topic_filter] = None
+        return True
+
+    def connected(self, session_present: bool) -> None:
+        """A new connection; without a session the server knows nothing of ours."""
+        if not session_present:
+            self._unwanted.clear()
+            for wish in self._wanted.values():
+                wish.asked = False
+
+    def ask(self, session: ClientSession, send: Callable[[bytes], None], now: float) -> None:
+        """SUBSCRIBE and UNSUBSCRIBE what has not been asked on this connection."""
+        missing = [wish for wish in self._wanted.values() if not wish.asked]
+        try:
+            for start in range(0, len(missing), FILTERS_PER_PACKET):
+                part = missing[start : start + FILTERS_PER_PACKET]
+                options = tuple(wish.options for wish in part)
+                send(session.subscribe(options, options, now))
+                for wish in part:
+                    wish.asked = True
+            while self._unwanted:
+                filters = tuple(self._unwanted)[:FILTERS_PER_PACKET]
+                send(session.unsubscribe(filters, _Dropping(filters), now))
+                for topic_filter in filters:
+                    del self._unwanted[topic_filter]
+        except Refused:
+            pass  # too many at once: the rest is asked with the next answer
+
+    def answered(self, action: Answered) -> None:
+        """SUBACK or UNSUBACK came."""
+        if not isinstance(action.packet, SubAck) or not isinstance(action.token, tuple):
+            return
+        for options, code in zip(action.token, action.packet.codes, strict=True):
+            wish = self._wanted.get(options.filter)
+            if code >= ReasonCode.UNSPECIFIED_ERROR:
+                log.warning("%s refused a subscription: 0x%02x", self._address, code)
+            if wish is not None and wish.options == options and wish.on_answer is not None:
+                wish.on_answer(code)
+
+    def unanswered(self, action: Unanswered) -> None:
+        """The connection ended before the answer: ask again, should the session survive."""
+        if isinstance(action.token, _Dropping):
+            again = (f for f in action.token.filters if f not in self._wanted)
+            self._unwanted.update(dict.fromkeys(again))
+        elif isinstance(action.token, tuple):
+            for options in action.token:
+                if (wish := self._wanted.get(options.filter)) is not None:
+                    wish.asked = False

@@ -1,0 +1,419 @@
+"""Pieces of publications from the replicas of the home region in, whole publications for the spool out.
+
+START HERE for the receiving side. A piece is one MQTT message of one replica: signed header, perhaps content,
+perhaps key header and shares. Before anything is kept, waited for or counted against a publisher, its signature
+and its publisher's right to the topic are verified. A publication is *whole* with one copy of the content that
+fits the signed digest and k shares that fit the publisher's commitments; no scope key is needed to know that.
+What does not become whole in `incomplete_s` is spooled with the reason, so that a dead replica or a liar can
+neither fill the senders' windows nor hide a publication; should it become whole later, it is spooled again.
+
+Pure: no socket, file, thread or clock. A piece may be acknowledged only after the group with its publication is
+on disk (`written`); pieces that are refused or not needed any more are acknowledged at once. Not here: repair,
+coded blocks, order on a topic (rows carry sequence and time), names of liars beyond a count for each replica.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Protocol, TypeAlias
+
+from keys.envelope import (
+    NO_KEY,
+    PROPERTY_HEADER,
+    PROPERTY_KEY,
+    PROPERTY_SHARES,
+    HeaderVerifier,
+    MessageHeader,
+    Mode,
+    SignedHeader,
+    content_digest,
+    from_property,
+)
+from keys.errors import BadFrame, KeysError, NotAuthorised
+from keys.identity import Certificate, Role
+from keys.sharetree import Hop
+
+from .keyring import Keyring
+from .seen import Seen
+from .spool_writer import KeyMaterial, Record
+
+HELD_MAX = 65_536
+"""Publications in memory. Receive Maximum keeps honest senders far below; beyond it a piece is left
+unacknowledged and comes again after the next reconnect."""
+VARIANTS_MAX = 4
+"""Differently sealed forms of one publication that may wait: re-sealing is honest, but not without end."""
+DONE_KEPT = 16_384
+"""Headers of written publications that are recognised without verifying the same signature again."""
+STALE_KEPT = 65_536
+"""Old publications of unknown publishers that are remembered, so that a replay fills no disk."""
+LATE_KEPT = 4_096
+"""Incomplete publications that stay in memory, waiting for what is missing."""
+FRESH_MS = 300_000
+"""PROTOCOL §5: the time of the first publication of an unknown publisher may be off by this much."""
+TIME_MS_MAX = 253_402_300_799_999
+"""End of year 9999: the last time that Spark's timestamps can show."""
+SEQUENCE_MAX = (1 << 63) - 1
+"""The largest `long`; a publisher that counts from 0 never gets there."""
+
+Ack: TypeAlias = Callable[[], None]
+
+
+class Wire(Protocol):
+    """An MQTT message between a replica and us (`bridge.machine.Wire` is one)."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def payload(self) -> bytes: ...
+    @property
+    def retain(self) -> bool: ...
+    @property
+    def properties(self) -> Sequence[tuple[str, str]]: ...
+
+
+class Directory(Protocol):
+    """What the owner-signed overlay says; whoever implements it has verified the owner's signatures."""
+
+    def certificate(self, party_id: bytes) -> Certificate | None:
+        """The member with this id."""
+
+    def path(self, region: int) -> tuple[Hop, ...]:
+        """Regions from a publisher's region to ours, both included, in their current views; () if none."""
+
+    def scope_of(self, wire_topic: str) -> str | None:
+        """The most specific scope of a wire topic."""
+
+
+class _State(Enum):
+    WAITING = auto()  # for content, key or shares
+    READY = auto()  # whole, or given up; not on disk
+    WRITING = auto()  # in a group that is being written
+    LATE = auto()  # spooled as incomplete, may still become whole
+    DONE = auto()  # on disk, or refused
+
+
+_WHOLE = (_State.READY, _State.WRITING)
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """One form of one publication."""
+
+    told: tuple[str, str]
+    header: MessageHeader
+    signed: bytes
+    topic: str
+    arrived: float
+    state: _State = _State.WAITING
+    content: bytes | None = field(default=None, repr=False)
+    material: KeyMaterial | None = field(default=None, repr=False)
+    reason: str | None = None
+    old: bool = False
+    stale: bool = False
+    acks: list[Ack] = field(default_factory=list, repr=False)
+
+    @property
+    def publication(self) -> tuple[bytes, int]:
+        return self.header.publisher, self.header.sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What is to be written and synced together."""
+
+    records: tuple[Record, ...]
+    keys: dict[bytes, KeyMaterial]
+    entries: tuple[_Entry, ...] = field(repr=False)
+
+
+class Collector:
+    """Merges the pieces that one receiver gets. `receive` and `tick`, then `take`, write, `written`."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        *,
+        seen: Seen | None = None,
+        keyring: Keyring | None = None,
+        incomplete_s: float = 10.0,
+    ) -> None:
+        self._directory = directory
+        self.seen = seen or Seen()
+        self.keyring = keyring or Keyring()
+        self.keyring.attach(directory)
+        self._incomplete_s = incomplete_s
+        self._verifier = HeaderVerifier()
+        self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()  # by vmq and wire topic
+        self._done: deque[tuple[str, str]] = deque()
+        self._live: dict[tuple[bytes, int], list[_Entry]] = {}  # waiting, ready or being written
+        self._waiting: OrderedDict[int, _Entry] = OrderedDict()  # by age
+        self._by_key: dict[bytes, dict[int, _Entry]] = {}  # waiting or late, by key id
+        self._late: OrderedDict[int, _Entry] = OrderedDict()
+        self._stale: OrderedDict[tuple[bytes, int], None] = OrderedDict()
+        self._ready: deque[_Entry] = deque()
+        self._met: set[bytes] = set()  # publishers with a fresh publication; members of the overlay only
+        self.figures: Counter[tuple[str, str]] = Counter()
+        """(name of a figure, replica or empty): what was counted."""
+
+    # ------------------------------------------------------------------------------------------- pieces
+
+    def receive(self, place: int, replica: str, wire: Wire, ack: Ack, now: float) -> None:
+        """A piece from the replica at `place` (1..n) of the home region. Never raises for what the wire holds."""
+        properties = dict(wire.properties)
+        try:
+            told = properties.get(PROPERTY_KEY)
+            if told is not None:
+                shares = properties.get(PROPERTY_SHARES)
+                self._wake(self.keyring.take(place, replica, told, shares, self.figures))
+            told = properties.get(PROPERTY_HEADER)
+            if told is None:
+                if PROPERTY_KEY not in properties:
+                    raise BadFrame("neither a signed header nor a key")
+                ack()
+                return
+            entry = self._entries.get((told, wire.topic)) or self._admit(told, wire, now)
+        except KeysError as error:
+            self._count(f"refused_{type(error).__name__}", replica)
+            ack()
+            return
+        if entry is None:
+            ack()
+            return
+        self._piece(entry, replica, wire, ack)
+
+    def _admit(self, told: str, wire: Wire, now: float) -> _Entry | None:
+        """A verified header as entry; None when the publication is not wanted. Raises KeysError."""
+        frame = from_property(told)
+        signed = SignedHeader.decode(frame)
+        header = signed.header
+        certificate = self._directory.certificate(header.publisher)
+        if certificate is None or certificate.role is Role.REPLICA or certificate.not_after_ms < now * 1000:
+            raise NotAuthorised("the publisher is no member that may publish, or its certificate has ended")
+        self._verifier.verify(signed, wire.topic, certificate.public_key)
+        if not certificate.may_publish(wire.topic) or self._directory.scope_of(wire.topic) is None:
+            raise NotAuthorised(f"{certificate.name} may not publish on this topic")
+        if header.sequence > SEQUENCE_MAX or header.time_ms > TIME_MS_MAX:
+            raise BadFrame("a sequence or a time beyond what a row can hold")
+        publication = (header.publisher, header.sequence)
+        if (*publication, wire.topic, header.retain) in self.seen or publication in self._stale:
+            self._count("duplicates_dropped")
+            return None
+        if header.deadline_ms and header.deadline_ms < now * 1000:
+            self._count("expired")
+            return None
+        if len(self._live.get(publication, ())) >= VARIANTS_MAX:
+            self._count("variants_dropped")
+            return None
+        entry = _Entry((told, wire.topic), header, frame, wire.topic, now)
+        if len(self._waiting) + len(self._ready) >= HELD_MAX:
+            self._count("held_overflow")
+        else:
+            replayed = wire.retain and header.retain
+            age_ms = abs(now * 1000 - header.time_ms)
+            entry.old = not replayed and age_ms > FRESH_MS
+            self._entries[entry.told] = entry
+            self._live.setdefault(publication, []).append(entry)
+            self._await(entry)
+        return entry
+
+    def _piece(self, entry: _Entry, replica: str, wire: Wire, ack: Ack) -> None:
+        """Take the content if it is good and wanted; keep the acknowledgement as long as it is owed."""
+        digests = entry.header.digests
+        if wire.payload and len(digests) == 1 and entry.state is not _State.DONE:
+            if entry.content is not None:
+                good = wire.payload == entry.content
+            else:
+                good = content_digest(wire.payload) == digests[0]
+            if not good:
+                self._count("wrong_content", replica)
+            elif entry.content is None:
+                entry.content = wire.payload
+        if entry.state is _State.DONE:
+            self._count("duplicates_dropped")
+            ack()
+            return
+        # If another form of this publication is whole, that one's write answers for this piece too.
+        forms = self._live.get(entry.publication, ())
+        winner = next((form for form in forms if form.state in _WHOLE and form.reason is None), entry)
+        winner.acks.append(ack)
+        if entry.state in (_State.WAITING, _State.LATE):
+            self._complete(entry)
+        if entry.state in (_State.LATE, _State.DONE):
+            # Its incomplete form is on disk and this piece did not make it whole, or another form is on disk.
+            acks, entry.acks = entry.acks, []
+            for each in acks:
+                each()
+
+    # ------------------------------------------------------------------------------------- completing
+
+    def _await(self, entry: _Entry) -> None:
+        self._waiting[id(entry)] = entry
+        if entry.header.key_id != NO_KEY:
+            self._by_key.setdefault(entry.header.key_id, {})[id(entry)] = entry
+
+    def _wake(self, key_id: bytes | None) -> None:
+        """A key became usable: what waited for it may be whole now."""
+        if key_id is not None:
+            for entry in list(self._by_key.get(key_id, {}).values()):
+                self._complete(entry)
+
+    def _complete(self, entry: _Entry) -> None:
+        if self._missing(entry) is None:
+            self._settle(entry, None)
+
+    def _missing(self, entry: _Entry) -> str | None:
+        """What is missing, in the words of column `reason`; None for a whole publication."""
+        if entry.content is None:
+            return "content: no copy fits the signed digest"
+        if entry.header.mode is Mode.PLAIN:
+            return None
+        return self.keyring.missing(entry.header, entry.topic)
+
+    def _settle(self, entry: _Entry, reason: str | None) -> None:
+        """Queue the entry for writing; other forms of the same publication are not wanted any more."""
+        late = entry.state is _State.LATE
+        self._forget_waiting(entry)
+        header = entry.header
+        if late and (*entry.publication, entry.topic, header.retain) in self.seen:
+            self._finish(entry)  # another form of it was written meanwhile
+            return
+        if reason is None:
+            if entry.old and header.publisher not in self._met and not self.seen.knows(header.publisher):
+                entry.stale = True
+                reason = "stale: too old to be the first of an unknown publisher"
+            else:
+                self._met.add(header.publisher)
+        entry.reason = reason
+        # Held here, since the keyring may forget a key before this is written.
+        entry.material = self.keyring.material(header.key_id)
+        entry.state = _State.READY
+        forms = self._live.setdefault(entry.publication, [])
+        if entry not in forms:
+            forms.append(entry)
+        if reason is None:
+            for other in [form for form in forms if form is not entry and form.state is _State.WAITING]:
+                entry.acks += other.acks
+                other.acks = []
+                self._forget_waiting(other)
+                self._finish(other)
+        self._ready.append(entry)
+
+    def _forget_waiting(self, entry: _Entry) -> None:
+        self._waiting.pop(id(entry), None)
+        self._late.pop(id(entry), None)
+        waiting = self._by_key.get(entry.header.key_id)
+        if waiting is not None:
+            waiting.pop(id(entry), None)
+            if not waiting:
+                del self._by_key[entry.header.key_id]
+
+    def _finish(self, entry: _Entry) -> None:
+        entry.state = _State.DONE
+        entry.content = entry.material = None
+        self._done.append(entry.told)
+        forms = self._live.get(entry.publication, [])
+        if entry in forms:
+            forms.remove(entry)
+            if not forms:
+                del self._live[entry.publication]
+
+    def tick(self, now: float) -> None:
+        """Give up on what has waited for `incomplete_s`; forget old headers."""
+        while self._waiting:
+            entry = next(iter(self._waiting.values()))
+            if entry.arrived + self._incomplete_s > now:
+                break
+            self._count("incomplete")
+            self._settle(entry, self._missing(entry))
+        while len(self._done) > DONE_KEPT:
+            told = self._done.popleft()
+            done = self._entries.get(told)
+            if done is not None and done.state is _State.DONE:
+                del self._entries[told]
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When `tick` has something to give up."""
+        first = next(iter(self._waiting.values()), None)
+        return None if first is None else first.arrived + self._incomplete_s
+
+    # ------------------------------------------------------------------------------------------- writing
+
+    @property
+    def ready(self) -> int:
+        """Publications that wait to be written."""
+        return len(self._ready)
+
+    def take(self, max_rows: int) -> Group | None:
+        """The next publications to write, in the order in which they became whole; None if there are none."""
+        entries = [self._ready.popleft() for _ in range(min(max_rows, len(self._ready)))]
+        if not entries:
+            return None
+        for entry in entries:
+            entry.state = _State.WRITING
+            if entry.reason is not None and not entry.stale and self._missing(entry) is None:
+                entry.reason = None  # the missing piece came while it stood in the queue
+                entry.material = self.keyring.material(entry.header.key_id)
+        keys = {entry.header.key_id: entry.material for entry in entries if entry.material is not None}
+        return Group(tuple(map(_record, entries)), keys, tuple(entries))
+
+    def written(self, group: Group) -> list[Ack]:
+        """The group is on disk: what may be acknowledged now."""
+        acks: list[Ack] = []
+        for entry in group.entries:
+            header = entry.header
+            if entry.reason is None:
+                self.seen.mark(header.publisher, header.sequence, entry.topic, header.retain)
+                self._count("spooled")
+            elif not entry.stale:
+                self._keep_late(entry)
+                if self._missing(entry) is None:
+                    self._settle(entry, None)  # it became whole meanwhile: that form is not on disk yet
+                    continue
+            else:
+                self._stale[entry.publication] = None
+                if len(self._stale) > STALE_KEPT:
+                    self._stale.popitem(last=False)
+            acks += entry.acks
+            entry.acks = []
+            if entry.state is not _State.LATE:
+                self._finish(entry)
+        return acks
+
+    def _keep_late(self, entry: _Entry) -> None:
+        """An incomplete form is on disk: keep it in memory, it may become whole."""
+        entry.state = _State.LATE
+        forms = self._live[entry.publication]
+        forms.remove(entry)
+        if not forms:
+            del self._live[entry.publication]
+        self._late[id(entry)] = entry
+        if entry.header.key_id != NO_KEY:
+            self._by_key.setdefault(entry.header.key_id, {})[id(entry)] = entry
+        if len(self._late) > LATE_KEPT:
+            oldest = next(iter(self._late.values()))
+            self._forget_waiting(oldest)
+            self._finish(oldest)
+
+    def _count(self, figure: str, replica: str = "") -> None:
+        self.figures[figure, replica] += 1
+
+
+def _record(entry: _Entry) -> Record:
+    header = entry.header
+    return Record(
+        publisher=header.publisher,
+        sequence=header.sequence,
+        key_id=header.key_id,
+        wire_topic=entry.topic,
+        header=entry.signed,
+        sealed=entry.content,
+        qos=header.qos,
+        retain=header.retain,
+        published_us=header.time_ms * 1000,
+        received_us=int(entry.arrived * 1_000_000),
+        reason=entry.reason,
+    )

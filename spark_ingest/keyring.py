@@ -1,0 +1,234 @@
+"""Data keys as a receiver knows them: verified key headers and the shares that fit them, never a scope key.
+
+A key is *usable* with k level-1 shares that fit the publisher's commitments; exactly those k go to the spool.
+On a path of one region the replicas deliver level-1 shares, and a liar shows at once. On longer paths the
+level-1 values are recombined from shares of shares. Either way the secret alone opens nothing: executors add
+the scope's epoch key, which the receiver neither has nor needs.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from keys.envelope import KeyHeader, MessageHeader, check_share, from_property
+from keys.errors import BadShare, KeysError, NotAuthorised, NotEnoughShares, SearchExhausted
+from keys.identity import Certificate, Role
+from keys.sharetree import (
+    Combination,
+    Hop,
+    Label,
+    Place,
+    Share,
+    check_label,
+    decode_shares,
+    encode_shares,
+    recombine,
+)
+
+from .spool_writer import KeyMaterial
+
+KEYS_MAX = 4_096
+"""Keys in memory over all publishers; the one that was used longest ago goes first."""
+KEYS_PER_PUBLISHER_MAX = 256
+"""Stops one publisher from pushing out everybody else's keys; beyond it, it pushes out its own."""
+KEYS_KEPT = 1_024
+"""Keys that a roll writes into the spool's state for the next process."""
+
+
+class Directory(Protocol):
+    """The part of `collector.Directory` that keys need."""
+
+    def certificate(self, party_id: bytes) -> Certificate | None: ...
+    def path(self, region: int) -> tuple[Hop, ...]: ...
+    def scope_of(self, wire_topic: str) -> str | None: ...
+
+
+@dataclass(slots=True)
+class _Key:
+    header: KeyHeader
+    shares: dict[Label, Share] = field(default_factory=dict, repr=False)
+    level1: dict[int, bytes] = field(default_factory=dict, repr=False)
+    material: KeyMaterial | None = None
+    searched_with: int = 0
+
+
+class Keyring:
+    """Key headers and shares by key id. `attach` a directory before `take`."""
+
+    def __init__(self) -> None:
+        self._directory: Directory | None = None
+        self._keys: OrderedDict[bytes, _Key] = OrderedDict()
+        self._texts: OrderedDict[str, bytes] = OrderedDict()  # property as received, verified: key id
+        self._owned: dict[bytes, OrderedDict[bytes, None]] = {}  # publisher: its key ids, oldest first
+        self._combinations: dict[tuple[int, ...], Combination] = {}  # what worked last, by path
+
+    def attach(self, directory: Directory) -> None:
+        self._directory = directory
+
+    def take(
+        self, place: int, replica: str, told: str, told_shares: str | None, figures: Counter[tuple[str, str]]
+    ) -> bytes | None:
+        """Key header and shares of one piece, as properties; the key's id if it became usable just now.
+
+        Wrong shares are counted for the replica and dropped. Raises KeysError for a key header that is not
+        signed, split for other views than ours, or of nobody who may publish, and for malformed shares.
+        """
+        key = self._verified(told)
+        if key.material is not None or told_shares is None:
+            return None
+        path = self._path(key.header)
+        stamp = Place(path[-1].region, path[-1].view, place)
+        fresh = 0
+        for share in decode_shares(from_property(told_shares)):
+            check_label(share, path)
+            if share.label[-1] != stamp:
+                raise BadShare("a share that is stamped for another replica than its sender")
+            known = key.shares.setdefault(share.label, share)
+            if known is share:
+                fresh += 1
+                figures["shares_received", ""] += 1
+            elif known != share:
+                figures["wrong_share", replica] += 1
+        if not fresh:
+            return None
+        self._solve(key, path, replica, figures)
+        return key.header.key_id if key.material is not None else None
+
+    def _verified(self, told: str) -> _Key:
+        assert self._directory is not None
+        key_id = self._texts.get(told)
+        if key_id is not None and key_id in self._keys:
+            self._keys.move_to_end(key_id)
+            return self._keys[key_id]
+        header = KeyHeader.decode(from_property(told))
+        certificate = self._directory.certificate(header.publisher)
+        if certificate is None or certificate.role is Role.REPLICA:
+            raise NotAuthorised("a key of nobody who may publish")
+        header.verify(certificate.public_key)
+        path = self._path(header)
+        if header.hops[0] != path[0] or not set(path) <= set(header.hops):
+            raise BadShare("a key that was split for other views than ours")
+        key = self._keys.get(header.key_id) or self._add(header)
+        self._texts[told] = header.key_id
+        if len(self._texts) > KEYS_MAX:
+            self._texts.popitem(last=False)
+        return key
+
+    def _path(self, header: KeyHeader) -> tuple[Hop, ...]:
+        assert self._directory is not None
+        certificate = self._directory.certificate(header.publisher)
+        path = self._directory.path(certificate.region) if certificate else ()
+        if not path:
+            raise NotAuthorised("no path of regions leads from the publisher to us")
+        return path
+
+    def _add(self, header: KeyHeader) -> _Key:
+        key = self._keys[header.key_id] = _Key(header)
+        owned = self._owned.setdefault(header.publisher, OrderedDict())
+        owned[header.key_id] = None
+        if len(owned) > KEYS_PER_PUBLISHER_MAX:
+            self._drop(next(iter(owned)))
+        elif len(self._keys) > KEYS_MAX:
+            self._drop(next(iter(self._keys)))
+        return key
+
+    def _drop(self, key_id: bytes) -> None:
+        key = self._keys.pop(key_id)
+        owned = self._owned[key.header.publisher]
+        del owned[key_id]
+        if not owned:
+            del self._owned[key.header.publisher]
+
+    def _solve(self, key: _Key, path: Sequence[Hop], replica: str, figures: Counter[tuple[str, str]]) -> None:
+        """Find k level-1 shares that fit the commitments, from what is here."""
+        header = key.header
+
+        def fits(place: int, value: bytes) -> bool:
+            if check_share(header, place, value):
+                key.level1[place] = value
+                return True
+            return False
+
+        if len(path) == 1:
+            for label, share in list(key.shares.items()):
+                if label[0].place not in key.level1 and not fits(label[0].place, share.value):
+                    figures["wrong_share", replica] += 1
+                    del key.shares[label]
+        elif len(key.shares) > key.searched_with:
+            key.searched_with = len(key.shares)
+            regions = tuple(hop.region for hop in path)
+            try:
+                found = recombine(
+                    key.shares.values(), path, fits, lambda _: True, first=self._combinations.get(regions)
+                )
+            except NotEnoughShares:
+                return
+            except SearchExhausted:
+                figures["recombine_retries", ""] += 1
+                return
+            self._combinations[regions] = found.combination
+        hop = path[0]
+        if len(key.level1) >= hop.threshold:
+            places = sorted(key.level1)[: hop.threshold]
+            key.material = _material(header, hop, {place: key.level1[place] for place in places})
+            key.shares.clear()
+            figures["recombined", ""] += 1
+
+    # -------------------------------------------------------------------------------------------- asking
+
+    def missing(self, header: MessageHeader, wire_topic: str) -> str | None:
+        """Why a publication cannot be opened with what is here, in the words of column `reason`; None if it can."""
+        assert self._directory is not None
+        key = self._keys.get(header.key_id)
+        if key is None:
+            return "key: no key header came"
+        if key.header.publisher != header.publisher or key.header.scope != self._directory.scope_of(wire_topic):
+            return "key: it belongs to another publisher or scope"
+        return None if key.material is not None else "shares: fewer than k fit the commitments"
+
+    def material(self, key_id: bytes) -> KeyMaterial | None:
+        """What the spool keeps about a key; with fewer than k shares when there are no more."""
+        key = self._keys.get(key_id)
+        if key is None:
+            return None
+        self._keys.move_to_end(key_id)
+        return key.material or _material(key.header, key.header.hops[0], key.level1)
+
+    # ------------------------------------------------------------------------------------ over a restart
+
+    def to_json(self) -> list[list[str]]:
+        """The keys that were used last, for the spool's state."""
+        recent = [self.material(key_id) for key_id in list(self._keys)[-KEYS_KEPT:]]
+        return [[_b64(each.header), _b64(each.shares)] for each in recent if each is not None]
+
+    def restore(self, materials: Iterable[KeyMaterial]) -> None:
+        """Take over what an earlier process wrote: it was verified then."""
+        for each in materials:
+            try:
+                header = KeyHeader.decode(each.header)
+                shares = decode_shares(each.shares) if each.shares else []
+            except KeysError:
+                continue  # of another version of the frames: the publisher sends it again
+            key = self._keys.get(header.key_id) or self._add(header)
+            for share in shares:
+                key.level1[share.label[0].place] = share.value
+            if len(key.level1) >= header.hops[0].threshold:
+                key.material = each
+
+
+def materials_from_json(entries: Iterable[Sequence[str]]) -> list[KeyMaterial]:
+    """The inverse of `Keyring.to_json`. Raises ValueError for anything else."""
+    return [KeyMaterial(base64.b64decode(header), base64.b64decode(shares)) for header, shares in entries]
+
+
+def _material(header: KeyHeader, hop: Hop, level1: dict[int, bytes]) -> KeyMaterial:
+    shares = [Share((Place(hop.region, hop.view, place),), (), value) for place, value in sorted(level1.items())]
+    return KeyMaterial(header.encode(), encode_shares(shares) if shares else b"")
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,167 @@
+"""The streaming reader that Spark drives: offsets and partitions in the driver, `read` in the executors.
+
+In the driver one object lives as long as its query; it runs the receiver if options say so. Copies of it are
+made in a planner process and pickled to executors: those only ever see `read`, so nothing is opened before
+`initialOffset`, `latestOffset` or `partitions`, and nothing that is open is pickled. Durability depends on no
+call to `stop`: Spark kills the driver-side process of a stopped query.
+"""
+# ruff: noqa: N802  Spark chose these names
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from .consumers import Consumer
+from .errors import IngestError
+from .options import Options
+from .receiver import Receiver, ReceiverSettings, ReplicaClient
+from .rows import RowReader
+from .spool import ByteRange, Offset, Position, SpoolView, positions_of
+
+READERS_MAX = 8
+"""Sets of options for which a worker process keeps opened keys: one a running query, usually."""
+
+Connect = Callable[[Options], ReplicaClient]
+
+
+@dataclass
+class SpoolPartition(InputPartition):
+    """One task: some groups of one segment. Holds a path and numbers, nothing secret."""
+
+    extent: ByteRange
+
+
+class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Micro-batches from a spool; see the module's docstring for what runs where."""
+
+    def __init__(self, options: Options, connect: Connect) -> None:
+        self._options = options
+        self._connect = connect
+        self._view: SpoolView | None = None
+        self._consumer: Consumer | None = None
+        self._receiver: Receiver | None = None
+        self._target: dict[str, Position] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What an executor needs: options."""
+        return {"_options": self._options, "_connect": self._connect}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["_options"], state["_connect"])  # type: ignore[misc]
+
+    # ---------------------------------------------------------------------------------------- in the driver
+
+    def initialOffset(self) -> Offset:
+        """The oldest segment that is still there; its data wait for this query from now on."""
+        self._open()
+        assert self._consumer is not None
+        return self._consumer.register()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Option max_rows."""
+        rows = self._options.max_rows
+        return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """The end of the next micro-batch: what is synced, within `limit`. Raises what ended the receiver."""
+        view = self._open()
+        assert self._consumer is not None
+        self._consumer.needs(start)
+        if self._receiver is not None and self._receiver.failure is not None:
+            raise self._receiver.failure
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return view.advance(start, rows, self._target)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read what is synced now, and no further."""
+        view = self._open()
+        self._target = positions_of(view.latest())
+
+    def reportLatestOffset(self) -> Offset | None:
+        """What is synced: the query's progress shows the lag against it."""
+        if self._view is None:
+            return None
+        return self._view.latest() or None
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[SpoolPartition]:
+        """About `partitions` tasks over the groups in (start, end]. Raises SpoolGap if they are gone."""
+        view = self._open()
+        assert self._consumer is not None
+        self._consumer.needs(start)
+        return [SpoolPartition(extent) for extent in view.ranges(start, end, self._options.partitions)]
+
+    def commit(self, end: Offset) -> None:
+        """Rows up to `end` are in the sink: segments behind every consumer go."""
+        self._open()
+        assert self._consumer is not None
+        self._consumer.commit(end)
+
+    def stop(self) -> None:
+        """Ends the receiver, when Spark calls it at all."""
+        if self._receiver is not None:
+            self._receiver.stop()
+            self._receiver = None
+        if self._consumer is not None:
+            self._consumer.detach()
+            self._consumer = None
+
+    def _open(self) -> SpoolView:
+        """First call in the driver, whichever comes first: take the consumer's name, start the receiver."""
+        options = self._options
+        if self._view is None:
+            self._view = SpoolView(options.spool)
+        if self._consumer is None:
+            consumer = Consumer(options.spool, options.consumer, self._view)
+            consumer.attach()
+            self._consumer = consumer
+        if options.receives and self._receiver is None:
+            settings = ReceiverSettings(options.spool, options.receiver, options.cap_bytes, options.incomplete_s)
+            self._receiver = Receiver(settings, lambda: self._connect(options))
+            self._receiver.start()
+        return self._view
+
+    # -------------------------------------------------------------------------------------- in an executor
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Record batches of one task."""
+        return _read(self._options, partition)
+
+
+class SpoolReader(DataSourceReader):
+    """`spark.read.format("veilmq")`: everything that is synced when the query is planned; trims nothing."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """About `partitions` tasks over the whole spool."""
+        view = SpoolView(self._options.spool)
+        start = view.earliest()
+        return [SpoolPartition(each) for each in view.ranges(start, view.advance(start), self._options.partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Record batches of one task."""
+        if not isinstance(partition, SpoolPartition):
+            return iter(())  # Spark's placeholder for an empty spool
+        return _read(self._options, partition)
+
+
+_readers: OrderedDict[Options, RowReader] = OrderedDict()
+
+
+def _read(options: Options, partition: InputPartition) -> Iterator[Any]:
+    """Keeps opened data keys over the tasks of a reused worker process."""
+    if not isinstance(partition, SpoolPartition):
+        raise IngestError("this partition is none of a veilmq source")
+    reader = _readers.get(options)
+    if reader is None:
+        reader = _readers[options] = RowReader(options)
+        if len(_readers) > READERS_MAX:
+            _readers.popitem(last=False)
+    return reader.read(partition.extent)

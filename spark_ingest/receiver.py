@@ -1,0 +1,193 @@
+"""The receiver in the driver: a thread with an event loop, from the replicas' links to synced groups.
+
+    client -> Collector.receive -> [event loop] -> Collector.take -> SpoolWriter.append (fsync) -> acknowledge
+
+One process writes for one receiver name; another that is told to do the same waits for the lock and takes over.
+Every error of the disk ends the session with the replicas: what was not acknowledged comes again, and what the
+spool has is known again from the spool itself. When the spool's cap is reached nothing is written and nothing
+is acknowledged until a consumer has trimmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from .collector import Ack, Collector, Directory, Wire
+from .errors import SpoolBusy, SpoolError
+from .recovery import recovered, state_of
+from .spool_writer import SpoolWriter
+
+GROUP_ROWS = 500
+"""Publications that share an fsync; more only makes the last of them wait."""
+FULL_RETRY_S = 0.5
+TICK_S = 1.0
+RETRY_S = 1.0
+"""Between attempts after an error of the disk, and between looks at a lock that another receiver holds."""
+_log = logging.getLogger(__name__)
+
+OnWire: TypeAlias = Callable[[int, str, Wire, Ack], None]
+"""(place of the replica in the home region, its name, message, what acknowledges the message)."""
+
+
+class ReplicaClient(Protocol):
+    """Links to all replicas of the home region with stable client ids and kept sessions, MQTT 5, QoS 1.
+
+    A message stays unacknowledged until its `ack` is called, in the loop's thread, and comes again on the next
+    connection if it is not. Links that fail are made again by the client.
+    """
+
+    @property
+    def directory(self) -> Directory: ...
+
+    def run(self, on_wire: OnWire) -> Awaitable[None]:
+        """Connect, subscribe, deliver; until cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverSettings:
+    """Where a receiver writes and how long it waits for missing pieces."""
+
+    spool: Path
+    name: str = "main"
+    cap_bytes: int = 8 << 30
+    incomplete_s: float = 10.0
+
+
+class Receiver:
+    """Runs until `stop`; `figures` and `trouble` tell how it goes. The thread dies with the process."""
+
+    def __init__(self, settings: ReceiverSettings, connect: Callable[[], ReplicaClient]) -> None:
+        """`connect` is called anew for every session, in the receiver's thread, within its event loop."""
+        self._settings = settings
+        self._connect = connect
+        self._thread = threading.Thread(target=self._run, name="veilmq-receiver", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._started = threading.Event()
+        self.figures: Counter[tuple[str, str]] = Counter()
+        self.trouble: str | None = None
+        """One line about why nothing is received now, None if all is well."""
+        self.failure: Exception | None = None
+        """Set when the receiver ended for a reason that waiting does not cure (a wrong identity or overlay)."""
+
+    def start(self) -> None:
+        """Start the thread; returns when its event loop runs, not when links are up."""
+        self._thread.start()
+        self._started.wait()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """End the session after the group that is being written."""
+        if self._loop is not None and self._stop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(timeout_s)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    # ------------------------------------------------------------------------------------- in the thread
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except Exception as error:  # noqa: BLE001  kept for the query, which raises it to the user
+            self.failure = error
+            self.trouble = str(error)
+        finally:
+            self._started.set()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self._started.set()
+        while not self._stop.is_set():
+            try:
+                await self._session(self._stop)
+            except SpoolBusy as error:
+                self.trouble = str(error)
+            except (OSError, SpoolError) as error:
+                self.trouble = str(error)
+                _log.error("receiver %s: %s; trying again", self._settings.name, error)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), RETRY_S)
+
+    async def _session(self, stop: asyncio.Event) -> None:
+        """Lock and seal the spool, recover, then receive until `stop` or an error."""
+        settings = self._settings
+        writer = await asyncio.to_thread(
+            lambda: SpoolWriter(settings.spool, settings.name, cap_bytes=settings.cap_bytes)
+        )
+        try:
+            seen, keyring = await asyncio.to_thread(lambda: recovered(writer.state, writer.history()))
+            await asyncio.to_thread(writer.roll, state_of(seen, keyring))
+            client = self._connect()
+            collector = Collector(client.directory, seen=seen, keyring=keyring, incomplete_s=settings.incomplete_s)
+            collector.figures = self.figures
+            await self._receive(client, collector, writer, stop)
+        finally:
+            writer.close()
+
+    async def _receive(
+        self, client: ReplicaClient, collector: Collector, writer: SpoolWriter, stop: asyncio.Event
+    ) -> None:
+        """Until `stop`, or the first error of links or disk, which is raised; a group in writing is finished."""
+        wake, done = asyncio.Event(), asyncio.Event()
+
+        def on_wire(place: int, replica: str, wire: Wire, ack: Ack) -> None:
+            collector.receive(place, replica, wire, ack, time.time())
+            if collector.ready:
+                wake.set()
+
+        self.trouble = None
+        links = asyncio.ensure_future(client.run(on_wire))
+        writing = asyncio.ensure_future(self._write(collector, writer, wake, done))
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait({links, writing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            done.set()
+            wake.set()
+            links.cancel()
+            stopping.cancel()
+            ended = await asyncio.gather(writing, links, stopping, return_exceptions=True)
+        for result in ended:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _write(self, collector: Collector, writer: SpoolWriter, wake: asyncio.Event, done: asyncio.Event) -> None:
+        """Groups one after another; while one is synced the next collects. Raises OSError, SpoolError."""
+        while not done.is_set():
+            deadline = collector.next_deadline
+            patience_s = TICK_S if deadline is None else min(TICK_S, max(0.01, deadline - time.time()))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(wake.wait(), patience_s)
+            wake.clear()
+            collector.tick(time.time())
+            while collector.ready and not done.is_set():
+                if writer.full:
+                    self.trouble = (
+                        f"the spool of receiver {self._settings.name} is full ({self._settings.cap_bytes} bytes): "
+                        "nothing is acknowledged until queries have caught up; raise cap_bytes, or forget consumers"
+                    )
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(done.wait(), FULL_RETRY_S)
+                    continue
+                self.trouble = None
+                if writer.segment_full:
+                    await asyncio.to_thread(writer.roll, state_of(collector.seen, collector.keyring))
+                group = collector.take(GROUP_ROWS)
+                if group is None:
+                    break
+                await asyncio.to_thread(writer.append, group.records, group.keys)
+                for ack in collector.written(group):
+                    ack()

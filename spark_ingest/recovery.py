@@ -1,0 +1,60 @@
+"""What a receiver remembers over a restart: which publications are in the spool, and the keys in use.
+
+`state_of` is written at every roll; `recovered` puts it together with the rows that came after it. It must be
+complete before the first acknowledgement: a crash between fsync and PUBACK makes every replica send again.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+from .errors import SpoolDamaged
+from .keyring import Keyring, materials_from_json
+from .seen import Seen
+from .spool_writer import KeyMaterial
+
+STATE_VERSION = 1
+
+
+def state_of(seen: Seen, keyring: Keyring) -> bytes:
+    """For `SpoolWriter.roll`: key headers and shares as the segments hold them, no scope key, no payload."""
+    document = {"version": STATE_VERSION, "seen": seen.to_json(), "keys": keyring.to_json()}
+    return zlib.compress(json.dumps(document).encode(), 1)
+
+
+def recovered(state: bytes, batches: Iterable[Any]) -> tuple[Seen, Keyring]:
+    """From the writer's `state` and `history()`. Raises SpoolDamaged for a state that is none of ours."""
+    seen, keyring = Seen(), Keyring()
+    if state:
+        try:
+            document = json.loads(zlib.decompress(state))
+            if document["version"] != STATE_VERSION:
+                raise ValueError("another version")
+            seen = Seen.from_json(document["seen"])
+            keyring.restore(materials_from_json(document["keys"]))
+        except (KeyError, TypeError, ValueError, AttributeError, zlib.error):
+            raise SpoolDamaged(
+                "the newest .state file of the spool is unreadable; take away the spool directory and start anew"
+            ) from None
+    for batch in batches:
+        _mark(seen, batch)
+        keyring.restore(
+            KeyMaterial(header, shares or b"")
+            for header, shares in zip(
+                batch.column("key_header").to_pylist(), batch.column("shares").to_pylist(), strict=True
+            )
+            if header is not None
+        )
+    return seen, keyring
+
+
+def _mark(seen: Seen, batch: Any) -> None:
+    names = ("publisher", "sequence", "wire_topic", "retain", "reason")
+    for publisher, sequence, topic, retain, reason in zip(
+        *(batch.column(name).to_pylist() for name in names), strict=True
+    ):
+        if reason is None:
+            seen.mark(publisher, sequence, topic, retain)

@@ -1,0 +1,151 @@
+"""What every test may use: tools that may be absent, a free port, a broker in a thread; and honest skipping.
+
+A test marked `tools` is skipped, naming `make tools`, where Debian's packages or MQTT.js are missing. With
+VEILMQ_SKIP_IS_FAILURE set, as in CI, any skip fails the run. The summary says how many tests really ran.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MQTTJS = ROOT / ".tools" / "node_modules" / "mqtt"
+TOOLS = ("mosquitto", "mosquitto_pub", "mosquitto_sub", "node")
+START_S = 10.0
+
+_ran = 0
+_skipped: list[str] = []
+
+
+def tool(name: str) -> str | None:
+    """Path of an installed program; daemons of Debian live in /usr/sbin, which users' paths lack."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+def missing_tools() -> list[str]:
+    missing = [name for name in TOOLS if tool(name) is None]
+    return missing if MQTTJS.is_dir() else [*missing, "MQTT.js"]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("tools") and (missing := missing_tools()):
+        pytest.skip(f"needs {', '.join(missing)}; run `make tools` as root")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    global _ran  # noqa: PLW0603 - pytest's hooks have no other place for it
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        _skipped.append(f"{report.nodeid}: {reason}")
+    elif report.when == "call":
+        _ran += 1
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    if report.skipped:  # a whole module: pytest.importorskip and the like
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        _skipped.append(f"{report.nodeid}: {reason}")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if _skipped and os.environ.get("VEILMQ_SKIP_IS_FAILURE") and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    terminalreporter.write_line(f"{_ran} tests ran, {len(_skipped)} were skipped")
+    if _skipped and os.environ.get("VEILMQ_SKIP_IS_FAILURE"):
+        terminalreporter.write_line("VEILMQ_SKIP_IS_FAILURE is set, so these skips are failures:", red=True)
+        for line in _skipped:
+            terminalreporter.write_line(f"  {line}", red=True)
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A TCP port on loopback that nothing listened on a moment ago."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+class ThreadedBroker:
+    """An EdgeBroker on an event loop in a thread, for clients that block."""
+
+    def __init__(self, settings: Any, overlay: Any = None) -> None:
+        self._settings, self._overlay = settings, overlay
+        self._thread = threading.Thread(target=self._main, daemon=True)
+        self._ready = threading.Event()
+        self._error: BaseException | None = None
+        self._stop: asyncio.Event | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.broker: Any = None
+
+    def _main(self) -> None:
+        from gateway.broker import run_broker
+
+        async def serve() -> None:
+            self.loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            await run_broker(self._settings, self._overlay, started=self._started, stop=self._stop)
+
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._ready.set()
+
+    def _started(self, broker: Any) -> None:
+        self.broker = broker
+        self._ready.set()
+
+    def start(self) -> ThreadedBroker:
+        self._thread.start()
+        assert self._ready.wait(START_S), "the broker did not start"
+        if self._error is not None:
+            raise self._error
+        return self
+
+    def port(self, listener: str = "default") -> int:
+        return int(self.broker.port(listener))
+
+    def stop(self) -> None:
+        if self.loop is not None and self._stop is not None and self._thread.is_alive():
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(START_S)
+        if self._error is not None:
+            raise self._error
+
+
+@pytest.fixture
+def threaded_broker() -> Iterator[Callable[..., ThreadedBroker]]:
+    """`threaded_broker({...})`: a broker on a free loopback port, ended with the test.
+
+    The configuration is what a YAML file would hold; listeners and anonymous access are filled in.
+    """
+    from gateway.config import parse
+
+    running: list[ThreadedBroker] = []
+
+    def start(config: dict[str, Any] | None = None, overlay: Any = None) -> ThreadedBroker:
+        content = {
+            "listeners": {"default": {"bind": "127.0.0.1:0"}},
+            "allow_anonymous": True,
+            **(config or {}),
+        }
+        running.append(ThreadedBroker(parse(content), overlay).start())
+        return running[-1]
+
+    yield start
+    for broker in running:
+        broker.stop()

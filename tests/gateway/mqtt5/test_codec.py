@@ -1,0 +1,421 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.mqtt5 import codec
+from gateway.mqtt5.codec import Decoder, PublishTemplate, encode, encode_publish
+from gateway.mqtt5.packets import (
+    Auth,
+    ConnAck,
+    Connect,
+    Disconnect,
+    Packet,
+    PingReq,
+    PingResp,
+    Properties,
+    PubAck,
+    PubComp,
+    Publish,
+    PubRec,
+    PubRel,
+    SubAck,
+    Subscribe,
+    Subscription,
+    UnsubAck,
+    Unsubscribe,
+    Version,
+    Will,
+)
+from gateway.mqtt5.types import MqttError, ReasonCode, UnsendablePacket
+
+from .strategies import VERSIONS, connects, packets
+
+V31, V311, V5 = Version.V31, Version.V311, Version.V5
+S, C = "server", "client"
+
+# (version, role of the decoder, bytes, packet). The bytes follow the figures and examples of chapter 3 of the
+# specifications (MQTT 5.0 figure 3-6 and §3.8.3.1, MQTT 3.1.1 figures 3.6, 3.10-3.12, 3.20-3.32, MQTT 3.1 §3.1).
+EXAMPLES: list[tuple[Version, str, str, Packet]] = [
+    (V31, S, "100f 00064d51497364700302003c 000161", Connect("a", V31, True, 60)),
+    (V311, S, "100d 00044d5154540402000a 000161", Connect("a", V311, True, 10)),
+    (
+        V311, S, "101e 00044d51545404ce000a 000161 000174 000168 00057573657231 00026d79",
+        Connect("a", V311, True, 10, "user1", b"my", Will("t", b"h", 1)),
+    ),
+    (
+        V5, S, "1025 00044d51545405ce000a 05110000000a 000161 05180000000a 000174 000168 000175 000170",
+        Connect(
+            "a", V5, True, 10, "u", b"p", Will("t", b"h", 1, False, Properties(will_delay_s=10)),
+            Properties(session_expiry_s=10),
+        ),
+    ),
+    (V5, S, "1010 00044d5154540540000000 0000 000170", Connect("", V5, False, 0, None, b"p")),
+    (V311, C, "20020000", ConnAck(False)),
+    (V311, C, "20020100", ConnAck(True)),
+    (V311, C, "20020005", ConnAck(False, 5)),
+    (V5, C, "2003008700", ConnAck(False, ReasonCode.NOT_AUTHORIZED)),
+    (V5, C, "2006010003210014", ConnAck(True, 0, Properties(receive_maximum=20))),
+    (V311, S, "3007 0003612f62 6869", Publish("a/b", b"hi")),
+    (V311, S, "3d07 0003612f62 000a", Publish("a/b", b"", 2, True, True, 10)),
+    (V311, S, "3207 0003612f62 000a", Publish("a/b", b"", 1, packet_id=10)),
+    (V5, S, "3208 0003612f62 000a 00", Publish("a/b", b"", 1, packet_id=10)),
+    (V5, S, "3107 0000 03230005 78", Publish("", b"x", 0, True, properties=Properties(topic_alias=5))),
+    (V5, C, "3009 000161 040b010b02 78", Publish("a", b"x", properties=Properties(subscription_ids=(1, 2)))),
+    (V311, S, "40020007", PubAck(7)),
+    (V5, S, "40020007", PubAck(7)),
+    (V5, S, "4003000710", PubAck(7, 0x10)),
+    (V5, S, "40080007 87041f000178", PubAck(7, 0x87, Properties(reason="x"))),
+    (V311, S, "50020007", PubRec(7)),
+    (V5, S, "5003000797", PubRec(7, 0x97)),
+    (V311, C, "62020007", PubRel(7)),
+    (V5, C, "6203000792", PubRel(7, 0x92)),
+    (V311, S, "7002ffff", PubComp(65535)),
+    (V5, S, "7003000792", PubComp(7, 0x92)),
+    (V311, S, "820e 000a 0003612f6201 0003632f6402", Subscribe(10, (Subscription("a/b", 1), Subscription("c/d", 2)))),
+    (
+        V5, S, "820b 000a 020b07 0003612f62 2e",
+        Subscribe(10, (Subscription("a/b", 2, True, True, 2),), Properties(subscription_ids=(7,))),
+    ),
+    (V311, C, "9005 000a 000280", SubAck(10, (0, 2, 0x80))),
+    (V5, C, "9005 000a 00 019e", SubAck(10, (1, 0x9E))),
+    (V311, S, "a20c 000a 0003612f62 0003632f64", Unsubscribe(10, ("a/b", "c/d"))),
+    (V5, S, "a208 000a 00 0003612f62", Unsubscribe(10, ("a/b",))),
+    (V311, C, "b002000a", UnsubAck(10)),
+    (V5, C, "b005 000a 00 0011", UnsubAck(10, (0, 0x11))),
+    (V311, S, "c000", PingReq()),
+    (V5, C, "d000", PingResp()),
+    (V311, S, "e000", Disconnect()),
+    (V5, S, "e000", Disconnect()),
+    (V5, S, "e00104", Disconnect(4)),
+    (V5, S, "e007 00 05 1100000000", Disconnect(0, Properties(session_expiry_s=0))),
+    (V5, C, "e0018b", Disconnect(0x8B)),
+    (V5, S, "f006 18 04 15000178", Auth(0x18, Properties(authentication_method="x"))),
+    (V5, C, "f000", Auth()),
+]  # fmt: skip
+
+
+def decode(
+    version: Version | None, role: str, data: bytes, limit: int = 1 << 28
+) -> tuple[list[Packet], MqttError | None]:
+    decoder = Decoder(version, limit, role)  # type: ignore[arg-type]
+    return decoder.feed(data), decoder.error
+
+
+@pytest.mark.parametrize(("version", "role", "text", "packet"), EXAMPLES)
+def test_examples_of_the_specification(version: Version, role: str, text: str, packet: Packet) -> None:
+    data = bytes.fromhex(text)
+    known = None if isinstance(packet, Connect) else version
+    assert decode(known, role, data) == ([packet], None)
+    assert encode(packet, version) == data
+
+
+def test_examples_cover_every_packet() -> None:
+    assert len({type(packet) for *_, packet in EXAMPLES}) == 15
+
+
+# Longer forms that a sender may use for what we write shorter (MQTT 5.0 §3.4.2.1, §3.14.2.1).
+@pytest.mark.parametrize(
+    ("text", "packet"),
+    [
+        ("4003000700", PubAck(7)),
+        ("400400070000", PubAck(7)),
+        ("620400070000", PubRel(7)),
+        ("e00100", Disconnect()),
+        ("e0020000", Disconnect()),
+    ],
+)
+def test_explicit_success_is_read_as_absent(text: str, packet: Packet) -> None:
+    assert decode(V5, S, bytes.fromhex(text)) == ([packet], None)
+
+
+MALFORMED = ReasonCode.MALFORMED_PACKET
+PROTOCOL = ReasonCode.PROTOCOL_ERROR
+REFUSED: list[tuple[str, Version, str, str, ReasonCode]] = [
+    ("type 0", V5, S, "0000", MALFORMED),
+    ("non-minimal length", V5, S, "c08000", MALFORMED),
+    ("length of five bytes", V5, S, "c08080808001", MALFORMED),
+    ("flags of PINGREQ", V5, S, "c100", MALFORMED),
+    ("flags of SUBSCRIBE", V5, S, "8008000a00000361626300", MALFORMED),
+    ("flags of PUBREL", V5, S, "60020007", MALFORMED),
+    ("flags of PUBACK", V5, S, "41020007", MALFORMED),
+    ("body of PINGREQ", V5, S, "c00100", MALFORMED),
+    ("body of DISCONNECT 3.1.1", V311, S, "e00100", MALFORMED),
+    ("QoS 3", V5, S, "3608000361626300010000", MALFORMED),
+    ("DUP at QoS 0", V5, S, "380600036162630000", MALFORMED),
+    ("packet id 0", V5, S, "3208000361626300000000", MALFORMED),
+    ("PUBLISH without body", V5, S, "3000", MALFORMED),
+    ("PUBLISH ends in topic", V5, S, "30040005616263", MALFORMED),
+    ("PUBLISH ends in topic, more follows", V5, S, "3004000561 62 c000c000c000", MALFORMED),
+    ("PUBLISH ends before packet id", V311, S, "32040002616200", MALFORMED),
+    ("PUBLISH ends before properties", V5, S, "30030001 61 c000", MALFORMED),
+    ("PUBLISH ends in properties", V5, S, "300500016105 01 01", MALFORMED),
+    ("topic with wildcard", V5, S, "3006000361 2f2b00", MALFORMED),
+    ("topic with U+0000", V5, S, "30040001 0000", MALFORMED),
+    ("topic not UTF-8", V5, S, "30040001ff00", MALFORMED),
+    ("topic with surrogate", V5, S, "30060003eda08000", MALFORMED),
+    ("empty topic", V311, S, "30020000", PROTOCOL),
+    ("empty topic without alias", V5, S, "3003000000", PROTOCOL),
+    ("alias 0", V5, S, "30060000 03230000", ReasonCode.TOPIC_ALIAS_INVALID),
+    ("subscription id from client", V5, S, "3006000161 020b01", PROTOCOL),
+    ("PUBACK id 0", V5, S, "40020000", MALFORMED),
+    ("PUBACK short", V5, S, "400107", MALFORMED),
+    ("PUBACK 3.1.1 long", V311, S, "4003000700", MALFORMED),
+    ("PUBACK unknown code", V5, S, "4003000701", MALFORMED),
+    ("PUBACK trailing", V5, S, "40050007100000", MALFORMED),
+    ("PUBREL with another's code", V5, S, "6203000787", MALFORMED),
+    ("SUBSCRIBE empty", V311, S, "8202000a", PROTOCOL),
+    ("SUBSCRIBE id 0", V311, S, "8206 0000 000161 00", MALFORMED),
+    ("SUBSCRIBE without options", V311, S, "8205 000a 000161", MALFORMED),
+    ("SUBSCRIBE QoS 3", V311, S, "8206 000a 000161 03", MALFORMED),
+    ("SUBSCRIBE reserved bits 3.1.1", V311, S, "8206 000a 000161 04", MALFORMED),
+    ("SUBSCRIBE reserved bits", V5, S, "8207 000a 00 000161 40", MALFORMED),
+    ("SUBSCRIBE retain handling 3", V5, S, "8207 000a 00 000161 30", PROTOCOL),
+    ("SUBSCRIBE subscription id 0", V5, S, "8209 000a 020b00 000161 00", PROTOCOL),
+    ("SUBSCRIBE empty filter", V311, S, "8205 000a 0000 00", MALFORMED),
+    ("SUBSCRIBE bad filter", V311, S, "8207 000a 00026123 00", MALFORMED),
+    ("SUBSCRIBE shared no-local", V5, S, "8210 000a 00 000a 2473686172652f672f61 04", PROTOCOL),
+    ("SUBSCRIBE bad share", V5, S, "820f 000a 00 0009 2473686172652f2f61 00", MALFORMED),
+    ("UNSUBSCRIBE empty", V311, S, "a202000a", PROTOCOL),
+    ("UNSUBSCRIBE bad filter", V311, S, "a206 000a 00022b2b", MALFORMED),
+    ("second CONNECT", V5, S, "100d00044d5154540402000a000161", PROTOCOL),
+    ("SUBACK from client", V5, S, "9004000a0000", PROTOCOL),
+    ("CONNACK from client", V5, S, "2003000000", PROTOCOL),
+    ("AUTH in 3.1.1", V311, S, "f000", PROTOCOL),
+    ("AUTH success from client", V5, S, "f000", PROTOCOL),
+    ("AUTH data without method", V5, S, "f006 18 04 16000178", PROTOCOL),
+    ("DISCONNECT with a server's code", V5, S, "e0018b", PROTOCOL),
+    ("DISCONNECT with unknown code", V5, S, "e00155", MALFORMED),
+    ("DISCONNECT from server 3.1.1", V311, C, "e000", PROTOCOL),
+    ("DISCONNECT with will from server", V5, C, "e00104", PROTOCOL),
+    ("DISCONNECT with expiry from server", V5, C, "e007 00 05 1100000000", PROTOCOL),
+    ("CONNECT from server", V5, C, "100d00044d5154540402000a000161", PROTOCOL),
+    ("SUBSCRIBE from server", V5, C, "8207 000a 00 000161 00", PROTOCOL),
+    ("CONNACK reserved flags", V5, C, "2003020000", MALFORMED),
+    ("CONNACK refuses with session", V5, C, "2003018700", PROTOCOL),
+    ("CONNACK unknown code", V311, C, "20020006", MALFORMED),
+    ("CONNACK short", V311, C, "200100", MALFORMED),
+    ("CONNACK trailing", V311, C, "2003000000", MALFORMED),
+    ("SUBACK empty", V311, C, "9002000a", MALFORMED),
+    ("SUBACK unknown code", V311, C, "9003000a03", MALFORMED),
+    ("UNSUBACK 3.1.1 trailing", V311, C, "b003000a00", MALFORMED),
+    ("UNSUBACK empty", V5, C, "b003000a00", MALFORMED),
+]
+
+UNSUPPORTED = ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
+REFUSED_CONNECTS: list[tuple[str, str, ReasonCode]] = [
+    ("not CONNECT", "c000", PROTOCOL),
+    ("flags", "110d00044d5154540402000a000161", PROTOCOL),
+    ("HTTP", b"GET / HTTP/1.1".hex(), PROTOCOL),
+    ("protocol name", "100d00044d5154550402000a000161", UNSUPPORTED),
+    ("protocol level", "100d00044d5154540602000a000161", UNSUPPORTED),
+    ("3.1 name with level 4", "100f00064d51497364700402000a000161", UNSUPPORTED),
+    ("3.1.1 name with level 3", "100d00044d5154540302000a000161", UNSUPPORTED),
+    ("reserved flag", "100d00044d5154540403000a000161", MALFORMED),
+    ("will QoS 3", "101300044d515454041e000a000161000174000168", MALFORMED),
+    ("will QoS without will", "100d00044d515454040a000a000161", MALFORMED),
+    ("will retain without will", "100d00044d5154540422000a000161", MALFORMED),
+    ("will topic wildcard", "101300044d5154540406000a000161000123000168", MALFORMED),
+    ("will topic empty", "101200044d5154540406000a0001610000000168", MALFORMED),
+    ("password without user 3.1.1", "101000044d5154540442000a000161000170", MALFORMED),
+    ("empty id with old session 3.1.1", "100c00044d5154540400000a0000", ReasonCode.CLIENT_IDENTIFIER_NOT_VALID),
+    ("empty id 3.1", "100e00064d51497364700302000a0000", ReasonCode.CLIENT_IDENTIFIER_NOT_VALID),
+    ("trailing", "100e00044d5154540402000a00016100", MALFORMED),
+    ("short header", "100900044d51545404020a", MALFORMED),
+    ("short id", "100d00044d5154540402000a000561", MALFORMED),
+    ("authentication data without method", "101200044d5154540502000a0416000178000161", PROTOCOL),
+    ("property of another packet", "101000044d5154540502000a022401000161", PROTOCOL),
+]
+
+
+@pytest.mark.parametrize(("name", "version", "role", "text", "reason"), REFUSED, ids=lambda value: str(value)[:40])
+def test_refused(name: str, version: Version, role: str, text: str, reason: ReasonCode) -> None:
+    packets_before, error = decode(version, role, bytes.fromhex(text))
+    assert packets_before == []
+    assert error is not None, name
+    assert error.reason == reason, error
+
+
+@pytest.mark.parametrize(("name", "text", "reason"), REFUSED_CONNECTS, ids=lambda value: str(value)[:40])
+def test_refused_connects(name: str, text: str, reason: ReasonCode) -> None:
+    got, error = decode(None, S, bytes.fromhex(text))
+    assert got == []
+    assert error is not None, name
+    assert error.reason == reason, error
+
+
+def test_empty_client_id_with_clean_session_is_fine_in_3_1_1() -> None:
+    assert decode(None, S, bytes.fromhex("100c00044d5154540402000a0000")) == ([Connect("", V311, True, 10)], None)
+
+
+def test_packets_before_the_bad_one_are_returned_and_none_after() -> None:
+    decoder = Decoder(V5)
+    assert decoder.feed(b"\xc0\0\xc0\0\x00\0\xc0\0") == [PingReq(), PingReq()]
+    assert decoder.error is not None
+    assert decoder.feed(b"\xc0\0") == []
+
+
+def test_version_is_learnt_in_the_middle_of_a_read() -> None:
+    decoder = Decoder(None)
+    publish = Publish("a", b"x", properties=Properties(content_type="text"))
+    read = encode(Connect("c"), V5) + encode(publish, V5)
+    assert decoder.feed(read) == [Connect("c"), publish]
+    assert decoder.version is V5
+
+
+def test_size_limit_is_applied_as_soon_as_the_length_is_known() -> None:
+    data = encode(Publish("a", b"x" * 100), V311)
+    for fed in (data, data[:5]):
+        _, error = decode(V311, S, fed, limit=len(data) - 1)
+        assert error is not None
+        assert error.reason == ReasonCode.PACKET_TOO_LARGE
+    assert decode(V311, S, data, limit=len(data))[1] is None
+    decoder = Decoder(None, maximum_packet_size=64)
+    decoder.feed(b"\x10\xff\xff\xff\x7f")
+    assert decoder.error is not None
+    assert decoder.error.reason == ReasonCode.PACKET_TOO_LARGE
+
+
+def test_what_is_held_for_an_unfinished_packet_is_bounded_by_the_limit() -> None:
+    decoder = Decoder(V311, maximum_packet_size=1000)
+    data = encode(Publish("a", b"x" * 900), V311)
+    for byte in data[:-1]:
+        assert decoder.feed(bytes((byte,))) == []
+        assert decoder.held_bytes <= 1000
+    assert decoder.feed(data[-1:]) == [Publish("a", b"x" * 900)]
+    assert decoder.held_bytes == 0
+
+
+def test_reads_may_be_views_of_a_buffer_that_is_used_again() -> None:
+    decoder = Decoder(V311)
+    buffer = bytearray(encode(Publish("a", b"payload"), V311) + b"\x30")
+    got = decoder.feed(memoryview(buffer))
+    buffer[:] = bytes(len(buffer))
+    assert got == [Publish("a", b"payload")]
+    assert decoder.feed(encode(Publish("b", b""), V311)[1:]) == [Publish("b", b"")]
+
+
+def test_a_client_decoder_must_be_told_its_version() -> None:
+    with pytest.raises(ValueError, match="version"):
+        Decoder(None, role="client")
+
+
+def test_the_topic_cache_is_bounded() -> None:
+    decoder = Decoder(V311)
+    most = codec._TOPIC_CACHE_ENTRIES
+    read = b"".join(encode_publish(f"t{n}", b"", version=V311) for n in range(most + 10))
+    assert [packet.topic for packet in decoder.feed(read)] == [f"t{n}" for n in range(most + 10)]
+    assert len(codec._topics) <= most
+    decoder.feed(encode_publish("x" * 5000, b"", version=V311))
+    assert b"x" * 5000 not in codec._topics
+    assert decoder.feed(b"\x30\x02\0\0") == []
+    assert decoder.error is not None
+
+
+# ----------------------------------------------------------------------------------------------- encoding
+
+
+@pytest.mark.parametrize(
+    ("version", "packet"),
+    [
+        (V311, Auth(0x18)),
+        (V5, Auth(0x87)),
+        (V5, Publish("a/+", b"")),
+        (V5, Publish("", b"")),
+        (V311, Publish("", b"", properties=Properties(topic_alias=1))),
+        (V5, Publish("a", b"", 3, packet_id=1)),
+        (V5, Publish("a", b"", 1)),
+        (V5, Publish("a", b"", 1, packet_id=65_536)),
+        (V5, Publish("a", b"", 0, dup=True)),
+        (V5, Publish("a\ud800", b"")),
+        (V5, Publish("x" * 65_536, b"")),
+        (V5, PubAck(0)),
+        (V5, PubAck(1, 0x92)),
+        (V5, Connect("a", V311)),
+        (V311, Connect("", V311, clean_start=False)),
+        (V31, Connect("", V31)),
+        (V311, Connect("a", V311, password=b"x")),
+        (V5, Connect("a", keep_alive_s=65_536)),
+        (V5, Connect("a", will=Will("#", b""))),
+        (V5, Connect("a", will=Will("a", b"", 3))),
+        (V5, Connect("a", will=Will("a", b"x" * 65_536))),
+        (V5, Connect("a", properties=Properties(authentication_data=b"x"))),
+        (V5, ConnAck(True, 0x87)),
+        (V5, ConnAck(False, 1)),
+        (V5, Subscribe(1, ())),
+        (V5, Subscribe(1, (Subscription("a", 3),))),
+        (V5, Subscribe(1, (Subscription("$share/g/a", 0, no_local=True),))),
+        (V5, Subscribe(1, (Subscription("a#"),))),
+        (V5, SubAck(1, ())),
+        (V5, SubAck(1, (3,))),
+        (V5, Unsubscribe(1, ())),
+        (V5, UnsubAck(1, ())),
+        (V5, Disconnect(0x01)),
+        (V5, object()),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_sent_raises(version: Version, packet: Packet) -> None:
+    with pytest.raises(UnsendablePacket):
+        encode(packet, version)
+
+
+def test_version_5_fields_are_left_out_on_older_connections() -> None:
+    properties = Properties(reason="x")
+    assert encode(PubAck(1, 0x87, properties), V311) == b"\x40\2\0\1"
+    assert encode(SubAck(1, (0x87, 1)), V311) == b"\x90\4\0\1\x80\1"
+    assert encode(Disconnect(0x8B), V311) == b"\xe0\0"
+    assert encode(UnsubAck(1, (0x11,)), V311) == b"\xb0\2\0\1"
+    assert encode(Subscribe(1, (Subscription("a", 1, True, True, 2),)), V311)[-1] == 1
+
+
+def test_the_password_is_in_no_repr() -> None:
+    assert "secret" not in repr(Connect("a", username="u", password=b"secret"))
+
+
+@given(
+    st.sampled_from([V311, V5]),
+    st.integers(0, 2),
+    st.booleans(),
+    st.integers(1, 65_535),
+    st.sampled_from([0, 1, 100, 127, 128, 16_370, 16_400]),
+    st.booleans(),
+)
+def test_a_template_is_what_encode_writes(
+    version: Version, qos: int, retain: bool, packet_id: int, size: int, dup: bool
+) -> None:
+    payload = bytes(size)
+    properties = Properties(content_type="x") if version is V5 else Properties()
+    fields = b"\x03\0\1x" if version is V5 else None
+    template = PublishTemplate("topic/é", payload, qos, retain, version, fields)
+    dup = dup and qos > 0
+    expected = encode(Publish("topic/é", payload, qos, retain, dup, packet_id if qos else 0, properties), version)
+    assert (template.with_packet_id(packet_id, dup) if qos else template.packet) == expected
+    assert template.size == len(expected)
+
+
+# --------------------------------------------------------------------------------------------- properties
+
+
+def splits(draw: st.DataObject, data: bytes) -> Sequence[bytes]:
+    cuts = sorted(draw.draw(st.lists(st.integers(0, len(data)), max_size=8)))
+    return [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+
+@given(VERSIONS, st.sampled_from([S, C]), st.data())
+def test_round_trip_whole_split_and_byte_by_byte(version: Version, role: str, data: st.DataObject) -> None:
+    sent = data.draw(st.lists(packets(version, role), max_size=6))
+    known: Version | None = version
+    if role == S and data.draw(st.booleans()):
+        sent = [data.draw(connects(version)), *sent]
+        known = None
+    read = b"".join(encode(packet, version) for packet in sent)
+    for pieces in ([read], splits(data, read), [bytes((byte,)) for byte in read]):
+        decoder = Decoder(known, 1 << 20, role)  # type: ignore[arg-type]
+        got = [packet for piece in pieces for packet in decoder.feed(piece)]
+        assert decoder.error is None
+        assert got == sent
+        assert decoder.held_bytes == 0
+    assert b"".join(encode(packet, version) for packet in sent) == read

@@ -1,0 +1,55 @@
+"""keys.frames: one spelling for one frame, also as a user property."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keys import frames
+from keys.errors import BadFrame, OurFault
+
+
+@settings(max_examples=60)
+@given(st.binary(max_size=200))
+def test_a_frame_survives_a_user_property(data: bytes) -> None:
+    value = frames.to_property(data)
+    assert "=" not in value
+    assert frames.from_property(value) == data
+
+
+@settings(max_examples=100)
+@given(st.text(alphabet="AQgw-_+/=\n é9", max_size=8))
+def test_a_property_has_one_spelling_or_is_refused(value: str) -> None:
+    try:
+        data = frames.from_property(value)
+    except BadFrame:
+        return
+    assert frames.to_property(data) == value
+
+
+@pytest.mark.parametrize(
+    "value", ["QQ==", "QR", "Q", "QUI+", "QUI/", "QU I", "QUI\n", "é", "\ud800", "QQ=", "A" * 65_536]
+)
+def test_other_spellings_are_refused(value: str) -> None:
+    with pytest.raises(BadFrame):
+        frames.from_property(value)
+
+
+def test_a_frame_that_no_property_can_hold_is_our_fault() -> None:
+    assert len(frames.to_property(bytes(49_151))) == 65_535
+    with pytest.raises(OurFault):
+        frames.to_property(bytes(49_152))
+
+
+def test_numbers_and_strings_that_do_not_fit_are_our_fault() -> None:
+    for value, size in ((-1, 4), (256, 1), (1 << 64, 8)):
+        with pytest.raises(OurFault):
+            frames.number(value, size)
+    with pytest.raises(OurFault):
+        frames.sized(bytes(65_536))
+    with pytest.raises(OurFault):
+        frames.text("\ud800")
+
+
+def test_a_string_that_is_not_utf8_is_refused() -> None:
+    with pytest.raises(BadFrame):
+        frames.Reader(b"\0\2\xc3\x28").text()

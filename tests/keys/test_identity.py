@@ -1,0 +1,282 @@
+"""keys.identity: signatures, certificates with rights, and X.509 that real TLS accepts."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keys.errors import BadFrame, BadSignature, Expired, OurFault
+from keys.identity import (
+    Certificate,
+    Identity,
+    Role,
+    make_ca,
+    make_leaf,
+    party_id_of,
+    public_key_of,
+    verify,
+)
+from tests.keys.helpers import PUBLISHER, STRANGER, assert_canonical, assert_strict, bit_flips, stream
+
+OWNER = Identity.generate(stream("owner")(32))
+NOW = 1_760_000_000.0
+END_MS = 2_000_000_000_000
+CERTIFICATE = Certificate.issue(
+    OWNER,
+    name="gateway-1",
+    role=Role.GATEWAY,
+    public_key=PUBLISHER.public_bytes,
+    domain="acme",
+    region=1,
+    not_after_ms=END_MS,
+    publish=["plant/line/#", "plant/+/state"],
+    read=["plant/#"],
+)
+
+
+# ------------------------------------------------------------------------------------------ signatures
+
+
+def test_a_signature_holds_for_its_key_domain_and_data_only() -> None:
+    signature = PUBLISHER.sign("veilmq/1 key", b"data")
+    verify(PUBLISHER.public_bytes, "veilmq/1 key", b"data", signature)
+    for public, domain, data, wrong in (
+        (STRANGER.public_bytes, "veilmq/1 key", b"data", signature),
+        (PUBLISHER.public_bytes, "veilmq/1 headers", b"data", signature),
+        (PUBLISHER.public_bytes, "veilmq/1 key", b"date", signature),
+        (PUBLISHER.public_bytes, "veilmq/1 ke", b"ydata", signature),
+        (PUBLISHER.public_bytes, "veilmq/1 key", b"data", signature[:-1]),
+        (PUBLISHER.public_bytes, "veilmq/1 key", b"data", b""),
+        (b"short", "veilmq/1 key", b"data", signature),
+    ):
+        with pytest.raises(BadSignature):
+            verify(public, domain, data, wrong)
+
+
+def test_an_identity_comes_back_from_its_bytes() -> None:
+    again = Identity.from_private_bytes(PUBLISHER.private_bytes())
+    assert (again.public_bytes, again.party_id) == (PUBLISHER.public_bytes, PUBLISHER.party_id)
+    assert again.party_id == party_id_of(again.public_bytes)
+    with pytest.raises(OurFault):
+        Identity.generate(b"short")
+
+
+def test_the_private_key_does_not_show() -> None:
+    assert repr(PUBLISHER) == f"Identity({PUBLISHER.party_id.hex()})"
+    assert PUBLISHER.private_bytes().hex() not in repr(PUBLISHER)
+
+
+# ---------------------------------------------------------------------------------------- certificates
+
+
+def test_the_frame_of_a_certificate_is_strict() -> None:
+    assert_strict(Certificate.decode, Certificate.encode, CERTIFICATE.encode())  # type: ignore[arg-type]
+    assert Certificate.decode(CERTIFICATE.encode()) == CERTIFICATE
+
+
+def test_a_flipped_bit_anywhere_is_noticed() -> None:
+    for changed in bit_flips(CERTIFICATE.encode()):
+        with pytest.raises((BadFrame, BadSignature)):
+            Certificate.decode(changed).verify(OWNER.public_bytes, 0)
+
+
+def test_only_the_owner_certifies_and_not_for_ever() -> None:
+    CERTIFICATE.verify(OWNER.public_bytes, END_MS)
+    with pytest.raises(Expired):
+        CERTIFICATE.verify(OWNER.public_bytes, END_MS + 1)
+    with pytest.raises(BadSignature):
+        CERTIFICATE.verify(PUBLISHER.public_bytes, 0)
+    prolonged = replace(CERTIFICATE, not_after_ms=END_MS * 2)
+    with pytest.raises(BadSignature):
+        prolonged.verify(OWNER.public_bytes, END_MS + 1)
+
+
+def test_rights_are_those_of_the_filters() -> None:
+    assert CERTIFICATE.may_publish("plant/line/speed")
+    assert CERTIFICATE.may_publish("plant/x/state")
+    assert not CERTIFICATE.may_publish("plant/x/speed")
+    assert CERTIFICATE.may_read("plant")
+    assert not CERTIFICATE.may_read("plants")
+    assert CERTIFICATE.may_subscribe("plant/+/state")
+    assert CERTIFICATE.may_subscribe("$share/g/plant/#")
+    assert not CERTIFICATE.may_subscribe("#")
+    assert not CERTIFICATE.may_subscribe("$share/g/+/x")
+
+
+def test_leading_wildcards_grant_nothing_below_dollar() -> None:
+    everything = Certificate.issue(
+        OWNER,
+        name="n",
+        role=Role.INGEST,
+        public_key=PUBLISHER.public_bytes,
+        domain="d",
+        region=0,
+        not_after_ms=1,
+        publish=["#"],
+        read=["+/x"],
+    )
+    assert everything.may_publish("a")
+    assert not everything.may_publish("$veil/key/x")
+    assert not everything.may_read("$veil/x")
+
+
+def test_a_party_without_grants_may_nothing() -> None:
+    bare = replace(CERTIFICATE, publish=(), read=())
+    assert [bare.may_publish("a"), bare.may_read("a"), bare.may_subscribe("a")] == [False] * 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": ""},
+        {"name": "../escape"},
+        {"name": "two\nlines"},
+        {"name": "a" * 65},
+        {"domain": "ac me"},
+        {"public_key": bytes(31)},
+        {"region": -1},
+        {"not_after_ms": 1 << 64},
+        {"publish": ("a/#/b",)},
+        {"read": ("$share/g/a",)},
+        {"read": ("a",) * 1025},
+    ],
+)
+def test_certificates_that_cannot_be_are_not_made(changes: dict[str, object]) -> None:
+    with pytest.raises(OurFault):
+        replace(CERTIFICATE, **changes).signed_bytes()  # type: ignore[arg-type]
+
+
+def test_certificates_that_cannot_be_are_not_read() -> None:
+    frame = CERTIFICATE.encode()
+    assert frame[3] == 2
+    assert frame[6:15] == b"gateway-1"
+    rights = frame.index(b"plant/line/#")
+    for offset, data in ((3, b"\0"), (3, b"\5"), (6, b"/"), (6, b"\n"), (rights, b"#"), (rights - 4, b"\xff\xff")):
+        with pytest.raises(BadFrame):
+            Certificate.decode(frame[:offset] + data + frame[offset + len(data) :])
+
+
+def test_an_unsigned_certificate_is_not_sent() -> None:
+    with pytest.raises(OurFault):
+        replace(CERTIFICATE, signature=b"").encode()
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 220), st.binary(min_size=1, max_size=4))
+def test_arbitrary_changes_are_refused_or_canonical(offset: int, data: bytes) -> None:
+    frame = CERTIFICATE.encode()
+    changed = frame[:offset] + data + frame[offset + len(data) :]
+    assert_canonical(Certificate.decode, Certificate.encode, changed)  # type: ignore[arg-type]
+
+
+# ----------------------------------------------------------------------------------------------- X.509
+
+
+def context(
+    folder: Path, side: ssl._SSLMethod, ca: bytes, identity: Identity, leaf: bytes, name: str
+) -> ssl.SSLContext:
+    """A TLS 1.3 context that shows `leaf` and trusts `ca` alone."""
+    chain, key = folder / f"{name}.pem", folder / f"{name}.key"
+    chain.write_bytes(leaf)
+    key.write_bytes(identity.private_pem())
+    made = ssl.SSLContext(side)
+    made.minimum_version = ssl.TLSVersion.TLSv1_3
+    made.verify_mode = ssl.CERT_REQUIRED
+    made.verify_flags |= ssl.VERIFY_X509_STRICT
+    made.load_verify_locations(cadata=ca.decode())
+    made.load_cert_chain(chain, key)
+    return made
+
+
+def handshake(client: ssl.SSLContext, server: ssl.SSLContext, host: str) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Both ends of a TLS connection through memory."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    near = client.wrap_bio(to_client, to_server, server_hostname=host)
+    far = server.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(4):
+        for end in (near, far):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    return near, far
+
+
+def leaf_for(ca: Identity, subject: Identity | bytes, name: str, **changes: object) -> bytes:
+    arguments: dict[str, object] = {"hosts": ["localhost", "127.0.0.1", "::1"], "now": NOW, "days": 30000}
+    arguments |= changes
+    return make_leaf(ca, make_ca(ca, "acme", NOW), subject, name, "acme", **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
+def test_real_tls_accepts_both_sides_and_names_their_keys(tmp_path: Path, host: str) -> None:
+    ca = make_ca(OWNER, "acme", NOW)
+    server_leaf = leaf_for(OWNER, STRANGER, "replica-1")
+    client_leaf = leaf_for(OWNER, PUBLISHER.public_bytes, "gateway-1")
+    server = context(tmp_path, ssl.PROTOCOL_TLS_SERVER, ca, STRANGER, server_leaf, "server")
+    client = context(tmp_path, ssl.PROTOCOL_TLS_CLIENT, ca, PUBLISHER, client_leaf, "client")
+    near, far = handshake(client, server, host)
+    assert public_key_of(near.getpeercert(binary_form=True) or b"") == STRANGER.public_bytes
+    assert public_key_of(far.getpeercert(binary_form=True) or b"") == PUBLISHER.public_bytes
+    assert ("URI", "veilmq:gateway-1") in (far.getpeercert() or {})["subjectAltName"]
+
+
+def test_real_tls_refuses_another_authority_and_another_host(tmp_path: Path) -> None:
+    ca, other = make_ca(OWNER, "acme", NOW), make_ca(STRANGER, "acme", NOW)
+    leaf = leaf_for(OWNER, STRANGER, "replica-1")
+    server = context(tmp_path, ssl.PROTOCOL_TLS_SERVER, ca, STRANGER, leaf, "server")
+    distrusting = context(tmp_path, ssl.PROTOCOL_TLS_CLIENT, other, STRANGER, leaf, "one")
+    trusting = context(tmp_path, ssl.PROTOCOL_TLS_CLIENT, ca, STRANGER, leaf, "two")
+    for client, host in ((distrusting, "localhost"), (trusting, "elsewhere")):
+        with pytest.raises(ssl.SSLCertVerificationError):
+            handshake(client, server, host)
+
+
+def test_a_leaf_cannot_certify_others() -> None:
+    certificate = x509.load_pem_x509_certificate(leaf_for(OWNER, STRANGER, "replica-1"))
+    assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert not certificate.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
+
+
+def test_x509_is_repeatable_and_serials_differ() -> None:
+    assert leaf_for(OWNER, STRANGER, "replica-1") == leaf_for(OWNER, STRANGER, "replica-1")
+    serials = {
+        x509.load_pem_x509_certificate(pem).serial_number
+        for pem in (
+            leaf_for(OWNER, STRANGER, "replica-1"),
+            leaf_for(OWNER, STRANGER, "replica-2"),
+            leaf_for(OWNER, PUBLISHER, "replica-1"),
+            leaf_for(OWNER, STRANGER, "replica-1", now=NOW + 1),
+            make_ca(OWNER, "acme", NOW),
+        )
+    }
+    assert len(serials) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"), [("a b", {}), ("n", {"hosts": ["hôte"]}), ("n", {"hosts": [""]}), ("n", {"days": 0})]
+)
+def test_leaves_that_cannot_be_are_our_fault(name: str, changes: dict[str, object]) -> None:
+    with pytest.raises(OurFault):
+        leaf_for(OWNER, STRANGER, name, **changes)
+
+
+def test_a_leaf_needs_the_certificate_of_its_own_authority() -> None:
+    with pytest.raises(OurFault):
+        make_leaf(OWNER, make_ca(STRANGER, "acme", NOW), PUBLISHER, "n", "acme", [], NOW, 30)
+    with pytest.raises(OurFault):
+        leaf_for(OWNER, b"short", "n")
+    with pytest.raises(OurFault):
+        make_ca(OWNER, "not a domain", NOW)
+
+
+@pytest.mark.parametrize("data", [b"", b"junk", b"0" * 100])
+def test_what_is_no_certificate_is_refused(data: bytes) -> None:
+    with pytest.raises(BadFrame):
+        public_key_of(data)

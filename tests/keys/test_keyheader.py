@@ -1,0 +1,119 @@
+"""keys.keyheader: the signed public side of a data key."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keys.errors import BadFrame, BadSignature, OurFault
+from keys.identity import Identity
+from keys.keyheader import KeyHeader
+from keys.sharetree import Hop
+from tests.keys.helpers import PUBLISHER, STRANGER, assert_canonical, assert_strict, bit_flips, made, path
+
+HEADER = made(3, 3).header
+
+
+def test_the_frame_of_a_key_header_is_strict() -> None:
+    assert_strict(KeyHeader.decode, KeyHeader.encode, HEADER.encode())  # type: ignore[arg-type]
+    assert KeyHeader.decode(HEADER.encode()) == HEADER
+
+
+def test_a_flipped_bit_anywhere_is_noticed() -> None:
+    for changed in bit_flips(HEADER.encode()):
+        with pytest.raises((BadFrame, BadSignature)):
+            KeyHeader.decode(changed).verify(PUBLISHER.public_bytes)
+
+
+def test_a_header_holds_for_its_publisher_only() -> None:
+    HEADER.verify(PUBLISHER.public_bytes)
+    with pytest.raises(BadSignature):
+        HEADER.verify(STRANGER.public_bytes)
+    with pytest.raises(BadSignature):
+        replace(HEADER, publisher=STRANGER.party_id).verify(STRANGER.public_bytes)
+
+
+def test_a_signature_from_another_domain_does_not_do() -> None:
+    forged = replace(HEADER, signature=PUBLISHER.sign("veilmq/1 headers", HEADER.signed_bytes))
+    with pytest.raises(BadSignature):
+        forged.verify(PUBLISHER.public_bytes)
+
+
+def test_the_key_id_names_everything_but_the_signature() -> None:
+    assert HEADER.key_id == HEADER.digest[:16]
+    assert replace(HEADER, signature=bytes(64)).key_id == HEADER.key_id
+    for change in ({"epoch": 4}, {"scope": "plant/b/#"}, {"kcv": bytes(16)}, {"message_limit": 65}):
+        assert replace(HEADER, **change).key_id != HEADER.key_id
+
+
+def signed(header: KeyHeader) -> KeyHeader:
+    return replace(header, signature=PUBLISHER.sign("veilmq/1 key", header.signed_bytes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hops": ()},
+        {"hops": path(3, 3) + path(3)},
+        {"hops": (Hop(1, 7, 2, 3), Hop(3, 7, 2, 3), Hop(2, 7, 2, 3))},
+        {"hops": tuple(Hop(region, 7, 2, 3) for region in range(65))},
+        {"hops": path(5)},
+        {"message_limit": 0},
+        {"scope": ""},
+        {"publisher": bytes(15)},
+        {"kcv": bytes(15)},
+        {"commitment": bytes(31)},
+        {"share_commitments": (bytes(16), bytes(16), bytes(15))},
+        {"epoch": 1 << 32},
+        {"first_sequence": -1},
+    ],
+)
+def test_headers_that_cannot_be_are_not_made(changes: dict[str, object]) -> None:
+    with pytest.raises(OurFault):
+        signed(replace(HEADER, **changes))  # type: ignore[arg-type]
+
+
+def test_an_unsigned_header_is_not_sent() -> None:
+    with pytest.raises(OurFault):
+        replace(HEADER, signature=b"").encode()
+
+
+@pytest.mark.parametrize(
+    ("offset", "data"),
+    [
+        (3 + 16 + 2 + 7 + 4, b"\0"),  # no region at all
+        (3 + 16 + 2 + 7 + 4 + 1 + 8, b"\0"),  # threshold 0
+        (3 + 16 + 2 + 7 + 4 + 1 + 8, b"\4"),  # threshold above the number of replicas
+        (3 + 16 + 2 + 7 + 4 + 1 + 10, b"\0\0\0\1"),  # region 1 twice
+        (3 + 16 + 2 + 7 + 4 + 1 + 20 + 8, b"\0\0\0\0"),  # no message
+        (3 + 16 + 2, b"\xff"),  # a scope that is not UTF-8
+    ],
+)
+def test_headers_that_cannot_be_are_not_read(offset: int, data: bytes) -> None:
+    frame = HEADER.encode()
+    with pytest.raises(BadFrame):
+        KeyHeader.decode(frame[:offset] + data + frame[offset + len(data) :])
+
+
+def test_the_offsets_of_the_test_above_are_right() -> None:
+    frame = HEADER.encode()
+    assert frame[3 + 16 + 2 : 3 + 16 + 2 + 7] == b"plant/#"
+    assert frame[32] == 2
+    assert frame[33 + 20 + 8 : 33 + 20 + 12] == (64).to_bytes(4)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 300), st.binary(min_size=1, max_size=4))
+def test_arbitrary_changes_are_refused_or_canonical(offset: int, data: bytes) -> None:
+    frame = HEADER.encode()
+    changed = frame[:offset] + data + frame[offset + len(data) :]
+    assert_canonical(KeyHeader.decode, KeyHeader.encode, changed)  # type: ignore[arg-type]
+
+
+def test_one_identity_cannot_sign_for_another() -> None:
+    mallory = Identity.generate(bytes(31) + b"\7")
+    forged = replace(HEADER, signature=mallory.sign("veilmq/1 key", HEADER.signed_bytes))
+    for public in (PUBLISHER.public_bytes, mallory.public_bytes):
+        with pytest.raises(BadSignature):
+            forged.verify(public)

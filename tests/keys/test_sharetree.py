@@ -1,0 +1,496 @@
+"""keys.sharetree: frames, re-splitting, and recombination among liars (A5, A6; PROTOCOL §3)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import combinations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keys import gf256
+from keys.errors import BadFrame, BadShare, KeysError, NotEnoughShares, OurFault, SearchExhausted
+from keys.sharetree import (
+    Hop,
+    Place,
+    Recombined,
+    Share,
+    check_label,
+    decode_shares,
+    encode_shares,
+    first_split,
+    level1_values,
+    recombine,
+    resplit,
+)
+from tests.keys.helpers import Made, assert_canonical, assert_strict, bit_flips, made, path, replica_seed, stream
+
+ONE_REGION, TWO_REGIONS, THREE_REGIONS = made(3), made(3, 3), made(3, 3, 3)
+DIGEST = bytes(32)
+
+
+def find(key: Made, shares: list[Share], **options: object) -> Recombined:
+    return recombine(shares, key.hops, key.accept_level1, key.accept_secret, **options)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------- splitting
+
+
+@pytest.mark.parametrize("key", [ONE_REGION, TWO_REGIONS, THREE_REGIONS, made(5, 3), made(1), made(3, 1, 3)])
+def test_honest_shares_recombine_to_the_secret(key: Made) -> None:
+    found = find(key, key.shares)
+    assert found.secret == key.secret
+    assert found.steps == 1
+    assert found.good == set(range(1, key.hops[0].count + 1))
+    assert (found.wrong, found.wrong_inner()) == (frozenset(), frozenset())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_k_honest_places_of_every_region_are_enough(data: st.DataObject) -> None:
+    key = data.draw(st.sampled_from([TWO_REGIONS, THREE_REGIONS]))
+    honest = [
+        data.draw(st.sets(st.integers(1, hop.count), min_size=hop.threshold, max_size=hop.threshold))
+        for hop in key.hops
+    ]
+    kept = [s for s in key.shares if all(p in some for p, some in zip(s.places, honest, strict=True))]
+    assert find(key, data.draw(st.permutations(kept))).secret == key.secret
+
+
+def test_a_retransmission_repeats_the_same_subshares() -> None:
+    share = ONE_REGION.shares[0]
+    hop = path(3, 3)[1]
+    once = resplit(share, DIGEST, hop, replica_seed(share))
+    assert once == resplit(share, DIGEST, hop, replica_seed(share))
+    assert len({sub.tags for sub in once}) == 1
+
+
+def polynomial_of(subshares: list[Share]) -> tuple[bytes, ...]:
+    """What two of the subshares say about the coefficients: their difference."""
+    return tuple(gf256.xor(a.value, b.value) for a, b in combinations(subshares, 2))
+
+
+def test_everything_that_could_relate_two_polynomials_changes_them() -> None:
+    """A reused key id, a second next region, a new view or another value must not share coefficients."""
+    share, hop, seed = ONE_REGION.shares[0], Hop(2, 7, 2, 3), bytes(range(32))
+    moved = replace(share, label=(Place(1, 8, 1),))
+    altered = replace(share, value=bytes(32))
+    splits = [
+        resplit(share, DIGEST, hop, seed),
+        resplit(share, b"\1" * 32, hop, seed),
+        resplit(share, DIGEST, Hop(3, 7, 2, 3), seed),
+        resplit(share, DIGEST, Hop(2, 8, 2, 3), seed),
+        resplit(share, DIGEST, Hop(2, 7, 3, 3), seed),
+        resplit(moved, DIGEST, hop, seed),
+        resplit(altered, DIGEST, hop, seed),
+        resplit(share, DIGEST, hop, bytes(32)),
+    ]
+    assert len({polynomial_of(split) for split in splits}) == len(splits)
+    assert len({split[0].tags for split in splits}) == len(splits)
+
+
+def test_a_path_does_not_get_too_long_nor_visit_a_region_twice() -> None:
+    share, seed = ONE_REGION.shares[0], bytes(32)
+    with pytest.raises(BadShare):
+        resplit(share, DIGEST, Hop(1, 8, 2, 3), seed)
+    for region in (2, 3, 4):
+        share = resplit(share, DIGEST, Hop(region, 7, 2, 3), seed)[0]
+    with pytest.raises(BadShare):
+        resplit(share, DIGEST, Hop(5, 7, 2, 3), seed)
+
+
+def test_arguments_of_the_wrong_size_are_our_fault() -> None:
+    share, hop = ONE_REGION.shares[0], Hop(2, 7, 2, 3)
+    with pytest.raises(OurFault):
+        resplit(share, DIGEST, hop, b"short")
+    with pytest.raises(OurFault):
+        resplit(share, b"short", hop, bytes(32))
+    with pytest.raises(OurFault):
+        first_split(b"short", hop, bytes(5))
+    for threshold, count in ((0, 3), (4, 3), (2, 256)):
+        with pytest.raises(OurFault):
+            Hop(1, 1, threshold, count)
+    with pytest.raises(OurFault):
+        Hop(1 << 32, 1, 2, 3)
+
+
+# -------------------------------------------------------------------------------------- what shares say
+
+
+class Span:
+    """Row space over GF(256): is the secret a combination of what a coalition holds?"""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, bytes] = {}
+
+    def reduce(self, row: bytes) -> bytes:
+        for lead, known in self._rows.items():
+            if row[lead]:
+                row = gf256.xor(row, gf256.scale(known, row[lead]))
+        return row
+
+    def add(self, row: bytes) -> None:
+        row = self.reduce(row)
+        lead = next((i for i, x in enumerate(row) if x), None)
+        if lead is not None:
+            self._rows[lead] = gf256.scale(row, gf256.inv(row[lead]))
+
+
+def symbolic_shares(hops: tuple[Hop, ...]) -> Iterator[tuple[tuple[int, ...], bytes]]:
+    """Every share of the tree as a linear form in the secret (unknown 0) and all coefficients."""
+    counts = [hop.count for hop in hops]
+    splits = [1]
+    for count in counts[:-1]:
+        splits.append(splits[-1] * count)
+    size = 1 + sum(number * (hop.threshold - 1) for number, hop in zip(splits, hops, strict=True))
+    fresh = iter(range(1, size))
+    level: dict[tuple[int, ...], bytes] = {(): bytes([1] + [0] * (size - 1))}
+    for hop in hops:
+        below = {}
+        for label, form in level.items():
+            unknowns = [next(fresh) for _ in range(hop.threshold - 1)]
+            for x in range(1, hop.count + 1):
+                row, power = bytearray(form), 1
+                for unknown in unknowns:
+                    power = gf256.mul(power, x)
+                    row[unknown] ^= power
+                below[(*label, x)] = bytes(row)
+        yield from below.items()
+        level = below
+
+
+def coalition_learns(hops: tuple[Hop, ...], bad: tuple[tuple[int, ...], ...]) -> bool:
+    """Whether the bad replicas of all regions together can compute the secret (Theorem 1 of A5)."""
+    span = Span()
+    size = 0
+    for label, form in symbolic_shares(hops):
+        size = len(form)
+        if label[-1] in bad[len(label) - 1]:
+            span.add(form)
+    return not any(span.reduce(bytes([1] + [0] * (size - 1))))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_no_minority_of_three_learns_the_secret_wherever_it_sits(depth: int) -> None:
+    hops = path(*[3] * depth)
+    for bad in product([(1,), (2,), (3,)], repeat=depth):
+        assert not coalition_learns(hops, bad)
+
+
+def test_no_minority_of_five_learns_the_secret() -> None:
+    pairs = list(combinations(range(1, 6), 2))
+    for bad in random.Random(5).sample(list(product(pairs, repeat=2)), 40):
+        assert not coalition_learns(path(5, 5), bad)
+
+
+@pytest.mark.parametrize("bad", [((1, 2), (), ()), ((), (1, 3), ()), ((), (), (2, 3))])
+def test_a_majority_of_one_region_does_learn_it(bad: tuple[tuple[int, ...], ...]) -> None:
+    assert coalition_learns(path(3, 3, 3), bad)
+
+
+# ------------------------------------------------------------------------------------------------- liars
+
+Lie = Callable[[Share], Share | None]
+
+
+def corrupt(value: bytes, salt: str) -> bytes:
+    return gf256.xor(value, stream(salt + value.hex())(32))
+
+
+LIES: dict[str, Lie] = {
+    "silent": lambda share: None,
+    "garbage": lambda share: replace(share, value=corrupt(share.value, "garbage")),
+    "one bit": lambda share: replace(share, value=gf256.xor(share.value, bytes(31) + b"\1")),
+    "zeros": lambda share: replace(share, value=bytes(32)),
+    "to some": lambda share: replace(share, value=corrupt(share.value, "some")) if sum(share.places) % 2 else share,
+    "tags": lambda share: replace(share, tags=(*share.tags[:-1], b"liar")) if share.tags else None,
+    "first tag": lambda share: replace(share, tags=(b"liar", *share.tags[1:])) if share.tags else None,
+    "view": lambda share: replace(share, label=tuple(p._replace(view=p.view + 1) for p in share.label)),
+}
+
+
+def forwarded(key: Made, liars: list[dict[int, Lie]]) -> list[Share]:
+    """All shares that a subscriber behind the last region gets; `liars[d][place]` lies in region d + 1.
+
+    A liar of the first regions lies in what it sends to the next; the last region's in what it delivers.
+    """
+    shares = first_shares(key)
+    for depth, hop in enumerate(key.hops):
+        sent = []
+        for share in shares:
+            lie = liars[depth].get(share.places[-1])
+            subs = (
+                resplit(share, key.header.digest, key.hops[depth + 1], replica_seed(share))
+                if hop is not key.hops[-1]
+                else [share]
+            )
+            for sub in subs:
+                told = lie(sub) if lie else sub
+                if told is not None:
+                    sent.append(told)
+        shares = sent
+    return shares
+
+
+def first_shares(key: Made) -> list[Share]:
+    random_bytes = stream("made")
+    secret = random_bytes(32)
+    return first_split(secret, key.hops[0], random_bytes((key.hops[0].threshold - 1) * 32))
+
+
+@pytest.mark.parametrize(("first", "second"), list(product(LIES, repeat=2)))
+def test_every_placement_of_one_liar_in_each_of_two_regions_of_three(first: str, second: str) -> None:
+    key = TWO_REGIONS
+    for a, b in product((0, 1, 2, 3), repeat=2):
+        shares = forwarded(key, [{a: LIES[first]} if a else {}, {b: LIES[second]} if b else {}])
+        found = find(key, shares)
+        assert found.secret == key.secret
+        if not b:
+            assert found.wrong <= {a}
+        if not a:
+            assert found.wrong_inner() <= {(2, b)}
+
+
+def test_liars_are_told_apart_from_the_silent() -> None:
+    key = TWO_REGIONS
+    lied = find(key, forwarded(key, [{2: LIES["garbage"]}, {3: LIES["garbage"]}]))
+    assert (lied.wrong, lied.wrong_inner()) == ({2}, {(2, 3)})
+    silent = find(key, forwarded(key, [{2: LIES["silent"]}, {3: LIES["silent"]}]))
+    assert (silent.wrong, silent.wrong_inner()) == (frozenset(), frozenset())
+
+
+def test_liars_in_three_regions_of_three() -> None:
+    key = THREE_REGIONS
+    for a, b, c in product((1, 2, 3), repeat=3):
+        for lies in (("garbage", "one bit", "to some"), ("tags", "to some", "first tag")):
+            liars = [{place: LIES[lie]} for place, lie in zip((a, b, c), lies, strict=True)]
+            assert find(key, forwarded(key, liars)).secret == key.secret
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_two_liars_in_each_region_of_five(seed: int) -> None:
+    key, draw = made(5, 5), random.Random(seed)
+    liars = [{p: LIES[draw.choice(list(LIES))] for p in draw.sample(range(1, 6), 2)} for _ in key.hops]
+    shares = forwarded(key, liars)
+    draw.shuffle(shares)
+    found = find(key, shares)
+    assert found.secret == key.secret
+    assert found.steps <= 10
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 8), st.sampled_from(sorted(LIES))), max_size=9), st.data())
+def test_any_corruption_at_all_never_yields_a_wrong_secret(lies: list[tuple[int, str]], data: st.DataObject) -> None:
+    shares: list[Share | None] = list(TWO_REGIONS.shares)
+    for index, lie in lies:
+        share = shares[index]
+        shares[index] = LIES[lie](share) if share else None
+    try:
+        found = find(TWO_REGIONS, [share for share in shares if share])
+    except (NotEnoughShares, SearchExhausted):
+        return
+    assert found.secret == TWO_REGIONS.secret
+
+
+# ------------------------------------------------------------------------------------------------ search
+
+
+def test_too_few_shares_ask_for_more_and_one_more_suffices() -> None:
+    key = TWO_REGIONS
+    needed = [s for s in key.shares if s.places[0] < 3 and s.places[1] < 3]
+    for count in range(len(needed)):
+        with pytest.raises(NotEnoughShares):
+            find(key, needed[:count])
+    assert find(key, needed).secret == key.secret
+
+
+def test_shares_of_other_splits_do_not_combine() -> None:
+    """The same place re-split under another seed has another tag: nothing is combined across the two."""
+    key = TWO_REGIONS
+    other = [resplit(s, key.header.digest, key.hops[1], bytes(32)) for s in first_shares(key)]
+    mixed = [share for share in key.shares if share.places[1] == 1]
+    mixed += [subs[1] for subs in other]
+    with pytest.raises(SearchExhausted):
+        find(key, mixed)
+    assert find(key, mixed + [subs[2] for subs in other]).secret == key.secret
+
+
+def test_the_last_good_combination_is_tried_first() -> None:
+    key = made(5, 5)
+    shares = forwarded(key, [{}, {1: LIES["garbage"], 2: LIES["garbage"]}])
+    found = find(key, shares)
+    assert (found.combination, found.steps) == (((3, 4, 5),), 10)
+    again = find(key, shares, first=found.combination)
+    assert (again.secret, again.steps) == (key.secret, 1)
+
+
+@pytest.mark.parametrize("first", [(), ((1,),), ((1, 2, 3),), ((2, 1),), ((1, 1),), ((1, 9),), ((1, 2), (1, 2))])
+def test_a_combination_that_does_not_fit_the_path_is_passed_over(first: tuple[tuple[int, ...], ...]) -> None:
+    assert find(TWO_REGIONS, TWO_REGIONS.shares, first=first).secret == TWO_REGIONS.secret
+
+
+def test_an_exhausted_search_says_why_it_ended() -> None:
+    key = made(5, 5)
+    lying = dict.fromkeys((1, 2, 3), LIES["garbage"])
+    shares = forwarded(key, [{}, lying])
+    with pytest.raises(SearchExhausted) as all_tried:
+        find(key, shares)
+    assert (all_tried.value.steps, all_tried.value.stopped, all_tried.value.complete) == (10, False, True)
+    with pytest.raises(SearchExhausted) as stopped:
+        find(key, shares[1:], max_steps=4)
+    assert (stopped.value.steps, stopped.value.stopped, stopped.value.complete) == (4, True, False)
+
+
+def test_a_region_of_very_many_replicas_is_searched_within_bounds() -> None:
+    hops = (Hop(1, 1, 1, 1), Hop(2, 1, 16, 31))
+    shares = [Share((Place(1, 1, 1), Place(2, 1, place)), (b"tag.",), bytes([place]) * 32) for place in range(1, 32)]
+    with pytest.raises(SearchExhausted) as stopped:
+        recombine(shares, hops, lambda place, value: False, lambda secret: False, max_steps=50)
+    assert (stopped.value.steps, stopped.value.stopped) == (50, True)
+
+
+def test_a_publisher_whose_commitments_lie_exhausts_the_search() -> None:
+    key = TWO_REGIONS
+    with pytest.raises(SearchExhausted):
+        recombine(key.shares, key.hops, key.accept_level1, lambda secret: False)
+
+
+def test_the_first_value_for_a_label_wins() -> None:
+    key = ONE_REGION
+    later = [LIES["garbage"](share) for share in key.shares]
+    assert find(key, [*key.shares, *[s for s in later if s]]).wrong == frozenset()
+
+
+def test_paths_without_or_with_too_many_regions_are_our_fault() -> None:
+    for hops in ((), path(3, 3, 3, 3, 3)):
+        with pytest.raises(OurFault):
+            recombine([], hops, lambda place, value: True, lambda secret: True)
+
+
+def test_level1_values_of_a_combination() -> None:
+    key = TWO_REGIONS
+    honest = {share.places[0]: share.value for share in first_shares(key)}
+    assert level1_values(key.shares, key.hops, ((1, 3),)) == honest
+    shares = forwarded(key, [{}, {1: LIES["first tag"], 2: LIES["silent"]}])
+    assert level1_values(shares, key.hops, ((1, 3),)) == dict.fromkeys((1, 2, 3))
+    assert level1_values(shares, key.hops, ((2, 3),)) == {}
+
+
+def test_no_repr_shows_a_value() -> None:
+    found = find(TWO_REGIONS, TWO_REGIONS.shares)
+    shown = repr(found) + repr(TWO_REGIONS.shares)
+    for secret in (found.secret, *[share.value for share in TWO_REGIONS.shares]):
+        assert repr(secret) not in shown
+        assert secret.hex() not in shown
+
+
+# ------------------------------------------------------------------------------------------------ labels
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        (),
+        (Place(1, 7, 0),),
+        (Place(1, 7, 256),),
+        (Place(1, 7, -1),),
+        (Place(1, 7, 1), Place(1, 7, 2)),
+        tuple(Place(region, 7, 1) for region in range(5)),
+    ],
+)
+def test_impossible_labels_make_no_share(label: tuple[Place, ...]) -> None:
+    with pytest.raises(BadShare):
+        Share(label, (b"tag.",) * max(len(label) - 1, 0), bytes(32))
+
+
+def test_tags_and_values_of_the_wrong_size_make_no_share() -> None:
+    label = (Place(1, 7, 1), Place(2, 7, 1))
+    for tags, value in (((), bytes(32)), ((b"tag",), bytes(32)), ((b"tag.",), bytes(31))):
+        with pytest.raises(BadShare):
+            Share(label, tags, value)
+
+
+def test_a_label_must_fit_our_own_views() -> None:
+    share = TWO_REGIONS.shares[0]
+    check_label(share, TWO_REGIONS.hops)
+    first, second = TWO_REGIONS.hops
+    for hops in (
+        (first,),
+        (second, first),
+        (replace(first, view=8), second),
+        (first, replace(second, view=6)),
+        (first, replace(second, region=9)),
+    ):
+        with pytest.raises(BadShare):
+            check_label(share, hops)
+    beyond = replace(share, label=(share.label[0], share.label[1]._replace(place=4)))
+    with pytest.raises(BadShare):
+        check_label(beyond, TWO_REGIONS.hops)
+
+
+# ------------------------------------------------------------------------------------------------ frames
+
+
+@pytest.mark.parametrize("key", [ONE_REGION, TWO_REGIONS, made(3, 3, 3, 1)])
+def test_the_frame_of_shares_is_strict(key: Made) -> None:
+    shares = key.shares[:4]
+    frame = encode_shares(reversed(shares))
+    assert decode_shares(frame) == shares
+    assert_strict(decode_shares, encode_shares, frame)  # type: ignore[arg-type]
+
+
+def test_a_flipped_bit_of_shares_is_refused_or_cannot_mislead() -> None:
+    key = TWO_REGIONS
+    frame = encode_shares([share for share in key.shares if share.places[1] == 1])
+    others = [share for share in key.shares if share.places[1] != 1]
+    for changed in bit_flips(frame):
+        try:
+            shares = decode_shares(changed)
+        except KeysError:
+            continue
+        assert encode_shares(shares) == changed
+        assert find(key, shares + others).secret == key.secret
+
+
+def test_coordinates_of_zero_and_repeated_labels_are_refused() -> None:
+    frame = encode_shares(ONE_REGION.shares[:2])
+    first = 3 + 1 + 8 + 2  # opening, depth, region and view, count
+    with pytest.raises(BadShare):
+        decode_shares(frame[:first] + b"\0" + frame[first + 1 :])
+    with pytest.raises(BadFrame):
+        decode_shares(frame[: first + 33] + b"\1" + frame[first + 34 :])
+    with pytest.raises(OurFault):
+        encode_shares([ONE_REGION.shares[0]] * 2)
+
+
+def test_a_region_twice_in_a_path_is_refused() -> None:
+    frame = bytearray(encode_shares(TWO_REGIONS.shares[:1]))
+    frame[4 + 8 : 4 + 12] = frame[4:8]
+    with pytest.raises(BadShare):
+        decode_shares(bytes(frame))
+
+
+def test_numbers_of_shares_and_paths_are_bounded() -> None:
+    with pytest.raises(OurFault):
+        encode_shares([])
+    with pytest.raises(OurFault):
+        encode_shares([ONE_REGION.shares[0], TWO_REGIONS.shares[0]])
+    many = [
+        Share((Place(1, 1, a), Place(2, 1, b)), (b"tag.",), bytes(32)) for a, b in product(range(1, 34), range(1, 33))
+    ]
+    assert len(decode_shares(encode_shares(many[:1024]))) == 1024
+    with pytest.raises(OurFault):
+        encode_shares(many)
+    head = encode_shares(ONE_REGION.shares)[:12]
+    for count in (0, 1025):
+        with pytest.raises(BadFrame):
+            decode_shares(head + count.to_bytes(2) + bytes(33 * count))
+
+
+@settings(max_examples=100)
+@given(st.binary(max_size=120))
+def test_arbitrary_bytes_are_refused_or_canonical(tail: bytes) -> None:
+    assert_canonical(decode_shares, encode_shares, b"\1\1\0" + tail)  # type: ignore[arg-type]

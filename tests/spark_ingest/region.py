@@ -1,0 +1,230 @@
+"""A region of replicas and a publisher without network: what a receiver would get, made with the real envelope."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from keys.envelope import (
+    PROPERTY_HEADER,
+    PROPERTY_KEY,
+    PROPERTY_SHARES,
+    DataKey,
+    Inner,
+    KeyHeader,
+    MessageHeader,
+    Mode,
+    SignedHeader,
+    content_digest,
+    leaf,
+    make_key,
+    sign_batch,
+    to_property,
+)
+from keys.identity import Certificate, Identity, Role
+from keys.sharetree import Hop, Share, encode_shares, resplit
+from keys.topictokens import matches, tokenise_topic
+from spark_ingest.collector import Collector, Group
+from spark_ingest.spool_writer import SpoolWriter
+
+NOW = 1_800_000_000.0
+FAR_MS = int((NOW + 1e8) * 1000)
+SCOPE_KEY = hashlib.sha256(b"scope key of the tests").digest()
+TOKEN_KEY = hashlib.sha256(b"token key of the tests").digest()
+
+
+@dataclass(frozen=True)
+class Wire:
+    topic: str
+    payload: bytes = field(repr=False)
+    qos: int = 1
+    retain: bool = False
+    properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+def stream_of_bytes(seed: str) -> Callable[[int], bytes]:
+    """A deterministic source of `n` bytes."""
+    counter = itertools.count()
+
+    def draw(size: int) -> bytes:
+        return hashlib.shake_256(f"{seed}/{next(counter)}".encode()).digest(size)
+
+    return draw
+
+
+class Overlay:
+    """The directory of a receiver: members, scopes, paths of regions. The last hop is the receiver's region."""
+
+    def __init__(
+        self, scopes: Sequence[str] = ("plant/#", "entities/#"), path: Sequence[Hop] = (Hop(1, 1, 2, 3),)
+    ) -> None:
+        self.scopes = tuple(scopes)
+        self.hops = tuple(path)
+        self.members: dict[bytes, Certificate] = {}
+
+    def certificate(self, party_id: bytes) -> Certificate | None:
+        return self.members.get(party_id)
+
+    def path(self, region: int) -> tuple[Hop, ...]:
+        return self.hops if region == self.hops[0].region else ()
+
+    def scope_of(self, wire_topic: str) -> str | None:
+        return next((scope for scope in self.scopes if matches(scope, wire_topic)), None)
+
+
+class Publisher:
+    """One gateway: seals publications and splits keys for the overlay's first region."""
+
+    def __init__(
+        self, overlay: Overlay, name: str = "gw1", *, publish: Sequence[str] = ("#",), shares_only: bool = False
+    ) -> None:
+        self.overlay = overlay
+        self.random = stream_of_bytes(name)
+        self.identity = Identity.generate(self.random(32))
+        self.certificate = Certificate.issue(
+            Identity.generate(bytes(31) + b"o"), name=name, role=Role.GATEWAY, public_key=self.identity.public_bytes,
+            domain="plant", region=overlay.hops[0].region, not_after_ms=FAR_MS, publish=publish,
+        )  # fmt: skip
+        overlay.members[self.identity.party_id] = self.certificate
+        self.sequence = 0
+        self.shares_only = shares_only
+        self.keys: dict[str, tuple[KeyHeader, DataKey, list[Share]]] = {}
+
+    def new_key(self, scope: str, epoch: int = 0) -> None:
+        secret = None if self.shares_only else SCOPE_KEY
+        self.keys[scope] = make_key(
+            self.identity, scope, epoch, self.overlay.hops, self.sequence + 1, 1 << 20, secret, self.random
+        )
+
+    def seal(
+        self, topic: str, payload: bytes = b"{}", *, wire_topic: str | None = None, time: float = NOW,
+        sequence: int = 0, mode: Mode = Mode.COPIES, **fields: Any,
+    ) -> Sealed:  # fmt: skip
+        """A publication as every replica will carry it. `fields`: of MessageHeader (qos, retain, ...) or Inner."""
+        self.sequence = sequence or self.sequence + 1
+        wire_topic = wire_topic or topic
+        inner_fields = {name: fields.pop(name) for name in ("properties", "content_type") if name in fields}
+        inner = Inner(fields.pop("inner_topic", topic), int(time * 1000), payload, **inner_fields).encode()
+        scope = self.overlay.scope_of(wire_topic)
+        header = MessageHeader(
+            publisher=self.identity.party_id, key_id=bytes(16), sequence=self.sequence, previous=0,
+            time_ms=int(time * 1000), deadline_ms=0, qos=1, retain=False, tombstone=False, mode=mode,
+            digests=(bytes(32),),
+        )  # fmt: skip
+        header = replace(header, **fields)
+        if mode is Mode.PLAIN:
+            key = None
+            content = inner
+        else:
+            assert scope is not None
+            if scope not in self.keys:
+                self.new_key(scope)
+            key = self.keys[scope]
+            header = replace(header, key_id=key[0].key_id)
+            content = key[1].seal(header.prefix(), self.sequence, wire_topic, inner)
+        header = replace(header, digests=(content_digest(content),))
+        proof = sign_batch(self.identity, [leaf(header.encode(), wire_topic)])[0]
+        return Sealed(wire_topic, content, SignedHeader(header, proof), key)
+
+
+@dataclass
+class Sealed:
+    """One publication; `piece(i)` is what replica i (1..n) of the receiver's region sends."""
+
+    topic: str
+    content: bytes
+    signed: SignedHeader
+    key: tuple[KeyHeader, DataKey, list[Share]] | None
+
+    @property
+    def publication(self) -> tuple[bytes, int]:
+        return self.signed.header.publisher, self.signed.header.sequence
+
+    def shares_at(self, place: int, overlay: Overlay | None = None) -> list[Share]:
+        """What replica `place` of the last region holds."""
+        assert self.key is not None
+        header, _, shares = self.key
+        for hop in (overlay.hops if overlay else header.hops)[1:]:
+            seeds = {share.label: hashlib.sha256(repr(share.label[-1]).encode()).digest() for share in shares}
+            shares = [each for share in shares for each in resplit(share, header.digest, hop, seeds[share.label])]
+        return [share for share in shares if share.label[-1].place == place]
+
+    def piece(
+        self, place: int, *, with_key: bool = True, content: bytes | None = None, shares: Sequence[Share] | None = None
+    ) -> Wire:
+        properties = [(PROPERTY_HEADER, to_property(self.signed.encode()))]
+        if with_key and self.key is not None:
+            properties.append((PROPERTY_KEY, to_property(self.key[0].encode())))
+            held = self.shares_at(place) if shares is None else shares
+            if held:
+                properties.append((PROPERTY_SHARES, to_property(encode_shares(held))))
+        payload = self.content if content is None else content
+        return Wire(self.topic, payload, properties=tuple(properties))
+
+
+class Link:
+    """The replicas' side of a collector: sends pieces, remembers what was acknowledged."""
+
+    def __init__(self, collector: Collector) -> None:
+        self.collector = collector
+        self.acknowledged: list[tuple[int, Wire]] = []
+        self.sent = 0
+
+    def send(self, place: int, wire: Wire, now: float = NOW) -> None:
+        self.sent += 1
+        self.collector.receive(place, f"r{place}", wire, lambda: self.acknowledged.append((place, wire)), now)
+
+    def publish(self, sealed: Sealed, places: Sequence[int] = (1, 2, 3), now: float = NOW, **piece: Any) -> None:
+        for place in places:
+            self.send(place, sealed.piece(place, **piece), now)
+
+    def write(self, writer: SpoolWriter | None = None, max_rows: int = 500) -> list[Group]:
+        """Everything that is ready, in groups, to a spool if given; acknowledges as the receiver does."""
+        groups = []
+        while group := self.collector.take(max_rows):
+            groups.append(group)
+            if writer is not None:
+                writer.append(group.records, group.keys)
+            for ack in self.collector.written(group):
+                ack()
+        return groups
+
+
+def corrupt(share: Share) -> Share:
+    return replace(share, value=bytes([share.value[0] ^ 1]) + share.value[1:])
+
+
+def records(groups: Sequence[Group]) -> Iterator[Any]:
+    for group in groups:
+        yield from group.records
+
+
+def token_topic(topic: str) -> str:
+    return tokenise_topic(topic, TOKEN_KEY)
+
+
+def write_grant(
+    path: Path, scopes: Sequence[str] = ("plant/#", "entities/#"), *, epoch: int = 0, **change: Any
+) -> Path:
+    """A grant file as the overlay's owner makes it."""
+    entries = [
+        {
+            "filter": s,
+            "wire": s,
+            "epoch": epoch,
+            "key": base64.b64encode(SCOPE_KEY).decode(),
+            "token_key": None,
+            **change,
+        }
+        for s in scopes
+    ]
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text(json.dumps({"veilmq_grant": 1, "name": "job", "owner": "", "policy_version": 1, "scopes": entries}))
+    return path
