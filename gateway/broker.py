@@ -72,6 +72,8 @@ __all__ = [
 
 #: How often retained messages that have expired are cleared out; nobody sees them in between.
 SWEEP_S = 30.0
+#: After we paused reading, a client has so long to be heard again before its keep-alive counts.
+HELD_GRACE_S = 1.0
 #: Publications that wait for a plugin and have no connection to hold back; more are dropped.
 WAITING_PUBLICATIONS = 10_000
 
@@ -474,8 +476,8 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         if at is None:
             return None
         connection = client.connection
-        if connection is not None and connection.held_until > now - 1.0:
-            return now + 1.0  # we did not read: its silence proves nothing
+        if connection is not None and (connection.is_held or connection.held_until > now - HELD_GRACE_S):
+            return now + HELD_GRACE_S  # we did not read: its silence proves nothing
         if at <= now:
             for action in client.session.tick(now):
                 self.perform(client, action)

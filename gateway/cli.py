@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import sys
 from pathlib import Path
@@ -121,16 +122,17 @@ def broker(
     settings = _settings(config, bind, data, allow_anonymous)
     from gateway.party import serve
 
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    logging.getLogger("veilmq").setLevel(logging.INFO)
     serve(settings)
 
 
 def _settings(config: Path | None, bind: str | None, data: Path | None, allow_anonymous: bool) -> Settings:
     """The file's settings, or the defaults, with what the command line says on top."""
-    from gateway.config import Listener, Settings, load, parse
+    from gateway.config import Listener, Settings, load
 
     settings = load(config) if config else Settings()
     if bind is not None:
-        parse({"listeners": {"default": {"bind": bind}}}, source="--bind")
         default = settings.listeners.get("default", Listener()).model_copy(update={"bind": bind})
         settings = settings.model_copy(update={"listeners": {**settings.listeners, "default": default}})
     if data is not None:
@@ -299,3 +301,7 @@ def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))  # Text: brackets of a name are not markup
     Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -86,7 +86,8 @@ class MqttConnection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._paused = 0
         self._writing_paused = False
-        self._held_until = 0.0
+        #: When reading was last resumed, in the broker's time.
+        self.held_until = 0.0
         self._lost: tuple[Exception | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -233,14 +234,14 @@ class MqttConnection(asyncio.Protocol):
     def resume(self, why: int) -> None:
         was, self._paused = self._paused, self._paused & ~why
         if was & why:
-            self._held_until = self._core.now()
+            self.held_until = self._core.now()
         if was and not self._paused and self._transport is not None and not self.closed:
             self._transport.resume_reading()
 
     @property
-    def held_until(self) -> float:
-        """When we last kept this client from being heard (broker time): till then silence is not its fault."""
-        return self._core.now() if self._paused & (BUSY | UNACKNOWLEDGED) else self._held_until
+    def is_held(self) -> bool:
+        """Reading is paused by us, so silence is not the client's fault."""
+        return bool(self._paused & (BUSY | UNACKNOWLEDGED))
 
     # ------------------------------------------------------------------------------------------------ writing
 

@@ -6,43 +6,18 @@ All methods are called on the event loop and must not block.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from bridge.availability import EntityConnected, EntityGone, EntitySeen
 from bridge.machine import Publication
 
 from .mqtt5.packets import Publish
 from .mqtt5.session import ServerSession
 
+__all__ = ["Done", "EntityConnected", "EntityEvent", "EntityGone", "EntitySeen", "Overlay", "PeerSubscriptions"]
+
 #: Called once with an MQTT reason code.
 Done: TypeAlias = Callable[[int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class EntityConnected:
-    """A local client connected. `at`: seconds since the UNIX epoch; `keep_alive_s` 0: none promised."""
-
-    client_id: str
-    keep_alive_s: int
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class EntitySeen:
-    """A local client sent something; at most one event a second and client."""
-
-    client_id: str
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class EntityGone:
-    """A local client's connection ended. `clean`: it said so itself (DISCONNECT with code 0)."""
-
-    client_id: str
-    clean: bool
-    reason: str
-    at: float
 
 
 EntityEvent: TypeAlias = EntityConnected | EntitySeen | EntityGone

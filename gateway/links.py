@@ -11,7 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Protocol
 
 from bridge.availability import Announce, Availability, AvailabilityEvent
@@ -38,14 +41,16 @@ from bridge.machine import (
     Wire,
 )
 from bridge.node import GatewayNode
-from gateway.mqtt_client import Client
 from gateway.metrics import FIGURES_TOPIC, Figures
 from gateway.mqtt5.packets import Publish
+from gateway.mqtt_client import Client
 from gateway.store import Entry, Store, StoreError
 
 log = logging.getLogger("veilmq.links")
 
 FIGURES_EVERY_S = 1.0
+UNSTORED_MAX = 10_000  # QoS 0 publications behind one group commit: a stalled disk does not fill memory
+TOPICS_MAX = 65_536  # topics whose last stored sequence is remembered for QoS 0; the oldest is forgotten
 SUCCESS = 0x00
 TOPIC_NAME_INVALID = 0x90
 
@@ -72,7 +77,7 @@ class Links:
         store: Store,
         recognise: Callable[[bytes], str | None],
         dial: dict[str, Client],
-        availability: Availability | None = None,
+        entities: Availability | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._node = node
@@ -81,11 +86,14 @@ class Links:
         self._store = store
         self._recognise = recognise
         self._dialled = dial
-        self._availability = availability
+        self._entities = entities
         self._clock = clock
         self._broker: LocalBroker | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._storing: dict[int, None] = {}  # appended, not yet reported by the disk; in order
+        self._unstored: deque[tuple[int, Publication]] = deque()
+        self._last_stored: OrderedDict[str, int] = OrderedDict()
 
     # ------------------------------------------------------------------------------------------- lifetime
 
@@ -99,9 +107,9 @@ class Links:
         for topic_filter in broker.local_filters():
             self.subscribed(topic_filter)
         for peer, client in self._dialled.items():
-            client.on_up = lambda peer=peer: self._handle(LinkUp(peer))
-            client.on_down = lambda peer=peer: self._handle(LinkDown(peer))
-            client.on_publish = lambda publish, peer=peer: self.peer_published(peer, publish)
+            client.on_up = partial(self._handle, LinkUp(peer))
+            client.on_down = partial(self._handle, LinkDown(peer))
+            client.on_publish = partial(self.peer_published, peer)
             client.start()
         self._tasks.append(asyncio.get_running_loop().create_task(self._show_figures()))
 
@@ -129,10 +137,15 @@ class Links:
             return True
         try:
             if publication.qos:
-                self._store.append(publication, lambda result: done(_code(result)))
+                sequence = self._store.append(publication, lambda result: self._stored(sequence, result, done))
+                self._storing[sequence] = None
+            elif len(self._unstored) < UNSTORED_MAX:
+                self._unstored.append((self._store.next_sequence(), publication))
+                done(SUCCESS)
+                if not self._storing:
+                    self._committed(())
             else:
-                entry = Entry(self._store.next_sequence(), 0, publication)
-                self._committed([entry])
+                self.figures.count(Count("qos0_dropped"))
                 done(SUCCESS)
         except StoreError as error:
             log.error("%s", error)
@@ -146,17 +159,17 @@ class Links:
     def unsubscribed(self, topic_filter: str) -> None:
         self._handle(Unsubscribed(topic_filter))
 
-    def entity_event(self, event: EntityEvent | Tick) -> None:
+    def entity_event(self, event: AvailabilityEvent) -> None:
         """What a local client did, for its availability topic."""
-        availability = self._availability
-        if availability is None:
+        machine = self._entities
+        if machine is None:
             return
-        for effect in availability.handle(event, self._clock()):
+        for effect in machine.handle(event, self._clock()):
             if isinstance(effect, Announce):
                 self._announce(effect.publication)
             else:
                 self.figures.count(effect)
-        self._schedule("availability", availability.next_deadline, lambda: self.entity_event(Tick()))
+        self._schedule("availability", machine.next_deadline, partial(self.entity_event, Tick()))
 
     def _announce(self, publication: Publication) -> None:
         assert self._broker is not None
@@ -185,14 +198,44 @@ class Links:
 
     # ------------------------------------------------------------------------------------ the machine
 
+    def _stored(self, sequence: int, result: Entry | StoreError, done: Callable[[int], None]) -> None:
+        """The disk's answer to one append; entries themselves come in `_committed`."""
+        del self._storing[sequence]
+        if isinstance(result, StoreError):
+            log.error("%s", result)
+            asyncio.get_running_loop().call_soon(self._committed, ())
+            done(result.code)
+        else:
+            done(SUCCESS)
+
     def _committed(self, entries: Sequence[Entry]) -> None:
-        self._handle(Committed(tuple((e.sequence, e.previous, e.publication) for e in entries)))
+        """Hand entries to the node in order of sequence, and with them QoS 0 publications that waited their turn.
+
+        QoS 0 is not stored, but must not overtake: its number would make a stored one before it look like a repeat.
+        """
+        ready = [(e.sequence, e.previous, e.publication) for e in entries]
+        first_storing = next(iter(self._storing), None)
+        while self._unstored and (first_storing is None or self._unstored[0][0] < first_storing):
+            sequence, publication = self._unstored.popleft()
+            ready.append((sequence, 0, publication))
+        ready.sort(key=itemgetter(0))
+        chained = []
+        for sequence, previous, publication in ready:
+            topic = publication.topic
+            if publication.qos:
+                self._last_stored[topic] = sequence
+                self._last_stored.move_to_end(topic)
+                if len(self._last_stored) > TOPICS_MAX:
+                    self._last_stored.popitem(last=False)
+            chained.append((sequence, previous if publication.qos else self._last_stored.get(topic, 0), publication))
+        if chained:
+            self._handle(Committed(tuple(chained)))
 
     def _handle(self, event: Event) -> None:
         now = self._clock()
         for effect in self._node.handle(event, now):
             self._run(effect)
-        self._schedule("node", self._node.next_deadline, lambda: self._handle(Tick()))
+        self._schedule("node", self._node.next_deadline, partial(self._handle, Tick()))
 
     def _run(self, effect: Effect) -> None:
         match effect:
@@ -218,7 +261,7 @@ class Links:
     def _send(self, peer: str, wire: Wire, ticket: int) -> None:
         client = self._dialled.get(peer)
         if client is not None:
-            on_ack = (lambda: self._handle(Acked(peer, ticket))) if ticket else None
+            on_ack = partial(self._handle, Acked(peer, ticket)) if ticket else None
             sent = client.publish(wire.topic, wire.payload, 1, wire.retain, wire.properties, on_ack)
         else:
             assert self._broker is not None
@@ -242,7 +285,3 @@ class Links:
             body = self.figures.to_json(outbox_depth=depth, links_up=links, links=len(self._dialled))
             self._broker.deliver_local(Publication(FIGURES_TOPIC, body, retain=True, time_ms=int(self._clock() * 1000)))
             await asyncio.sleep(FIGURES_EVERY_S)
-
-
-def _code(result: Entry | StoreError) -> int:
-    return result.code if isinstance(result, StoreError) else SUCCESS

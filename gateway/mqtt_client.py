@@ -172,20 +172,17 @@ class Client(asyncio.Protocol):
 
     async def _run(self) -> None:
         failures = 0
-        loop = asyncio.get_running_loop()
         while True:
-            self._up_at, self._why, self._wait_longest = None, "", False
-            await self._connection()
-            failures += 1
-            if self._up_at is not None and loop.time() - self._up_at >= STABLE_S:
-                failures = 1
+            lasted_s = await self._connection()
+            failures = 1 if lasted_s >= STABLE_S else failures + 1
             self._note(self._why or f"{self.address} closed the connection; check the log of that broker")
             most = RETRY_MOST_S if self._wait_longest else RETRY_FIRST_S * 2 ** min(failures - 1, 16)
             await asyncio.sleep(min(most, RETRY_MOST_S) * (0.5 + 0.5 * self._random()))
 
-    async def _connection(self) -> None:
-        """One connection from its beginning to its end."""
+    async def _connection(self) -> float:
+        """One connection from its beginning to its end; how long it was up, in seconds."""
         loop = asyncio.get_running_loop()
+        self._up_at, self._why, self._wait_longest = None, "", False
         lost = self._lost = loop.create_future()
         handshake_s = CONNECT_TIMEOUT_S if self._ssl else None
         try:
@@ -195,8 +192,9 @@ class Client(asyncio.Protocol):
                 )
         except (OSError, ssl_module.SSLError, TimeoutError) as error:
             self._why = explain(error, self.address)
-            return
+            return 0.0
         await lost
+        return 0.0 if self._up_at is None else loop.time() - self._up_at
 
     def _note(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
         """Remember why there is no connection; say so once, not at every attempt."""

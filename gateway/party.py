@@ -12,6 +12,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from bridge.availability import Availability
 from bridge.machine import Machine
@@ -19,10 +20,10 @@ from bridge.node import GatewayNode, ReplicaNode, peers_of
 from bridge.sealing import ScopeSecret
 from bridge.views import Overlay, OverlayError
 from gateway.broker import EdgeBroker, run_broker
-from gateway.mqtt_client import Client
 from gateway.config import ConfigError, OverlaySettings, Settings
-from gateway.metrics import Figures
 from gateway.links import Links
+from gateway.metrics import Figures
+from gateway.mqtt_client import Client
 from gateway.overlay_file import grant_path, load_grant, load_overlay
 from gateway.store import Store
 from gateway.tls import LinkTls
@@ -122,7 +123,7 @@ def build(party: Party, wrap: Callable[[Machine], Machine] | None = None) -> Lin
             client_id=party.name,
             ssl=party.tls.client,
             keep_alive_s=KEEP_ALIVE_S,
-            verify_peer=lambda der, peer=peer: party.tls.recognise(der) == peer,
+            verify_peer=partial(_is, party.tls, peer),
             random=random.SystemRandom().random,
         )
     availability = None
@@ -130,6 +131,10 @@ def build(party: Party, wrap: Callable[[Machine], Machine] | None = None) -> Lin
         availability = Availability(party.name, prefix=settings.availability.topic_prefix)
     figures = Figures(party.name, party.local.role.value)
     return Links(wrap(node) if wrap else node, figures, store, party.tls.recognise, dial, availability)
+
+
+def _is(tls: LinkTls, peer: str, certificate_der: bytes) -> bool:
+    return tls.recognise(certificate_der) == peer
 
 
 def serve(settings: Settings, wrap: Callable[[Machine], Machine] | None = None) -> None:

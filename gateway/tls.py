@@ -87,9 +87,9 @@ def explain(error: BaseException, address: str) -> str:
             )
         return f"{address}: TLS failed ({reason}); check that it is a listener of the overlay"
     if isinstance(error, TimeoutError):
-        return f"{address} does not answer; check the address and that the replica runs"
+        return f"{address} does not answer; check the address, and that a broker listens there"
     if isinstance(error, OSError):
-        return f"{address}: {error.strerror or error}; check the address and that the replica runs"
+        return f"{address}: {error.strerror or error}; check the address, and that a broker listens there"
     return f"{address}: {error}"
 
 

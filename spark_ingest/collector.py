@@ -347,9 +347,18 @@ class Collector:
         """Publications that wait to be written."""
         return len(self._ready)
 
-    def take(self, max_rows: int) -> Group | None:
-        """The next publications to write, in the order in which they became whole; None if there are none."""
-        entries = [self._ready.popleft() for _ in range(min(max_rows, len(self._ready)))]
+    def take(self, max_rows: int, max_bytes: int | None = None) -> Group | None:
+        """The next publications to write, in the order in which they became whole; None if there are none.
+
+        At most `max_rows`, with at most `max_bytes` of content, but one at least.
+        """
+        entries: list[_Entry] = []
+        size = 0
+        while self._ready and len(entries) < max_rows:
+            size += len(self._ready[0].content or b"")
+            if entries and max_bytes is not None and size > max_bytes:
+                break
+            entries.append(self._ready.popleft())
         if not entries:
             return None
         for entry in entries:

@@ -24,10 +24,12 @@ from typing import Protocol, TypeAlias
 from .collector import Ack, Collector, Directory, Wire
 from .errors import SpoolBusy, SpoolError
 from .recovery import recovered, state_of
-from .spool_writer import SpoolWriter
+from .spool_writer import SEGMENT_BYTES, SpoolWriter
 
 GROUP_ROWS = 500
 """Publications that share an fsync; more only makes the last of them wait."""
+GROUP_BYTES = 8 << 20
+"""And no more content than this (one publication at least): bounds what the cap may be exceeded by."""
 FULL_RETRY_S = 0.5
 TICK_S = 1.0
 RETRY_S = 1.0
@@ -60,6 +62,7 @@ class ReceiverSettings:
     name: str = "main"
     cap_bytes: int = 8 << 30
     incomplete_s: float = 10.0
+    segment_bytes: int = SEGMENT_BYTES
 
 
 class Receiver:
@@ -125,7 +128,9 @@ class Receiver:
         """Lock and seal the spool, recover, then receive until `stop` or an error."""
         settings = self._settings
         writer = await asyncio.to_thread(
-            lambda: SpoolWriter(settings.spool, settings.name, cap_bytes=settings.cap_bytes)
+            lambda: SpoolWriter(
+                settings.spool, settings.name, cap_bytes=settings.cap_bytes, segment_bytes=settings.segment_bytes
+            )
         )
         try:
             seen, keyring = await asyncio.to_thread(lambda: recovered(writer.state, writer.history()))
@@ -185,7 +190,7 @@ class Receiver:
                 self.trouble = None
                 if writer.segment_full:
                     await asyncio.to_thread(writer.roll, state_of(collector.seen, collector.keyring))
-                group = collector.take(GROUP_ROWS)
+                group = collector.take(GROUP_ROWS, GROUP_BYTES)
                 if group is None:
                     break
                 await asyncio.to_thread(writer.append, group.records, group.keys)

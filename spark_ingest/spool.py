@@ -318,11 +318,12 @@ def _where(entry: tuple[str, int, Group]) -> tuple[int, int]:
 
 
 def _join(entries: Sequence[tuple[str, int, Group]], range_bytes: int) -> list[ByteRange]:
-    """Neighbouring groups of one segment joined until a range holds `range_bytes`."""
+    """Neighbouring groups of one segment joined until a range holds about `range_bytes`."""
     ranges: list[ByteRange] = []
     for path, begin, group in entries:
         last = ranges[-1] if ranges else None
-        if last and last.path == path and last.end == begin and last.end - last.start < range_bytes:
+        fits = last is not None and (last.end - last.start) + (group.end - begin) / 2 <= range_bytes
+        if last and fits and last.path == path and last.end == begin:
             ranges[-1] = ByteRange(path, last.start, group.end, last.rows + group.rows)
         else:
             ranges.append(ByteRange(path, begin, group.end, group.rows))

@@ -99,7 +99,7 @@ class ThreadedBroker:
 
         try:
             asyncio.run(serve())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised in the thread of the test
             self._error = error
         finally:
             self._ready.set()

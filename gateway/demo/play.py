@@ -36,6 +36,8 @@ LATE_S = 2.0
 """After everything has arrived: time for a duplicate that would follow."""
 POLL_S = 0.1
 PLAIN = "plain"
+VEILMQ = ("-c", "from gateway.cli import main; main()")
+"""The command `veilmq`, also where it runs from its source and is not installed."""
 SHOW_EVERY_S = 1.0
 
 
@@ -62,9 +64,9 @@ class Play:
         for name in REPLICAS:
             self._start_replica(name)
         for name in GATEWAYS:
-            self._fleet.start(name, "-m", "gateway.cli", "broker", "-c", f"{name}.yaml")
+            self._fleet.start(name, *VEILMQ, "broker", "-c", f"{name}.yaml")
         bind = f"{HOST}:{self._layout.plain_port}"
-        self._fleet.start(PLAIN, "-m", "gateway.cli", "broker", "--bind", bind, "--allow-anonymous")
+        self._fleet.start(PLAIN, *VEILMQ, "broker", "--bind", bind, "--allow-anonymous")
         self._fleet.start(INGEST, "-m", "spark_ingest.demo", *self._spark_arguments(), talks=True)
         ports = self._layout.client_ports
         self._fleet.start(
@@ -78,7 +80,7 @@ class Play:
             seed, saw = str(self._timeline.seed), str(self._log / "replica-saw.jsonl")
             self._fleet.start(name, "-m", "gateway.demo.liar", "-c", f"{name}.yaml", "--seed", seed, "--saw", saw)
         else:
-            self._fleet.start(name, "-m", "gateway.cli", "broker", "-c", f"{name}.yaml")
+            self._fleet.start(name, *VEILMQ, "broker", "-c", f"{name}.yaml")
 
     def _start_telemetry(self, seconds: float, log: Path | None) -> None:
         arguments = ["--site", str(self._layout.client_ports["site"]), "--plain", str(self._layout.plain_port)]
@@ -89,7 +91,7 @@ class Play:
         layout = self._layout
         return [
             "--identity", str(layout.identity(INGEST)), "--overlay", str(layout.overlay),
-            "--grants", str(layout.spark_grants), "--work", str(layout.directory / "spark"),
+            "--grants", str(layout.grant), "--work", str(layout.directory / "spark"),
             "--telemetry", TELEMETRY, "--availability", AVAILABILITY, "--sink", str(self._sink),
         ]  # fmt: skip
 
@@ -104,14 +106,15 @@ class Play:
         time.sleep(until_s)
         self._fleet.check()
         for name, facts in self._facts.items():
-            for event in self._fleet[name].events():
+            process = self._fleet[name]
+            for event in process.events():
+                if event.get("event") == "trouble":
+                    raise DemoError(f"{name}: {event.get('text')}", 1, process.tail())
                 self._take(facts, event)
 
     def _take(self, facts: dict[str, Any], event: dict[str, Any]) -> None:
         kind = event.pop("event", "")
         facts[kind] = event
-        if kind == "trouble":
-            raise DemoError(str(event.get("text")), int(event.get("status", 1)))
         if kind == "window" and time.monotonic() - self._shown > SHOW_EVERY_S:
             self._shown = time.monotonic()
             for line in event.get("rows", ())[:3]:
@@ -236,12 +239,12 @@ class Play:
         self._fleet["telemetry"].say("go")
         ports = self._layout.client_ports
         self._say(f"running on; files in {self._layout.directory}")
-        self._say(
-            f"subscribe: mosquitto_sub -p {ports['control']} -t 'machine/#' -v   (site gateway: port {ports['site']})"
-        )
+        self._say(f"devices publish at port {ports['site']}, applications subscribe at {ports['control']}, as with")
+        self._say(f"mosquitto_sub -p {ports['control']} -t 'machine/#' -v")
         self._say("Ctrl-C ends it")
-        while True:
-            self._turn(0.5)
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                self._turn(0.5)
 
 
 def read_sink(path: Path) -> Iterator[Row]:

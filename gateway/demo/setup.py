@@ -12,8 +12,6 @@ a trust domain of its own. Nothing is started here.
 
 from __future__ import annotations
 
-import base64
-import json
 import secrets
 import shutil
 import socket
@@ -24,9 +22,8 @@ from typing import Any
 
 import yaml
 
-from gateway.overlay_file import grant_path, load_overlay, sign_overlay
-from gateway.private import write_private
-from gateway.trust import LocalIdentity, TrustDomain
+from gateway.overlay_file import sign_overlay
+from gateway.trust import TrustDomain
 from keys.identity import Role
 
 HOST = "127.0.0.1"
@@ -76,8 +73,9 @@ class Layout:
         return self.directory / "overlay.json"
 
     @property
-    def spark_grants(self) -> Path:
-        return self.directory / "grants" / f"{INGEST}-keys.json"
+    def grant(self) -> Path:
+        """The ingest job's scope keys."""
+        return self.directory / "grants" / f"{INGEST}.json"
 
     def config(self, name: str) -> Path:
         return self.directory / f"{name}.yaml"
@@ -113,7 +111,6 @@ def build(directory: Path, now: float) -> Layout:
         _write_yaml(layout.config(name), replica_settings(layout, name), f"Replica {name} of {DOMAINS[name]}.")
     for name in GATEWAYS:
         _write_yaml(layout.config(name), gateway_settings(layout, name), f"Gateway {name} of {DOMAINS[name]}.")
-    _write_spark_grants(layout, now)
     return layout
 
 
@@ -143,7 +140,6 @@ def overlay_description(layout: Layout) -> dict[str, Any]:
     }
     return {
         "name": "demo",
-        "valid_days": 2,
         "regions": [
             {
                 "name": region,
@@ -179,6 +175,9 @@ def replica_settings(layout: Layout, name: str) -> dict[str, Any]:
 
 def gateway_settings(layout: Layout, name: str) -> dict[str, Any]:
     """A gateway: an ordinary listener for its clients, and what of their traffic is sealed."""
+    protect: list[dict[str, Any]] = [{"filter": AVAILABILITY}]
+    if name == "site":
+        protect.insert(0, {"filter": TELEMETRY, "tokens": True})
     return {
         "listeners": {"default": {"bind": f"{HOST}:{layout.client_ports[name]}"}},
         "allow_anonymous": True,
@@ -186,7 +185,7 @@ def gateway_settings(layout: Layout, name: str) -> dict[str, Any]:
         "overlay": {
             "identity": f"identities/{name}",
             "overlay": layout.overlay.name,
-            "protect": [{"filter": TELEMETRY, "tokens": True}, {"filter": AVAILABILITY}],
+            "protect": protect,
         },
         "availability": {"enabled": True, "topic_prefix": AVAILABILITY_PREFIX},
     }
@@ -198,21 +197,3 @@ def _card(layout: Layout, name: str) -> str:
 
 def _write_yaml(path: Path, content: Mapping[str, Any], title: str) -> None:
     path.write_text(f"# {title}\n" + yaml.safe_dump(dict(content), sort_keys=False), encoding="utf-8")
-
-
-def _write_spark_grants(layout: Layout, now: float) -> None:
-    """The ingest job's scope keys in the form that executors read."""
-    local = LocalIdentity.load(layout.identity(INGEST))
-    overlay = load_overlay(layout.overlay, int(now * 1000))
-    grant = json.loads(grant_path(local, layout.overlay).read_bytes())
-    scopes = [
-        {"scope": entry["wire"], "epoch": entry["epoch"], "key": _urlsafe(entry["key"])} for entry in grant["scopes"]
-    ]
-    token_keys = list(dict.fromkeys(_urlsafe(entry["token_key"]) for entry in grant["scopes"] if entry["token_key"]))
-    assert all(overlay.scope_named(entry["scope"]) for entry in scopes)
-    document = {"veilmq_grants": 1, "scopes": scopes, "token_keys": token_keys}
-    write_private(layout.spark_grants, json.dumps(document).encode())
-
-
-def _urlsafe(key: str) -> str:
-    return base64.urlsafe_b64encode(base64.b64decode(key, validate=True)).rstrip(b"=").decode()

@@ -110,6 +110,7 @@ class ClientSession(Exchange):
     Unlike a broker a client loses nothing in silence: a full queue refuses `publish`. After a reconnect
     without the session the unacknowledged is sent as new (at least once; a QoS 2 message whose PUBREC had
     not come may then arrive twice, which MQTT cannot prevent), and what had its PUBREC is complete.
+    In MQTT 5 `clean_start` is asked on the first connection only; later ones resume what it began.
     `adopt`: accept a session that an earlier process left at the server (MQTT-3.2.2-4 asks to close): its
     subscriptions and queue are wanted. Only safe if that process did not publish at QoS 2.
     """
@@ -123,7 +124,9 @@ class ClientSession(Exchange):
         self.version = connect.version
         self.client_id = connect.client_id
         self.adopt = adopt
-        self._begun = False
+        self._begun = False  # have we had a CONNACK
+        self._asked = False  # did we ask for a session, so that one may exist whose CONNACK was lost
+        self._resumable = adopt
         self._maximum_qos = 2
         self._retain_available = True
         self._keep_alive_s = connect.keep_alive_s
@@ -140,12 +143,20 @@ class ClientSession(Exchange):
     # ------------------------------------------------------------------------------- connection begins, ends
 
     def open(self, now: float) -> bytes:
-        """CONNECT of a new connection. With clean start all state is given up only at CONNACK."""
+        """CONNECT of a new connection; what is known of the old one is given up at CONNACK, if at all."""
         assert self.state is Connection.OFFLINE, "the former connection of the session has not ended"
         self.state, self.paused = Connection.OPENING, False
         self._last_sent = self._last_received = now
         self._ping_sent_at = None
-        return encode(replace(self.connect, client_id=self.client_id), self.version)
+        clean_start = self._clean_start
+        self._resumable = self._begun or self._asked or self.adopt
+        self._asked = self._asked or not clean_start
+        return encode(replace(self.connect, client_id=self.client_id, clean_start=clean_start), self.version)
+
+    @property
+    def _clean_start(self) -> bool:
+        # In 3.x the flag also says that the session ends with the connection, so it cannot change.
+        return self.connect.clean_start and not (self._begun and self.version == Version.V5)
 
     def disconnected(self, now: float) -> list[ClientAction]:
         """The connection is gone: Unanswered for every SUBSCRIBE and UNSUBSCRIBE in progress."""
@@ -273,7 +284,7 @@ class ClientSession(Exchange):
             reason = ReasonCode(packet.code) if v5 else reason_of_connack_v3(packet.code)
             raise Refused(packet.properties.reason or f"the server refuses: {reason.name}", reason)
         if packet.session_present:
-            if self.connect.clean_start or not (self._begun or self.adopt):
+            if self._clean_start or not self._resumable:
                 raise ProtocolViolation("the server resumes a session that we do not have")
         else:
             self._start_anew(actions)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Literal
 
 from . import parsing
-from .encoding import PublishTemplate, encode, encode_publish
+from .encoding import NAME_CACHE_BYTES, NAME_CACHE_ENTRIES, PublishTemplate, encode, encode_publish
 from .packets import NO_PROPERTIES, Auth, Disconnect, Packet, PubAck, Publish, Version
 from .properties import Carrier, decode_properties, encode_property_fields
 from .types import (
@@ -33,16 +33,14 @@ __all__ = ["Decoder", "PublishTemplate", "encode", "encode_property_fields", "en
 # again, and equal topics become one str object whose hash the router finds already computed. Shared by all
 # connections. Bounded in entries and in bytes of one name, so that a client that invents topics can make
 # others slower (to what they would be without it) but cannot fill memory: at most about 4 MiB.
-_TOPIC_CACHE_ENTRIES = 8192
-_TOPIC_CACHE_NAME_BYTES = 256
 _topics: dict[bytes, str] = {b"": ""}
 
 
 def _topic(raw: bytes) -> str:
     """A topic name from its bytes; empty is left to the caller, who knows whether an alias stands for it."""
     topic = check_topic_name(decode_utf8(raw))
-    if len(raw) <= _TOPIC_CACHE_NAME_BYTES:
-        if len(_topics) >= _TOPIC_CACHE_ENTRIES:
+    if len(raw) <= NAME_CACHE_BYTES:
+        if len(_topics) >= NAME_CACHE_ENTRIES:
             _topics.clear()
             _topics[b""] = ""
         _topics[raw] = topic

@@ -87,21 +87,46 @@ def encode_publish(
 
     Raises UnsendablePacket.
     """
-    name = _topic_bytes(topic) if isinstance(topic, str) else topic
-    variable = len(name).to_bytes(2, "big") + name
-    if qos:
-        variable += _packet_id(packet_id)
+    name = _names.get(topic)
+    if name is None:
+        name = _name(topic)
     if version == Version.V5:
-        properties = properties_bytes or b""
-        variable += encode_varint(len(properties)) + properties
-    first = 0x30 | dup << 3 | qos << 1 | retain
-    return bytes((first,)) + encode_varint(len(variable) + len(payload)) + variable + payload
+        fields = properties_bytes or b""
+        properties = encode_varint(len(fields)) + fields
+        variable = name + _packet_id(packet_id) + properties if qos else name + properties
+    else:
+        variable = name + _packet_id(packet_id) if qos else name
+    length = len(variable) + len(payload)
+    first = _BYTES[0x30 | dup << 3 | qos << 1 | retain]
+    # One and two bytes of length are nearly all there is, and a table costs a fifth of the general function.
+    if length < 0x80:
+        return first + _BYTES[length] + variable + payload
+    if length < 0x4000:
+        return first + _BYTES[length & 0x7F | 0x80] + _BYTES[length >> 7] + variable + payload
+    return b"".join((first, encode_varint(length), variable, payload))
 
 
-def _topic_bytes(topic: str) -> bytes:
-    if "+" in topic or "#" in topic:
+_BYTES = [bytes((value,)) for value in range(256)]
+
+# Encoded topic names with their length, bounded as the decoder's cache is and for the same reason. Keys are
+# str (checked on entry) or bytes (trusted).
+NAME_CACHE_ENTRIES = 8192
+NAME_CACHE_BYTES = 256
+_names: dict[str | bytes, bytes] = {}
+
+
+def _name(topic: str | bytes) -> bytes:
+    if isinstance(topic, bytes):
+        name = write_binary(topic)
+    elif "+" in topic or "#" in topic:
         raise UnsendablePacket("topic name contains a wildcard")
-    return write_string(topic)[2:]
+    else:
+        name = write_string(topic)
+    if len(name) <= NAME_CACHE_BYTES:
+        if len(_names) >= NAME_CACHE_ENTRIES:
+            _names.clear()
+        _names[topic] = name
+    return name
 
 
 class PublishTemplate:
@@ -127,9 +152,7 @@ class PublishTemplate:
         self.packet = packet
         self._head = self._dup_head = self._tail = b""
         if qos:
-            name_length = len(topic.encode() if isinstance(topic, str) else topic)
-            fixed = self.size - _remaining_of(self.size)
-            at = fixed + 2 + name_length
+            at = self.size - _remaining_of(self.size) + len(_names.get(topic) or _name(topic))
             self._head, self._tail = packet[:at], packet[at + 2 :]
             self._dup_head = bytes((packet[0] | 8,)) + packet[1:at]
 

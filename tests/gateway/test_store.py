@@ -61,9 +61,7 @@ def test_a_stored_publication_comes_back_with_every_field(publication: Publicati
     assert decode_publication(encode_publication(publication)) == publication
 
 
-@pytest.mark.parametrize(
-    "row", [b"", b"\1\0\0\0\xff{}", b"\2" + encode_publication(Publication("a", b""))[1:]]
-)
+@pytest.mark.parametrize("row", [b"", b"\1\0\0\0\xff{}", b"\2" + encode_publication(Publication("a", b""))[1:]])
 def test_a_row_of_another_layout_is_refused(row: bytes) -> None:
     with pytest.raises(ValueError, match="row"):
         decode_publication(row)

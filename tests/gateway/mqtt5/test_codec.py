@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.mqtt5 import codec
+from gateway.mqtt5 import codec, encoding
 from gateway.mqtt5.codec import Decoder, PublishTemplate, encode, encode_publish
 from gateway.mqtt5.packets import (
     Auth,
@@ -305,12 +305,14 @@ def test_a_client_decoder_must_be_told_its_version() -> None:
 
 def test_the_topic_cache_is_bounded() -> None:
     decoder = Decoder(V311)
-    most = codec._TOPIC_CACHE_ENTRIES
+    most = encoding.NAME_CACHE_ENTRIES
     read = b"".join(encode_publish(f"t{n}", b"", version=V311) for n in range(most + 10))
     assert [packet.topic for packet in decoder.feed(read)] == [f"t{n}" for n in range(most + 10)]
     assert len(codec._topics) <= most
+    assert len(encoding._names) <= most
     decoder.feed(encode_publish("x" * 5000, b"", version=V311))
     assert b"x" * 5000 not in codec._topics
+    assert "x" * 5000 not in encoding._names
     assert decoder.feed(b"\x30\x02\0\0") == []
     assert decoder.error is not None
 

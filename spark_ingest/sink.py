@@ -1,0 +1,63 @@
+"""An exact sink for telemetry: which publications arrived, once each, in an SQLite file.
+
+For comparisons of what was published with what came out (the demonstration, acceptance tests), not for volume:
+each micro-batch is collected in the driver. Spark may repeat a micro-batch after a crash; a repetition replaces its
+first attempt, in one transaction with the number of the batch. Payloads are kept as SHA-256 only.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS publications (
+    batch INTEGER NOT NULL, publisher TEXT NOT NULL, sequence INTEGER NOT NULL,
+    topic TEXT NOT NULL, digest TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS by_batch ON publications (batch);
+CREATE INDEX IF NOT EXISTS by_publication ON publications (publisher, sequence);
+"""
+
+
+class Arrived(NamedTuple):
+    """One publication: publisher in hex, its sequence, clear topic, SHA-256 of the payload in hex."""
+
+    publisher: str
+    sequence: int
+    topic: str
+    digest: str
+
+
+class PublicationSink:
+    """`rows.writeStream.foreachBatch(PublicationSink(path).write)`; keep the file as long as the checkpoint."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises sqlite3.Error when the file cannot be used."""
+        self._path = path
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA journal_mode=WAL")
+            # Spark commits the batch after `write` returns: what it then never repeats must be on disk.
+            database.execute("PRAGMA synchronous=FULL")
+            database.executescript(_TABLES)
+
+    def write(self, rows: Any, batch: int) -> None:
+        """For `foreachBatch`: in the driver, in one transaction."""
+        from pyspark.sql import functions as f  # noqa: PLC0415
+
+        chosen = rows.select("publisher", "sequence", "topic", f.sha2("payload", 256).alias("digest"))
+        found = [(batch, *row) for row in chosen.collect()]
+        with closing(sqlite3.connect(self._path)) as database, database:
+            database.execute("PRAGMA synchronous=FULL")
+            database.execute("DELETE FROM publications WHERE batch = ?", (batch,))
+            database.executemany("INSERT INTO publications VALUES (?, ?, ?, ?, ?)", found)
+
+    def arrived(self) -> Iterator[Arrived]:
+        """Every row, in order of batch; a publication that came twice is there twice."""
+        with closing(sqlite3.connect(self._path)) as database:
+            yield from map(
+                Arrived._make,
+                database.execute("SELECT publisher, sequence, topic, digest FROM publications ORDER BY batch, rowid"),
+            )

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from gateway.mqtt5.flows import (
+    INBOUND,
+    OUTBOUND,
+    Answer,
+    Heard,
+    InboundAliases,
+    InboundFlows,
+    OutboundAliases,
+    OutboundFlows,
+    Stage,
+)
+from gateway.mqtt5.packets import Publish
+from gateway.mqtt5.types import ProtocolViolation, ReceiveMaximumExceeded, TopicAliasInvalid
+
+SENDER_STAGES = [Stage.FREE, Stage.AWAIT_PUBACK, Stage.AWAIT_PUBREC, Stage.AWAIT_PUBCOMP]
+SENDER_HEARS = [Heard.PUBACK, Heard.PUBREC, Heard.PUBREC_REFUSED, Heard.PUBCOMP]
+RECEIVER_STAGES = [Stage.FREE, Stage.ACCEPTING_1, Stage.ACCEPTING_2, Stage.AWAIT_PUBREL]
+RECEIVER_HEARS = [Heard.PUBLISH_1, Heard.PUBLISH_1_DUP, Heard.PUBLISH_2, Heard.PUBREL]
+
+
+def sender_in(stage: Stage) -> OutboundFlows[str]:
+    flows: OutboundFlows[str] = OutboundFlows(10)
+    flows.reconnected(10)
+    if stage is not Stage.FREE:
+        assert flows.start("m", 1 if stage is Stage.AWAIT_PUBACK else 2) == 1
+    if stage is Stage.AWAIT_PUBCOMP:
+        flows.heard(1, Heard.PUBREC)
+    assert flows.stage(1) is stage
+    return flows
+
+
+def receiver_in(stage: Stage) -> InboundFlows:
+    flows = InboundFlows()
+    flows.reconnected(10, enforced=True)
+    if stage is not Stage.FREE:
+        publish = Publish("a", b"", 1 if stage is Stage.ACCEPTING_1 else 2, packet_id=1)
+        flows.published(publish)
+        if stage is Stage.AWAIT_PUBREL:
+            flows.accepted(publish, refused=False)
+    assert flows.stage(1) is stage
+    return flows
+
+
+def test_the_tables_are_complete() -> None:
+    assert set(OUTBOUND) == set(itertools.product(SENDER_STAGES, SENDER_HEARS))
+    assert set(INBOUND) == set(itertools.product(RECEIVER_STAGES, RECEIVER_HEARS))
+
+
+@pytest.mark.parametrize(("stage", "heard"), list(itertools.product(SENDER_STAGES, SENDER_HEARS)))
+def test_sender_walks_every_pair_of_the_table(stage: Stage, heard: Heard) -> None:
+    flows = sender_in(stage)
+    step = OUTBOUND[stage, heard]
+    if step.answer is Answer.VIOLATION:
+        with pytest.raises(ProtocolViolation):
+            flows.heard(1, heard)
+        return
+    answer, _ = flows.heard(1, heard)
+    assert answer is step.answer
+    assert flows.stage(1) is step.next
+    assert flows.quota == (9 if step.next is Stage.AWAIT_PUBCOMP else 10)
+
+
+@pytest.mark.parametrize(("stage", "heard"), list(itertools.product(RECEIVER_STAGES, RECEIVER_HEARS)))
+def test_receiver_walks_every_pair_of_the_table(stage: Stage, heard: Heard) -> None:
+    flows = receiver_in(stage)
+    step = INBOUND[stage, heard]
+
+    def hear() -> Answer:
+        if heard is Heard.PUBREL:
+            return flows.released(1)
+        dup = heard is Heard.PUBLISH_1_DUP
+        return flows.published(Publish("a", b"", 2 if heard is Heard.PUBLISH_2 else 1, dup=dup, packet_id=1))
+
+    if step.answer is Answer.VIOLATION:
+        with pytest.raises(ProtocolViolation):
+            hear()
+        return
+    assert hear() is step.answer
+    assert flows.stage(1) is step.next
+
+
+def test_identifiers_wrap_round_and_skip_those_in_use() -> None:
+    flows: OutboundFlows[int] = OutboundFlows(10)
+    flows.reconnected(10)
+    assert flows.start(0, 1) == 1
+    for n in range(2, 65_536):
+        assert flows.start(n, 1) == n
+        flows.heard(n, Heard.PUBACK)
+    assert flows.start(0, 1) == 2
+
+
+def test_quota_is_never_more_than_the_peers_receive_maximum() -> None:
+    flows: OutboundFlows[str] = OutboundFlows(100)
+    flows.reconnected(2)
+    flows.start("a", 2)
+    flows.start("b", 1)
+    assert not flows.may_start
+    flows.heard(1, Heard.PUBREC)
+    assert not flows.may_start, "PUBREC is not the end"
+    flows.heard(1, Heard.PUBCOMP)
+    assert flows.may_start
+    for _ in range(3):
+        flows.heard(2, Heard.PUBACK)
+    assert flows.quota == 2
+
+
+def test_repetition_keeps_the_order_and_goes_before_anything_new() -> None:
+    flows: OutboundFlows[str] = OutboundFlows(100)
+    flows.reconnected(100)
+    for item in "abcd":
+        flows.start(item, 2)
+    flows.heard(2, Heard.PUBREC)
+    flows.reconnected(2)
+    assert flows.next_repeat() == (1, "a", 2)
+    assert flows.next_repeat() == (3, "c", 2)
+    assert flows.next_repeat() is None
+    assert not flows.may_start
+    flows.heard(2, Heard.PUBCOMP)
+    assert flows.next_repeat() is None, "a PUBREL of an older connection took no quota of this one"
+    flows.heard(1, Heard.PUBREC_REFUSED)
+    assert flows.next_repeat() == (4, "d", 2)
+
+
+def test_acknowledged_before_it_was_repeated() -> None:
+    flows: OutboundFlows[str] = OutboundFlows(100)
+    flows.reconnected(1)
+    flows.start("a", 1)
+    flows.reconnected(1)
+    assert flows.heard(1, Heard.PUBACK) == (Answer.DONE, "a")
+    assert flows.next_repeat() is None
+    assert flows.quota == 1
+
+
+def test_receive_maximum_is_enforced_for_those_who_know_it() -> None:
+    for enforced in (True, False):
+        flows = InboundFlows()
+        flows.reconnected(2, enforced)
+        flows.published(Publish("a", b"", 1, packet_id=1))
+        second = Publish("a", b"", 2, packet_id=2)
+        flows.published(second)
+        assert flows.full
+        third = Publish("a", b"", 1, packet_id=3)
+        if enforced:
+            with pytest.raises(ReceiveMaximumExceeded):
+                flows.published(third)
+            assert flows.accepted(second, refused=False)
+            assert flows.full, "QoS 2 counts until PUBREL"
+            flows.released(2)
+            assert not flows.full
+        assert flows.published(third) is Answer.ROUTE
+
+
+def test_a_late_acceptance_is_not_taken_for_another_message() -> None:
+    flows = InboundFlows()
+    flows.reconnected(10, enforced=True)
+    old = Publish("a", b"", 1, packet_id=1)
+    flows.published(old)
+    flows.reconnected(10, enforced=True)
+    assert not flows.accepted(old, refused=False)
+    new = Publish("b", b"", 1, packet_id=1)
+    flows.published(new)
+    assert not flows.accepted(old, refused=False)
+    assert flows.accepted(new, refused=False)
+
+
+def test_qos_2_is_remembered_over_a_reconnect_while_it_is_being_accepted() -> None:
+    flows = InboundFlows()
+    flows.reconnected(10, enforced=True)
+    first = Publish("a", b"", 2, packet_id=1)
+    flows.published(first)
+    flows.reconnected(10, enforced=True)
+    again = Publish("a", b"", 2, dup=True, packet_id=1)
+    assert flows.published(again) is Answer.NOTHING
+    assert flows.accepted(first, refused=False)
+    assert flows.published(again) is Answer.SEND_PUBREC
+
+
+def test_inbound_aliases() -> None:
+    aliases = InboundAliases(2)
+    assert aliases.resolve("a", 1) == "a"
+    assert aliases.resolve("", 1) == "a"
+    assert aliases.resolve("b", 1) == "b"
+    assert aliases.resolve("", 1) == "b"
+    for topic, alias in (("", 2), ("a", 3), ("a", 0)):
+        with pytest.raises(TopicAliasInvalid):
+            aliases.resolve(topic, alias)
+
+
+def test_outbound_aliases_are_defined_once_and_bounded() -> None:
+    aliases = OutboundAliases(1)
+    assert aliases.look_up("long/topic/1") == (1, True)
+    assert aliases.look_up("long/topic/1") == (1, True), "not defined before its packet is sure to go"
+    aliases.define("long/topic/1", 1)
+    assert aliases.look_up("long/topic/1") == (1, False)
+    assert aliases.look_up("long/topic/2") == (0, False)
+    assert OutboundAliases(1).look_up("short") == (0, False)

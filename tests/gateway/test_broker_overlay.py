@@ -1,0 +1,416 @@
+"""What the overlay sees of local clients, what local clients see of the overlay, and who is let in as a member."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from bridge.machine import Publication
+from gateway.broker import EdgeBroker, EntityConnected, EntityGone, EntitySeen, StartError
+from gateway.config import parse
+from gateway.mqtt5.packets import (
+    Disconnect,
+    Properties,
+    PubAck,
+    PubComp,
+    Publish,
+    PubRec,
+    PubRel,
+    Version,
+    Will,
+)
+from gateway.mqtt5.types import ReasonCode
+
+from .certificates import Authority
+from .harness import LOOPBACK, Wire, serving, until
+
+
+class FakeOverlay:
+    """Takes topics below `far/`, keeps every `done` until the test calls it, knows members by common name."""
+
+    def __init__(self) -> None:
+        self.published: list[tuple[str, Publication]] = []
+        self.done: list[Callable[[int], None]] = []
+        self.filters: list[str] = []
+        self.peers: list[str] = []
+        self.heard: list[tuple[str, Publish]] = []
+        self.entities: list[Any] = []
+
+    def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
+        self.published.append((client_id, publication))
+        if publication.topic.startswith("far/"):
+            self.done.append(done)
+            return True
+        return False
+
+    def subscribed(self, topic_filter: str) -> None:
+        self.filters.append(f"+{topic_filter}")
+
+    def unsubscribed(self, topic_filter: str) -> None:
+        self.filters.append(f"-{topic_filter}")
+
+    def recognise(self, certificate_der: bytes, client_id: str) -> str | None:
+        subject = x509.load_der_x509_certificate(certificate_der).subject
+        name = str(subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+        return name if name.startswith("replica") else None
+
+    def peer_connected(self, peer: str, session: Any) -> None:
+        self.peers.append(f"+{peer}")
+
+    def peer_disconnected(self, peer: str) -> None:
+        self.peers.append(f"-{peer}")
+
+    def peer_published(self, peer: str, publish: Publish) -> None:
+        self.heard.append((peer, publish))
+
+    def entity_event(self, event: Any) -> None:
+        self.entities.append(event)
+
+
+def test_a_publication_is_acknowledged_when_the_overlay_has_it_and_in_order() -> None:
+    async def check() -> None:
+        overlay = FakeOverlay()
+        async with serving(overlay=overlay) as broker:
+            wire, sub = await Wire.connect(broker, "dev"), await Wire.connect(broker, "sub")
+            await sub.subscribe("#")
+            one = wire.publish("far/1", b"1", 1, properties={"user": (("a", "1"), ("vmq-x", "forged"))})
+            two = wire.publish("far/2", b"2", 2, retain=True)
+            three = wire.publish("near/3", b"3", 1)
+            assert await wire.barrier() == []
+            # Local delivery does not wait, and carries nothing of the overlay's own.
+            got = await sub.expect(Publish)
+            assert (got.topic, got.properties.user) == ("far/1", (("a", "1"),))
+            assert [topic for topic, _ in await sub.published()] == ["far/2", "near/3"]
+            client_id, publication = overlay.published[0]
+            assert (client_id, publication.topic, publication.payload) == ("dev", "far/1", b"1")
+            assert publication.properties == (("a", "1"),)
+            assert (overlay.published[1][1].qos, overlay.published[1][1].retain) == (2, True)
+            overlay.done[1](0)
+            assert await wire.barrier() == []
+            overlay.done[0](0)
+            answers = await wire.barrier()
+            assert answers == [PubAck(one), PubRec(two), PubAck(three)]
+            wire.send(PubRel(two))
+            await wire.expect(PubComp)
+
+    asyncio.run(check())
+
+
+def test_a_refusal_reaches_the_client_in_the_words_of_its_version() -> None:
+    async def check() -> None:
+        overlay = FakeOverlay()
+        async with serving(overlay=overlay) as broker:
+            new = await Wire.connect(broker, "new")
+            new.publish("far/1", qos=1)
+            await until(lambda: overlay.done)
+            overlay.done[0](ReasonCode.QUOTA_EXCEEDED)
+            assert (await new.expect(PubAck)).code == ReasonCode.QUOTA_EXCEEDED
+            old = await Wire.connect(broker, "old", Version.V311)
+            old.publish("far/1", qos=1)
+            await until(lambda: len(overlay.done) == 2)
+            overlay.done[1](ReasonCode.QUOTA_EXCEEDED)
+            assert await old.closed() == []
+
+    asyncio.run(check())
+
+
+def test_qos_2_that_was_decided_while_the_client_was_away_is_not_published_twice() -> None:
+    async def check() -> None:
+        overlay = FakeOverlay()
+        async with serving(overlay=overlay) as broker:
+            keep = {"session_expiry_s": 100}
+            wire = await Wire.connect(broker, "dev", properties=keep)
+            wire.publish("far/1", b"1", 2, packet_id=7)
+            await until(lambda: overlay.done)
+            wire.cut()
+            await until(lambda: not dict(broker.clients())["dev"])
+            wire = await Wire.connect(broker, "dev", clean_start=False, properties=keep)
+            wire.publish("far/1", b"1", 2, packet_id=7, dup=True)
+            assert await wire.barrier() == []
+            overlay.done[0](0)
+            assert (await wire.expect(PubRec)).packet_id == 7
+            wire.send(PubRel(7))
+            await wire.expect(PubComp)
+            assert len(overlay.published) == 1
+
+    asyncio.run(check())
+
+
+def test_an_old_client_that_is_owed_too_much_is_not_read_and_not_timed_out() -> None:
+    async def check() -> None:
+        overlay = FakeOverlay()
+        async with serving({"limits": {"receive_maximum": 3}}, overlay=overlay) as broker:
+            wire = await Wire.connect(broker, "dev", Version.V311, keep_alive_s=1)
+            for _ in range(3):
+                wire.publish("far/x", qos=1)
+            await until(lambda: len(overlay.done) == 3)
+            wire.publish("far/x", qos=1)
+            await asyncio.sleep(0.02)
+            assert len(overlay.done) == 3
+            broker.tick(broker.now() + 10)
+            assert dict(broker.clients()) == {"dev": True}
+            overlay.done[0](0)
+            await until(lambda: len(overlay.done) == 4)
+            broker.tick(broker.now() + 10)
+            for done in overlay.done[1:]:
+                done(0)
+            assert len([await wire.expect(PubAck) for _ in range(4)]) == 4
+
+    asyncio.run(check())
+
+
+def test_a_newer_client_that_ignores_receive_maximum_is_disconnected() -> None:
+    async def check() -> None:
+        overlay = FakeOverlay()
+        async with serving({"limits": {"receive_maximum": 3}}, overlay=overlay) as broker:
+            wire = await Wire.connect(broker, "dev")
+            assert wire.connack is not None
+            assert wire.connack.properties.receive_maximum == 3
+            for _ in range(4):
+                wire.publish("far/x", qos=1)
+            (bye,) = await wire.closed()
+            assert isinstance(bye, Disconnect)
+            assert bye.code == ReasonCode.RECEIVE_MAXIMUM_EXCEEDED
+
+    asyncio.run(check())
+
+
+def test_wills_and_qos_0_go_to_the_overlay_too() -> None:
+    async def check() -> None:
+        overlay = FakeOverlay()
+        async with serving(overlay=overlay) as broker:
+            will = Will("far/will", b"gone", 1, properties=Properties(user=(("vmq", "forged"),)))
+            wire = await Wire.connect(broker, "dev", will=will)
+            wire.publish("far/0", b"0")
+            await wire.barrier()
+            wire.cut()
+            await until(lambda: len(overlay.published) == 2)
+            assert [(p.topic, p.qos, p.properties) for _, p in overlay.published] == [
+                ("far/0", 0, ()),
+                ("far/will", 1, ()),
+            ]
+            assert [client for client, _ in overlay.published] == ["dev", "dev"]
+
+    asyncio.run(check())
+
+
+def test_first_and_last_subscription_of_a_filter_are_reported() -> None:
+    async def check() -> None:
+        overlay = FakeOverlay()
+        async with serving(overlay=overlay) as broker:
+            a, b = await Wire.connect(broker, "a"), await Wire.connect(broker, "b")
+            await a.subscribe("t/#", 1)
+            await a.subscribe("t/#", 2)
+            await b.subscribe("$share/g/t/#")
+            assert overlay.filters == ["+t/#"]
+            assert broker.local_filters() == ["t/#"]
+            a.cut()
+            await until(lambda: "a" not in dict(broker.clients()))
+            assert overlay.filters == ["+t/#"]
+            b.send(Disconnect())
+            await b.closed()
+            assert overlay.filters == ["+t/#", "-t/#"]
+
+    asyncio.run(check())
+
+
+def test_deliver_local_reaches_local_clients_and_the_retained_store_and_never_goes_back() -> None:
+    async def check() -> None:
+        overlay = FakeOverlay()
+        async with serving(overlay=overlay) as broker:
+            sub = await Wire.connect(broker, "sub")
+            await sub.subscribe("far/#", 1)
+            broker.deliver_local(
+                Publication(
+                    *("far/1", b"opened", 2, True),
+                    content_type="t",
+                    properties=(("vmq", "hidden"), ("k", "v")),
+                    expiry_s=50,
+                )
+            )
+            got = await sub.expect(Publish)
+            assert (got.payload, got.qos, got.retain) == (b"opened", 1, False)
+            assert (got.properties.user, got.properties.content_type) == ((("k", "v"),), "t")
+            assert got.properties.message_expiry_s == 50
+            late = await Wire.connect(broker, "late")
+            await late.subscribe("far/1")
+            assert await late.published() == [("far/1", b"opened")]
+            assert overlay.published == []
+
+    asyncio.run(check())
+
+
+def test_entities_are_reported_for_heartbeats() -> None:
+    async def check() -> None:
+        overlay = FakeOverlay()
+        async with serving(overlay=overlay) as broker:
+            polite = await Wire.connect(broker, "polite", keep_alive_s=7)
+            for _ in range(3):
+                await polite.barrier()
+            polite.send(Disconnect())
+            await polite.closed()
+            (await Wire.connect(broker, "broken")).cut()
+            await until(lambda: len(overlay.entities) == 5)
+        connected, seen, gone = overlay.entities[:3]
+        assert isinstance(connected, EntityConnected)
+        assert (connected.client_id, connected.keep_alive_s) == ("polite", 7)
+        assert isinstance(seen, EntitySeen)
+        assert isinstance(gone, EntityGone)
+        assert gone.clean
+        last = overlay.entities[4]
+        assert isinstance(last, EntityGone)
+        assert (last.client_id, last.clean) == ("broken", False)
+
+    asyncio.run(check())
+
+
+# ------------------------------------------------------------------------------------------------ members
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def with_members(authority: Authority, overlay: FakeOverlay, **limits: int) -> AbstractAsyncContextManager[EdgeBroker]:
+    certfile, keyfile = authority.issue("server")
+    members = {
+        "bind": "127.0.0.1:0",
+        "ssl": True,
+        "overlay": True,
+        "certfile": str(certfile),
+        "keyfile": str(keyfile),
+        "cafile": str(authority.cafile),
+    }
+    listeners = {"default": {"bind": "127.0.0.1:0", "overlay": False, "ssl": False}, "members": members}
+    return serving({"listeners": listeners, "limits": limits}, overlay=overlay)
+
+
+def test_a_member_is_known_by_its_certificate_and_its_traffic_stays_apart(authority: Authority) -> None:
+    async def check() -> None:
+        overlay = FakeOverlay()
+        async with with_members(authority, overlay) as broker:
+            local = await Wire.connect(broker, "replica1")
+            await local.subscribe("#")
+            context = authority.client("replica1")
+            peer = await Wire.connect(broker, "replica1", listener="members", context=context)
+            assert peer.connack is not None
+            assert peer.connack.code == 0
+            assert overlay.peers == ["+replica1"]
+            # The local client of the same client id is untouched, and neither hears the other.
+            peer.publish("far/1", b"sealed", 1, properties={"user": (("vmq", "header"),)})
+            await peer.expect(PubAck)
+            ((name, publish),) = overlay.heard
+            assert (name, publish.payload, publish.properties.user) == (
+                "replica1",
+                b"sealed",
+                (("vmq", "header"),),
+            )
+            assert await peer.subscribe("#", 1) == 1
+            local.publish("near", b"clear")
+            assert await local.published() == [("near", b"clear")]
+            assert await peer.barrier() == []
+            assert overlay.filters == ["+#"]
+            peer.cut()
+            await until(lambda: overlay.peers == ["+replica1", "-replica1"])
+            assert list(broker.clients()) == [("replica1", True)]
+
+    asyncio.run(check())
+
+
+def test_send_to_peer_is_acknowledged_bounded_and_only_while_connected(authority: Authority) -> None:
+    async def check() -> None:
+        overlay = FakeOverlay()
+        async with with_members(authority, overlay, queue_messages=2, in_flight=2) as broker:
+            acks: list[int] = []
+
+            def send(payload: bytes = b"x") -> bool:
+                return broker.send_to_peer("replica1", "w", payload, (("vmq", "h"),), acks.append)
+
+            assert not send()
+            peer = await Wire.connect(
+                broker,
+                "p",
+                listener="members",
+                context=authority.client("replica1"),
+                properties={"session_expiry_s": 100, "maximum_packet_size": 100},
+            )
+            assert peer.connack is not None
+            assert peer.connack.properties.session_expiry_s == 0
+            assert not send(b"x" * 200)
+            assert [send() for _ in range(5)] == [True] * 4 + [False]
+            got = [await peer.expect(Publish) for _ in range(2)]
+            assert {g.properties.user for g in got} == {(("vmq", "h"),)}
+            assert {g.qos for g in got} == {1}
+            peer.send(PubAck(got[0].packet_id), PubAck(got[1].packet_id, ReasonCode.QUOTA_EXCEEDED))
+            assert len([await peer.expect(Publish) for _ in range(2)]) == 2
+            assert acks == [0, ReasonCode.QUOTA_EXCEEDED]
+            peer.cut()
+            await until(lambda: len(overlay.peers) == 2)
+            assert not send()
+
+    asyncio.run(check())
+
+
+def test_a_stranger_is_refused_with_one_line(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
+    async def check() -> None:
+        overlay = FakeOverlay()
+        async with with_members(authority, overlay) as broker:
+            with caplog.at_level(logging.INFO, "veilmq"):
+                stranger = await Wire.connect(broker, "x", listener="members", context=authority.client("stranger"))
+                assert stranger.connack is not None
+                assert stranger.connack.code == ReasonCode.NOT_AUTHORIZED
+                assert await stranger.closed() == []
+                old = await Wire.connect(
+                    broker,
+                    "replica1",
+                    Version.V311,
+                    listener="members",
+                    context=authority.client("replica1"),
+                )
+                assert old.connack is not None
+                assert old.connack.code == 1
+                assert await old.closed() == []
+            lines = [record.getMessage() for record in caplog.records]
+            assert len(lines) == 2
+            assert "the certificate of 'x' is none of the overlay's" in lines[0]
+            assert "a hop below MQTT 5 strips user properties" in lines[1]
+            assert overlay.peers == []
+
+    asyncio.run(check())
+
+
+def test_without_a_certificate_nobody_reaches_an_overlay_listener(authority: Authority) -> None:
+    async def check() -> None:
+        async with with_members(authority, FakeOverlay()) as broker:
+            with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):
+                await Wire.connect(broker, "replica1", listener="members", context=authority.client())
+            assert list(broker.clients()) == []
+
+    asyncio.run(check())
+
+
+def test_an_overlay_listener_without_overlay_or_tls_does_not_start(authority: Authority) -> None:
+    certfile, keyfile = authority.issue("server")
+    tls = {"ssl": True, "certfile": str(certfile), "keyfile": str(keyfile), "cafile": str(authority.cafile)}
+    identity = {"identity": "x", "overlay": "y"}
+
+    async def check() -> None:
+        listeners = {"default": {**LOOPBACK["default"], **tls, "overlay": True}}
+        with pytest.raises(StartError, match="no overlay is configured"):
+            await EdgeBroker(parse({"listeners": listeners})).start()
+        listeners = {"default": {**LOOPBACK["default"], "overlay": True}}
+        settings = parse({"listeners": listeners, "overlay": identity})
+        with pytest.raises(StartError, match="mutual TLS only"):
+            await EdgeBroker(settings, overlay=FakeOverlay()).start()
+
+    asyncio.run(check())

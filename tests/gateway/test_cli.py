@@ -1,0 +1,255 @@
+"""The command line as an operator meets it: one line for a mistake, exit status 2, and examples that work."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import cli
+from gateway.client import Client
+from gateway.config import load
+from gateway.overlay_file import read_description
+
+ROOT = Path(__file__).parent.parent.parent
+CONFIGS = ROOT / "configs"
+
+
+@pytest.fixture
+def veilmq(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command line; (status, standard output, standard error)."""
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        status = cli.run([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+def example_commands() -> Sequence[str]:
+    text = (CONFIGS / "README.md").read_text("utf-8")
+    (block,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    return [line for line in block.splitlines() if line]
+
+
+@pytest.fixture
+def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, veilmq: Any) -> Path:
+    """The directory after all commands of configs/README.md, on ports of our own."""
+    for path in CONFIGS.glob("*.yaml"):
+        text = re.sub(r"bind: 127\.0\.0\.1:\d+", "bind: 127.0.0.1:0", path.read_text("utf-8"))
+        (tmp_path / path.name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for command in example_commands():
+        status, _, err = veilmq(*shlex.split(command)[1:])
+        assert (status, err) == (0, ""), command
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["edge.yaml", "gateway.yaml", "replica.yaml"])
+def test_the_configurations_that_we_ship_load(name: str) -> None:
+    settings = load(CONFIGS / name)
+    assert settings.listeners
+
+
+def test_the_overlay_that_we_ship_loads() -> None:
+    assert read_description(CONFIGS / "overlay.yaml").regions[0].name == "campus"
+
+
+def test_check_says_where_each_topic_goes(example: Path, veilmq: Any) -> None:
+    status, out, err = veilmq(
+        "check", "-c", "gateway.yaml", "ward/7/pulse", "public/menu", "kitchen/door", "$SYS/x", "a/#", "--json"
+    )
+    assert (status, err) == (0, "")
+    report = json.loads(out)
+    fates = {fate["topic"]: fate for fate in report["topics"]}
+    ward = fates["ward/7/pulse"]
+    assert (ward["fate"], ward["scope"], ward["mode"]) == ("protected", "ward/#", "copies")
+    assert (ward["regions"], ward["tokens"]) == (["campus"], True)
+    assert fates["public/menu"]["fate"] == "shared plain"
+    assert fates["kitchen/door"]["fate"] == fates["$SYS/x"]["fate"] == "local only"
+    assert fates["a/#"]["fate"] == "refused"
+    status, out, _ = veilmq("check", "-c", "gateway.yaml", "ward/7/pulse")
+    assert status == 0
+    assert "protected" in out
+
+
+def test_check_of_a_replica_and_of_a_plain_broker(example: Path, veilmq: Any) -> None:
+    assert veilmq("check", "-c", "replica.yaml")[0] == 0
+    status, out, _ = veilmq("check", "-c", "edge.yaml", "x")
+    assert status == 0
+    assert "local only" in out
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "says"),
+    [
+        ("gateway.yaml", "tokens: true", "tokens: false", "tokens is False here, True in the owner's policy"),
+        ("gateway.yaml", "filter: ward/#", "filter: kitchen/#", "kitchen/# was granted to us"),
+        ("gateway.yaml", "- public/#", "- ward/#", "share_plain: ward/#"),
+        ("gateway.yaml", "identity: g1", "identity: nobody", "holds no identity"),
+        ("gateway.yaml", "overlay.json", "none.json", "none.json: No such file"),
+        ("replica.yaml", "overlay: true", "overlay: false", "a replica needs a listener with overlay: true"),
+        ("edge.yaml", "bind: 127.0.0.1:0", "bind: 203.0.113.1:1883", "bind an address of this machine"),
+        ("edge.yaml", "packet_bytes: 1048576", "packet_byte: 1", "did you mean packet_bytes?"),
+    ],
+)
+def test_check_finds_a_mistake_and_fails(example: Path, veilmq: Any, file: str, old: str, new: str, says: str) -> None:
+    replace(example / file, old, new)
+    status, _, err = veilmq("check", "-c", file)
+    assert status == 2
+    assert says in err
+    assert all(line.startswith("veilmq: ") for line in err.splitlines())
+
+
+def test_check_finds_a_port_in_use(tmp_path: Path, veilmq: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        path = tmp_path / "x.yaml"
+        path.write_text(f"listeners: {{default: {{bind: '127.0.0.1:{taken.getsockname()[1]}'}}}}")
+        status, _, err = veilmq("check", "-c", path)
+    assert status == 2
+    assert "port is in use; stop what listens there, or bind another port" in err
+
+
+def test_check_warns_when_nobody_could_log_in(tmp_path: Path, veilmq: Any) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("listeners: {default: {bind: '127.0.0.1:0'}}")
+    status, out, _ = veilmq("check", "-c", path)
+    assert status == 0
+    assert "warning: no client can log in" in out
+
+
+def test_show_prints_no_secret(example: Path, veilmq: Any) -> None:
+    for command in (["trust", "show", "owner"], ["trust", "show", "g1"], ["overlay", "show", "overlay.json"]):
+        _, plain, _ = veilmq(*command)
+        status, out, _ = veilmq(*command, "--json")
+        assert status == 0
+        assert isinstance(json.loads(out), dict)
+        for secret in (example / "owner" / "root.key", example / "g1" / "key.pem"):
+            content = secret.read_bytes()
+            assert content.hex() not in plain + out
+            assert content.decode("latin-1").strip() not in plain + out
+
+
+def test_an_altered_overlay_is_refused(example: Path, veilmq: Any) -> None:
+    document = json.loads((example / "overlay.json").read_text())
+    body = document["policy"]["body"]
+    document["policy"]["body"] = body[:-8] + ("AAAA" if body[-8:-4] != "AAAA" else "BBBB") + body[-4:]
+    (example / "overlay.json").write_text(json.dumps(document))
+    status, out, err = veilmq("overlay", "show", "overlay.json")
+    assert (status, out) == (2, "")
+    assert "tampered with" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nonsense"], "no such command 'nonsense'"),
+        (["trust", "issue", "d"], "missing option"),
+        (["trust", "show", "/nonexistent"], "holds no identity"),
+        (["trust", "init", "x", "--domain", "no spaces please"], "a trust domain is 1 to 64"),
+        (["trust", "issue", "x", "--name", "a", "--role", "king", "--out", "y"], "role king does not exist"),
+        (["overlay", "show", "/nonexistent"], "/nonexistent: No such file or directory"),
+        (["check", "-c", "/nonexistent"], "/nonexistent: No such file or directory"),
+        (["broker", "-c", "/nonexistent"], "/nonexistent: No such file or directory"),
+        (["broker", "--bind", "a:b:c"], "is no HOST:PORT"),
+        (["demo", "--seconds", "many"], "invalid value for '--seconds'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, veilmq: Any, arguments: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, out, err = veilmq(*arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("veilmq: ")
+    assert err.count("\n") == 1
+    assert says in err
+
+
+def test_a_private_file_open_to_others_is_refused_with_the_cure(example: Path, veilmq: Any) -> None:
+    (example / "owner" / "root.key").chmod(0o644)
+    status, _, err = veilmq("overlay", "sign", "overlay.yaml", "--owner", "owner", "--out", "overlay.json")
+    assert status == 2
+    assert err.rstrip().endswith("chmod 600 owner/root.key")
+
+
+def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("listeners: {default: {bind: '127.0.0.1:1'}, other: {bind: '127.0.0.1:2'}}")
+    settings = cli._settings(path, "127.0.0.1:3", tmp_path / "data", True)
+    assert settings.listeners["default"].bind == "127.0.0.1:3"
+    assert settings.listeners["other"].bind == "127.0.0.1:2"
+    assert settings.data == tmp_path / "data"
+    assert settings.allow_anonymous
+    assert not cli._settings(None, None, None, False).allow_anonymous
+
+
+def test_one_command_is_a_broker_and_sigterm_ends_it(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gateway.cli", "broker", "--bind", f"127.0.0.1:{port}", "--allow-anonymous"],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if "listener default" in line:
+                break
+        else:
+            pytest.fail("the broker did not start")
+
+        def hello(client: Client) -> None:
+            client.publish("a/b", b"hello", 1)
+
+        async def round_trip() -> bytes:
+            client = Client("127.0.0.1", port)
+            got: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+            client.on_publish = lambda publish: got.set_result(publish.payload)
+            await client.connect()
+            client.subscribe("a/+", on_answer=lambda _: hello(client))
+            try:
+                return await asyncio.wait_for(got, 10)
+            finally:
+                await client.close()
+
+        assert asyncio.run(round_trip()) == b"hello"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    code = "import sys; from gateway.cli import main; sys.argv[1:] = ['--help']; main()"
+    head = subprocess.run(
+        f"{shlex.quote(sys.executable)} -c {shlex.quote(code)} | {shutil.which('true')}",
+        shell=True,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert head.stderr == ""

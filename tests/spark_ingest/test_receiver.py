@@ -1,0 +1,271 @@
+"""The receiver's thread, with replicas that behave like MQTT links: unacknowledged messages come again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_ingest.consumers import Consumer
+from spark_ingest.options import parse_options
+from spark_ingest.reader import SpoolStreamReader
+from spark_ingest.receiver import OnWire, Receiver, ReceiverSettings
+from spark_ingest.spool import SpoolView, read_groups, segment_numbers
+from spark_ingest.spool_writer import SpoolWriter
+
+from .region import Overlay, Publisher, Sealed, Wire, write_grant
+
+PATIENCE_S = 20.0
+
+
+class Replicas:
+    """Three replicas with a session each: what is not acknowledged is sent again at the next connection."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        self.directory = overlay
+        self.sessions: dict[int, list[Wire]] = {1: [], 2: [], 3: []}
+        self.connections = 0
+        self._lock = threading.Lock()
+        self._on_wire: OnWire | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run(self, on_wire: OnWire) -> None:
+        self.connections += 1
+        with self._lock:
+            self._on_wire, self._loop = on_wire, asyncio.get_running_loop()
+            waiting = [(place, wire) for place, wires in self.sessions.items() for wire in wires]
+        for place, wire in waiting:
+            self._deliver(on_wire, place, wire)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            with self._lock:
+                self._on_wire = None
+
+    def publish(self, sealed: Sealed, places: tuple[int, ...] = (1, 2, 3)) -> None:
+        """From the test's thread."""
+        for place in places:
+            wire = sealed.piece(place)
+            with self._lock:
+                self.sessions[place].append(wire)
+                if self._loop is not None and self._on_wire is not None:
+                    self._loop.call_soon_threadsafe(self._deliver, self._on_wire, place, wire)
+
+    def _deliver(self, on_wire: OnWire, place: int, wire: Wire) -> None:
+        def ack() -> None:
+            with self._lock:
+                self.sessions[place].remove(wire)
+
+        on_wire(place, f"r{place}", wire, ack)
+
+    @property
+    def unacknowledged(self) -> int:
+        return sum(map(len, self.sessions.values()))
+
+
+def wait_until(what: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.01)
+
+
+def spooled(root: Path) -> list[int]:
+    view = SpoolView(root)
+    extents = view.ranges({}, view.advance({}), 1)
+    return [n for extent in extents for batch in read_groups(extent) for n in batch.column("sequence").to_pylist()]
+
+
+@pytest.fixture
+def overlay() -> Overlay:
+    return Overlay()
+
+
+@pytest.fixture
+def publisher(overlay: Overlay) -> Publisher:
+    return Publisher(overlay)
+
+
+def test_everything_is_spooled_once_and_acknowledged(tmp_path: Path, overlay: Overlay, publisher: Publisher) -> None:
+    replicas = Replicas(overlay)
+    receiver = Receiver(ReceiverSettings(tmp_path), lambda: replicas)
+    receiver.start()
+    for _ in range(50):
+        replicas.publish(publisher.seal("plant/a", time=time.time()))
+    wait_until(lambda: len(spooled(tmp_path)) == 50 and not replicas.unacknowledged)
+    receiver.stop()
+    assert sorted(spooled(tmp_path)) == list(range(1, 51))
+    assert receiver.figures["spooled", ""] == 50
+    assert receiver.trouble is None
+    assert not receiver.alive
+
+
+def test_restarts_lose_and_repeat_nothing(tmp_path: Path, overlay: Overlay, publisher: Publisher) -> None:
+    replicas = Replicas(overlay)
+    for turn in range(1, 4):
+        for _ in range(20):
+            replicas.publish(publisher.seal("plant/a", time=time.time()))
+        receiver = Receiver(ReceiverSettings(tmp_path), lambda: replicas)
+        receiver.start()
+        wait_until(lambda turn=turn: len(spooled(tmp_path)) == 20 * turn)  # type: ignore[misc]
+        receiver.stop()
+    wires = [wire for session in replicas.sessions.values() for wire in session]
+    assert not wires
+    assert sorted(spooled(tmp_path)) == list(range(1, 61))
+
+
+def test_a_crash_between_sync_and_acknowledgement_makes_no_second_row(
+    tmp_path: Path, overlay: Overlay, publisher: Publisher
+) -> None:
+    """All three replicas send again what is on disk already."""
+    sent = [publisher.seal("plant/a", time=time.time()) for _ in range(10)]
+    for _ in range(2):
+        replicas = Replicas(overlay)
+        for sealed in sent:
+            replicas.publish(sealed)
+        receiver = Receiver(ReceiverSettings(tmp_path), lambda replicas=replicas: replicas)  # type: ignore[misc]
+        receiver.start()
+        wait_until(lambda replicas=replicas: not replicas.unacknowledged)  # type: ignore[misc]
+        receiver.stop()
+    assert sorted(spooled(tmp_path)) == list(range(1, 11))
+
+
+def test_a_failing_disk_ends_the_session_and_the_next_one_gets_everything(
+    tmp_path: Path, overlay: Overlay, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicas = Replicas(overlay)
+    failures = [OSError(5, "Input/output error")]
+    append = SpoolWriter.append
+
+    def failing(self: SpoolWriter, *arguments: object) -> object:
+        if failures:
+            raise failures.pop()
+        return append(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SpoolWriter, "append", failing)
+    monkeypatch.setattr("spark_ingest.receiver.RETRY_S", 0.05)
+    receiver = Receiver(ReceiverSettings(tmp_path), lambda: replicas)
+    receiver.start()
+    for _ in range(10):
+        replicas.publish(publisher.seal("plant/a", time=time.time()))
+    wait_until(lambda: len(spooled(tmp_path)) == 10 and not replicas.unacknowledged)
+    receiver.stop()
+    assert replicas.connections == 2
+    assert sorted(spooled(tmp_path)) == list(range(1, 11))
+
+
+def test_a_full_spool_acknowledges_nothing_until_it_is_trimmed(
+    tmp_path: Path, overlay: Overlay, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_ingest.receiver.FULL_RETRY_S", 0.05)
+    monkeypatch.setattr("spark_ingest.receiver.GROUP_BYTES", 10_000)
+    replicas = Replicas(overlay)
+    receiver = Receiver(ReceiverSettings(tmp_path, cap_bytes=100_000, segment_bytes=20_000), lambda: replicas)
+    receiver.start()
+    for _ in range(150):
+        replicas.publish(publisher.seal("plant/a", bytes(1000), time=time.time()))
+    wait_until(lambda: receiver.trouble is not None and "full" in receiver.trouble)
+    stuck = len(spooled(tmp_path))
+    assert stuck < 150
+    assert replicas.unacknowledged >= 3 * (150 - stuck)
+    view = SpoolView(tmp_path)
+    consumer = Consumer(tmp_path, "job", view)
+    consumer.register()
+    rows = 0
+    at = view.earliest()
+
+    def caught_up() -> bool:
+        nonlocal rows, at
+        end = view.advance(at)
+        rows += view.rows_between(at, end)
+        at = end
+        consumer.commit(end)
+        return rows == 150 and not replicas.unacknowledged
+
+    wait_until(caught_up)
+    receiver.stop()
+    assert segment_numbers(tmp_path / "main")[0] > 1
+
+
+def test_a_second_receiver_waits_and_takes_over(
+    tmp_path: Path, overlay: Overlay, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_ingest.receiver.RETRY_S", 0.05)
+    replicas = Replicas(overlay)
+    first = Receiver(ReceiverSettings(tmp_path), lambda: replicas)
+    first.start()
+    wait_until(lambda: replicas.connections == 1)
+    second = Receiver(ReceiverSettings(tmp_path), lambda: replicas)
+    second.start()
+    wait_until(lambda: second.trouble is not None)
+    assert replicas.connections == 1
+    first.stop()
+    replicas.publish(publisher.seal("plant/a", time=time.time()))
+    wait_until(lambda: spooled(tmp_path) == [1])
+    second.stop()
+
+
+def test_a_receiver_that_cannot_be_made_fails_the_query(tmp_path: Path) -> None:
+    write_grant(tmp_path / "grant.json")
+    options = parse_options(
+        {
+            "spool": str(tmp_path / "spool"),
+            "identity": "nowhere",
+            "overlay": "nothing",
+            "grants": str(tmp_path / "grant.json"),
+        }
+    )
+
+    def connect(_: object) -> Replicas:
+        raise RuntimeError("nowhere is no identity; make one")
+
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    reader = SpoolStreamReader(options, connect)
+    start = reader.initialOffset()
+    wait_until(lambda: reader._receiver is not None and reader._receiver.failure is not None)
+    with pytest.raises(RuntimeError, match="make one"):
+        reader.latestOffset(start, ReadAllAvailable())
+    reader.stop()
+
+
+def test_the_reader_in_the_driver(tmp_path: Path, overlay: Overlay, publisher: Publisher) -> None:
+    """What Spark does, step by step: a first query, its death, and a second one from the checkpoint."""
+    import pickle
+
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+    replicas = Replicas(overlay)
+    grant = write_grant(tmp_path / "grant.json")
+    options = parse_options(
+        {"spool": str(tmp_path / "spool"), "grants": str(grant), "identity": "i", "overlay": "o", "max_rows": "10"}
+    )
+
+    def connect(_: object) -> Replicas:
+        return replicas
+
+    reader = SpoolStreamReader(options, connect)
+    start = reader.initialOffset()
+    assert reader.getDefaultReadLimit() == ReadMaxRows(10)
+    for _ in range(25):
+        replicas.publish(publisher.seal("plant/a", time=time.time()))
+    view = SpoolView(options.spool)
+    wait_until(lambda: view.rows_between({}, view.latest()) == 25)
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert reader.reportLatestOffset() == end
+    executor = pickle.loads(pickle.dumps(SpoolStreamReader(options, Replicas)))
+    rows = [
+        n for p in reader.partitions(start, end) for b in executor.read(p) for n in b.column("sequence").to_pylist()
+    ]
+    assert sorted(rows) == list(range(1, 26))
+    reader.commit(end)
+    reader.stop()
+
+    again = SpoolStreamReader(options, connect)
+    again.prepareForTriggerAvailableNow()
+    assert again.latestOffset(end, ReadAllAvailable()) == end
+    again.stop()

@@ -1,0 +1,368 @@
+"""From the spool to rows in clear: what opens, what stays closed and why, and the exact schemas."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keys.envelope import Mode, leaf, sign_batch
+from keys.sharetree import Hop
+from spark_ingest.collector import Collector
+from spark_ingest.errors import BadOption, GrantsError
+from spark_ingest.grants import GrantsFile, read_grants
+from spark_ingest.options import Options, Stream, parse_options
+from spark_ingest.rows import DDL, SCHEMAS, RowReader, availability_of
+from spark_ingest.spool import SpoolView
+from spark_ingest.spool_writer import SpoolWriter
+
+from .region import NOW, SCOPE_KEY, TOKEN_KEY, Link, Overlay, Publisher, Sealed, corrupt, token_topic, write_grant
+
+
+class Job:
+    """A spool, a receiver without network, and an executor's reader."""
+
+    def __init__(self, tmp_path: Path, overlay: Overlay | None = None, **grant: Any) -> None:
+        self.overlay = overlay or Overlay()
+        self.publisher = Publisher(self.overlay)
+        self.root = tmp_path / "spool"
+        self.grant = write_grant(tmp_path / "grant.json", **grant)
+        self.writer = SpoolWriter(self.root, "main", cap_bytes=1 << 30)
+        self.writer.roll(b"")
+        self.link = Link(Collector(self.overlay))
+
+    def publish(self, *sealed: Sealed, **how: Any) -> None:
+        for each in sealed:
+            self.link.publish(each, **how)
+        self.link.write(self.writer)
+
+    def options(self, stream: str = "telemetry", **options: str) -> Options:
+        return parse_options({"spool": str(self.root), "grants": str(self.grant), "stream": stream, **options})
+
+    def batches(self, stream: str = "telemetry", **options: str) -> list[Any]:
+        view = SpoolView(self.root)
+        reader = RowReader(self.options(stream, **options))
+        return [batch for extent in view.ranges({}, view.advance({}), 2) for batch in reader.read(extent)]
+
+    def rows(self, stream: str = "telemetry", **options: str) -> list[dict[str, Any]]:
+        return [row for batch in self.batches(stream, **options) for row in batch.to_pylist()]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)
+
+
+def test_the_schemas_are_exactly_what_spark_makes_of_the_ddl() -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import (
+        ArrayType,
+        BinaryType,
+        BooleanType,
+        DataType,
+        IntegerType,
+        LongType,
+        StringType,
+        StructField,
+        StructType,
+        TimestampType,
+    )
+
+    simple: dict[str, DataType] = {
+        "string": StringType(), "binary": BinaryType(), "long": LongType(), "timestamp": TimestampType(),
+        "int": IntegerType(), "boolean": BooleanType(),
+    }  # fmt: skip
+    pair = StructType([StructField("name", StringType()), StructField("value", StringType())])
+    for stream, ddl in DDL.items():
+        head, _, _ = ddl.partition(", properties")
+        fields = [StructField(name, simple[kind]) for name, kind in (part.split(" ") for part in head.split(", "))]
+        if head != ddl:
+            fields.append(StructField("properties", ArrayType(pair)))
+        assert to_arrow_schema(StructType(fields), timezone="UTC").equals(SCHEMAS[stream]), stream
+
+
+def test_rows_equal_what_was_published(job: Job) -> None:
+    job.publish(
+        job.publisher.seal("plant/a", b"\x00\xff", qos=2, retain=True, properties=(("k", "1"), ("k", "2"), ("a", ""))),
+        job.publisher.seal("plant/b", "grün".encode(), time=NOW + 1.5),
+    )
+    first, second = job.rows()
+    assert first["topic"] == "plant/a"
+    assert first["payload"] == b"\x00\xff"
+    assert first["publisher"] == job.publisher.identity.party_id.hex()
+    assert (first["sequence"], first["qos"], first["retain"]) == (1, 2, True)
+    assert [(p["name"], p["value"]) for p in first["properties"]] == [("k", "1"), ("k", "2"), ("a", "")]
+    assert second["published_at"].timestamp() == NOW + 1.5
+    assert second["received_at"].timestamp() == NOW
+    assert second["properties"] == []
+    assert not job.rows("quarantine")
+
+
+def test_time_is_when_the_device_published_and_not_when_the_gateway_sealed(job: Job) -> None:
+    sealed = job.publisher.seal("plant/a", time=NOW - 100)
+    header = replace(sealed.signed.header, time_ms=int(NOW * 1000))
+    assert sealed.key is not None
+    job.publisher.keys.clear()
+    job.publisher.new_key("plant/#")
+    job.publish(job.publisher.seal("plant/a", time=NOW - 100, time_ms=header.time_ms))
+    assert job.rows()[0]["published_at"].timestamp() == NOW - 100
+
+
+def test_batches_are_cut_to_the_wished_size_and_have_the_schema(job: Job) -> None:
+    for _ in range(5):
+        job.publish(*(job.publisher.seal("plant/a") for _ in range(7)))
+    batches = job.batches(rows_per_batch="10")
+    assert [batch.num_rows for batch in batches] == [10, 10, 10, 5]
+    assert all(batch.schema.equals(SCHEMAS[Stream.TELEMETRY]) for batch in batches)
+
+
+def test_topics_choose_rows(job: Job) -> None:
+    job.publish(job.publisher.seal("plant/a/t"), job.publisher.seal("plant/b/t"), job.publisher.seal("plant/c"))
+    assert [row["topic"] for row in job.rows(topics="plant/+/t")] == ["plant/a/t", "plant/b/t"]
+    assert [row["topic"] for row in job.rows(topics="plant/c, plant/b/#")] == ["plant/b/t", "plant/c"]
+
+
+def test_plain_and_shares_only_scopes(tmp_path: Path) -> None:
+    job = Job(tmp_path, key=None)
+    job.publisher.shares_only = True
+    job.publish(job.publisher.seal("plant/a", b"shares"), job.publisher.seal("plant/b", b"plain", mode=Mode.PLAIN))
+    assert [row["payload"] for row in job.rows()] == [b"shares", b"plain"]
+
+
+def test_hidden_topic_names(tmp_path: Path) -> None:
+    import base64
+
+    wire_scope = token_topic("plant") + "/#"
+    job = Job(
+        tmp_path, Overlay(scopes=(wire_scope,)), scopes=(wire_scope,), token_key=base64.b64encode(TOKEN_KEY).decode()
+    )
+    job.publish(
+        job.publisher.seal("plant/a", b"1", wire_topic=token_topic("plant/a")),
+        job.publisher.seal("plant/b", b"2", wire_topic=token_topic("plant/a")),
+    )
+    assert [row["topic"] for row in job.rows(topics="plant/a")] == ["plant/a"]
+    (closed,) = job.rows("quarantine")
+    assert "another topic" in closed["reason"]
+
+
+def test_rows_of_two_regions(tmp_path: Path) -> None:
+    overlay = Overlay(path=(Hop(1, 1, 2, 3), Hop(2, 1, 2, 3)))
+    job = Job(tmp_path, overlay)
+    sealed = job.publisher.seal("plant/a", b"far")
+    for place in (1, 2):
+        job.link.send(place, sealed.piece(place, shares=sealed.shares_at(place, overlay)))
+    job.link.write(job.writer)
+    assert [row["payload"] for row in job.rows()] == [b"far"]
+
+
+# ------------------------------------------------------------------------------------------ availability
+
+
+def test_availability_rows(job: Job) -> None:
+    body = {"state": "online", "since": int(NOW * 1000), "last_seen": int(NOW * 1000) + 500, "reason": "connected"}
+    job.publish(
+        job.publisher.seal("entities/gw1/pump%2F7/availability", json.dumps(body).encode(), retain=True),
+        job.publisher.seal("plant/a", b'{"value": 1}'),
+        job.publisher.seal("entities/gw1/x/availability", b'{"state": "offline"}', retain=True),
+        job.publisher.seal("entities/gw1/x/availability", b"", retain=True, tombstone=True),
+        job.publisher.seal("entities/gw1/x/availability", b"[1]", retain=True),
+    )
+    first, second = job.rows("availability")
+    assert (first["entity"], first["gateway"], first["state"], first["reason"]) == (
+        "pump/7",
+        "gw1",
+        "online",
+        "connected",
+    )
+    assert (first["since"].timestamp(), first["last_seen"].timestamp()) == (NOW, NOW + 0.5)
+    assert (second["state"], second["since"]) == ("offline", None)
+    assert [row["topic"] for row in job.rows()] == ["plant/a"]
+    assert [row["sequence"] for row in job.rows("quarantine")] == [5]
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"{", b"[]", b"1", b'{"state": 1}', b'{"since": 1}', b"\xff", b'{"state": null}']
+)
+def test_what_is_no_statement_about_an_entity(payload: bytes) -> None:
+    assert availability_of(payload) is None
+
+
+def test_odd_times_in_a_statement_become_null() -> None:
+    for odd in (True, -1, 1e300, "now", None, [1]):
+        found = availability_of(json.dumps({"state": "online", "since": odd}).encode())
+        assert found is not None
+        assert found["since"] is None
+
+
+# -------------------------------------------------------------------------------------------- quarantine
+
+
+def test_what_cannot_be_opened_is_a_row_of_the_quarantine_with_its_reason(job: Job, tmp_path: Path) -> None:
+    job.publisher.new_key("plant/#", epoch=7)
+    job.publish(job.publisher.seal("plant/a"))
+    job.publisher.new_key("plant/#")
+    job.publish(job.publisher.seal("plant/good"))
+    job.link.publish(job.publisher.seal("plant/b"), content=b"")
+    job.link.collector.tick(NOW + 10)
+    job.link.write(job.writer)
+    job.publish(job.publisher.seal("plant/c", inner_topic="plant/d"))
+    assert [row["topic"] for row in job.rows()] == ["plant/good"]
+    reasons = {row["wire_topic"]: row["reason"] for row in job.rows("quarantine")}
+    assert "scope plant/#, epoch 7" in reasons["plant/a"]
+    assert reasons["plant/b"].startswith("content: no copy")
+    assert "another topic" in reasons["plant/c"]
+    counted: Counter[str] = Counter()
+    reader = RowReader(job.options())
+    view = SpoolView(job.root)
+    reader._opener.refresh()
+    for extent in view.ranges({}, view.advance({}), 1):
+        from spark_ingest.spool import read_groups
+
+        for group in read_groups(extent):
+            reader.rows(group, counted)
+    assert counted.total() == 3
+
+
+def test_another_epoch_key_is_named_as_such(tmp_path: Path) -> None:
+    import base64
+
+    job = Job(tmp_path, key=base64.b64encode(bytes(31) + b"x").decode())
+    job.publish(job.publisher.seal("plant/a"))
+    assert not job.rows()
+    (row,) = job.rows("quarantine")
+    assert row["reason"].startswith("grant")
+
+
+def test_ciphertext_that_was_changed_on_disk_stays_closed(job: Job) -> None:
+    sealed = job.publisher.seal("plant/a", b"true")
+    job.link.publish(sealed)
+    (group,) = job.link.write()
+    changed = replace(group.records[0], sealed=sealed.content[:-1] + bytes([sealed.content[-1] ^ 1]))
+    moved = replace(group.records[0], wire_topic="plant/elsewhere")
+    renumbered = replace(group.records[0], sequence=99)
+    job.writer.append([changed, moved, renumbered], group.keys)
+    assert not job.rows()
+    assert len(job.rows("quarantine")) == 3
+
+
+def test_a_corrupted_share_in_the_spool_opens_nothing(job: Job) -> None:
+    from keys.sharetree import encode_shares
+
+    sealed = job.publisher.seal("plant/a")
+    job.link.publish(sealed)
+    (group,) = job.link.write()
+    assert sealed.key is not None
+    shares = encode_shares([corrupt(sealed.key[2][0]), sealed.key[2][1]])
+    bad = {k: replace(m, shares=shares) for k, m in group.keys.items()}
+    job.writer.append(group.records, bad)
+    assert not job.rows()
+    (row,) = job.rows("quarantine")
+    assert row["reason"].startswith("content")
+
+
+def test_a_new_grant_is_used_without_a_restart(job: Job) -> None:
+    job.publisher.new_key("plant/#", epoch=1)
+    job.publish(job.publisher.seal("plant/a"))
+    reader = RowReader(job.options())
+    view = SpoolView(job.root)
+    (extent,) = view.ranges({}, view.advance({}), 1)
+    assert not list(reader.read(extent))
+    write_grant(job.grant, epoch=1)
+    assert sum(batch.num_rows for batch in reader.read(extent)) == 1
+
+
+def test_nothing_secret_is_in_the_spool_or_in_what_is_pickled(job: Job) -> None:
+    import pickle
+
+    sealed = job.publisher.seal("plant/a", b"the payload in clear")
+    job.publish(sealed)
+    disk = b"".join(path.read_bytes() for path in job.root.rglob("*") if path.is_file())
+    assert SCOPE_KEY not in disk
+    assert b"the payload in clear" not in disk
+    assert SCOPE_KEY not in pickle.dumps(job.options())
+    assert SCOPE_KEY.hex() not in repr(read_grants(job.grant))
+    assert repr(SCOPE_KEY) not in repr(read_grants(job.grant))
+
+
+# ------------------------------------------------------------------------------------- grants and options
+
+
+def test_a_grant_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    path = write_grant(tmp_path / "grant.json")
+    path.chmod(0o640)
+    with pytest.raises(GrantsError, match="chmod 600"):
+        read_grants(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", '{"veilmq_grant": 2, "scopes": []}', '{"veilmq_grant": 1, "scopes": {}}',
+     '{"veilmq_grant": 1, "scopes": [{"wire": "a", "epoch": 0, "key": "c2hvcnQ=", "token_key": null}]}',
+     '{"veilmq_grant": 1, "scopes": [{"wire": "a", "epoch": "0", "key": null, "token_key": null}]}'],
+)  # fmt: skip
+def test_what_is_no_grant_is_refused_without_quoting_it(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "grant.json"
+    path.touch(mode=0o600)
+    path.write_text(text)
+    with pytest.raises(GrantsError) as error:
+        read_grants(path)
+    assert "c2hvcnQ" not in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_absent_grant_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(GrantsError, match="No such file"):
+        read_grants(tmp_path / "none.json")
+
+
+def test_an_unchanged_grant_is_read_once(tmp_path: Path) -> None:
+    file = GrantsFile(write_grant(tmp_path / "grant.json"))
+    assert file.load()[1]
+    assert not file.load()[1]
+    os.utime(tmp_path / "grant.json", (1, 1))
+    assert file.load()[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"spool": ""}, "spool is missing"), ({"grants": ""}, "grants is missing"), ({"stream": "x"}, "none of"),
+     ({"identity": "i"}, "needs option overlay"), ({"overlay": "o"}, "needs option identity"),
+     ({"topics": "a/#/b"}, "not an MQTT topic filter"), ({"topics": ","}, "empty"),
+     ({"topics": "$share/g/a"}, "shared"),
+     ({"rows_per_batch": "0"}, "out of range"), ({"max_rows": "x"}, "not a number"), ({"recieve": "1"}, "unknown"),
+     ({"consumer": "../x"}, "not a name"), ({"receiver": "consumers"}, "not a name"),
+     ({"grants": "/s/spool/grant.json"}, "lies in the spool"), ({"incomplete_s": "nan"}, "out of range")],
+)  # fmt: skip
+def test_each_option_that_cannot_work_is_one_clear_error(change: dict[str, str], message: str) -> None:
+    with pytest.raises(BadOption, match=message) as error:
+        parse_options({"spool": "/s/spool", "grants": "/s/grant.json", **change})
+    assert "\n" not in str(error.value)
+
+
+def test_options_have_sensible_defaults() -> None:
+    options = parse_options({"path": "spool", "identity": "id", "overlay": "o.json", "Stream": "Availability"})
+    assert options.spool.is_absolute()
+    assert options.grants == Path("id/grant.json").absolute()
+    assert (options.stream, options.consumer, options.receives) == (Stream.AVAILABILITY, "availability", True)
+    assert options.subscribed == ("#", *options.availability)
+
+
+def test_the_fakes_sign_like_a_publisher(job: Job) -> None:
+    """Guards the tests above: a header that is not the publisher's must not get through them."""
+    sealed = job.publisher.seal("plant/a")
+    stranger = Publisher(Overlay(), "stranger")
+    forged = replace(
+        sealed,
+        signed=replace(
+            sealed.signed, proof=sign_batch(stranger.identity, [leaf(sealed.signed.header.encode(), "plant/a")])[0]
+        ),
+    )
+    job.publish(forged)
+    assert not job.rows()
+    assert not job.rows("quarantine")
