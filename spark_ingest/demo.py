@@ -171,7 +171,7 @@ def _wait_for_stop(stopped: threading.Event) -> None:
 
 def _cause(failure: str) -> str:
     """One line of a query's failure: the last Python error in it, else its first line."""
-    lines = failure.split("JVM stacktrace")[0].splitlines()
+    lines = failure.split("JVM stacktrace", maxsplit=1)[0].splitlines()
     errors = [line for line in lines if _PYTHON_ERROR.match(line)]
     return (errors or lines or ["unknown"])[-1 if errors else 0]
 
@@ -189,7 +189,10 @@ def main() -> int:
     try:
         told.work.mkdir(mode=0o700, parents=True, exist_ok=True)
         spark = spark_session("veilmq demo", CORES)
-    except (IngestError, OSError, ImportError) as error:
+    except ModuleNotFoundError as error:
+        print(f"veilmq: {error}; pip install 'veilmq[spark]'", file=sys.stderr)
+        return BAD_INPUT
+    except (IngestError, OSError) as error:
         print(f"veilmq: {error}", file=sys.stderr)
         return BAD_INPUT
     queries = start(spark, told)

@@ -76,7 +76,7 @@ def _run(directory: Path, timeline: Timeline, progress: Console, json_output: bo
     with Fleet(directory) as fleet:
         operators = Operators(layout.client_ports)
         try:
-            play = Play(layout, timeline, fleet, operators, progress)
+            play = Play(layout, timeline, fleet, operators.ledger, progress)
             play.start()
             play.wait_ready()
             play.publish()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from gateway.metrics import FIGURES_TOPIC
@@ -23,33 +23,25 @@ HOST = "127.0.0.1"
 KEEP_ALIVE_S = 30
 
 
-class Operators:
-    """One paho client for each role, at its operator's listener. `ports`: role name -> port."""
+class Ledger:
+    """What roles have said so far. `names`: the roles that are expected to say something."""
 
-    def __init__(self, ports: Mapping[str, int]) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, names: Iterable[str]) -> None:
+        self._lock = threading.Lock()  # paho calls back in one thread a client
         self._latest: dict[str, Mapping[str, Any]] = {}
-        self._earlier: dict[str, Counter[str]] = {name: Counter() for name in ports}
-        self._named: dict[str, set[str]] = {name: set() for name in ports}
-        self._clients = [self._client(name, port) for name, port in ports.items()]
+        self._earlier: dict[str, Counter[str]] = {name: Counter() for name in names}
+        self._named: dict[str, set[str]] = {name: set() for name in self._earlier}
 
-    def _client(self, name: str, port: int) -> Client:
-        client = Client(CallbackAPIVersion.VERSION2, client_id=f"operator-{name}", protocol=MQTTProtocolVersion.MQTTv5)
-        client.on_connect = lambda c, *_: c.subscribe(FIGURES_TOPIC, 1)
-        client.on_message = lambda _c, _u, message: self._on_message(name, message)
-        client.reconnect_delay_set(1, 1)
-        client.connect_async(HOST, port, KEEP_ALIVE_S)
-        client.loop_start()
-        return client
-
-    def _on_message(self, name: str, message: MQTTMessage) -> None:
+    def take(self, name: str, payload: bytes) -> None:
+        """One publication of figures by role `name`; what is no object of figures is left out."""
         try:
-            figures = json.loads(message.payload)
+            figures = json.loads(payload)
         except ValueError:
             return
-        with self._lock:
-            self._latest[name] = figures
-            self._named[name].update(figures.get("named", ()))
+        if isinstance(figures, dict):
+            with self._lock:
+                self._latest[name] = figures
+                self._named[name].update(figures.get("named", ()))
 
     def restarted(self, name: str) -> None:
         """The process of `name` is gone: its next figures begin at zero."""
@@ -60,11 +52,6 @@ class Operators:
         """Roles that say nothing yet, or have links that are not up."""
         with self._lock:
             return [name for name in self._earlier if not _linked(self._latest.get(name))]
-
-    def figures(self, name: str) -> Mapping[str, Any]:
-        """The newest figures of one role; empty if there are none."""
-        with self._lock:
-            return self._latest.get(name, {})
 
     def blamed(self) -> Blamed:
         """What all roles say, the liar's too."""
@@ -77,6 +64,23 @@ class Operators:
                 for member in self._named[by]:
                     named.setdefault(member, []).append(by)
         return Blamed(suspected, named)
+
+
+class Operators:
+    """One paho client for each role, at its operator's listener. `ports`: role name -> port."""
+
+    def __init__(self, ports: Mapping[str, int]) -> None:
+        self.ledger = Ledger(ports)
+        self._clients = [self._client(name, port) for name, port in ports.items()]
+
+    def _client(self, name: str, port: int) -> Client:
+        client = Client(CallbackAPIVersion.VERSION2, client_id=f"operator-{name}", protocol=MQTTProtocolVersion.MQTTv5)
+        client.on_connect = lambda c, *_: c.subscribe(FIGURES_TOPIC, 1)
+        client.on_message = lambda _c, _u, message: self.ledger.take(name, message.payload)
+        client.reconnect_delay_set(1, 1)
+        client.connect_async(HOST, port, KEEP_ALIVE_S)
+        client.loop_start()
+        return client
 
     def close(self) -> None:
         for client in self._clients:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import signal
 import sqlite3
 import time
@@ -18,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
-from keys.envelope import PROPERTY_HEADER, SignedHeader, from_property
+from keys.envelope import PROPERTY_HEADER, PROPERTY_SHARES, SignedHeader, from_property
 from keys.errors import KeysError
 
 from .logs import PROBE, Sent, read_lines, seen_messages, sent_messages
-from .operators import Operators
+from .operators import Ledger
 from .processes import Fleet
 from .report import Report, Row, Sample, tally, tally_spark
 from .setup import AVAILABILITY, GATEWAYS, HOST, INGEST, REPLICAS, TELEMETRY, DemoError, Layout
@@ -39,22 +41,23 @@ PLAIN = "plain"
 VEILMQ = ("-c", "from gateway.cli import main; main()")
 """The command `veilmq`, also where it runs from its source and is not installed."""
 SHOW_EVERY_S = 1.0
+DISK_LOW_BYTES = 16 << 20
+"""Below this our databases will soon fail, each in its own words: one line says it before."""
 
 
 class Play:
     """State of one run. `directory` holds what `setup.build` made; processes belong to `fleet`."""
 
-    def __init__(
-        self, layout: Layout, timeline: Timeline, fleet: Fleet, operators: Operators, console: Console
-    ) -> None:
+    def __init__(self, layout: Layout, timeline: Timeline, fleet: Fleet, ledger: Ledger, console: Console) -> None:
         self._layout = layout
         self._timeline = timeline
         self._fleet = fleet
-        self._operators = operators
+        self._ledger = ledger
         self._console = console
         self._facts: dict[str, dict[str, Any]] = {"telemetry": {}, "witness": {}, INGEST: {}}
         self._log = layout.directory / "logs"
         self._shown = 0.0
+        self._returned = False
 
     # ------------------------------------------------------------------------------------------- starting
 
@@ -105,6 +108,8 @@ class Play:
         """Look after processes, take their events, show some of Spark's rows. Raises DemoError."""
         time.sleep(until_s)
         self._fleet.check()
+        if shutil.disk_usage(self._layout.directory).free < DISK_LOW_BYTES:
+            raise DemoError(f"{self._layout.directory}: the disk is full; make room or set TMPDIR")
         for name, facts in self._facts.items():
             process = self._fleet[name]
             for event in process.events():
@@ -118,7 +123,7 @@ class Play:
         if kind == "window" and time.monotonic() - self._shown > SHOW_EVERY_S:
             self._shown = time.monotonic()
             for line in event.get("rows", ())[:3]:
-                self._say(f"[dim]spark[/]  {line}")
+                self._say(f"[dim]spark[/]  {escape(str(line))}")
 
     def _say(self, text: str) -> None:
         self._console.print(text, highlight=False)
@@ -138,10 +143,13 @@ class Play:
 
     def wait_ready(self) -> None:
         """Until every link is up and a probe has gone the whole way to the subscriber and into Spark."""
+        begun = time.monotonic()
+        self._say(f"starting {len(REPLICAS)} replicas, {len(GATEWAYS)} gateways, an ordinary broker, clients and Spark")
         self._wait("starting", self._not_ready, READY_S)
+        self._say(f"every link is up and Spark has its first row, after {time.monotonic() - begun:.0f} s")
 
     def _not_ready(self) -> list[str]:
-        waiting = [f"the links of {name}" for name in self._operators.not_ready()]
+        waiting = [f"the links of {name}" for name in self._ledger.not_ready()]
         told = [("telemetry", "its brokers"), ("witness", "its subscriptions"), (INGEST, "a first row")]
         waiting += [f"{name} ({what})" for name, what in told if "ready" not in self._facts[name]]
         if self._fact("witness", "count", "probes") < 2:
@@ -153,9 +161,9 @@ class Play:
     def publish(self) -> None:
         """Publishing time with the injected faults, then until the last confirmation."""
         telemetry, seconds = self._fleet["telemetry"], self._timeline.seconds
-        telemetry.may_end = True
         telemetry.say("go")
         self._wait("starting", lambda: [] if "started" in self._facts["telemetry"] else ["telemetry"], 30.0)
+        self._say(f"publishing for {seconds:.0f} s")
         start = time.monotonic()
         done_s = 0.0
         with self._console.status("publishing") as status:
@@ -187,7 +195,7 @@ class Play:
                 replica.signal(signal.SIGUSR2)
             case Action.KILL:
                 replica.kill()
-                self._operators.restarted(step.replica)
+                self._ledger.restarted(step.replica)
             case Action.RESTART:
                 self._start_replica(step.replica)
 
@@ -195,6 +203,7 @@ class Play:
         """Until subscriber and Spark have everything, at most so long; what is missing then is lost."""
         confirmed = self._fact("telemetry", "done", "sent") - self._fact("telemetry", "done", "unconfirmed")
         until = time.monotonic() + DRAIN_S
+        self._say(f"{confirmed} messages published; waiting until all have arrived")
         with self._console.status("draining") as status:
             while time.monotonic() < until:
                 counts = (
@@ -203,16 +212,17 @@ class Play:
                     self._fact(INGEST, "rows", "count"),
                 )
                 status.update(f"draining: delivered {counts[0]} of {confirmed}, in Spark {counts[2]}")
-                if min(counts) >= confirmed:
+                self._returned = not self._ledger.not_ready()
+                if min(counts) >= confirmed and self._returned:
                     break
                 self._turn()
         for _ in range(round(LATE_S / POLL_S)):
             self._turn()
-        witness = self._fleet["witness"]
-        witness.may_end = True
-        witness.say("stop")
-        if not witness.wait(10.0):
-            raise DemoError("witness: does not end", 1, witness.tail())
+        for process in (self._fleet["telemetry"], self._fleet["witness"]):
+            process.may_end = True
+            process.say("stop")
+            if not process.wait(10.0):
+                raise DemoError(f"{process.name}: does not end", 1, process.tail())
 
     # ------------------------------------------------------------------------------------------- counting
 
@@ -226,8 +236,9 @@ class Play:
             plain=tally(sent, seen_messages(received, "plain"), plain=True),
             unconfirmed=sum(not message.confirmed for message in sent.values()),
             spark=tally_spark(sent, rows),
-            entities=self._fact(INGEST, "entities", "online"),
-            blamed=self._operators.blamed().without(self._timeline.liar),
+            entities=(self._fact(INGEST, "entities", "known"), self._fact(INGEST, "entities", "online")),
+            returned=self._returned,
+            blamed=self._ledger.blamed().without(self._timeline.liar),
             timeline=self._timeline,
             sample=find_sample(self._timeline.liar, self._log / "replica-saw.jsonl", rows, sent),
         )
@@ -257,7 +268,11 @@ def read_sink(path: Path) -> Iterator[Row]:
 
 
 def find_sample(replica: str, path: Path, rows: list[Row], sent: dict[str, Sent]) -> Sample | None:
-    """The first message that the replica wrote down whose clear form we know, by publisher and sequence."""
+    """Of the messages that the replica wrote down and whose clear form we know: the first that brought a share.
+
+    Publisher and sequence, which every replica can read, lead to the row in Spark and so to what was sent.
+    """
+    first = None
     known = {(row.publisher, row.sequence): row.id for row in rows if not row.id.startswith(PROBE)}
     for line in read_lines(path):
         properties = [(str(name), str(value)) for name, value in line["properties"]]
@@ -268,15 +283,18 @@ def find_sample(replica: str, path: Path, rows: list[Row], sent: dict[str, Sent]
             continue
         message = sent.get(known.get((header.publisher.hex(), header.sequence), ""))
         if message is not None:
-            return Sample(
+            sample = Sample(
                 replica=replica,
                 wire_topic=str(line["topic"]),
                 content=bytes.fromhex(line["content"]),
-                properties=tuple((name, len(from_property(value))) for name, value in properties),
+                properties=tuple((name, from_property(value)) for name, value in properties),
                 clear_topic=message.topic,
                 clear_payload=message.payload,
             )
-    return None
+            if PROPERTY_SHARES in dict(properties):
+                return sample
+            first = first or sample
+    return first
 
 
 def print_json(report: Report) -> None:

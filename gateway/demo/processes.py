@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -135,8 +136,12 @@ class Process:
         return True
 
     def terminate(self) -> None:
+        """Ask it to end: by its own protocol if it has one, so that Spark's JVM goes first."""
         self.may_end = True
-        self.signal(signal.SIGTERM)
+        if self._talks:
+            self.say("stop")
+        else:
+            self.signal(signal.SIGTERM)
 
     def kill_group(self) -> None:
         """SIGKILL to it and all that it started."""
@@ -184,10 +189,15 @@ class Fleet:
             process.check()
 
     def close(self) -> None:
-        """Ask all to end, then kill what is left."""
-        for process in self._processes.values():
-            process.terminate()
-        for process in self._processes.values():
-            process.wait(TERMINATE_S)
-        for process in self._processes.values():
-            process.kill_group()
+        """Ask all to end, then kill what is left. Signals wait meanwhile: an impatient Ctrl-C leaves nothing behind."""
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+        try:
+            for process in self._processes.values():
+                process.terminate()
+            until = time.monotonic() + TERMINATE_S
+            for process in self._processes.values():
+                process.wait(max(0.0, until - time.monotonic()))
+            for process in self._processes.values():
+                process.kill_group()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)

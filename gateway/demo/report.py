@@ -17,6 +17,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from keys.envelope import PROPERTY_SHARES
+
 from .logs import PROBE, Seen, Sent
 from .timeline import Timeline
 
@@ -70,25 +72,30 @@ class Blamed:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One message as a replica saw it, and what its sender had written. Content and properties as on the wire."""
+    """One message as a replica saw it, and what its sender had written. Properties are the decoded frames."""
 
     replica: str
     wire_topic: str
     content: bytes
-    properties: tuple[tuple[str, int], ...]
+    properties: tuple[tuple[str, bytes], ...]
     clear_topic: str
     clear_payload: str
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that the table and `--json` show. `failures` is empty if the demonstration succeeded."""
+    """Everything that the table and `--json` show.
+
+    `entities`: how many Spark knows, and how many of them are online. `returned`: the killed replica has all its
+    links again. `failures` is empty if the demonstration succeeded.
+    """
 
     sealed: Tally
     plain: Tally
     unconfirmed: int
     spark: SparkTally
-    entities: int
+    entities: tuple[int, int]
+    returned: bool
     blamed: Blamed
     timeline: Timeline
     sample: Sample | None
@@ -110,6 +117,7 @@ class Report:
                 liar not in self.blamed.suspected and liar not in self.blamed.named,
                 f"{liar} lied and nobody suspects it",
             ),
+            (not self.returned, f"{self.timeline.killed} was started again and did not come back"),
             (bool(named), f"named as liars, but honest: {', '.join(named)}"),
         ]
         return [why for failed, why in found if failed]
@@ -127,7 +135,7 @@ class Report:
             "unconfirmed": self.unconfirmed,
             "spark_rows": self.spark.rows,
             "spark": {"lost": self.spark.lost, "wrong": self.spark.wrong, "duplicated": self.spark.duplicated},
-            "entities": self.entities,
+            "entities": {"known": self.entities[0], "online": self.entities[1]},
             "blamed": {
                 "suspected": {member: dict(who) for member, who in sorted(self.blamed.suspected.items())},
                 "named": {member: sorted(who) for member, who in sorted(self.blamed.named.items())},
@@ -145,7 +153,7 @@ class Report:
                 "replica": self.sample.replica,
                 "topic": self.sample.wire_topic,
                 "content_hex": self.sample.content.hex(),
-                "property_bytes": dict(self.sample.properties),
+                "properties_hex": {name: frame.hex() for name, frame in self.sample.properties},
                 "clear_topic": self.sample.clear_topic,
                 "clear_payload": self.sample.clear_payload,
             },
@@ -224,7 +232,8 @@ def render(report: Report) -> Group:
     for name, bad in (("lost", sealed.lost), ("wrong", sealed.wrong), ("duplicated", sealed.duplicated)):
         table.add_row(name, Text(f"{bad:,}", style="red" if bad else "green"))
     table.add_row("rows in Spark", _count(spark.rows, sealed.published, _spark_faults(spark)))
-    table.add_row("entities alive", f"{report.entities} known to Spark's availability stream", end_section=True)
+    known, online = report.entities
+    table.add_row("entities in Spark", f"{known:,}, of them online {online:,}", end_section=True)
     for step in report.timeline.steps:
         table.add_row("fault", f"{step.at_s:5.1f} s  {step.replica} {step.action.value}")
     table.add_row("suspected", _suspected(report.blamed))
@@ -247,10 +256,12 @@ def _render_sample(sample: Sample) -> Table:
     table.add_column("")
     table.add_column("as its sender wrote it", overflow="fold")
     table.add_column(f"as replica {sample.replica} saw it (hex)", overflow="fold")
-    table.add_row("topic", sample.clear_topic, sample.wire_topic)
-    table.add_row("payload", sample.clear_payload, _shortened(sample.content))
-    carried = ", ".join(f"{name} {size} bytes" for name, size in sample.properties)
-    table.add_row("key", "none", f"one share of three, two of which would be needed ({carried})")
+    table.add_row("topic", Text(sample.clear_topic), Text(sample.wire_topic))
+    table.add_row("payload", Text(sample.clear_payload), _shortened(sample.content))
+    shares = dict(sample.properties).get(PROPERTY_SHARES)
+    table.add_row(
+        "key", "none", f"one of three shares, of which two are needed: {_shortened(shares)}" if shares else "none"
+    )
     return table
 
 

@@ -6,7 +6,7 @@ The log holds what was sent, and what paho's `on_publish` confirmed. Run by `pro
 
     python -m gateway.demo.telemetry --site PORT --plain PORT --log FILE [--rate N] [--seconds S]
 
-Commands: `go` (publish for so many seconds; probes until then), `stop`. `--seconds 0`: until `stop`, no log.
+Commands: `go` (publish for so many seconds; probes until then), `stop`. `--seconds 0`: until `stop`.
 """
 
 from __future__ import annotations
@@ -201,11 +201,15 @@ def main() -> None:
         until = time.monotonic() + CONFIRM_S
         while publishers.unconfirmed and time.monotonic() < until and commands.next(0.1) != STOP:
             pass
+        if log is not None:
+            log.flush()
+        emit("done", sent=sent, unconfirmed=publishers.unconfirmed)
+        while commands.next(60.0) != STOP:  # stays connected: its devices are online as long as anybody counts
+            pass
     finally:
         publishers.close()
         if log is not None:
             log.flush()
-    emit("done", sent=sent, unconfirmed=publishers.unconfirmed)
 
 
 if __name__ == "__main__":

