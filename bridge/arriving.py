@@ -22,12 +22,12 @@ from keys.envelope import (
     content_digest,
     from_property,
 )
-from keys.errors import BadFrame, BadShare, NotAuthorised
+from keys.errors import BadFrame, BadShare, Expired, NotAuthorised
 from keys.identity import Certificate, Role
 from keys.sharetree import Label, Place, Share, decode_shares
 
 from .machine import Wire
-from .topics import matches
+from .topics import TopicError, check_name, matches, overlaps
 from .views import Overlay, Scope
 
 VERIFIED_KEYS_MAX = 4096  # key headers whose signature we remember; a flood of keys evicts only memory of work
@@ -52,11 +52,11 @@ class Admission:
         self._keys: OrderedDict[bytes, KeyHeader] = OrderedDict()
         self._scopes: dict[str, Scope | None] = {}
 
-    def publication(self, wire: Wire, properties: dict[str, str]) -> Admitted:
-        """Raises BadFrame, BadSignature, NotAuthorised."""
+    def publication(self, wire: Wire, properties: dict[str, str], now: float) -> Admitted:
+        """Raises BadFrame, BadSignature, NotAuthorised, Expired."""
         signed = SignedHeader.decode(from_property(properties[PROPERTY_HEADER]))
         header = signed.header
-        publisher = self.publisher(header.publisher)
+        publisher = self.publisher(header.publisher, now)
         self._headers.verify(signed, wire.topic, publisher.public_key)
         scope = self._scope_of(wire.topic)
         if scope is None:
@@ -65,22 +65,26 @@ class Admission:
             raise NotAuthorised(f"{publisher.name} may not publish on this topic")
         if header.mode is not scope.mode or len(header.digests) != 1:
             raise BadFrame(f"content mode {header.mode.name} does not fit the scope's {scope.mode.name}")
+        if header.previous >= header.sequence:
+            raise BadFrame(f"sequence {header.sequence} follows {header.previous}")
         return Admitted(header, publisher, scope, content_digest(wire.payload) == header.digests[0])
 
-    def key(self, properties: dict[str, str]) -> KeyHeader | None:
+    def key(self, properties: dict[str, str], now: float) -> KeyHeader | None:
         """The key header that rides along, verified; None if there is none. Raises as `publication` does."""
         text = properties.get(PROPERTY_KEY)
         if text is None:
             return None
         key = KeyHeader.decode(from_property(text))
+        publisher = self.publisher(key.publisher, now)
         known = self._keys.get(key.key_id)
         if known is not None and known.signature == key.signature:
             return known
-        publisher = self.publisher(key.publisher)
         key.verify(publisher.public_key)
         scope = self._overlay.scope_named(key.scope)
         if scope is None:
             raise NotAuthorised("key for an unknown scope")
+        if not any(overlaps(granted, scope.filter) for granted in publisher.publish):
+            raise NotAuthorised(f"{publisher.name} may not publish in {scope.filter}")
         if key.hops != self._overlay.key_hops(scope, publisher.region):
             raise BadShare("key was split for other views than ours")
         self._keys[key.key_id] = key
@@ -114,15 +118,22 @@ class Admission:
             if place.region != wanted or place.view != view.number or not 1 <= place.place <= len(view.members):
                 raise BadShare(f"label {place} is not of view {view.number} of region {wanted}")
 
-    def publisher(self, party_id: bytes) -> Certificate:
+    def publisher(self, party_id: bytes, now: float = 0.0) -> Certificate:
+        """Raises NotAuthorised, or, asked with the time, Expired: we may run for longer than a certificate lasts."""
         certificate = self._overlay.by_party.get(party_id)
         if certificate is None or certificate.role is Role.REPLICA:
             raise NotAuthorised("publisher is not a member that may publish")
+        if now * 1000 > certificate.not_after_ms:
+            raise Expired(f"the certificate of {certificate.name} ended")
         return certificate
 
     def _scope_of(self, wire_topic: str) -> Scope | None:
         if wire_topic not in self._scopes:
             if len(self._scopes) >= VERIFIED_KEYS_MAX:
                 self._scopes.clear()
-            self._scopes[wire_topic] = self._overlay.scope_of(wire_topic)
+            try:
+                # The peer's codec may let through what a next party's codec hangs up on: us.
+                self._scopes[wire_topic] = self._overlay.scope_of(check_name(wire_topic))
+            except TopicError as error:
+                raise BadFrame(str(error)) from None
         return self._scopes[wire_topic]

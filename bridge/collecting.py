@@ -1,217 +1,100 @@
 """The subscriber side at a gateway: pieces from every replica of the home region in, publications in order out.
 
 A publication goes through three gates: it is *admitted* (signature, right, content digest), *opened* (its data
-key has been recombined from shares) and *in order* (its predecessor on the topic was delivered, or has been
-given up). State is kept per (publisher, topic): the highest sequence and a few holes. What the shares say about
-liars goes to `blame`. Not here: repair, keys from a repository, state that survives a restart.
+key has been recombined from shares, see `opening`) and *in order* (its predecessor on the topic was delivered, or
+has been given up). State is kept per (publisher, topic), see `streams`. Not here: repair, keys from a repository,
+state that survives a restart.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
-from keys.envelope import (
-    PROPERTY_HEADER,
-    DataKey,
-    Inner,
-    KeyHeader,
-    MessageHeader,
-    Mode,
-    check_epoch_key,
-    check_share,
-    open_key,
-)
-from keys.errors import BadContent, BadFrame, KeysError, NotEnoughShares, SearchExhausted, WrongEpochKey
-from keys.identity import Certificate
-from keys.sharetree import Combination, Hop, Label, Place, Share, recombine
+from keys.envelope import PROPERTY_HEADER, Inner, Mode
+from keys.errors import BadContent, BadFrame, KeysError
 
 from .arriving import Admission, Admitted
-from .blame import Evidence
+from .budgets import FairTable
+from .joining import Joining, order_of
 from .machine import Blame, Count, Deliver, Effect, Publication, Received
+from .opening import KeyRing
 from .sealing import ScopeSecret
+from .streams import Held, Stream
 from .subscriptions import KEYS_TOPIC
+from .topics import TopicError, check_name
 from .views import Overlay
 
-KEYS_HELD_MAX = 4096
-HELD_MAX = 10_000  # publications that wait for a key or a predecessor, over all streams
-HOLES_MAX = 64
-STREAMS_MAX = 100_000  # (publisher, topic) pairs remembered; the oldest is forgotten first
+HELD_MAX = 4096  # publications of one publisher that wait for a key or a predecessor; the next are dropped
+STREAMS_MAX = 100_000  # (publisher, topic) pairs remembered; a flooder of topics forgets its own first
 REPAIR_S = 10.0
-AUDIT_AFTER_S = 1.0  # by then slow replicas have sent their shares of a key: judge them all at once
 FRESH_S = 300.0
+EXPIRY_MAX_S = 0xFFFFFFFF  # MQTT 5.0 §3.3.2.3.3: four bytes; a publisher may sign any deadline
 
-
-@dataclass(slots=True)
-class _Key:
-    """A verified key header, the shares collected for it and, once recombined, the data key."""
-
-    header: KeyHeader
-    publisher: Certificate
-    hops: tuple[Hop, ...]
-    shares: dict[Label, Share] = field(default_factory=dict)
-    data_key: DataKey | None = None
-    combination: Combination | None = None
-    audit_at: float | None = None
-    failed_with: int = -1  # number of shares at the last search in vain
-    unusable: bool = False
-    waiting: set[tuple[bytes, str]] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class _Held:
-    admitted: Admitted
-    content: bytes = field(repr=False)
-    topic: str
-    arrived: float
-    replayed: bool
-
-
-@dataclass(slots=True)
-class _Stream:
-    """One publisher's publications on one wire topic."""
-
-    highest: int | None = None
-    holes: set[int] = field(default_factory=set)
-    held: dict[int, _Held] = field(default_factory=dict)
+StreamId: TypeAlias = tuple[bytes, str]
 
 
 class Collector:
     """One gateway's subscriptions to the overlay."""
 
     def __init__(self, overlay: Overlay, name: str, secrets: Sequence[ScopeSecret]) -> None:
-        self._overlay = overlay
         self._name = name
-        self._home = overlay.certificate(name).region
-        self._view = overlay.views[self._home]
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         self._admission = Admission(overlay)
-        self._evidence = Evidence(overlay)
-        self._keys: OrderedDict[bytes, _Key] = OrderedDict()
-        self._streams: OrderedDict[tuple[bytes, str], _Stream] = OrderedDict()
-        self._last_combination: dict[int, Combination] = {}  # by publisher's home region
-        self._waiting_for_key: dict[bytes, set[tuple[bytes, str]]] = {}
-        self._held_count = 0
-        self._deadlines: OrderedDict[tuple[bytes, str], float] = OrderedDict()
-        self._audits: OrderedDict[bytes, float] = OrderedDict()
+        self._keys = KeyRing(overlay, overlay.certificate(name).region, secrets, self._admission)
+        self._joining = Joining()
+        self._streams: FairTable[StreamId, Stream] = FairTable(STREAMS_MAX)
+        self._generations: dict[str, int] = {}  # by scope: how often it was subscribed
+        self._held: dict[bytes, int] = {}  # by publisher
+        self._waiting: dict[bytes, set[tuple[bytes, str, int]]] = {}  # key id -> what is held and names it
+        self._deadlines: dict[StreamId, float] = {}
+        self._wakeups: list[tuple[float, StreamId]] = []  # a heap; those that `_deadlines` does not confirm are stale
 
     # --------------------------------------------------------------------------------------------- events
+
+    def resumed(self, wire_filter: str) -> None:
+        """A scope is subscribed (again): what was published meanwhile is not waited for."""
+        self._generations[wire_filter] = self._generations.get(wire_filter, 0) + 1
 
     def received(self, event: Received, now: float) -> list[Effect]:
         """A wire from a replica of the home region."""
         effects: list[Effect] = []
         try:
             properties = dict(event.wire.properties)
-            effects += self._take_key(event.peer, properties, now)
+            news, opened = self._keys.take(event.peer, properties, now)
+            effects += news
+            if opened is not None:
+                effects += self._wake(opened, now)
             if event.wire.topic != KEYS_TOPIC:
                 if PROPERTY_HEADER not in properties:
                     raise BadFrame("publication without a signed header")
-                effects += self._publication(event, self._admission.publication(event.wire, properties), now)
+                effects += self._publication(event, self._admission.publication(event.wire, properties, now), now)
         except KeysError as error:
             # What the wire brought before its fault (a verified key may have opened something) stays valid.
             effects += [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
         return effects
 
     def tick(self, now: float) -> list[Effect]:
-        """Give up on what waited too long, and audit keys whose shares are in."""
-        effects: list[Effect] = []
-        for stream_id in [s for s, at in self._deadlines.items() if at <= now]:
-            effects += self._advance(stream_id, now)
-        for key_id in [k for k, at in self._audits.items() if at <= now]:
-            effects += self._audit(key_id)
+        """Give up on what waited too long, search and audit keys, take up what is retained."""
+        effects, opened = self._keys.tick(now)
+        for key_id in opened:
+            effects += self._wake(key_id, now)
+        for held in self._joining.due(now):
+            effects += self._hold(held, now)
+        while self._wakeups and self._wakeups[0][0] <= now:
+            at, stream_id = heapq.heappop(self._wakeups)
+            if self._deadlines.get(stream_id) == at:
+                effects += self._advance(stream_id, now)
         return effects
 
     @property
     def next_deadline(self) -> float | None:
-        firsts = [min(d.values()) for d in (self._deadlines, self._audits) if d]
-        return min(firsts, default=None)
-
-    # ----------------------------------------------------------------------------------------------- keys
-
-    def _take_key(self, peer: str, properties: dict[str, str], now: float) -> list[Effect]:
-        header = self._admission.key(properties)
-        if header is None:
-            return []
-        key = self._keys.get(header.key_id)
-        if key is None:
-            publisher = self._admission.publisher(header.publisher)
-            hops = self._overlay.hops_between(publisher.region, self._home)
-            key = self._keys[header.key_id] = _Key(header, publisher, hops)
-            key.waiting = self._waiting_for_key.pop(header.key_id, set())
-            if len(self._keys) > KEYS_HELD_MAX:
-                self._audits.pop(self._keys.popitem(last=False)[0], None)
-        path = self._overlay.path(key.publisher.region, self._home)
-        sender = Place(self._home, self._view.number, self._view.place_of(peer))
-        effects: list[Effect] = []
-        fresh = 0
-        for share in self._admission.shares(properties, [*path[:-1], sender]):
-            known = key.shares.setdefault(share.label, share)
-            if known is share:
-                fresh += 1
-            elif known != share:
-                effects.append(Blame(peer, False, "a second, different share for one label"))
-        if fresh:
-            effects.append(Count("shares_received", fresh))
-            if key.data_key is None:
-                effects += self._recombine(key, now)
-            elif key.audit_at is None:
-                effects += self._schedule_audit(key, now)
-        return effects
-
-    def _recombine(self, key: _Key, now: float) -> list[Effect]:
-        """Try to get the data key from the shares that are here; more may come."""
-        header, secret = key.header, self._secrets.get(key.header.scope)
-        if secret is None or key.unusable or len(key.shares) == key.failed_with:
-            return []
-        opened: list[DataKey] = []
-
-        def accept(value: bytes) -> bool:
-            try:
-                opened.append(open_key(header, value, None if secret.scope.shares_only else secret.key))
-            except BadContent:
-                return False
-            return True
-
-        key.failed_with = len(key.shares)
-        try:
-            check_epoch_key(header, None if secret.scope.shares_only else secret.key)
-            found = recombine(
-                key.shares.values(),
-                key.hops,
-                lambda place, value: check_share(header, place, value),
-                accept,
-                first=self._last_combination.get(key.publisher.region),
-            )
-        except NotEnoughShares:
-            return []
-        except SearchExhausted:
-            return [Count("recombine_retries")]
-        except WrongEpochKey:
-            key.unusable = True
-            return [Count("wrong_epoch_key")]
-        key.data_key, key.combination = opened[-1], found.combination
-        self._last_combination[key.publisher.region] = found.combination
-        effects: list[Effect] = [Count("recombined")]
-        effects += self._schedule_audit(key, now)
-        for stream_id in sorted(key.waiting):
-            effects += self._advance(stream_id, now)
-        key.waiting.clear()
-        return effects
-
-    def _schedule_audit(self, key: _Key, now: float) -> list[Effect]:
-        key.audit_at = now + AUDIT_AFTER_S
-        self._audits[key.header.key_id] = key.audit_at
-        return []
-
-    def _audit(self, key_id: bytes) -> list[Effect]:
-        """Compare all shares of an opened key with its commitments; late and absent ones prove nothing."""
-        self._audits.pop(key_id, None)
-        key = self._keys.get(key_id)
-        if key is None or key.combination is None:
-            return []
-        key.audit_at = None
-        return list(self._evidence.judge(key.header, key.hops, key.shares, key.combination))
+        while self._wakeups and self._deadlines.get(self._wakeups[0][1]) != self._wakeups[0][0]:
+            heapq.heappop(self._wakeups)
+        first = self._wakeups[0][0] if self._wakeups else None
+        deadlines = (first, self._keys.next_deadline, self._joining.next_deadline)
+        return min((at for at in deadlines if at is not None), default=None)
 
     # --------------------------------------------------------------------------------------- publications
 
@@ -224,111 +107,153 @@ class Collector:
             return []
         if header.deadline_ms and header.deadline_ms < now * 1000:
             return [Count("expired")]
-        stream_id = (header.publisher, event.wire.topic)
+        held = Held(admitted, event.wire.payload, event.wire.topic, now)
+        stream = self._streams.get((header.publisher, event.wire.topic)) or Stream()
+        if not stream.knows(header.sequence):
+            # The signed flag counts, not that of the packet, which any broker may set.
+            if header.retain and self._joining.may_be_old(held):
+                held.replayed = True
+                if header.sequence in stream.held or stream.delivered(header.sequence):
+                    return [Count("duplicates_dropped")]
+                return [] if self._joining.offer(held) else [Count("replays_dropped")]
+            if abs(now * 1000 - header.time_ms) > FRESH_S * 1000:
+                return [Count("replays_dropped")]
+        return self._hold(held, now)
+
+    def _hold(self, held: Held, now: float) -> list[Effect]:
+        """Put a publication into its stream unless it was there before, and see what can go on."""
+        header = held.admitted.header
+        stream_id = (header.publisher, held.topic)
         stream = self._stream(stream_id)
-        seen = stream.highest is not None and header.sequence <= stream.highest
-        if header.sequence in stream.held or (seen and header.sequence not in stream.holes):
+        if stream.delivered(header.sequence):
             return [Count("duplicates_dropped")]
-        replayed = event.wire.retain and header.retain
-        if stream.highest is None and not replayed and abs(now * 1000 - header.time_ms) > FRESH_S * 1000:
-            return [Count("replays_dropped")]
-        if self._held_count >= HELD_MAX:
+        before = stream.held.get(header.sequence)
+        if before is not None:
+            if header.time_ms <= before.admitted.header.time_ms:
+                return [Count("duplicates_dropped")]
+            # Sealed anew by a gateway that was killed: the key of the first sealing may never come.
+            self._drop(stream, header.sequence)
+        if self._held.get(header.publisher, 0) >= HELD_MAX:
             return [Count("held_overflow")]
-        stream.held[header.sequence] = _Held(admitted, event.wire.payload, event.wire.topic, now, replayed)
-        self._held_count += 1
+        stream.held[header.sequence] = held
+        self._held[header.publisher] = self._held.get(header.publisher, 0) + 1
+        if header.mode is not Mode.PLAIN:
+            self._waiting.setdefault(header.key_id, set()).add((*stream_id, header.sequence))
         return self._advance(stream_id, now)
 
-    def _stream(self, stream_id: tuple[bytes, str]) -> _Stream:
+    def _stream(self, stream_id: StreamId) -> Stream:
         stream = self._streams.get(stream_id)
-        if stream is None:
-            stream = self._streams[stream_id] = _Stream()
-            if len(self._streams) > STREAMS_MAX:
-                _, old = self._streams.popitem(last=False)
-                self._held_count -= len(old.held)
+        if stream is not None:
+            self._streams.touch(stream_id)
+            return stream
+        stream = Stream()
+        gone = self._streams.put(stream_id, stream_id[0], stream)
+        if gone is not None:
+            self._deadlines.pop(gone[0], None)
+            for sequence in list(gone[1].held):
+                self._drop(gone[1], sequence)
         return stream
 
-    def _advance(self, stream_id: tuple[bytes, str], now: float) -> list[Effect]:
+    def _drop(self, stream: Stream, sequence: int) -> None:
+        held = stream.held.pop(sequence)
+        header = held.admitted.header
+        self._held[header.publisher] -= 1
+        waiting = self._waiting.get(header.key_id)
+        if waiting is not None:
+            waiting.discard((header.publisher, held.topic, sequence))
+            if not waiting:
+                del self._waiting[header.key_id]
+
+    def _wake(self, key_id: bytes, now: float) -> list[Effect]:
+        """A key is there: what waited for it goes on."""
+        streams: Iterable[StreamId] = sorted({(p, topic) for p, topic, _ in self._waiting.get(key_id, ())})
+        return [effect for stream_id in streams for effect in self._advance(stream_id, now)]
+
+    def _advance(self, stream_id: StreamId, now: float) -> list[Effect]:
         """Deliver what can be delivered, lowest sequence first; set the deadline of what cannot."""
         stream = self._streams.get(stream_id)
-        self._deadlines.pop(stream_id, None)
         effects: list[Effect] = []
+        wake_at = None
         while stream is not None and stream.held:
             sequence = min(stream.held)
             held = stream.held[sequence]
-            header = held.admitted.header
-            deadline = held.arrived + REPAIR_S
-            if not self._ready(header, stream_id):
-                if now < deadline:
-                    self._deadlines[stream_id] = deadline
+            wake_at = held.arrived + REPAIR_S
+            if held.admitted.header.mode is not Mode.PLAIN and self._keys.waits_for(held.admitted):
+                if now < wake_at:
                     break
                 self._drop(stream, sequence)
                 effects.append(Count("unopened"))
                 continue
-            late = stream.highest is not None and sequence < stream.highest
-            if not late and stream.highest is not None and header.previous > stream.highest:
-                if now < deadline:
-                    self._deadlines[stream_id] = deadline
-                    effects.append(Count("reorder_waits"))
+            if self._misses_predecessor(stream, held):
+                if now < wake_at:
+                    effects += [Count("reorder_waits")] if self._deadlines.get(stream_id) != wake_at else []
                     break
-                _note_hole(stream, header.previous)
                 effects.append(Count("holes"))
             self._drop(stream, sequence)
-            stream.holes.discard(sequence)
-            stream.highest = max(sequence, stream.highest or 0)
+            late = stream.deliver(sequence)
+            if not held.replayed:
+                stream.generation = self._generations.get(held.admitted.scope.filter, 0)
             effects += self._open(held, late)
+        if stream is None or not stream.held:
+            self._deadlines.pop(stream_id, None)
+        elif wake_at is not None and self._deadlines.get(stream_id) != wake_at:
+            self._deadlines[stream_id] = wake_at
+            heapq.heappush(self._wakeups, (wake_at, stream_id))
         return effects
 
-    def _ready(self, header: MessageHeader, stream_id: tuple[bytes, str]) -> bool:
-        """Whether the publication can be opened now; if not, its stream is woken when the key is there."""
-        if header.mode is Mode.PLAIN:
-            return True
-        key = self._keys.get(header.key_id)
-        if key is not None and key.data_key is not None:
-            return True
-        waiting = key.waiting if key is not None else self._waiting_for_key.setdefault(header.key_id, set())
-        waiting.add(stream_id)
-        if len(self._waiting_for_key) > KEYS_HELD_MAX:
-            self._waiting_for_key.pop(next(iter(self._waiting_for_key)))
-        return False
+    def _misses_predecessor(self, stream: Stream, held: Held) -> bool:
+        """Whether something before it on its topic is still to come. Not asked of the first one that a subscription
+        brings: what was published before is not missing."""
+        if held.replayed or stream.generation != self._generations.get(held.admitted.scope.filter, 0):
+            return False
+        return stream.first is not None and held.admitted.header.previous > stream.highest
 
-    def _drop(self, stream: _Stream, sequence: int) -> None:
-        del stream.held[sequence]
-        self._held_count -= 1
+    # -------------------------------------------------------------------------------------------- opening
 
-    def _open(self, held: _Held, late: bool) -> list[Effect]:
+    def _open(self, held: Held, late: bool) -> list[Effect]:
         """Decrypt and hand out; a publisher's own mistakes are charged to the publisher."""
         header = held.admitted.header
         try:
-            if header.mode is Mode.PLAIN:
-                clear = held.content
-            else:
-                data_key = self._keys[header.key_id].data_key
-                assert data_key is not None
-                clear = data_key.open(header.prefix(), header.sequence, held.topic, held.content)
-            inner = Inner.decode(clear)
-            secret = self._secrets.get(held.admitted.scope.filter)
-            if secret is None or secret.wire_topic(inner.topic) != held.topic:
-                raise BadContent("sealed topic is not the one on the wire")
-        except KeysError as error:
+            inner = self._inner(held)
+        except (KeysError, TopicError) as error:
             return [Count("unopened"), Blame(held.admitted.publisher.name, False, str(error))]
+        retain = header.retain
+        if retain:
+            order = order_of(held)
+            if self._joining.superseded(held.topic, order):
+                retain = False  # it was overtaken: to retain it now would bring back an old value
+            else:
+                self._joining.delivered(held.topic, order)
+        expiry_s = max(0, header.deadline_ms - inner.time_ms) // 1000
         publication = Publication(
             topic=inner.topic,
             payload=inner.payload,
             qos=header.qos,
-            retain=header.retain,
+            retain=retain,
             content_type=inner.content_type,
             response_topic=inner.response_topic,
             correlation_data=inner.correlation_data,
             payload_format=inner.payload_format,
             properties=inner.properties,
-            expiry_s=None if not header.deadline_ms else max(0, (header.deadline_ms - inner.time_ms) // 1000),
+            expiry_s=min(expiry_s, EXPIRY_MAX_S) if header.deadline_ms else None,
             time_ms=inner.time_ms,
         )
-        deliver = Deliver(held.admitted.publisher.name, header.sequence, publication, late)
-        return [deliver, Count("delivered")]
+        return [Deliver(held.admitted.publisher.name, header.sequence, publication, late), Count("delivered")]
 
-
-def _note_hole(stream: _Stream, missing: int) -> None:
-    if len(stream.holes) >= HOLES_MAX:
-        stream.holes.discard(min(stream.holes))
-    stream.holes.add(missing)
+    def _inner(self, held: Held) -> Inner:
+        """Raises a keys error, or TopicError for names that would break the connections of local clients."""
+        header = held.admitted.header
+        clear = held.content
+        if header.mode is not Mode.PLAIN:
+            clear = self._keys.data_key(held.admitted).open(header.prefix(), header.sequence, held.topic, clear)
+        inner = Inner.decode(clear)
+        secret = self._secrets.get(held.admitted.scope.filter)
+        check_name(inner.topic)
+        if secret is None or secret.wire_topic(inner.topic) != held.topic:
+            raise BadContent("sealed topic is not the one on the wire")
+        if inner.response_topic is not None:
+            check_name(inner.response_topic)
+        texts = [inner.content_type or "", *(text for pair in inner.properties for text in pair)]
+        if any("\0" in text for text in texts):
+            raise BadContent("sealed text contains U+0000")
+        return inner

@@ -11,32 +11,37 @@ do. Not here: announcing and pulling large content (PROTOCOL §4), repair, coded
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from keys.envelope import (
-    NO_KEY,
     PROPERTY_HEADER,
     PROPERTY_KEY,
     PROPERTY_SHARES,
     KeyHeader,
     Mode,
-    SequenceWindow,
     check_share,
     to_property,
 )
 from keys.errors import BadFrame, KeysError, NotAuthorised
-from keys.identity import Role
+from keys.identity import Certificate, Role
 from keys.sharetree import Label, Place, Share, encode_shares, resplit
 
 from .arriving import Admission, Admitted
+from .budgets import Allowance, FairTable, Repeats
 from .machine import Blame, Count, Effect, Received, Send, UserProperties, Wire
 from .subscriptions import KEYS_TOPIC, SUBSCRIBE_TOPIC, RoutingTable, Statement
 from .views import Overlay, Scope
 
-KEYS_HELD_MAX = 4096  # keys whose shares a replica keeps; a publisher's flood of keys evicts the oldest
-RETAINED_MAX = 10_000  # retained publications; the owner's scopes and gateways are known, a bad one is bounded
+KEYS_HELD_MAX = 4096  # keys whose shares a replica keeps; a publisher's flood of keys evicts its own oldest
+OWED_MAX = 4096  # keys that are awaited for somebody; a flood of unknown key ids evicts its publisher's own
+OWED_TOPICS_MAX = 256  # retained topics that wait for one key; an honest key serves 64 messages
+KEY_LIVE_S = 120.0  # a key seals for 60 s; newcomers get no older ones, except with what is retained
+RETAINED_MAX = 10_000  # retained publications; a flood of topics evicts its publisher's own oldest
+RETAINED_AHEAD_S = 300.0  # a sealing time further ahead would pin its topic against every other publisher
+NEWCOMER_BURST = 8  # restarts of a subscriber that are served at once all that is retained ...
+NEWCOMER_EVERY_S = 60.0  # ... and then once a minute: stops statements without end from making us send without end
 
 
 @dataclass(slots=True)
@@ -44,6 +49,7 @@ class _HeldKey:
     """A verified key header and our shares under it, each with its splits for the next regions."""
 
     header: KeyHeader
+    since: float
     shares: dict[Label, Share] = field(default_factory=dict)
     splits: dict[tuple[int, Label], list[Share]] = field(default_factory=dict, repr=False)
     announced: dict[str, int] = field(default_factory=dict)  # peer -> how many shares it was given
@@ -54,12 +60,24 @@ class _HeldKey:
         return (PROPERTY_KEY, key), (PROPERTY_SHARES, to_property(encode_shares(list(shares))))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Retained:
     order: tuple[int, bytes, int]
     wire: Wire
     admitted: Admitted
     key: _HeldKey | None
+
+
+@dataclass(slots=True)
+class _Owed:
+    """A key that was named before it came: who got a publication without it, which retained topics lack it."""
+
+    peers: set[str] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
+
+
+# What identifies a data key: a key id alone may be named by anybody, in any scope.
+_KeyName: TypeAlias = tuple[bytes, str, bytes]
 
 
 class Forwarder:
@@ -74,10 +92,11 @@ class Forwarder:
         self._place = Place(self._region, self._view.number, self._view.place_of(name))
         self._admission = Admission(overlay)
         self._routing = RoutingTable(overlay)
-        self._windows: dict[bytes, SequenceWindow] = {}
-        self._held: OrderedDict[bytes, _HeldKey] = OrderedDict()
-        self._owed: OrderedDict[bytes, set[str]] = OrderedDict()
-        self._retained: dict[str, _Retained] = {}
+        self._repeats: dict[bytes, Repeats] = {}  # by publisher, all of whom are certified
+        self._held: FairTable[_KeyName, _HeldKey] = FairTable(KEYS_HELD_MAX)
+        self._owed: FairTable[_KeyName, _Owed] = FairTable(OWED_MAX)
+        self._retained: FairTable[str, _Retained] = FairTable(RETAINED_MAX)
+        self._newcomers: dict[tuple[str, str], Allowance] = {}  # by (member, scope) of accepted statements
         self._up: set[str] = set()
 
     # ---------------------------------------------------------------------------------------------- links
@@ -107,7 +126,7 @@ class Forwarder:
                 return self._statement(event, now)
             properties = dict(event.wire.properties)
             if event.wire.topic == KEYS_TOPIC:
-                return self._key_update(event.peer, properties)[1]
+                return self._key_update(event.peer, properties, now)
             if PROPERTY_HEADER not in properties:
                 raise BadFrame("publication without a signed header")
             return self._publication(event, properties, now)
@@ -127,23 +146,36 @@ class Forwarder:
             if region != from_region or self._overlay.certificate(event.peer).role is not Role.REPLICA:
                 effects += [Send(peer, event.wire) for peer in self._members_up(region)]
         if statement.on:
-            effects += self._serve_newcomer(statement.member, statement.filter)
+            effects += self._serve_newcomer(statement.member, statement.filter, now)
         return effects
 
-    def _serve_newcomer(self, member: str, wire_filter: str) -> list[Effect]:
-        """Live key headers with our shares to a newcomer of this region, retained publications in its direction."""
-        direction = self._towards(self._overlay.certificate(member).region)
+    def _serve_newcomer(self, member: str, wire_filter: str, now: float) -> list[Effect]:
+        """Live key headers with our shares, and retained publications, in the direction of a newcomer."""
+        region = self._overlay.certificate(member).region
+        direction = self._towards(region)
         scope = self._overlay.scope_named(wire_filter)
         assert scope is not None
+        if direction is None:
+            peers = [member] if member in self._up else []
+        else:
+            peers = self._members_up(direction) if direction in self._overlay.regions_of(scope) else []
+        allowance = self._newcomers.setdefault((member, wire_filter), Allowance(NEWCOMER_BURST, NEWCOMER_EVERY_S, now))
+        if not peers or not allowance.take(now):
+            return [Count("newcomers_unserved")] if peers else []
         effects: list[Effect] = []
-        peers = self._members_up(direction) if direction is not None else [p for p in (member,) if p in self._up]
         for held in self._held.values():
-            if held.header.scope == wire_filter:
+            publisher = self._admission.publisher(held.header.publisher)
+            live = held.shares and now - held.since < KEY_LIVE_S
+            if live and held.header.scope == wire_filter and self._lies_between(publisher, member, region):
                 effects += [self._key_wire(peer, held, held.shares) for peer in peers]
         for r in self._retained.values():
-            if r.admitted.scope == scope:
-                effects += [self._publication_wire(peer, r.wire, r.key, r.admitted.header.key_id) for peer in peers]
+            if r.admitted.scope == scope and self._lies_between(r.admitted.publisher, member, region):
+                effects += [self._publication_wire(peer, r.wire, r.key, r.admitted) for peer in peers]
         return effects
+
+    def _lies_between(self, publisher: Certificate, member: str, region: int) -> bool:
+        """Whether what `publisher` sends to `member` in `region` comes through here."""
+        return publisher.name != member and self._region in self._overlay.path(publisher.region, region)
 
     def _towards(self, region: int) -> int | None:
         """The neighbouring region on the way to `region`; None if that is ours."""
@@ -156,26 +188,26 @@ class Forwarder:
     # ---------------------------------------------------------------------------------------- publications
 
     def _publication(self, event: Received, properties: dict[str, str], now: float) -> list[Effect]:
-        admitted = self._admission.publication(event.wire, properties)
+        admitted = self._admission.publication(event.wire, properties, now)
         self._check_route(event.peer, admitted.publisher.region, admitted.publisher.name)
-        held, effects = self._key_update(event.peer, properties)
+        effects = self._key_update(event.peer, properties, now)
         header = admitted.header
         if not admitted.intact:
             why = "content does not match the signed header"
             return [*effects, Count("refused", 1, "content"), Blame(event.peer, False, why)]
         if header.deadline_ms and header.deadline_ms < now * 1000:
             return [*effects, Count("expired")]
-        window = self._windows.setdefault(header.publisher, SequenceWindow())
-        if window.seen(header.sequence):
+        repeats = self._repeats.setdefault(header.publisher, Repeats())
+        if repeats.seen(header.sequence, header.time_ms):
             return [*effects, Count("duplicates_dropped")]
-        if held is None and header.mode is not Mode.PLAIN:
-            held = self._held.get(header.key_id)
+        # Not whatever key rode along: its shares are for readers of its own scope only.
+        held = self._held.get(_key_name(admitted))
         signed = (PROPERTY_HEADER, properties[PROPERTY_HEADER])
-        wire = Wire(event.wire.topic, event.wire.payload, 1, event.wire.retain, (signed,))
-        if header.retain:
+        wire = Wire(event.wire.topic, event.wire.payload, 1, header.retain, (signed,))
+        if header.retain and header.time_ms <= (now + RETAINED_AHEAD_S) * 1000:
             self._retain(wire, admitted, held)
         peers = self._wanting(event.peer, admitted.scope, admitted.publisher.name, now)
-        effects += [self._publication_wire(peer, wire, held, header.key_id) for peer in peers]
+        effects += [self._publication_wire(peer, wire, held, admitted) for peer in peers]
         return [*effects, Count("forwarded")]
 
     def _check_route(self, peer: str, home: int, publisher: str) -> None:
@@ -204,17 +236,23 @@ class Forwarder:
                 peers.update(dict.fromkeys(self._members_up(direction)))
         return list(peers)
 
-    def _await_key(self, key_id: bytes, peer: str) -> None:
-        """`peer` got a publication before we had its key: it is owed the key when that comes."""
-        if key_id != NO_KEY:
-            self._owed.setdefault(key_id, set()).add(peer)
-            if len(self._owed) > KEYS_HELD_MAX:
-                self._owed.popitem(last=False)
+    def _owe(self, admitted: Admitted) -> _Owed | None:
+        """Whom to remember for a key that is not here yet; None where no key is needed."""
+        if admitted.header.mode is Mode.PLAIN:
+            return None
+        name = _key_name(admitted)
+        owed = self._owed.get(name)
+        if owed is None:
+            owed = _Owed()
+            self._owed.put(name, admitted.header.publisher, owed)
+        return owed
 
-    def _publication_wire(self, peer: str, wire: Wire, held: _HeldKey | None, key_id: bytes) -> Send:
+    def _publication_wire(self, peer: str, wire: Wire, held: _HeldKey | None, admitted: Admitted) -> Send:
         """The publication for one peer; its first under a key, and every retained one, carries key and shares."""
         if held is None:
-            self._await_key(key_id, peer)
+            owed = self._owe(admitted)
+            if owed is not None:
+                owed.peers.add(peer)
             return Send(peer, wire)
         if not held.shares or (peer in held.announced and not wire.retain):
             held.announced.setdefault(peer, 0)
@@ -228,25 +266,23 @@ class Forwarder:
         header = admitted.header
         order = (header.time_ms, header.publisher, header.sequence)
         known = self._retained.get(wire.topic)
-        if (known is None and len(self._retained) < RETAINED_MAX) or (known is not None and known.order < order):
-            kept = Wire(wire.topic, wire.payload, 1, True, wire.properties)
-            self._retained[wire.topic] = _Retained(order, kept, admitted, held)
+        if known is not None and known.order >= order:
+            return
+        self._retained.put(wire.topic, header.publisher, _Retained(order, wire, admitted, held))
+        owed = self._owe(admitted) if held is None else None
+        if owed is not None and len(owed.topics) < OWED_TOPICS_MAX:
+            owed.topics.add(wire.topic)
 
     # ---------------------------------------------------------------------------------------- keys, shares
 
-    def _key_update(self, sender: str, properties: dict[str, str]) -> tuple[_HeldKey | None, list[Effect]]:
+    def _key_update(self, sender: str, properties: dict[str, str], now: float) -> list[Effect]:
         """Take a key header and new shares; whoever already has the key's header gets the news at once."""
-        header = self._admission.key(properties)
+        header = self._admission.key(properties, now)
         if header is None:
-            return None, []
+            return []
         publisher = self._admission.publisher(header.publisher)
         self._check_route(sender, publisher.region, publisher.name)
-        held = self._held.get(header.key_id)
-        if held is None:
-            held = self._held[header.key_id] = _HeldKey(header)
-            held.announced = dict.fromkeys(self._owed.pop(header.key_id, ()), 0)
-            if len(self._held) > KEYS_HELD_MAX:
-                self._held.popitem(last=False)
+        held = self._hold(header, now)
         effects: list[Effect] = []
         fresh: dict[Label, Share] = {}
         for share in self._admission.shares(properties, self._expected(sender, publisher.region)):
@@ -266,7 +302,22 @@ class Forwarder:
                 for peer, given in held.announced.items()
                 if peer in self._up and given < len(held.shares)
             ]
-        return held, effects
+        return effects
+
+    def _hold(self, header: KeyHeader, now: float) -> _HeldKey:
+        """Our entry for a verified key, made if it is new."""
+        name = (header.publisher, header.scope, header.key_id)
+        held = self._held.get(name)
+        if held is None:
+            held = _HeldKey(header, now)
+            self._held.put(name, header.publisher, held)
+            owed = self._owed.pop(name) or _Owed()
+            held.announced = dict.fromkeys(owed.peers, 0)
+            for topic in owed.topics:
+                retained = self._retained.get(topic)
+                if retained is not None and _key_name(retained.admitted) == name:
+                    retained.key = held
+        return held
 
     def _expected(self, sender: str, home: int) -> list[Place | int]:
         """What labels from this sender must say: its own place last-but-one, ours last (PROTOCOL §3)."""
@@ -296,3 +347,7 @@ class Forwarder:
             split = resplit(share, held.header.digest, self._overlay.views[region].hop, self._seed)
             held.splits[region, share.label] = split
         return split
+
+
+def _key_name(admitted: Admitted) -> _KeyName:
+    return admitted.header.publisher, admitted.scope.filter, admitted.header.key_id

@@ -39,7 +39,9 @@ class Interest:
         self._secrets = [s for s in secrets if overlay.may_read(name, s.scope)]
         self._wants: dict[str, _Want] = {}
         self._up: set[str] = set()
-        self._tickets: dict[int, tuple[str, str]] = {}  # negative: the outbox uses the positive ones
+        # (peer, wire filter) -> ticket of the statement told last; negative: the outbox uses the positive ones. An
+        # acknowledgement of an earlier statement says nothing of the present one.
+        self._tickets: dict[tuple[str, str], int] = {}
         self._last_ticket = 0
         self._version = 0
 
@@ -69,17 +71,25 @@ class Interest:
 
     def link_down(self, peer: str) -> list[Effect]:
         self._up.discard(peer)
-        self._tickets = {t: told for t, told in self._tickets.items() if told[0] != peer}
+        self._tickets = {told: ticket for told, ticket in self._tickets.items() if told[0] != peer}
         return []
 
     def acked(self, event: Acked) -> list[Effect]:
         """A replica has the statement. Tells the moment at which a quorum has."""
-        _, wire_filter = self._tickets.pop(event.ticket, ("", ""))
-        want = self._wants.get(wire_filter)
-        if want is None or event.peer in want.acked:
+        told = next((t for t, ticket in self._tickets.items() if ticket == event.ticket), None)
+        if told is None or told[0] != event.peer:
+            return []
+        del self._tickets[told]
+        want = self._wants[told[1]]
+        if event.peer in want.acked:
             return []
         want.acked.add(event.peer)
-        return [Count("subscriptions_accepted")] if len(want.acked) == self._view.threshold else []
+        accepted = bool(want.filters) and len(want.acked) == self._view.threshold
+        return [Count("subscriptions_accepted")] if accepted else []
+
+    def wanted(self) -> frozenset[str]:
+        """Wire filters of the scopes that local clients want now."""
+        return frozenset(wire_filter for wire_filter, want in self._wants.items() if want.filters)
 
     def accepted(self, wire_filter: str) -> bool:
         """Whether a quorum of the home region acknowledged that we want the scope."""
@@ -111,6 +121,6 @@ class Interest:
     def _tell(self, peer: str, wire_filter: str, want: _Want) -> list[Effect]:
         assert want.statement is not None
         self._last_ticket -= 1
-        self._tickets[self._last_ticket] = (peer, wire_filter)
+        self._tickets[peer, wire_filter] = self._last_ticket
         statement = Send(peer, Wire(SUBSCRIBE_TOPIC, want.statement.encode()), self._last_ticket)
         return [Watch(peer, wire_filter, want.statement.on), statement]

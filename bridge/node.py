@@ -74,7 +74,11 @@ class GatewayNode:
             case LinkDown(peer):
                 return self.interest.link_down(peer) + self.publisher.link_down(peer)
             case Subscribed(topic_filter):
-                return self.interest.subscribed(topic_filter, now)
+                before = self.interest.wanted()
+                effects = self.interest.subscribed(topic_filter, now)
+                for wire_filter in self.interest.wanted() - before:
+                    self.collector.resumed(wire_filter)
+                return effects
             case Unsubscribed(topic_filter):
                 return self.interest.unsubscribed(topic_filter, now)
             case Tick():

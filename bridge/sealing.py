@@ -9,7 +9,7 @@ repair, coded blocks, epochs beyond the first.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from keys.envelope import (
@@ -29,6 +29,7 @@ from keys.envelope import (
     sign_batch,
     to_property,
 )
+from keys.errors import KeysError
 from keys.identity import Identity
 from keys.sharetree import Share, encode_shares
 from keys.topictokens import tokenise_topic
@@ -41,6 +42,7 @@ BATCH_MAX = 16  # headers under one signature (PROTOCOL §2)
 WINDOW_MAX = 256  # publications in flight to one replica
 STRAGGLER_ENTRIES_MAX = 20_000  # what a replica that is away may make us keep once n - f others have it
 STRAGGLER_S = 3600.0
+QOS0_ENTRIES_MAX = 10_000  # they are in memory only; without an uplink the oldest go first
 KEY_MESSAGES_MAX = 64
 KEY_BYTES_MAX = 1 << 20
 KEY_AGE_S = 60.0
@@ -116,9 +118,12 @@ class Publisher:
         self._secrets = sorted(secrets, key=lambda s: specificity(s.clear_filter))
         self._home = overlay.certificate(name).region
         self._view = overlay.views[self._home]
-        self._faults_max = (len(self._view.members) - 1) // 2
+        self._enough = len(self._view.members) - (len(self._view.members) - 1) // 2  # n - f
         self._keys: dict[str, _LiveKey] = {}
         self._entries: dict[int, _Entry] = {}
+        self._young: dict[int, None] = {}  # entries whose stragglers' bound is still to come, oldest first
+        self._qos0: dict[int, None] = {}
+        self._sweep_at = _sweep_at(0)
         self._lanes: dict[str, _Lane] = {}
         self._last_now = 0.0
 
@@ -137,14 +142,24 @@ class Publisher:
         """Take entries that are on disk, in order of sequence."""
         refused: list[int] = []
         for sequence, previous, publication in event.entries:
+            if sequence in self._entries:
+                continue
             secret = self.secret_for(publication.topic)
             if secret is None:  # the configuration changed while the entry lay on disk
                 refused.append(sequence)
                 continue
             self._entries[sequence] = _Entry(sequence, publication, secret, previous, now)
+            self._young[sequence] = None
+            if publication.qos == 0:
+                self._qos0[sequence] = None
             for lane in self._lanes.values():
                 lane.waiting.append(sequence)
         effects: list[Effect] = [Forget(tuple(refused))] if refused else []
+        if len(self._qos0) > QOS0_ENTRIES_MAX:
+            excess = list(self._qos0)[: len(self._qos0) - QOS0_ENTRIES_MAX]
+            effects += [Count("qos0_dropped", len(excess)), *self._forget(excess)]
+        if len(self._entries) >= self._sweep_at:
+            effects += self._sweep()
         return effects + self._pump(now)
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
@@ -170,30 +185,43 @@ class Publisher:
         effects: list[Effect] = []
         if entry is not None:
             entry.acked.add(event.peer)
-            if len(entry.acked) == len(self._view.members):
-                del self._entries[event.ticket]
-                effects.append(Forget((event.ticket,)))
+            overdue = entry.publication.qos == 0 or now - entry.born >= STRAGGLER_S
+            if len(entry.acked) >= (self._enough if overdue else len(self._view.members)):
+                effects += self._forget([event.ticket])
         return effects + self._pump(now)
 
     def tick(self, now: float) -> list[Effect]:
-        """Drop what only stragglers lack once their bound is passed."""
-        enough = len(self._view.members) - self._faults_max
-        excess = len(self._entries) - STRAGGLER_ENTRIES_MAX
-        gone: list[int] = []
-        for sequence, entry in self._entries.items():
-            if excess <= len(gone) and now - entry.born < STRAGGLER_S:
-                break
-            if len(entry.acked) >= enough:
+        """Drop what only stragglers lack once their bound is passed. What too few have stays, and goes when
+        enough of them acknowledge it."""
+        gone = []
+        while self._young and now - self._entries[next(iter(self._young))].born >= STRAGGLER_S:
+            sequence = next(iter(self._young))
+            del self._young[sequence]
+            if len(self._entries[sequence].acked) >= self._enough:
                 gone.append(sequence)
-        for sequence in gone:
-            del self._entries[sequence]
-        effects: list[Effect] = [Forget(tuple(gone))] if gone else []
-        return effects + self._pump(now)
+        return self._forget(gone) + self._pump(now)
 
     @property
     def next_deadline(self) -> float | None:
-        first = next(iter(self._entries.values()), None)
-        return first.born + STRAGGLER_S if first else None
+        first = next(iter(self._young), None)
+        return None if first is None else self._entries[first].born + STRAGGLER_S
+
+    def _sweep(self) -> list[Effect]:
+        """Too many entries: the oldest go that only stragglers lack, and stragglers' lanes forget what is gone."""
+        gone = [s for s, entry in self._entries.items() if len(entry.acked) >= self._enough]
+        effects = self._forget(gone[: max(0, len(self._entries) - STRAGGLER_ENTRIES_MAX)])
+        for lane in self._lanes.values():
+            lane.waiting = deque(sequence for sequence in lane.waiting if sequence in self._entries)
+        self._sweep_at = _sweep_at(len(self._entries))
+        return effects
+
+    def _forget(self, sequences: Iterable[int]) -> list[Effect]:
+        gone = tuple(sequences)
+        for sequence in gone:
+            del self._entries[sequence]
+            self._young.pop(sequence, None)
+            self._qos0.pop(sequence, None)
+        return [Forget(gone)] if gone else []
 
     # -------------------------------------------------------------------------------------------- sending
 
@@ -210,7 +238,12 @@ class Publisher:
         unsealed = sorted({s for _, s in sendable if self._entries[s].wire is None})
         for start in range(0, len(unsealed), BATCH_MAX):
             effects += self._seal([self._entries[s] for s in unsealed[start : start + BATCH_MAX]], now)
-        effects.extend(self._send(peer, self._entries[sequence], now) for peer, sequence in sendable)
+        for peer, sequence in sendable:
+            entry = self._entries.get(sequence)
+            if entry is None:  # it could not be sealed
+                self._lanes[peer].in_flight.discard(sequence)
+            else:
+                effects.append(self._send(peer, entry, now))
         return effects
 
     def _send(self, peer: str, entry: _Entry, now: float) -> Send:
@@ -226,16 +259,30 @@ class Publisher:
     def _seal(self, entries: Sequence[_Entry], now: float) -> list[Effect]:
         stepped = abs(now - self._last_now) > CLOCK_STEP_S and self._last_now > 0
         self._last_now = now
-        if stepped:
+        if stepped:  # a key's age means nothing now
             self._keys.clear()
-        ready = [self._seal_one(entry, now) for entry in entries]
-        leaves = [leaf(header.encode(), topic) for header, topic, _ in ready]
+        ready: list[tuple[_Entry, MessageHeader, str, bytes]] = []
+        leaves: list[bytes] = []
+        unsealable: list[int] = []
+        for entry in entries:
+            try:
+                header, topic, content = self._seal_one(entry, now)
+                leaves.append(leaf(header.encode(), topic))
+                ready.append((entry, header, topic, content))
+            except KeysError:
+                # It fits no frame and never will: kept, it would stop the outbox now and after every restart.
+                unsealable.append(entry.sequence)
+        effects: list[Effect] = self._forget(unsealable)
+        if unsealable:
+            effects.append(Count("unsealable", len(unsealable)))
+        if not ready:
+            return effects
         proofs = sign_batch(self._identity, leaves)
-        for entry, (header, topic, content), proof in zip(entries, ready, proofs, strict=True):
+        for (entry, header, topic, content), proof in zip(ready, proofs, strict=True):
             signed = to_property(SignedHeader(header, proof).encode())
             properties: UserProperties = ((PROPERTY_HEADER, signed),)
             entry.wire = Wire(topic, content, 1, entry.publication.retain, properties)
-        return [Count("sealed", len(entries))]
+        return [*effects, Count("sealed", len(ready))]
 
     def _seal_one(self, entry: _Entry, now: float) -> tuple[MessageHeader, str, bytes]:
         publication, secret = entry.publication, entry.secret
@@ -287,6 +334,11 @@ class Publisher:
             carried = (PROPERTY_KEY, to_property(header.encode()))
             key = self._keys[secret.scope.filter] = _LiveKey(header, data_key, shares, now, carried)
         return key
+
+
+def _sweep_at(left: int) -> int:
+    """The number of entries at which the next sweep pays off when `left` remained after the last."""
+    return max(left, STRAGGLER_ENTRIES_MAX) + max(1, STRAGGLER_ENTRIES_MAX // 8)
 
 
 def inner_of(publication: Publication) -> Inner:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from keys.errors import BadFrame, NotAuthorised
+from keys.errors import BadFrame, Expired, NotAuthorised
 from keys.frames import Kind, Reader, number, opening, text
 from keys.identity import Identity, verify
 
@@ -69,40 +69,45 @@ class Statement:
 
 
 class RoutingTable:
-    """The newest statement of every (member, filter), verified against the overlay."""
+    """The newest statement of every (filter, member), verified against the overlay."""
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
-        self._statements: dict[tuple[str, str], Statement] = {}
+        self._statements: dict[str, dict[str, Statement]] = {}
+        self._count = 0
 
     def accept(self, statement: Statement, now: float) -> bool:
         """Take a statement; True if it is news that must be passed on.
 
-        Raises BadSignature, or NotAuthorised for a stranger, an unknown scope or a right that is missing.
+        Raises BadSignature, Expired, or NotAuthorised for a stranger, an unknown scope or a right that is missing.
         """
         member = self._overlay.members.get(statement.member)
         scope = self._overlay.scope_named(statement.filter)
         if member is None or scope is None:
             raise NotAuthorised(f"statement of {statement.member!r} for an unknown member or scope")
-        known = self._statements.get((statement.member, statement.filter))
+        of_filter = self._statements.setdefault(statement.filter, {})
+        known = of_filter.get(statement.member)
         if known is not None and known.version >= statement.version:
             return False
         verify(member.certificate.public_key, DOMAIN, statement.body(), statement.signature)
+        if now * 1000 > member.certificate.not_after_ms:
+            raise Expired(f"the certificate of {statement.member} ended")
         if not self._overlay.may_read(statement.member, scope):
             raise NotAuthorised(f"{statement.member} may not read {statement.filter}")
-        if statement.expires_ms <= now * 1000 or len(self._statements) >= STATEMENTS_MAX:
+        if statement.expires_ms <= now * 1000 or (known is None and self._count >= STATEMENTS_MAX):
             return False
-        self._statements[statement.member, statement.filter] = statement
+        self._count += known is None
+        of_filter[statement.member] = statement
         return True
 
     def wanting(self, scope: Scope, now: float) -> list[str]:
-        """Members whose live statement covers the scope."""
+        """Members whose live statement covers the scope. A lease ends with its author's certificate."""
         return [
             s.member
-            for s in self._statements.values()
-            if s.filter == scope.filter and s.on and s.expires_ms > now * 1000
+            for s in self._statements.get(scope.filter, {}).values()
+            if s.on and now * 1000 < min(s.expires_ms, self._overlay.certificate(s.member).not_after_ms)
         ]
 
     def all(self) -> list[Statement]:
         """Everything known, for a neighbour whose link came up."""
-        return list(self._statements.values())
+        return [statement for of_filter in self._statements.values() for statement in of_filter.values()]

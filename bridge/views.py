@@ -165,12 +165,16 @@ class Overlay:
     def __init__(self, owner: bytes, policy: Policy, views: Iterable[RegionView], members: Iterable[Member]) -> None:
         self.owner = owner
         self.policy = policy
+        views, members = list(views), list(members)
         self.views = {view.region: view for view in views}
         self.members = {member.certificate.name: member for member in members}
         self.by_party = {m.certificate.party_id: m.certificate for m in self.members.values()}
         self._neighbours: dict[int, tuple[int, ...]] = {
             region: tuple(sorted({b for a, b in self._both_ways() if a == region})) for region in self.views
         }
+        # The last of two would win silently: an old view, say, over the one that replaced it.
+        if len(self.views) < len(views) or len(self.by_party) < len(members) or len(self.members) < len(members):
+            raise OverlayError("the overlay lists a region, a member or a key twice; keep the newest of each only")
         self._check()
         self._paths = {a: self._paths_from(a) for a in self.views}
         self._check_loads()

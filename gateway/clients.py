@@ -50,6 +50,7 @@ class Client:
         "filters",
         "goodbye",
         "peer",
+        "plain",
         "seen_at",
         "session",
         "view",
@@ -60,6 +61,8 @@ class Client:
         self.session, self.view = session, view
         self.connection: MqttConnection | None = None
         self.peer: str | None = None
+        #: 0 (3.1.1) or 1 (MQTT 5) where a QoS 0 message needs nothing of the session: no alias, no size limit.
+        self.plain: int | None = None
         self.acks: deque[Owed] = deque()
         self.filters: dict[str, SessionSubscription] = {}
         self.alive = True

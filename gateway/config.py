@@ -106,6 +106,10 @@ class Limits(_Model):
     )
     queue_messages: int = Field(default=1_000, ge=1, description="messages kept for a client that is away or slow")
     queue_bytes: int = Field(default=8 << 20, ge=1024)
+    member_queue_messages: int = Field(
+        default=100_000, ge=1, description="publications kept for a member of the overlay that is away or slow"
+    )
+    member_queue_bytes: int = Field(default=64 << 20, ge=1024)
     in_flight: int = Field(default=128, ge=1, le=65_535, description="unacknowledged QoS 1 and 2 messages to a client")
     receive_maximum: int = Field(
         default=1_024,

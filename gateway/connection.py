@@ -223,20 +223,24 @@ class MqttConnection(asyncio.Protocol):
         else:
             self.resume(BUSY)
 
+    def _is_open(self) -> bool:
+        # uvloop raises where asyncio ignores what comes between the peer's close and `connection_lost`.
+        return self._transport is not None and not self.closed and not self._transport.is_closing()
+
     def _is_waiting(self) -> bool:
         return self._task is not None
 
     def pause(self, why: int) -> None:
-        if not self._paused and self._transport is not None and not self.closed:
-            self._transport.pause_reading()
+        if not self._paused and self._is_open():
+            self._transport.pause_reading()  # type: ignore[union-attr]
         self._paused |= why
 
     def resume(self, why: int) -> None:
         was, self._paused = self._paused, self._paused & ~why
         if was & why:
             self.held_until = self._core.now()
-        if was and not self._paused and self._transport is not None and not self.closed:
-            self._transport.resume_reading()
+        if was and not self._paused and self._is_open():
+            self._transport.resume_reading()  # type: ignore[union-attr]
 
     @property
     def is_held(self) -> bool:

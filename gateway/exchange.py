@@ -1,13 +1,15 @@
-"""The data plane between connections: publish, subscribe, retain, wills, acknowledgements, members.
+"""The data plane between connections: publish, route, retain, wills, acknowledgements, members.
 
 What a client may do is asked of amqtt's plugins (`plugin.PluginHost`), who gets what of `routing.Router`, what
 bytes that makes of each receiver's session. A method that returns a coroutine (`Later`) could not finish
-without waiting; the connection then holds back whatever comes after. Not here: sockets, CONNECT, lifecycle.
+without waiting; the connection then holds back whatever comes after. Not here: SUBSCRIBE
+(`subscribing.py`), CONNECT and the end of sessions (`lifecycle.py`).
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,20 +18,21 @@ from amqtt.broker import RetainedApplicationMessage
 from amqtt.events import BrokerEvents, MQTTEvents
 
 from bridge.machine import Publication
-from bridge.topics import TopicError, check_name, split_share
+from bridge.topics import check_name
 
 from .clients import Client, Owed, PeerMessage
 from .config import Limits
 from .connection import UNACKNOWLEDGED, Later
 from .hooks import Done, EntitySeen, Overlay
+from .mqtt5.encoding import encode_publish
 from .mqtt5.message import Message
-from .mqtt5.packets import NO_PROPERTIES, Packet, Properties, PubAck, Publish, Subscribe, Unsubscribe, Will
+from .mqtt5.packets import NO_PROPERTIES, Packet, Properties, PubAck, Publish, Version, Will
 from .mqtt5.session import Action as SessionAction
-from .mqtt5.session import Granted, SessionSubscription
+from .mqtt5.session import Close
 from .mqtt5.types import ReasonCode
 from .plugin import Action, PacketView, PluginHost, application_message
 from .retained import RetainedStore, StoreFullError
-from .routing import Plan, Router
+from .routing import Plan, Router, Target
 
 log = logging.getLogger("veilmq.broker")
 
@@ -37,6 +40,15 @@ log = logging.getLogger("veilmq.broker")
 RESERVED_PROPERTY = "vmq"
 #: Only the broker itself publishes here.
 RESERVED_TOPICS = "$SYS/"
+#: Refusals that repeating cannot cure; a 3.1.1 client is acknowledged then, lest it repeats for ever.
+_FINAL_REFUSALS = frozenset(
+    {
+        ReasonCode.NOT_AUTHORIZED,
+        ReasonCode.TOPIC_NAME_INVALID,
+        ReasonCode.PACKET_TOO_LARGE,
+        ReasonCode.PAYLOAD_FORMAT_INVALID,
+    }
+)
 #: An `EntitySeen` at most so often for one client.
 SEEN_INTERVAL_S = 1.0
 
@@ -51,6 +63,8 @@ class Exchange:
         self.retained = RetainedStore(limits.retained_messages, limits.retained_bytes)
         #: Runs what cannot finish at once and has no connection to hold back; in order.
         self.in_order: Callable[[Later], None] = _no_queue
+        #: Closes a client's connection as its session wants; the lifecycle fills it in.
+        self.close: Callable[[Client, Close], None] = _no_lifecycle
         self._store_was_full = False
 
     # ------------------------------------------------------------------------------------------- from clients
@@ -65,12 +79,22 @@ class Exchange:
             self._hear_acks(client, packets)
         elif self.overlay is not None and now - client.seen_at >= SEEN_INTERVAL_S:
             client.seen_at = now
-            self.overlay.entity_event(EntitySeen(client.client_id, now))
+            self.overlay.entity_event(EntitySeen(client.client_id, time.time()))
         return client.session.received_all(packets, now)
 
     def published(self, client: Client, publish: Publish) -> Later | None:
         """A PUBLISH whose alias is resolved: authorise, route, acknowledge."""
         host = self.host
+        if (
+            not publish.qos
+            and not publish.retain
+            and publish.properties is NO_PROPERTIES
+            and self.overlay is None
+            and host.is_absent
+            and publish.topic[0] != "$"
+        ):
+            self._flood(client, publish)
+            return None
         if client.peer is not None:
             assert self.overlay is not None
             self.overlay.peer_published(client.peer, publish)
@@ -168,15 +192,45 @@ class Exchange:
         session, acks = client.session, client.acks
         while acks and (code := acks[0].code) is not None:
             publish = acks.popleft().publish
-            if code == ReasonCode.NOT_AUTHORIZED or code < 0x80 or session.version >= 5:
+            if code < 0x80 or code in _FINAL_REFUSALS or session.version == Version.V5:
                 data = session.acknowledge(publish, ReasonCode(code))
                 if data and client.connection is not None:
                     client.connection.write(data)
             elif session.inbound.accepted(publish, refused=True) and client.connection is not None:
-                # 3.1.1 has no words for a refusal: the client keeps the message and comes again.
-                self.perform(client, session.close(ReasonCode.QUOTA_EXCEEDED, "publication refused"))
+                # 3.1.1 has no words for a refusal: the client keeps the message and may come again.
+                self.close(client, session.close(ReasonCode.QUOTA_EXCEEDED, "publication refused"))
         if client.connection is not None and not session.inbound.full:
             client.connection.resume(UNACKNOWLEDGED)
+
+    def _flood(self, sender: Client, publish: Publish) -> None:
+        """The hot path of a plain broker: QoS 0 that nobody has to be asked about, most of it in this loop.
+
+        The same as `_deliver`, without a `Message` where no receiver needs one: encoded once per version.
+        """
+        plan = self.router.plan(publish.topic)
+        encoded: list[bytes | None] = [None, None]
+        message: Message | None = None
+        for target in plan.targets:
+            client = target.client
+            connection, plain = client.connection, client.plain
+            if connection is None:
+                client.session.figures.dropped_qos0 += 1
+                continue
+            if plain is None or target.subscription_ids or target.no_local or client.session.paused:
+                if message is None:
+                    message = Message(publish.topic, publish.payload, publisher=sender.client_id)
+                self._deliver_to(target, message, sender, self.now())
+                continue
+            data = encoded[plain]
+            if data is None:
+                version = Version.V5 if plain else Version.V311
+                data = encoded[plain] = encode_publish(plan.name, publish.payload, version=version)
+            client.session.figures.delivered += 1
+            connection.write(data)
+        if plan.groups:
+            message = message or Message(publish.topic, publish.payload, publisher=sender.client_id)
+            for group in plan.groups:
+                self._deliver_to_group(group, message, None, self.now())
 
     # ---------------------------------------------------------------------------------------------- routing
 
@@ -212,28 +266,24 @@ class Exchange:
 
     def _deliver(self, plan: Plan[Client], message: Message, sender: Client | None, allowed: set[int] | None) -> None:
         now = self.now()
-        most = message.qos
-        for each in plan.targets:
-            target = each
-            client = target.client
-            if client is sender and target.no_local:
-                own = target.for_own_publication()
-                if own is None:
-                    continue
-                target = own
-            if allowed is not None and id(client.view) not in allowed:
-                continue
-            qos = target.qos if target.qos < most else most
-            connection = client.connection
-            if connection is None:
-                self._keep_for(client, message, qos, target.subscription_ids, now)
-                continue
-            retain = message.retain and target.retain_as_published
-            data = client.session.deliver(message, qos, retain, now, target.subscription_ids)
-            if data is not None:
-                connection.write(data)
+        for target in plan.targets:
+            if allowed is None or id(target.client.view) in allowed:
+                self._deliver_to(target, message, sender, now)
         for group in plan.groups:
             self._deliver_to_group(group, message, allowed, now)
+
+    def _deliver_to(self, target: Target[Client], message: Message, sender: Client | None, now: float) -> None:
+        client = target.client
+        if client is sender and target.no_local:
+            own = target.for_own_publication()
+            if own is None:
+                return
+            target = own
+        qos = min(target.qos, message.qos)
+        if client.connection is None:
+            self._keep_for(client, message, qos, target.subscription_ids, now)
+            return
+        self.give(client, message, qos, message.retain and target.retain_as_published, target.subscription_ids, now)
 
     def _deliver_to_group(self, group: Any, message: Message, allowed: set[int] | None, now: float) -> None:
         """One member in turn: preferably one that is connected and keeps up (§4.8.2)."""
@@ -248,18 +298,18 @@ class Exchange:
                 if away is None and (qos or client.connection is not None):
                     away = (client, qos, identifiers)
                 continue
-            self._give(client, message, qos, False, identifiers, now)
+            self.give(client, message, qos, False, identifiers, now)
             return
         if away is not None:
             self._keep_for(away[0], message, away[1], away[2], now)
 
     def _keep_for(self, client: Client, message: Message, qos: int, identifiers: tuple[int, ...], now: float) -> None:
-        self._give(client, message, qos, False, identifiers, now)
+        self.give(client, message, qos, False, identifiers, now)
         if qos and client.connection is None and self.host.declares(BrokerEvents.RETAINED_MESSAGE):
             kept = RetainedApplicationMessage(None, message.topic, message.payload, qos)
             self.host.fire(BrokerEvents.RETAINED_MESSAGE, client_id=client.client_id, retained_message=kept)
 
-    def _give(self, client: Client, message: Message, qos: int, retain: bool, ids: tuple[int, ...], now: float) -> None:
+    def give(self, client: Client, message: Message, qos: int, retain: bool, ids: tuple[int, ...], now: float) -> None:
         data = client.session.deliver(message, qos, retain, now, ids)
         if data is not None and client.connection is not None:
             client.connection.write(data)
@@ -277,125 +327,7 @@ class Exchange:
         if kept is not None:
             self.host.fire(BrokerEvents.RETAINED_MESSAGE, client_id=None, retained_message=kept)
 
-    # ----------------------------------------------------------------------------------------- subscriptions
-
-    def subscribe(self, client: Client, packet: Subscribe, quiet: bool = False) -> Later | None:
-        """Grant, answer, and send retained messages. `quiet`: a plugin subscribes for the client."""
-        verdicts: list[bool | None] = []
-        for asked in packet.subscriptions:
-            topic_filter = _inner(asked.filter)
-            known = None if topic_filter is None else self._may_subscribe(client, topic_filter)
-            verdicts.append(False if topic_filter is None else known)
-        if None in verdicts:
-            return self._subscribe_asking(client, packet, quiet)
-        return self._grant(client, packet, [bool(verdict) for verdict in verdicts], quiet)
-
-    def _may_subscribe(self, client: Client, topic_filter: str) -> bool | None:
-        if client.peer is not None:
-            return True
-        return self.host.verdict(client.view, topic_filter, Action.SUBSCRIBE)
-
-    async def _subscribe_asking(self, client: Client, packet: Subscribe, quiet: bool) -> None:
-        verdicts: list[bool] = []
-        for asked in packet.subscriptions:
-            topic_filter = _inner(asked.filter)
-            if topic_filter is None:
-                verdicts.append(False)
-                continue
-            verdict = self._may_subscribe(client, topic_filter)
-            if verdict is None:
-                verdict = await self.host.ask(client.view, topic_filter, Action.SUBSCRIBE)
-            verdicts.append(verdict)
-        later = self._grant(client, packet, verdicts, quiet)
-        if later is not None:
-            await later
-
-    def _grant(self, client: Client, packet: Subscribe, verdicts: list[bool], quiet: bool) -> Later | None:
-        if not client.alive:
-            return None
-        codes: list[int] = []
-        for asked, permitted in zip(packet.subscriptions, verdicts, strict=True):
-            refused = ReasonCode.TOPIC_FILTER_INVALID
-            if _inner(asked.filter) is not None:
-                refused = ReasonCode.NOT_AUTHORIZED
-            codes.append(asked.qos if permitted else refused)
-        granted = client.session.subscribed(packet, codes)
-        self.enter(client, granted)
-        if client.connection is not None and not quiet:
-            client.connection.write(granted.suback)
-        for subscription in granted.subscriptions:
-            self.host.fire(
-                BrokerEvents.CLIENT_SUBSCRIBED,
-                client_id=client.client_id,
-                topic=subscription.options.filter,
-                qos=subscription.options.qos,
-            )
-        if quiet or client.peer is not None:
-            return None
-        return self._send_retained(client, granted.retained)
-
-    def enter(self, client: Client, granted: Granted) -> None:
-        """Put granted subscriptions into the router; a member's go to the overlay instead."""
-        for subscription in granted.subscriptions:
-            topic_filter = subscription.options.filter
-            client.filters[topic_filter] = subscription
-            if client.peer is not None:
-                self._tell_of_peer("peer_subscribed", client.peer, topic_filter)
-                continue
-            fresh = self.router.subscribe(client, subscription.options, subscription.identifier)
-            if fresh and self.overlay is not None:
-                self.overlay.subscribed(split_share(topic_filter)[1])
-
-    def _send_retained(self, client: Client, subscriptions: Sequence[SessionSubscription]) -> Later | None:
-        now = self.now()
-        undecided: list[tuple[SessionSubscription, Message]] = []
-        for subscription in subscriptions:
-            for message in self.retained.matching(subscription.options.filter, now):
-                verdict = self.host.verdict(client.view, message.topic, Action.RECEIVE)
-                if verdict is None or undecided:
-                    undecided.append((subscription, message))
-                elif verdict:
-                    self._give_retained(client, subscription, message, now)
-        return self._send_retained_asking(client, undecided) if undecided else None
-
-    async def _send_retained_asking(self, client: Client, undecided: list[tuple[SessionSubscription, Message]]) -> None:
-        for subscription, message in undecided:
-            if await self.host.ask(client.view, message.topic, Action.RECEIVE) and client.alive:
-                self._give_retained(client, subscription, message, self.now())
-
-    def _give_retained(self, client: Client, subscription: SessionSubscription, message: Message, now: float) -> None:
-        ids = (subscription.identifier,) if subscription.identifier else ()
-        self._give(client, message, min(message.qos, subscription.options.qos), True, ids, now)
-
-    def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
-        """Remove, and answer."""
-        data, _ = client.session.unsubscribed(packet)
-        for topic_filter in packet.filters:
-            if client.filters.pop(topic_filter, None) is not None:
-                self._leave(client, topic_filter)
-                self.host.fire(BrokerEvents.CLIENT_UNSUBSCRIBED, client_id=client.client_id, topic=topic_filter)
-        if client.connection is not None:
-            client.connection.write(data)
-
-    def forget(self, client: Client) -> None:
-        """The session has ended: its subscriptions go."""
-        client.alive = False
-        client.acks.clear()
-        filters, client.filters = client.filters, {}
-        for topic_filter in filters:
-            self._leave(client, topic_filter)
-
-    def _leave(self, client: Client, topic_filter: str) -> None:
-        if client.peer is not None:
-            self._tell_of_peer("peer_unsubscribed", client.peer, topic_filter)
-        elif self.router.unsubscribe(client, topic_filter) and self.overlay is not None:
-            self.overlay.unsubscribed(split_share(topic_filter)[1])
-
-    # ----------------------------------------------------------------------------- wills, overlay, members
-
-    def perform(self, client: Client, action: SessionAction) -> Later | None:
-        """Replaced by the broker, which knows the lifecycle."""
-        raise NotImplementedError
+    # -------------------------------------------------------------------------------- wills, overlay, members
 
     def publish_will(self, client: Client, will: Will) -> None:
         """Publish a will as the client's own publication, if it may publish there."""
@@ -449,10 +381,8 @@ class Exchange:
         self.inject(message)
 
     def send_to_peer(self, client: Client, topic: str, payload: bytes, properties: Properties, on_ack: Done) -> bool:
-        """Queue a QoS 1 PUBLISH for a connected member. False: not connected, its queue is full, too large."""
+        """Queue a QoS 1 PUBLISH for a member whose session lives. False: its queue is full, or it is too large."""
         session, connection = client.session, client.connection
-        if connection is None or client.peer is None:
-            return False
         message = PeerMessage(topic, payload, 1, properties=properties)
         message.on_ack = on_ack
         limits, figures = session.limits, session.figures
@@ -461,7 +391,7 @@ class Exchange:
             return False
         too_large = figures.dropped_too_large
         data = session.deliver(message, 1, False, self.now())
-        if data is not None:
+        if data is not None and connection is not None:
             connection.write(data)
         return figures.dropped_too_large == too_large
 
@@ -472,14 +402,9 @@ class Exchange:
                 if entry is not None and isinstance(entry[0].message, PeerMessage):
                     entry[0].message.on_ack(packet.code)
 
-    def _tell_of_peer(self, what: str, peer: str, topic_filter: str) -> None:
-        told = getattr(self.overlay, what, None)
-        if told is not None:
-            told(peer, topic_filter)
-
 
 def publication_of(message: Message, now: float) -> Publication:
-    """The message as the overlay takes it; expiry is what is left of it, in seconds."""
+    """The message as the overlay takes it; expiry is what is left of it at `now`, in seconds."""
     properties = message.properties
     return Publication(
         message.topic,
@@ -492,7 +417,7 @@ def publication_of(message: Message, now: float) -> Publication:
         payload_format=properties.payload_format,
         properties=properties.user,
         expiry_s=message.remaining_s(now),
-        time_ms=int(now * 1000),
+        time_ms=time.time_ns() // 1_000_000,
     )
 
 
@@ -505,16 +430,12 @@ def without_reserved(properties: Properties) -> Properties:
     return NO_PROPERTIES if properties == NO_PROPERTIES else properties
 
 
-def _inner(topic_filter: str) -> str | None:
-    """The filter without share prefix; None if it is not valid."""
-    try:
-        return split_share(topic_filter)[1]
-    except TopicError:
-        return None
-
-
 def _nothing(code: int) -> None:
     """Nobody waits for the acknowledgement of QoS 0 and wills."""
+
+
+def _no_lifecycle(client: Client, close: Close) -> None:
+    raise RuntimeError("the broker has not started")
 
 
 def _no_queue(later: Later) -> None:

@@ -89,7 +89,7 @@ class Links:
         self._entities = entities
         self._clock = clock
         self._broker: LocalBroker | None = None
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[str, tuple[asyncio.TimerHandle, float]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._storing: dict[int, None] = {}  # appended, not yet reported by the disk; in order
         self._unstored: deque[tuple[int, Publication]] = deque()
@@ -115,7 +115,7 @@ class Links:
 
     async def stop(self) -> None:
         """Close links and store; what the outbox holds is sent after the next start."""
-        for timer in self._timers.values():
+        for timer, _ in self._timers.values():
             timer.cancel()
         for task in self._tasks:
             task.cancel()
@@ -270,12 +270,15 @@ class Links:
             self.figures.count(Count("link_overflow", 1, peer))
 
     def _schedule(self, what: str, deadline: float | None, call: Callable[[], None]) -> None:
-        timer = self._timers.pop(what, None)
+        timer, due = self._timers.get(what, (None, None))
         if timer is not None:
+            if due == deadline and not timer.cancelled() and timer.when() > asyncio.get_running_loop().time():
+                return  # the usual case: most events change no deadline
             timer.cancel()
+            del self._timers[what]
         if deadline is not None:
             delay_s = max(0.001, deadline - self._clock())
-            self._timers[what] = asyncio.get_running_loop().call_later(delay_s, call)
+            self._timers[what] = (asyncio.get_running_loop().call_later(delay_s, call), deadline)
 
     async def _show_figures(self) -> None:
         while True:

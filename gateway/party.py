@@ -33,6 +33,7 @@ from keys.identity import Role
 
 EPOCH = 0
 KEEP_ALIVE_S = 10
+SESSION_EXPIRY_S = 3600  # how long a replica queues for us while we are away
 
 
 class Party:
@@ -123,6 +124,8 @@ def build(party: Party, wrap: Callable[[Machine], Machine] | None = None) -> Lin
             client_id=party.name,
             ssl=party.tls.client,
             keep_alive_s=KEEP_ALIVE_S,
+            clean_start=False,
+            session_expiry_s=SESSION_EXPIRY_S,
             verify_peer=partial(_is, party.tls, peer),
             random=random.SystemRandom().random,
         )

@@ -81,8 +81,8 @@ class EdgeSession(Session):  # type: ignore[misc]
         self.clean_session = connect.clean_start
         self.keep_alive = connect.keep_alive_s
         self.username = connect.username
-        # amqtt's plugins compare text; bytes that are not UTF-8 can match no stored password.
-        self.password = None if connect.password is None else connect.password.decode("utf-8", "surrogateescape")
+        # amqtt's plugins take text; bytes that are not UTF-8 become text that every one of them can handle.
+        self.password = None if connect.password is None else connect.password.decode("utf-8", "backslashreplace")
         self.will_flag = will is not None
         self.will_topic = will.topic if will else None
         self.will_message = will.payload if will else None
@@ -156,6 +156,8 @@ class PluginHost:
         self.sees_packets_received = MQTTEvents.PACKET_RECEIVED in declared
         self.sees_packets_sent = MQTTEvents.PACKET_SENT in declared
         self.sees_messages = BrokerEvents.MESSAGE_RECEIVED in declared or BrokerEvents.MESSAGE_BROADCAST in declared
+        #: No plugin has a say in publications, or wants to know of them.
+        self.is_absent = not (self.filters_topics or self.sees_messages)
 
     async def authenticate(self, session: EdgeSession) -> bool:
         """amqtt's rule: some plugin answers, and none says no. No plugins, or a client without user name:

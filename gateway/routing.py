@@ -79,8 +79,9 @@ class Target(Generic[C]):
 
 @dataclass(slots=True, eq=False)
 class Plan(Generic[C]):
-    """Receivers of one topic. `found` tells whether the index still says the same."""
+    """Receivers of one topic. `found` tells whether the index still says the same; `name`: the topic in UTF-8."""
 
+    name: bytes
     found: tuple[Any, ...]
     targets: tuple[Target[C], ...]
     groups: tuple[Group[C], ...]
@@ -152,7 +153,7 @@ class Router(Generic[C]):
             else:
                 by_client.setdefault(id(value.client), []).append(value)
         targets = tuple(Target.of(tuple(entries)) for entries in by_client.values())
-        plan = Plan(found, targets, tuple(groups))
+        plan = Plan(topic.encode(), found, targets, tuple(groups))
         if len(self._plans) >= MEMO_TOPICS:
             self._plans.clear()
         self._plans[topic] = plan

@@ -33,10 +33,9 @@ from keys.envelope import (
     from_property,
 )
 from keys.errors import BadFrame, KeysError, NotAuthorised
-from keys.identity import Certificate, Role
-from keys.sharetree import Hop
+from keys.identity import Role
 
-from .keyring import Keyring
+from .keyring import Directory, Keyring
 from .seen import Seen
 from .spool_writer import KeyMaterial, Record
 
@@ -72,19 +71,6 @@ class Wire(Protocol):
     def retain(self) -> bool: ...
     @property
     def properties(self) -> Sequence[tuple[str, str]]: ...
-
-
-class Directory(Protocol):
-    """What the owner-signed overlay says; whoever implements it has verified the owner's signatures."""
-
-    def certificate(self, party_id: bytes) -> Certificate | None:
-        """The member with this id."""
-
-    def path(self, region: int) -> tuple[Hop, ...]:
-        """Regions from a publisher's region to ours, both included, in their current views; () if none."""
-
-    def scope_of(self, wire_topic: str) -> str | None:
-        """The most specific scope of a wire topic."""
 
 
 class _State(Enum):

@@ -195,17 +195,24 @@ def main() -> int:
     except (IngestError, OSError) as error:
         print(f"veilmq: {error}", file=sys.stderr)
         return BAD_INPUT
-    queries = start(spark, told)
+    try:
+        _run(start(spark, told), stopped)
+    except Exception as error:  # noqa: BLE001  whatever Spark raises: one line for people, all of it in the log
+        print(error, file=sys.stderr)
+        emit("trouble", text=_cause(str(error)))
+        stopped.wait(TOLD_S)
+        return 1
+    spark.stop()
+    return 0
+
+
+def _run(queries: Sequence[Any], stopped: threading.Event) -> None:
+    """Until `stopped`. Raises what ended a query."""
     while not stopped.wait(0.5):
         for query in queries:
             failure = query.exception()
             if failure is not None:
-                print(failure, file=sys.stderr)
-                emit("trouble", text=f"query {query.name} failed: {_cause(str(failure))}")
-                stopped.wait(TOLD_S)
-                return 1
-    spark.stop()
-    return 0
+                raise failure
 
 
 if __name__ == "__main__":

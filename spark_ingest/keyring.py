@@ -40,11 +40,16 @@ KEYS_KEPT = 1_024
 
 
 class Directory(Protocol):
-    """The part of `collector.Directory` that keys need."""
+    """What the owner-signed overlay says; whoever implements it has verified the owner's signatures."""
 
-    def certificate(self, party_id: bytes) -> Certificate | None: ...
-    def path(self, region: int) -> tuple[Hop, ...]: ...
-    def scope_of(self, wire_topic: str) -> str | None: ...
+    def certificate(self, party_id: bytes) -> Certificate | None:
+        """The member with this id."""
+
+    def path(self, region: int) -> tuple[Hop, ...]:
+        """Regions from a publisher's region to ours, both included, in their current views; () if none."""
+
+    def scope_of(self, wire_topic: str) -> str | None:
+        """The most specific scope of a wire topic."""
 
 
 @dataclass(slots=True)

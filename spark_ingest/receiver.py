@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from .collector import Ack, Collector, Directory, Wire
+from .collector import Ack, Collector, Wire
 from .errors import SpoolBusy, SpoolError
+from .keyring import Directory
 from .recovery import recovered, state_of
 from .spool_writer import SEGMENT_BYTES, SpoolWriter
 
@@ -32,6 +33,8 @@ GROUP_BYTES = 8 << 20
 """And no more content than this (one publication at least): bounds what the cap may be exceeded by."""
 FULL_RETRY_S = 0.5
 TICK_S = 1.0
+TELL_S = 60.0
+"""How often the log may speak of wrong pieces: a liar does not fill it."""
 RETRY_S = 1.0
 """Between attempts after an error of the disk, and between looks at a lock that another receiver holds."""
 _log = logging.getLogger(__name__)
@@ -79,6 +82,8 @@ class Receiver:
         self.figures: Counter[tuple[str, str]] = Counter()
         self.trouble: str | None = None
         """One line about why nothing is received now, None if all is well."""
+        self._told: Counter[tuple[str, str]] = Counter()
+        self._told_at = 0.0
         self.failure: Exception | None = None
         """Set when the receiver ended for a reason that waiting does not cure (a wrong identity or overlay)."""
 
@@ -178,12 +183,10 @@ class Receiver:
                 await asyncio.wait_for(wake.wait(), patience_s)
             wake.clear()
             collector.tick(time.time())
+            self._tell_lies(time.time())
             while collector.ready and not done.is_set():
                 if writer.full:
-                    self.trouble = (
-                        f"the spool of receiver {self._settings.name} is full ({self._settings.cap_bytes} bytes): "
-                        "nothing is acknowledged until queries have caught up; raise cap_bytes, or forget consumers"
-                    )
+                    self._full()
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(done.wait(), FULL_RETRY_S)
                     continue
@@ -196,3 +199,27 @@ class Receiver:
                 await asyncio.to_thread(writer.append, group.records, group.keys)
                 for ack in collector.written(group):
                     ack()
+
+    def _full(self) -> None:
+        told = self.trouble
+        self.trouble = (
+            f"the spool of receiver {self._settings.name} is full ({self._settings.cap_bytes} bytes): nothing is "
+            "acknowledged until queries have caught up; raise cap_bytes, or forget consumers that will not return"
+        )
+        if told != self.trouble:
+            _log.warning("%s", self.trouble)
+
+    def _tell_lies(self, now: float) -> None:
+        """Log which replicas sent wrong content or shares, or what had to be refused, since the last time."""
+        if now - self._told_at < TELL_S:
+            return
+        news = {
+            figure: count - self._told[figure]
+            for figure, count in self.figures.items()
+            if figure[0].startswith(("wrong_", "refused_")) and count > self._told[figure]
+        }
+        if news:
+            self._told_at = now
+            self._told = Counter(self.figures)
+            listed = ", ".join(f"{name} from {replica}: {count}" for (name, replica), count in sorted(news.items()))
+            _log.warning("receiver %s: %s", self._settings.name, listed)

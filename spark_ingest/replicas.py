@@ -18,7 +18,7 @@ from .receiver import OnWire
 
 
 class RegionReplicas:
-    """A `receiver.ReplicaClient`, and what the signed overlay says as `collector.Directory`.
+    """A `receiver.ReplicaClient`, and what the signed overlay says as `keyring.Directory`.
 
     Raises BadOption, and TrustError, OverlayError or TlsError of the gateway.
     """

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -27,7 +27,7 @@ from gateway.trust import TrustError
 
 from .operators import Operators
 from .play import Play, print_json
-from .processes import Fleet
+from .processes import ENDING_SIGNALS, Fleet, undisturbed
 from .report import Report, render
 from .setup import REPLICAS, DemoError, build
 from .timeline import Timeline
@@ -48,7 +48,7 @@ def run(seconds: float, json_output: bool, keep: bool, seed: int | None = None) 
     timeline = Timeline.draw(seed, seconds, REPLICAS)
     progress.print(f"seed {seed}, files in {directory}", highlight=False)
     try:
-        with _terminated():
+        with _ended_once():
             return _run(directory, timeline, progress, json_output, keep)
     except KeyboardInterrupt:
         progress.print("interrupted")
@@ -66,16 +66,12 @@ def run(seconds: float, json_output: bool, keep: bool, seed: int | None = None) 
             raise
         print(f"veilmq: {error.filename or directory}: {error.strerror}; make room or set TMPDIR", file=sys.stderr)
         return 2
-    finally:
-        if not keep:
-            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _run(directory: Path, timeline: Timeline, progress: Console, json_output: bool, keep: bool) -> int:
-    layout = build(directory, time.time())
-    with Fleet(directory) as fleet:
-        operators = Operators(layout.client_ports)
-        try:
+    try:
+        layout = build(directory, time.time())
+        with closing(Operators(layout.client_ports)) as operators, Fleet(directory) as fleet:
             play = Play(layout, timeline, fleet, operators.ledger, progress)
             play.start()
             play.wait_ready()
@@ -85,8 +81,10 @@ def _run(directory: Path, timeline: Timeline, progress: Console, json_output: bo
             _show(report, json_output)
             if keep:
                 play.keep_running()
-        finally:
-            operators.close()
+    finally:
+        if not keep:
+            with undisturbed():
+                shutil.rmtree(directory, ignore_errors=True)
     return 1 if report.failures() else 0
 
 
@@ -98,16 +96,18 @@ def _show(report: Report, json_output: bool) -> None:
 
 
 @contextmanager
-def _terminated() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the demonstration like Ctrl-C, so that processes and files go."""
+def _ended_once() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the demonstration as Ctrl-C does; a second one does not disturb the cleaning up."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        for each in ENDING_SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, interrupt) for number in ENDING_SIGNALS}
     try:
         yield
     finally:

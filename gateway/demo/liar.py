@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import random
 import signal
 import sys
@@ -82,6 +83,8 @@ def main() -> int:
 
     signal.signal(signal.SIGUSR1, lambda *_: lie(True))
     signal.signal(signal.SIGUSR2, lambda *_: lie(False))
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    logging.getLogger("veilmq").setLevel(logging.INFO)
     try:
         serve(load(told.config), wrap)
     except (ConfigError, StartError, StoreError, TlsError, TrustError, OverlayError) as error:

@@ -76,7 +76,7 @@ class Operators:
     def _client(self, name: str, port: int) -> Client:
         client = Client(CallbackAPIVersion.VERSION2, client_id=f"operator-{name}", protocol=MQTTProtocolVersion.MQTTv5)
         client.on_connect = lambda c, *_: c.subscribe(FIGURES_TOPIC, 1)
-        client.on_message = lambda _c, _u, message: self.ledger.take(name, message.payload)
+        client.on_message = lambda _c, _u, message: self.ledger.take(name, bytes(message.payload))
         client.reconnect_delay_set(1, 1)
         client.connect_async(HOST, port, KEEP_ALIVE_S)
         client.loop_start()

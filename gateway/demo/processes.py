@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,6 +28,7 @@ TAIL_LINES = 15
 TERMINATE_S = 5.0
 BAD_INPUT = 2
 """Exit status of our programs for what an operator can cure; the last line of the log says what."""
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EVENTS_MAX = 100_000
 """Stops a child that talks without end from filling memory."""
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
@@ -189,9 +190,8 @@ class Fleet:
             process.check()
 
     def close(self) -> None:
-        """Ask all to end, then kill what is left. Signals wait meanwhile: an impatient Ctrl-C leaves nothing behind."""
-        masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-        try:
+        """Ask all to end, then kill what is left. A second Ctrl-C meanwhile changes nothing."""
+        with undisturbed():
             for process in self._processes.values():
                 process.terminate()
             until = time.monotonic() + TERMINATE_S
@@ -199,5 +199,17 @@ class Fleet:
                 process.wait(max(0.0, until - time.monotonic()))
             for process in self._processes.values():
                 process.kill_group()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ignore requests to end. A mask would not do: threads that libraries started could take the signal."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

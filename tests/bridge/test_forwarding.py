@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from bridge.machine import Committed, LinkDown, LinkUp, Publication, Received, Wire
 from bridge.node import ReplicaNode
 from bridge.subscriptions import KEYS_TOPIC
 from bridge.views import Scope
-from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Mode, to_property
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, Mode, from_property, to_property
 from keys.sharetree import Share, encode_shares
 from tests.sim.world import World, make_world
 
@@ -42,6 +44,10 @@ def world() -> World:
         [Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)],
         rights={"evil": (["open/#", "clear/#"], ["open/#"]), "nosy": ([], ["open/#"])},
     )
+
+
+def key_id_of(wire: Wire) -> bytes:
+    return KeyHeader.decode(from_property(dict(wire.properties)[PROPERTY_KEY])).key_id
 
 
 def first_hop(world: World, name: str = "r1a") -> ReplicaNode:
@@ -150,7 +156,7 @@ def test_a_publication_that_names_anothers_key_leaks_no_shares_of_it(world: Worl
     subscribe_at(node, world, "control", "plant/#")
     subscribe_at(node, world, "nosy", "open/#")
     secret = through(world, publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"])["r2a"]
-    key_id = forge_key_id(secret)
+    key_id = key_id_of(secret)
     node.handle(Received("r1a", secret), NOW)
     bait = craft(world, "evil", "open/t", sequence=1, key_id=key_id, content=b"garbage")
     effects = node.handle(Received("r1a", bait), NOW)
@@ -161,16 +167,10 @@ def test_a_key_that_is_named_before_it_comes_leaks_no_shares_either(world: World
     node = second_hop(world)
     subscribe_at(node, world, "nosy", "open/#")
     secret = through(world, publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"])["r2a"]
-    bait = craft(world, "evil", "open/t", sequence=1, key_id=forge_key_id(secret), content=b"garbage")
+    bait = craft(world, "evil", "open/t", sequence=1, key_id=key_id_of(secret), content=b"garbage")
     assert sent(node.handle(Received("r1a", bait), NOW), "nosy")
     effects = node.handle(Received("r1a", secret), NOW)
     assert not [s for s in sent(effects, "nosy") if shares_in(s.wire)]
-
-
-def forge_key_id(wire: Wire) -> bytes:
-    from keys.envelope import KeyHeader, from_property
-
-    return KeyHeader.decode(from_property(dict(wire.properties)[PROPERTY_KEY])).key_id
 
 
 def test_a_foreign_key_does_not_displace_the_publications_own(world: World):
@@ -186,7 +186,7 @@ def test_a_foreign_key_does_not_displace_the_publications_own(world: World):
     served = sent(subscribe_at(node, world, "control", "plant/#"), "control")
     retained = [s.wire for s in served if s.wire.retain]
     assert len(retained) == 1
-    assert forge_key_id(retained[0]) == forge_key_id(wire)
+    assert key_id_of(retained[0]) == key_id_of(wire)
     assert shares_in(retained[0])
 
 
@@ -330,7 +330,7 @@ def test_a_publication_sealed_anew_under_its_sequence_is_passed_on(world: World)
     node = second_hop(world)
     subscribe_at(node, world, "control", "plant/#")
     old = through(world, publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"])["r2a"]
-    reborn = world.node("site", __import__("random").Random("another life"))
+    reborn = world.node("site", random.Random("another life"))
     reborn.handle(LinkUp("r1b"), NOW + 5)
     entry = (1, 0, Publication("plant/t", b"x", 1, time_ms=int(NOW * 1000)))
     anew = sent(reborn.handle(Committed((entry,)), NOW + 5), "r1b")[0].wire
@@ -358,15 +358,17 @@ def test_a_newcomer_gets_live_keys_and_retained_publications_with_keys(world: Wo
     assert all(shares_in(s.wire) for s in served)
 
 
-def test_a_newcomer_in_the_publishers_direction_is_not_served_by_us(world: World):
-    """It would be refused as off the way, and honest replicas would be suspected."""
-    near, far = first_hop(world), second_hop(world)
+def test_a_newcomer_in_the_publishers_direction_is_not_served_but_its_statement_goes_on():
+    """What came from its region cannot go back there; trying must not cost the regions behind us the statement."""
+    world = make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], {"site": 1, "local": 1, "far": 3})
+    near = replica(world, "r1a", [*REGION_2, "site"])
+    subscribe_at(near, world, "far", "plant/#", via="r2a")
     wire = publish(gateway(world, "site"), "plant/t", sequence=1, retain=True)["r1a"]
-    far.handle(Received("r1a", through(world, wire)["r2a"]), NOW)
-    effects = subscribe_at(far, world, "local", "plant/#", via="r1a")
-    assert not sent(effects)
-    for send in sent(effects):
-        assert not suspected(near.handle(Received("r2a", send.wire), NOW))
+    node = replica(world, "r2a", [*REGION_1, "r3a", "r3b", "r3c"])
+    node.handle(Received("r1a", sent(near.handle(Received("site", wire), NOW), "r2a")[0].wire), NOW)
+    effects = subscribe_at(node, world, "local", "plant/#", via="r1a")
+    assert {s.peer for s in sent(effects)} == {"r3a", "r3b", "r3c"}
+    assert not suspected(effects)
 
 
 def test_retained_publications_and_keys_do_not_enter_a_region_outside_the_scope():

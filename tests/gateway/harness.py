@@ -32,6 +32,10 @@ ANSWER_S = 5.0
 LOOPBACK = {"default": {"bind": "127.0.0.1:0"}}
 
 
+#: Clients of the broker that runs; cut when it ends.
+_opened: list[Wire] = []
+
+
 @contextlib.asynccontextmanager
 async def serving(
     config: dict[str, Any] | None = None, *, overlay: Any = None, overlay_context: Any = None, **more: Any
@@ -44,6 +48,8 @@ async def serving(
         yield broker
     finally:
         await broker.shutdown()
+        for wire in list(_opened):
+            wire.cut()
 
 
 class Wire:
@@ -66,7 +72,9 @@ class Wire:
     ) -> Wire:
         """Connected by TCP (and TLS), with nothing sent yet."""
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port(listener), ssl=context)
-        return cls(reader, writer, version)
+        wire = cls(reader, writer, version)
+        _opened.append(wire)
+        return wire
 
     @classmethod
     async def connect(
@@ -152,6 +160,8 @@ class Wire:
 
     def cut(self) -> None:
         """Lose the connection without DISCONNECT."""
+        if self in _opened:
+            _opened.remove(self)
         self.writer.transport.abort()
 
 

@@ -211,6 +211,44 @@ def test_a_shared_subscription_goes_round_and_skips_members_that_are_away() -> N
     asyncio.run(check())
 
 
+def test_qos_0_reaches_receivers_of_every_kind_in_the_same_order() -> None:
+    async def check() -> None:
+        async with serving() as broker:
+            wires = {
+                "old": await Wire.connect(broker, "old", V3),
+                "new": await Wire.connect(broker, "new"),
+                "aliases": await Wire.connect(broker, "aliases", properties={"topic_alias_maximum": 4}),
+                "small": await Wire.connect(broker, "small", properties={"maximum_packet_size": 30}),
+                "identified": await Wire.connect(broker, "identified"),
+                "twice": await Wire.connect(broker, "twice"),
+                "shared": await Wire.connect(broker, "shared"),
+            }
+            for name, wire in wires.items():
+                topic_filter = "$share/g/long/topic" if name == "shared" else "long/topic"
+                await wire.subscribe(topic_filter, 2, identifier=5 if name == "identified" else 0)
+            await wires["twice"].subscribe("long/#", 1, no_local=True)
+            own = wires["twice"]
+            for number in range(3):
+                own.publish("long/topic", b"%d" % number)
+                own.publish("long/topic", b"%d" % number * 30)
+                own.publish("long/topic", b"with properties", properties={"content_type": "t"})
+            await own.barrier()
+            expected = [b for n in range(3) for b in (b"%d" % n, b"%d" % n * 30, b"with properties")]
+            for name, wire in wires.items():
+                if name == "twice":
+                    continue
+                messages = [packet for packet in await wire.barrier() if isinstance(packet, Publish)]
+                payloads = [message.payload for message in messages]
+                assert payloads == ([b"0", b"1", b"2"] if name == "small" else expected), name
+                ids = {message.properties.subscription_ids for message in messages}
+                assert ids == {(5,) if name == "identified" else ()}
+                assert {message.qos for message in messages} == {0}
+            aliased = broker.lifecycle.clients["aliases"].session.figures.delivered
+            assert aliased == broker.lifecycle.clients["new"].session.figures.delivered == 9
+
+    asyncio.run(check())
+
+
 def test_unsubscribe_says_what_existed() -> None:
     async def check() -> None:
         async with serving() as broker:
@@ -507,6 +545,7 @@ def test_amqtts_own_configuration_is_accepted() -> None:
         wire = await Wire.connect(broker, "c", V3)
         assert wire.connack is not None
         assert wire.connack.code == 0
+        wire.cut()
         await broker.shutdown()
 
     asyncio.run(check())

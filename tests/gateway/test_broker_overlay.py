@@ -327,10 +327,10 @@ def test_a_member_is_known_by_its_certificate_and_its_traffic_stays_apart(author
     asyncio.run(check())
 
 
-def test_send_to_peer_is_acknowledged_bounded_and_only_while_connected(authority: Authority) -> None:
+def test_send_to_peer_is_acknowledged_bounded_and_waits_for_a_member_that_is_away(authority: Authority) -> None:
     async def check() -> None:
         overlay = FakeOverlay()
-        async with with_members(authority, overlay, queue_messages=2, in_flight=2) as broker:
+        async with with_members(authority, overlay, member_queue_messages=2, in_flight=2) as broker:
             acks: list[int] = []
 
             def send(payload: bytes = b"x") -> bool:
@@ -345,7 +345,6 @@ def test_send_to_peer_is_acknowledged_bounded_and_only_while_connected(authority
                 properties={"session_expiry_s": 100, "maximum_packet_size": 100},
             )
             assert peer.connack is not None
-            assert peer.connack.properties.session_expiry_s == 0
             assert not send(b"x" * 200)
             assert [send() for _ in range(5)] == [True] * 4 + [False]
             got = [await peer.expect(Publish) for _ in range(2)]
@@ -355,7 +354,21 @@ def test_send_to_peer_is_acknowledged_bounded_and_only_while_connected(authority
             assert len([await peer.expect(Publish) for _ in range(2)]) == 2
             assert acks == [0, ReasonCode.QUOTA_EXCEEDED]
             peer.cut()
-            await until(lambda: len(overlay.peers) == 2)
+            await until(lambda: broker.lifecycle.peers["replica1"].connection is None)
+            assert overlay.peers == ["+replica1"]  # its session lives on and queues
+            assert send(b"while away")
+            back = await Wire.connect(
+                broker,
+                "p",
+                listener="members",
+                context=authority.client("replica1"),
+                clean_start=False,
+            )
+            again = [await back.expect(Publish) for _ in range(2)]
+            back.send(*(PubAck(publish.packet_id) for publish in again))
+            assert (await back.expect(Publish)).payload == b"while away"
+            back.cut()  # no expiry asked this time: the session ends with the connection
+            await until(lambda: overlay.peers[-1] == "-replica1")
             assert not send()
 
     asyncio.run(check())

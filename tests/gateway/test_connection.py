@@ -51,7 +51,7 @@ def test_more_connections_than_allowed_are_not_accepted() -> None:
             kept = [await Wire.connect(broker) for _ in range(2)]
             assert await (await Wire.open(broker)).closed() == []
             kept[0].cut()
-            await until(lambda: len(broker._connections) == 1)
+            await until(lambda: len(broker.lifecycle.connections) == 1)
             again = await Wire.connect(broker)
             assert again.connack is not None
             assert again.connack.code == 0
@@ -96,6 +96,9 @@ class RecordingTransport(asyncio.Transport):
         assert not self.reading
         self.reading = True
 
+    def is_closing(self) -> bool:
+        return bool(self.ended)
+
     def close(self) -> None:
         self.ended = self.ended or "closed"
 
@@ -105,7 +108,7 @@ class RecordingTransport(asyncio.Transport):
 
 async def fake_client(broker: Any, client_id: str, version: Version = Version.V5) -> tuple[Any, Any]:
     """A connected client without a socket: (connection, transport)."""
-    connection = MqttConnection(broker, broker._flusher, "default", False, False)
+    connection = MqttConnection(broker.lifecycle, broker._flusher, "default", False, False)
     transport = RecordingTransport()
     connection.connection_made(transport)
     connection.data_received(encode(Connect(client_id, version), version))
@@ -120,7 +123,7 @@ def test_everything_of_one_turn_leaves_in_one_write() -> None:
             sub = await Wire.connect(broker, "sub")
             connection, transport = await fake_client(broker, "fake")
             await sub.subscribe("t")
-            client = broker._clients["fake"]
+            client = broker.lifecycle.clients["fake"]
             assert client.connection is connection
             wire = await Wire.connect(broker, "pub")
             await wire.subscribe("none")
@@ -157,7 +160,7 @@ def test_a_slow_reader_loses_qos_0_keeps_qos_1_and_recovers() -> None:
             await until(lambda: transport.writes)
             packets = Decoder(Version.V311, role="client").feed(b"".join(transport.writes))
             assert [packet.payload for packet in packets if isinstance(packet, Publish)] == [b"0", b"1", b"2"]
-            assert broker._clients["slow"].session.figures.dropped_qos0 == 1
+            assert broker.lifecycle.clients["slow"].session.figures.dropped_qos0 == 1
             connection.connection_lost(None)
 
     asyncio.run(check())

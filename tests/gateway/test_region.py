@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+
+from gateway.client import Arrival, RegionClient
 
 from .overlay_processes import OverlayProcesses, run_veilmq, wait_until
 
@@ -253,3 +256,33 @@ def test_check_says_what_happens_to_topics(overlay: OverlayProcesses):
     assert fates["open/b"]["fate"] == "shared plain"
     assert fates["else/c"]["fate"] == "local only"
     assert fates["$SYS/x"]["fate"] == "local only"
+
+
+def test_a_receiver_that_was_away_misses_nothing(overlay: OverlayProcesses):
+    """The replicas queue for a member whose session lives: an ingest job may be restarted."""
+    one_region(overlay).start(*REPLICAS, "site")
+    got: list[tuple[int, str]] = []
+
+    def arrived(arrival: Arrival) -> None:
+        if arrival.wire.payload:
+            got.append((arrival.place, arrival.wire.topic))
+        arrival.done()
+
+    async def receive(while_up: Callable[[], object], copies: int) -> None:
+        client = RegionClient(overlay.directory / "control", overlay.directory / "overlay.json", ["open/#"], arrived)
+        client.start()
+        async with asyncio.timeout(20):
+            while not client.accepted:
+                await asyncio.sleep(0.02)
+            while_up()
+            while len(got) < copies:
+                await asyncio.sleep(0.02)
+        await client.close()
+
+    device = overlay.client("site", "device")
+    asyncio.run(receive(lambda: device.publish("open/a", b"1", qos=1).wait_for_publish(10), 3))
+    for number in range(20):
+        device.publish(f"open/while-away/{number}", b"2", qos=1).wait_for_publish(10)
+    asyncio.run(receive(lambda: None, 3 * 21))
+    for place in (1, 2, 3):
+        assert [t for p, t in got if p == place] == ["open/a", *(f"open/while-away/{n}" for n in range(20))]

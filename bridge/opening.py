@@ -1,0 +1,183 @@
+"""Data keys at a subscriber: shares in from every replica of the home region, keys out, liars to `blame`.
+
+A search for the combination of honest places is paid for by the key's publisher: after one in vain its next waits,
+so that a publisher who commits to garbage costs a bounded part of our time. Not here: publications, key repository.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from keys.envelope import DataKey, KeyHeader, check_epoch_key, check_share, open_key
+from keys.errors import BadContent, NotEnoughShares, SearchExhausted, WrongEpochKey
+from keys.identity import Certificate
+from keys.sharetree import Combination, Hop, Label, Place, Share, recombine
+
+from .arriving import Admission, Admitted
+from .blame import Evidence
+from .budgets import FairTable
+from .machine import Blame, Count, Effect
+from .sealing import ScopeSecret
+from .views import Overlay
+
+KEYS_HELD_MAX = 4096  # a publisher's flood of keys evicts its own oldest
+AUDIT_AFTER_S = 1.0  # by then slow replicas have sent their shares of a key: judge them all at once
+SEARCH_STEP_S = 50e-6  # pause a publisher owes for each step of a search in vain; a step takes about 20 us
+SEARCH_PAUSE_MIN_S = 0.02  # shorter ones are not worth a timer: regions of up to 5 never pause
+
+
+@dataclass(slots=True)
+class _Key:
+    """A verified key header, the shares collected for it and, once recombined, the data key."""
+
+    header: KeyHeader
+    publisher: Certificate
+    hops: tuple[Hop, ...]
+    shares: dict[Label, Share] = field(default_factory=dict)
+    data_key: DataKey | None = None
+    combination: Combination | None = None
+    failed_with: int = -1  # number of shares at the last search in vain
+    unusable: bool = False
+
+
+class KeyRing:
+    """The keys of all publishers, as far as we may read."""
+
+    def __init__(self, overlay: Overlay, home: int, secrets: Sequence[ScopeSecret], admission: Admission) -> None:
+        self._overlay = overlay
+        self._home = home
+        self._view = overlay.views[home]
+        self._secrets = {secret.scope.filter: secret for secret in secrets}
+        self._admission = admission
+        self._evidence = Evidence(overlay)
+        self._keys: FairTable[bytes, _Key] = FairTable(KEYS_HELD_MAX)
+        self._last_combination: dict[int, Combination] = {}  # by publisher's home region
+        self._audits: OrderedDict[bytes, float] = OrderedDict()  # oldest first, all wait equally long
+        self._paused: dict[bytes, float] = {}  # publisher -> when it may be searched for again
+        self._searches: dict[bytes, float] = {}  # key ids whose search waits for that
+
+    # --------------------------------------------------------------------------------------------- shares
+
+    def take(self, peer: str, properties: dict[str, str], now: float) -> tuple[list[Effect], bytes | None]:
+        """Key header and shares that ride on a wire; with the effects, the id of the key if that opened it.
+
+        Raises what `Admission.key` and `Admission.shares` raise.
+        """
+        header = self._admission.key(properties, now)
+        if header is None:
+            return [], None
+        key = self._keys.get(header.key_id)
+        if key is None:
+            publisher = self._admission.publisher(header.publisher)
+            key = _Key(header, publisher, self._overlay.hops_between(publisher.region, self._home))
+            gone = self._keys.put(header.key_id, header.publisher, key)
+            if gone is not None:
+                self._audits.pop(gone[0], None)
+                self._searches.pop(gone[0], None)
+        path = self._overlay.path(key.publisher.region, self._home)
+        sender = Place(self._home, self._view.number, self._view.place_of(peer))
+        effects: list[Effect] = []
+        fresh = 0
+        for share in self._admission.shares(properties, [*path[:-1], sender]):
+            known = key.shares.setdefault(share.label, share)
+            if known is share:
+                fresh += 1
+            elif known != share:
+                effects.append(Blame(peer, False, "a second, different share for one label"))
+        if not fresh:
+            return effects, None
+        effects.append(Count("shares_received", fresh))
+        if key.data_key is not None:
+            self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
+            return effects, None
+        effects += self._recombine(key, now)
+        return effects, header.key_id if key.data_key is not None else None
+
+    def waits_for(self, admitted: Admitted) -> bool:
+        """Whether the data key of a sealed publication is still to come."""
+        key = self._keys.get(admitted.header.key_id)
+        return key is None or (key.data_key is None and _belongs(key, admitted))
+
+    def data_key(self, admitted: Admitted) -> DataKey:
+        """Raises BadContent if the publication names a key that is not for its publisher and scope."""
+        key = self._keys.get(admitted.header.key_id)
+        if key is None or key.data_key is None or not _belongs(key, admitted):
+            raise BadContent("publication names the key of another publisher or scope")
+        return key.data_key
+
+    # --------------------------------------------------------------------------------------------- search
+
+    def _recombine(self, key: _Key, now: float) -> list[Effect]:
+        """Try to get the data key from the shares that are here; more may come."""
+        header, secret = key.header, self._secrets.get(key.header.scope)
+        if secret is None or key.unusable or len(key.shares) == key.failed_with:
+            return []
+        pause = self._paused.get(header.publisher, 0.0)
+        if now < pause:
+            self._searches[header.key_id] = pause
+            return []
+        epoch_key = None if secret.scope.shares_only else secret.key
+        opened: list[DataKey] = []
+
+        def accept(value: bytes) -> bool:
+            try:
+                opened.append(open_key(header, value, epoch_key))
+            except BadContent:
+                return False
+            return True
+
+        key.failed_with = len(key.shares)
+        try:
+            check_epoch_key(header, epoch_key)
+            found = recombine(
+                key.shares.values(),
+                key.hops,
+                lambda place, value: check_share(header, place, value),
+                accept,
+                first=self._last_combination.get(key.publisher.region),
+            )
+        except NotEnoughShares:
+            return []
+        except SearchExhausted as error:
+            key.unusable = error.complete
+            if error.steps * SEARCH_STEP_S >= SEARCH_PAUSE_MIN_S:
+                self._paused[header.publisher] = now + error.steps * SEARCH_STEP_S
+            return [Count("recombine_retries")]
+        except WrongEpochKey:
+            key.unusable = True
+            return [Count("wrong_epoch_key")]
+        key.data_key, key.combination = opened[-1], found.combination
+        self._last_combination[key.publisher.region] = found.combination
+        self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
+        return [Count("recombined")]
+
+    # ----------------------------------------------------------------------------------------------- time
+
+    def tick(self, now: float) -> tuple[list[Effect], list[bytes]]:
+        """Searches that had to wait, and audits of keys whose shares are in; the ids of keys that were opened."""
+        effects: list[Effect] = []
+        opened = []
+        for key_id in [k for k, at in self._searches.items() if at <= now]:
+            del self._searches[key_id]
+            key = self._keys.get(key_id)
+            if key is not None and key.data_key is None:
+                effects += self._recombine(key, now)
+                if key.combination is not None:
+                    opened.append(key_id)
+        while self._audits and next(iter(self._audits.values())) <= now:
+            key_id, _ = self._audits.popitem(last=False)
+            key = self._keys.get(key_id)
+            if key is not None and key.combination is not None:
+                effects += self._evidence.judge(key.header, key.hops, key.shares, key.combination)
+        return effects, opened
+
+    @property
+    def next_deadline(self) -> float | None:
+        firsts = [*list(self._audits.values())[:1], *self._searches.values()]
+        return min(firsts, default=None)
+
+
+def _belongs(key: _Key, admitted: Admitted) -> bool:
+    return key.header.publisher == admitted.header.publisher and key.header.scope == admitted.scope.filter

@@ -1,0 +1,155 @@
+"""SUBSCRIBE and UNSUBSCRIBE: who may, what is answered, which retained messages follow.
+
+Shared subscriptions and overlapping filters are `routing.py`'s business, delivery is `exchange.py`'s. A member
+of the overlay is granted whatever it asks, but its filters go to the overlay, never into the local router.
+Source: MQTT 5.0 §3.8 to §3.11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amqtt.events import BrokerEvents
+
+from bridge.topics import TopicError, split_share
+
+from .clients import Client
+from .connection import Later
+from .exchange import Exchange
+from .mqtt5.message import Message
+from .mqtt5.packets import Subscribe, Unsubscribe
+from .mqtt5.session import Granted, SessionSubscription
+from .mqtt5.types import ReasonCode
+from .plugin import Action
+
+
+class Subscribing:
+    """Answers subscriptions. A method that returns `Later` waits for a plugin."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange, self._host = exchange, exchange.host
+
+    def subscribe(self, client: Client, packet: Subscribe, quiet: bool = False) -> Later | None:
+        """Grant, answer, and send retained messages. `quiet`: a plugin subscribes for the client."""
+        verdicts: list[bool | None] = []
+        for asked in packet.subscriptions:
+            topic_filter = _inner(asked.filter)
+            known = None if topic_filter is None else self._may_subscribe(client, topic_filter)
+            verdicts.append(False if topic_filter is None else known)
+        if None in verdicts:
+            return self._subscribe_asking(client, packet, quiet)
+        return self._grant(client, packet, [bool(verdict) for verdict in verdicts], quiet)
+
+    def _may_subscribe(self, client: Client, topic_filter: str) -> bool | None:
+        if client.peer is not None:
+            return True
+        return self._host.verdict(client.view, topic_filter, Action.SUBSCRIBE)
+
+    async def _subscribe_asking(self, client: Client, packet: Subscribe, quiet: bool) -> None:
+        verdicts: list[bool] = []
+        for asked in packet.subscriptions:
+            topic_filter = _inner(asked.filter)
+            if topic_filter is None:
+                verdicts.append(False)
+                continue
+            verdict = self._may_subscribe(client, topic_filter)
+            if verdict is None:
+                verdict = await self._host.ask(client.view, topic_filter, Action.SUBSCRIBE)
+            verdicts.append(verdict)
+        later = self._grant(client, packet, verdicts, quiet)
+        if later is not None:
+            await later
+
+    def _grant(self, client: Client, packet: Subscribe, verdicts: list[bool], quiet: bool) -> Later | None:
+        if not client.alive:
+            return None
+        codes: list[int] = []
+        for asked, permitted in zip(packet.subscriptions, verdicts, strict=True):
+            refused = ReasonCode.TOPIC_FILTER_INVALID
+            if _inner(asked.filter) is not None:
+                refused = ReasonCode.NOT_AUTHORIZED
+            codes.append(asked.qos if permitted else refused)
+        granted = client.session.subscribed(packet, codes)
+        self.enter(client, granted)
+        if client.connection is not None and not quiet:
+            client.connection.write(granted.suback)
+        for subscription in granted.subscriptions:
+            self._host.fire(
+                BrokerEvents.CLIENT_SUBSCRIBED,
+                client_id=client.client_id,
+                topic=subscription.options.filter,
+                qos=subscription.options.qos,
+            )
+        if quiet or client.peer is not None:
+            return None
+        return self._send_retained(client, granted.retained)
+
+    def enter(self, client: Client, granted: Granted) -> None:
+        """Put granted subscriptions into the router; a member's go to the overlay instead."""
+        for subscription in granted.subscriptions:
+            topic_filter = subscription.options.filter
+            client.filters[topic_filter] = subscription
+            if client.peer is not None:
+                self._tell_of_peer("peer_subscribed", client.peer, topic_filter)
+                continue
+            fresh = self._exchange.router.subscribe(client, subscription.options, subscription.identifier)
+            if fresh and self._exchange.overlay is not None:
+                self._exchange.overlay.subscribed(split_share(topic_filter)[1])
+
+    def _send_retained(self, client: Client, subscriptions: Sequence[SessionSubscription]) -> Later | None:
+        now = self._exchange.now()
+        undecided: list[tuple[SessionSubscription, Message]] = []
+        for subscription in subscriptions:
+            for message in self._exchange.retained.matching(subscription.options.filter, now):
+                verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
+                if verdict is None or undecided:
+                    undecided.append((subscription, message))
+                elif verdict:
+                    self._give_retained(client, subscription, message, now)
+        return self._send_retained_asking(client, undecided) if undecided else None
+
+    async def _send_retained_asking(self, client: Client, undecided: list[tuple[SessionSubscription, Message]]) -> None:
+        for subscription, message in undecided:
+            if await self._host.ask(client.view, message.topic, Action.RECEIVE) and client.alive:
+                self._give_retained(client, subscription, message, self._exchange.now())
+
+    def _give_retained(self, client: Client, subscription: SessionSubscription, message: Message, now: float) -> None:
+        ids = (subscription.identifier,) if subscription.identifier else ()
+        self._exchange.give(client, message, min(message.qos, subscription.options.qos), True, ids, now)
+
+    def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
+        """Remove, and answer."""
+        data, _ = client.session.unsubscribed(packet)
+        for topic_filter in packet.filters:
+            if client.filters.pop(topic_filter, None) is not None:
+                self._leave(client, topic_filter)
+                self._host.fire(BrokerEvents.CLIENT_UNSUBSCRIBED, client_id=client.client_id, topic=topic_filter)
+        if client.connection is not None:
+            client.connection.write(data)
+
+    def forget(self, client: Client) -> None:
+        """The session has ended: its subscriptions go."""
+        client.alive = False
+        client.acks.clear()
+        filters, client.filters = client.filters, {}
+        for topic_filter in filters:
+            self._leave(client, topic_filter)
+
+    def _leave(self, client: Client, topic_filter: str) -> None:
+        if client.peer is not None:
+            self._tell_of_peer("peer_unsubscribed", client.peer, topic_filter)
+        elif self._exchange.router.unsubscribe(client, topic_filter) and self._exchange.overlay is not None:
+            self._exchange.overlay.unsubscribed(split_share(topic_filter)[1])
+
+    def _tell_of_peer(self, what: str, peer: str, topic_filter: str) -> None:
+        told = getattr(self._exchange.overlay, what, None)
+        if told is not None:
+            told(peer, topic_filter)
+
+
+def _inner(topic_filter: str) -> str | None:
+    """The filter without share prefix; None if it is not valid."""
+    try:
+        return split_share(topic_filter)[1]
+    except TopicError:
+        return None

@@ -1,0 +1,127 @@
+"""A gateway's own subscriptions: whole scopes, accepted by a quorum only, renewed, and repeated to who comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.interest import Interest
+from bridge.machine import Acked, Effect, Send, Watch
+from bridge.subscriptions import RENEW_AFTER_S, SUBSCRIBE_TOPIC, RoutingTable, Statement
+from bridge.views import Scope
+from tests.sim.world import NOW, World, make_world
+
+from .helpers import counted, sent
+
+SCOPES = [Scope("plant/#"), Scope("open/#")]
+REPLICAS = ("r1a", "r1b", "r1c", "r1d", "r1e")
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world({1: 5}, [], {"control": 1, "blind": 1}, SCOPES, rights={"blind": (("#",), ("open/#",))})
+
+
+def interest_of(world: World, name: str = "control") -> Interest:
+    interest = Interest(world.overlay, world.identities[name], name, world.secrets)
+    for replica in REPLICAS:
+        interest.link_up(replica)
+    return interest
+
+
+def statements(effects: list[Effect]) -> list[Statement]:
+    assert all(s.wire.topic == SUBSCRIBE_TOPIC and s.ticket < 0 for s in sent(effects))
+    return [Statement.decode(s.wire.payload) for s in sent(effects)]
+
+
+def acks(effects: list[Effect]) -> dict[str, Acked]:
+    return {e.peer: Acked(e.peer, e.ticket) for e in effects if isinstance(e, Send)}
+
+
+def test_replicas_learn_whole_scopes_only(world: World):
+    effects = interest_of(world).subscribed("plant/line1/+/temp", NOW)
+    assert {(s.member, s.filter, s.on) for s in statements(effects)} == {("control", "plant/#", True)}
+    assert {s.peer for s in sent(effects)} == set(REPLICAS)
+    assert {(w.filter, w.on) for w in effects if isinstance(w, Watch)} == {("plant/#", True)}
+    assert RoutingTable(world.overlay).accept(statements(effects)[0], NOW)
+
+
+def test_what_we_may_not_read_is_not_asked_for(world: World):
+    assert {s.filter for s in statements(interest_of(world, "blind").subscribed("#", NOW))} == {"open/#"}
+
+
+def test_a_quorum_makes_it_accepted(world: World):
+    interest = interest_of(world)
+    answers = acks(interest.subscribed("plant/#", NOW))
+    for peer in ("r1a", "r1b"):
+        assert not counted(interest.acked(answers[peer]), "subscriptions_accepted")
+        interest.acked(answers[peer])
+        assert not interest.accepted("plant/#"), "one replica's acknowledgement counts once"
+    assert counted(interest.acked(answers["r1c"]), "subscriptions_accepted") == 1
+    assert interest.accepted("plant/#")
+
+
+def test_acknowledgements_of_an_earlier_statement_do_not_count(world: World):
+    interest = interest_of(world)
+    early = acks(interest.subscribed("plant/#", NOW))
+    interest.unsubscribed("plant/#", NOW + 1)
+    late = acks(interest.subscribed("plant/#", NOW + 2))
+    for peer in REPLICAS:
+        interest.acked(early[peer])
+    assert not interest.accepted("plant/#")
+    for peer in REPLICAS[:3]:
+        interest.acked(late[peer])
+    assert interest.accepted("plant/#")
+
+
+def test_nobody_acknowledges_for_another(world: World):
+    interest = interest_of(world)
+    answers = acks(interest.subscribed("plant/#", NOW))
+    for answer in answers.values():
+        interest.acked(Acked("r1a", answer.ticket))
+    assert not interest.accepted("plant/#")
+
+
+def test_replicas_that_never_acknowledge_cost_no_memory(world: World):
+    interest = interest_of(world)
+    for n in range(200):
+        interest.subscribed("plant/#", NOW + n)
+        interest.unsubscribed("plant/#", NOW + n)
+    assert len(interest._tickets) <= len(REPLICAS) * len(SCOPES)
+
+
+def test_the_second_client_says_nothing_new_and_the_last_one_ends_it(world: World):
+    interest = interest_of(world)
+    first = statements(interest.subscribed("plant/a", NOW))
+    assert interest.subscribed("plant/b", NOW) == []
+    assert interest.unsubscribed("plant/a", NOW) == []
+    last = interest.unsubscribed("plant/b", NOW)
+    assert {s.on for s in statements(last)} == {False}
+    assert statements(last)[0].version > first[0].version
+    assert not interest.accepted("plant/#")
+    assert interest.next_deadline is None
+
+
+def test_leases_are_renewed_in_time_and_ticks_do_not_spin(world: World):
+    interest = interest_of(world)
+    first = statements(interest.subscribed("plant/#", NOW))[0]
+    assert interest.next_deadline == NOW + RENEW_AFTER_S
+    assert interest.tick(NOW + RENEW_AFTER_S - 1) == []
+    second = statements(interest.tick(NOW + RENEW_AFTER_S))[0]
+    assert second.version > first.version
+    assert second.expires_ms > first.expires_ms
+    assert interest.next_deadline == NOW + 2 * RENEW_AFTER_S
+
+
+def test_a_replica_that_comes_back_is_told_again(world: World):
+    interest = interest_of(world)
+    before = statements(interest.subscribed("plant/#", NOW))[0]
+    interest.link_down("r1a")
+    again = interest.link_up("r1a")
+    assert statements(again) == [before]
+    assert interest.acked(Acked("r1a", sent(again)[0].ticket)) == []
+
+
+def test_versions_rise_over_a_restart(world: World):
+    before = statements(interest_of(world).subscribed("plant/#", NOW))[0]
+    after = statements(interest_of(world).subscribed("plant/#", NOW + 1))[0]
+    assert after.version > before.version

@@ -1,0 +1,172 @@
+"""Nodes as a whole: strangers, events that do not concern them, and that no wire makes one raise or spin."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.machine import (
+    Acked,
+    Blame,
+    Committed,
+    Effect,
+    LinkDown,
+    LinkUp,
+    Publication,
+    Received,
+    Send,
+    Subscribed,
+    Tick,
+    Unsubscribed,
+    Wire,
+)
+from bridge.node import GatewayNode, ReplicaNode, peers_of
+from bridge.sealing import ScopeSecret
+from bridge.subscriptions import KEYS_TOPIC, SUBSCRIBE_TOPIC
+from bridge.views import Scope
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES
+from tests.sim.world import NOW, World, make_world
+
+from .helpers import counted, delivered, gateway, publish, replica, sent, statement, subscriber
+
+WORLD = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "local": 1, "control": 2})
+
+
+def test_links_join_gateways_to_their_region_and_neighbouring_regions_to_each_other():
+    assert peers_of(WORLD.overlay, "site") == {"r1a", "r1b", "r1c"}
+    assert peers_of(WORLD.overlay, "r1a") == {"site", "local", "r2a", "r2b", "r2c"}
+
+
+@pytest.mark.parametrize(
+    "event", [LinkUp("r2a"), LinkDown("stranger"), Received("control", Wire("plant/t", b"")), Acked("r2a", 1)]
+)
+def test_a_gateway_refuses_strangers(event: LinkUp):
+    effects = gateway(WORLD, "site").handle(event, NOW)
+    assert counted(effects, "refused") == 1
+    assert not sent(effects)
+
+
+@pytest.mark.parametrize("event", [LinkUp("r1b"), LinkDown("stranger"), Received("control", Wire("plant/t", b""))])
+def test_a_replica_refuses_strangers_even_of_its_own_region(event: LinkUp):
+    effects = replica(WORLD, "r1a").handle(event, NOW)
+    assert counted(effects, "refused") == 1
+
+
+def test_a_replica_has_no_deadlines_and_ignores_what_is_for_gateways():
+    node = replica(WORLD, "r1a")
+    for event in (Tick(), Subscribed("#"), Unsubscribed("#"), Committed(()), Acked("site", 1)):
+        assert node.handle(event, NOW) == []
+    assert node.next_deadline is None
+
+
+def test_outgoing_scopes_may_be_fewer_than_those_that_are_read():
+    plant, open_ = WORLD.secrets
+    node = GatewayNode(WORLD.overlay, WORLD.identities["site"], "site", [plant, open_], bytes, outgoing=[plant])
+    assert node.publisher.secret_for("plant/t") == plant
+    assert node.publisher.secret_for("open/t") is None
+    assert {s.peer for s in sent(node.handle(LinkUp("r1a"), NOW) + node.handle(Subscribed("open/#"), NOW))} == {"r1a"}
+
+
+def test_secrets_and_payloads_are_in_no_repr():
+    secret = WORLD.secrets[0]
+    assert isinstance(secret, ScopeSecret)
+    assert secret.key is not None
+    publication = Publication("plant/t", b"classified")
+    node = subscriber(WORLD, "control")
+    text = f"{secret!r} {publication!r} {node.collector!r} {Committed(((1, 0, publication),))!r}"
+    assert repr(secret.key)[2:-1] not in text
+    assert "classified" not in text
+
+
+def test_own_publications_do_not_come_back():
+    world = make_world({1: 3}, [], {"site": 1})
+    node = subscriber(world, "site")
+    for peer, wire in publish(node, "plant/t", sequence=1).items():
+        assert not delivered(node.handle(Received(peer, wire), NOW))
+
+
+# -------------------------------------------------------------------------------------------------- fuzzing
+
+
+def wires_of(world: World) -> list[Wire]:
+    """Everything that honest parties send around: material to mutate."""
+    site = gateway(world, "site")
+    wires = [w for n in range(1, 4) for w in publish(site, "plant/t", sequence=n, previous=n - 1, retain=n == 2).values()]
+    near = replica(world, "r1a", peers_of(world.overlay, "r1a"))
+    near.handle(Received("r2a", statement(world, "control", "plant/#")), NOW)
+    wires += [s.wire for w in wires for s in sent(near.handle(Received("site", w), NOW))]
+    far = replica(world, "r2a", peers_of(world.overlay, "r2a"))
+    far.handle(Received("control", statement(world, "control", "plant/#")), NOW)
+    return [*wires, *(s.wire for w in wires for s in sent(far.handle(Received("r1a", w), NOW))), statement(world, "control", "plant/#")]
+
+
+MATERIAL = wires_of(WORLD)
+NAMES = ("site", "local", "control", "r1a", "r1b", "r1c", "r2a", "r2b", "r2c", "stranger")
+TOPICS = (KEYS_TOPIC, SUBSCRIBE_TOPIC, "plant/t", "plant/#", "open/t", "$SYS/x", "", "\0", "\ud800", "x" * 70_000)
+
+
+def mutated(rng: random.Random) -> Wire:
+    wire, other = rng.choice(MATERIAL), rng.choice(MATERIAL)
+    properties = list(wire.properties)
+    payload, topic = wire.payload, wire.topic
+    match rng.randrange(7):
+        case 0:
+            rng.shuffle(properties)
+            del properties[: rng.randrange(2)]
+        case 1:
+            properties += other.properties
+        case 2 if properties:
+            at = rng.randrange(len(properties))
+            name, value = properties[at]
+            cut = rng.randrange(len(value))
+            properties[at] = (name, value[:cut] + rng.choice("Aé_-=\n") + value[cut + rng.randrange(2) :])
+        case 3:
+            payload = rng.choice([b"", other.payload, rng.randbytes(80), payload[:-1]])
+        case 4:
+            topic = rng.choice(TOPICS)
+        case 5:
+            properties = [(rng.choice((PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES)), v) for _, v in other.properties]
+    return Wire(topic, payload, rng.randrange(3), rng.random() < 0.5, tuple(properties))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_no_sequence_of_events_makes_a_node_raise_or_spin(seed: int):
+    """Only what a shell could pass in; whatever the deadline, a tick at it moves it on."""
+    rng = random.Random(seed)
+    nodes: list[GatewayNode | ReplicaNode] = [gateway(WORLD, "control"), replica(WORLD, "r2a"), replica(WORLD, "r1a")]
+    now = NOW
+    for _ in range(40):
+        now += rng.choice([0, 0, 0.01, 1, 11, 3700])
+        peer = rng.choice(NAMES)
+        event = rng.choice([
+            Received(peer, mutated(rng)), Received(peer, mutated(rng)), Received(peer, rng.choice(MATERIAL)),
+            LinkUp(peer), LinkDown(peer), Acked(peer, rng.randrange(-3, 5)), Tick(), Subscribed("plant/#"),
+            Unsubscribed("plant/#"), Committed(((rng.randrange(1, 9), 0, Publication("plant/t", b"x", rng.randrange(3))),)),
+        ])  # fmt: skip
+        for node in nodes:
+            check(node.handle(event, now))
+            for _ in range(50):
+                deadline = node.next_deadline
+                if deadline is None or deadline > now:
+                    break
+                check(node.handle(Tick(), now))
+            else:
+                pytest.fail(f"deadline {deadline} is never cleared at {now}")
+
+
+def check(effects: list[Effect]) -> None:
+    for effect in effects:
+        assert not (isinstance(effect, Blame) and effect.named)
+        if isinstance(effect, Send):
+            assert effect.wire.topic
+            assert "\0" not in effect.wire.topic
+
+
+def test_material_is_worth_mutating():
+    assert {PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES} <= {name for w in MATERIAL for name, _ in w.properties}
+    assert {SUBSCRIBE_TOPIC, "plant/t"} <= {w.topic for w in MATERIAL}
+    assert Scope("plant/#") == WORLD.secrets[0].scope
