@@ -326,10 +326,10 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         self.exchange.deliver_local(publication)
 
     def send_to_peer(self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Done) -> bool:
-        """QoS 1 PUBLISH to a connected member; `on_ack(code)` when it acknowledges.
+        """QoS 1 PUBLISH to a member; `on_ack(code)` when it acknowledges, maybe on a later connection.
 
-        False, and nothing was sent: it is not connected, its queue is full, or the message is too large for
-        it. When the member disconnects, acknowledgements that are still out never come.
+        False, and nothing was sent: it has no session, its queue (`limits.member_queue_*`) is full, or the
+        message is too large for it. When its session ends, acknowledgements that are still out never come.
         """
         client = self.lifecycle.peers.get(peer)
         if client is None:

@@ -188,6 +188,8 @@ class Lifecycle:
         client = self.clients.get(key)
         if client is not None:
             self.dismiss(client, ReasonCode.SESSION_TAKEN_OVER)
+            for action in client.session.tick(now) if client.alive else ():
+                self.perform(client, action)  # a will that fell due this moment is not lost
             # Whoever authenticates as another user does not inherit the former one's subscriptions.
             if connect.clean_start or not client.alive or client.view.username != view.username:
                 for action in client.session.end() if client.alive else ():

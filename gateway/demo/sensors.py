@@ -10,11 +10,15 @@ import hashlib
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import psutil
 
 MACHINE_LABEL = "veilmq/demo/machine/"
+DEVICES_MAX = 4
+"""Disks and interfaces that are read, the busiest: machines have dozens of loop devices and bridges."""
+TEMPERATURES_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +65,40 @@ def _load() -> Iterator[Reading]:
 
 
 def _disks() -> Iterator[Reading]:
+    counters = _disk_counters()
+    for number, name in enumerate(_busiest_disks()):
+        if name in counters:
+            yield Reading("disk-read", number, f"disk {name} read", counters[name].read_bytes, "B")
+            yield Reading("disk-write", number, f"disk {name} written", counters[name].write_bytes, "B")
+    yield Reading("disk-free", 0, "disk free", psutil.disk_usage("/").free, "B")
+
+
+def _disk_counters() -> dict[str, Any]:
     try:
-        disks: dict[str, Any] = psutil.disk_io_counters(perdisk=True) or {}
+        return psutil.disk_io_counters(perdisk=True) or {}
     except (OSError, RuntimeError, NotImplementedError):
-        disks = {}
-    for number, (name, counters) in enumerate(sorted(disks.items())[:4]):
-        yield Reading("disk-read", number, f"disk {name} read", counters.read_bytes, "B")
-        yield Reading("disk-write", number, f"disk {name} written", counters.write_bytes, "B")
-    usage = psutil.disk_usage("/")
-    yield Reading("disk-free", 0, "disk free", usage.free, "B")
+        return {}
+
+
+@cache
+def _busiest_disks() -> list[str]:
+    """Chosen once: a sensor keeps its number."""
+    counters = _disk_counters()
+    return sorted(counters, key=lambda name: -counters[name].read_bytes - counters[name].write_bytes)[:DEVICES_MAX]
 
 
 def _network() -> Iterator[Reading]:
-    interfaces = psutil.net_io_counters(pernic=True) or {}
-    for number, (name, counters) in enumerate(sorted(interfaces.items())[:4]):
-        yield Reading("net-sent", number, f"network {name} sent", counters.bytes_sent, "B")
-        yield Reading("net-received", number, f"network {name} received", counters.bytes_recv, "B")
+    counters = psutil.net_io_counters(pernic=True) or {}
+    for number, name in enumerate(_busiest_interfaces()):
+        if name in counters:
+            yield Reading("net-sent", number, f"network {name} sent", counters[name].bytes_sent, "B")
+            yield Reading("net-received", number, f"network {name} received", counters[name].bytes_recv, "B")
+
+
+@cache
+def _busiest_interfaces() -> list[str]:
+    counters = psutil.net_io_counters(pernic=True) or {}
+    return sorted(counters, key=lambda name: -counters[name].bytes_sent - counters[name].bytes_recv)[:DEVICES_MAX]
 
 
 def _temperatures() -> Iterator[Reading]:
@@ -84,6 +106,6 @@ def _temperatures() -> Iterator[Reading]:
     number = 0
     for chip, entries in sorted((read() if read else {}).items()):
         for entry in entries:
-            if entry.current is not None and number < 16:
+            if entry.current is not None and number < TEMPERATURES_MAX:
                 yield Reading("temperature", number, f"{chip} {entry.label}".strip(), entry.current, "Cel")
                 number += 1

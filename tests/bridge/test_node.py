@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from bridge.machine import (
     Acked,
-    Blame,
     Committed,
     Effect,
     LinkDown,
@@ -160,7 +159,6 @@ def test_no_sequence_of_events_makes_a_node_raise_or_spin(seed: int):
 
 def check(effects: list[Effect]) -> None:
     for effect in effects:
-        assert not (isinstance(effect, Blame) and effect.named)
         if isinstance(effect, Send):
             assert effect.wire.topic
             assert "\0" not in effect.wire.topic

@@ -10,4 +10,4 @@ class AnyName(BaseAuthPlugin):  # type: ignore[misc]
     """Lets in who gives the user name `name` with the password that the rows use."""
 
     async def authenticate(self, *, session: Session) -> bool | None:
-        return session.username == "name" and session.password == b"\xffsecret".decode("utf-8", "surrogateescape")
+        return session.username == "name" and session.password == "secret"

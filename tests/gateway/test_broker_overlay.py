@@ -327,24 +327,28 @@ def test_a_member_is_known_by_its_certificate_and_its_traffic_stays_apart(author
     asyncio.run(check())
 
 
-def test_send_to_peer_is_acknowledged_bounded_and_waits_for_a_member_that_is_away(authority: Authority) -> None:
+def test_send_to_peer_is_acknowledged_bounded_and_outlives_a_connection(authority: Authority) -> None:
     async def check() -> None:
         overlay = FakeOverlay()
         async with with_members(authority, overlay, member_queue_messages=2, in_flight=2) as broker:
             acks: list[int] = []
+            context = authority.client("replica1")
+
+            async def connect() -> Wire:
+                return await Wire.connect(
+                    broker,
+                    "p",
+                    listener="members",
+                    context=context,
+                    clean_start=False,
+                    properties={"session_expiry_s": 100, "maximum_packet_size": 100},
+                )
 
             def send(payload: bytes = b"x") -> bool:
                 return broker.send_to_peer("replica1", "w", payload, (("vmq", "h"),), acks.append)
 
             assert not send()
-            peer = await Wire.connect(
-                broker,
-                "p",
-                listener="members",
-                context=authority.client("replica1"),
-                properties={"session_expiry_s": 100, "maximum_packet_size": 100},
-            )
-            assert peer.connack is not None
+            peer = await connect()
             assert not send(b"x" * 200)
             assert [send() for _ in range(5)] == [True] * 4 + [False]
             got = [await peer.expect(Publish) for _ in range(2)]
@@ -354,21 +358,21 @@ def test_send_to_peer_is_acknowledged_bounded_and_waits_for_a_member_that_is_awa
             assert len([await peer.expect(Publish) for _ in range(2)]) == 2
             assert acks == [0, ReasonCode.QUOTA_EXCEEDED]
             peer.cut()
-            await until(lambda: broker.lifecycle.peers["replica1"].connection is None)
-            assert overlay.peers == ["+replica1"]  # its session lives on and queues
-            assert send(b"while away")
-            back = await Wire.connect(
-                broker,
-                "p",
-                listener="members",
-                context=authority.client("replica1"),
-                clean_start=False,
-            )
-            again = [await back.expect(Publish) for _ in range(2)]
-            back.send(*(PubAck(publish.packet_id) for publish in again))
-            assert (await back.expect(Publish)).payload == b"while away"
-            back.cut()  # no expiry asked this time: the session ends with the connection
-            await until(lambda: overlay.peers[-1] == "-replica1")
+            member = broker.lifecycle.peers["replica1"]
+            await until(lambda: member.connection is None)
+            # While it is away its session queues, as far as its bounds go.
+            assert [send(b"away") for _ in range(3)] == [True, True, False]
+            peer = await connect()
+            again = [await peer.expect(Publish) for _ in range(2)]
+            assert {g.dup for g in again} == {True}
+            peer.send(*[PubAck(g.packet_id) for g in again])
+            assert [(await peer.expect(Publish)).payload for _ in range(2)] == [b"away", b"away"]
+            assert len(acks) == 4
+            assert overlay.peers == ["+replica1", "+replica1"]
+            peer.cut()
+            await until(lambda: member.connection is None)
+            broker.tick(broker.now() + 101)
+            assert overlay.peers[-1] == "-replica1"
             assert not send()
 
     asyncio.run(check())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..hearing import message
-from ..packets import SUBSCRIPTION_ID, puback, publish, pubrec, pubrel, suback, subscribe, unsuback, unsubscribe
+from ..packets import AS_PUBLISHED, SUBSCRIPTION_ID, puback, publish, pubrec, pubrel, suback, subscribe, unsuback, unsubscribe
 from ..rows import Peer, Row, Steps, row
 
 a, b, c, pub = Peer("a"), Peer("b"), Peer("c"), Peer("pub")
@@ -180,7 +180,7 @@ SHARED: list[Row] = [
         c.connects(),
         a.says(subscribe(1, ("$share/g/t/+", 0))),
         a.hears(suback(1, 0)),
-        b.says(subscribe(1, ("$share/g/t/+", 0), ("$share/h/t/1", 0, ))),
+        b.says(subscribe(1, ("$share/g/t/+", 0), ("$share/h/t/1", 0))),
         b.hears(suback(1, 0, 0)),
         c.says(subscribe(1, ("t/#", 0))),
         c.hears(suback(1, 0)),
@@ -216,6 +216,16 @@ SHARED: list[Row] = [
         pub.says(publish("t", b"2", 2, 1), publish("t", b"0")),
         a.hears(message("t", b"2", 1, "m", given=((SUBSCRIPTION_ID, 5),))),
         a.hears(message("t", b"0", given=((SUBSCRIPTION_ID, 5),))),
+    ),
+    row(
+        "shared subscriptions may keep RETAIN as published",
+        "5: 3.3.1-13 3.3.1-12",
+        pub.connects(),
+        a.connects(),
+        a.says(subscribe(1, ("$share/g/t", AS_PUBLISHED), ("$share/g/u", 0))),
+        a.hears(suback(1, 0, 0)),
+        pub.says(publish("t", b"1", retain=1), publish("t", b"2"), publish("u", b"3", retain=1)),
+        a.hears(message("t", b"1", retain=1), message("t", b"2"), message("u", b"3")),
     ),
     row(
         "a QoS 2 delivery to a member that went away is completed when it is back",
