@@ -39,9 +39,10 @@ class Interest:
         self._secrets = [s for s in secrets if overlay.may_read(name, s.scope)]
         self._wants: dict[str, _Want] = {}
         self._up: set[str] = set()
-        # (peer, wire filter) -> ticket of the statement told last; negative: the outbox uses the positive ones. An
-        # acknowledgement of an earlier statement says nothing of the present one.
+        # Ticket of the statement told last to a peer of a filter, both ways; negative: the outbox uses the positive
+        # ones. An acknowledgement of an earlier statement says nothing of the present one.
         self._tickets: dict[tuple[str, str], int] = {}
+        self._told: dict[int, tuple[str, str]] = {}
         self._last_ticket = 0
         self._version = 0
 
@@ -72,14 +73,15 @@ class Interest:
     def link_down(self, peer: str) -> list[Effect]:
         self._up.discard(peer)
         self._tickets = {told: ticket for told, ticket in self._tickets.items() if told[0] != peer}
+        self._told = {ticket: told for told, ticket in self._tickets.items()}
         return []
 
     def acked(self, event: Acked) -> list[Effect]:
         """A replica has the statement. Tells the moment at which a quorum has."""
-        told = next((t for t, ticket in self._tickets.items() if ticket == event.ticket), None)
+        told = self._told.get(event.ticket)
         if told is None or told[0] != event.peer:
             return []
-        del self._tickets[told]
+        del self._told[event.ticket], self._tickets[told]
         want = self._wants[told[1]]
         if event.peer in want.acked:
             return []
@@ -121,6 +123,8 @@ class Interest:
     def _tell(self, peer: str, wire_filter: str, want: _Want) -> list[Effect]:
         assert want.statement is not None
         self._last_ticket -= 1
+        self._told.pop(self._tickets.get((peer, wire_filter), 0), None)
+        self._told[self._last_ticket] = (peer, wire_filter)
         self._tickets[peer, wire_filter] = self._last_ticket
         statement = Send(peer, Wire(SUBSCRIBE_TOPIC, want.statement.encode()), self._last_ticket)
         return [Watch(peer, wire_filter, want.statement.on), statement]

@@ -126,9 +126,9 @@ def intersection(a: str, b: str) -> str | None:
     common: list[str] = []
     for place in range(max(len(left), len(right))):
         if place < len(left) and left[place] == "#":
-            return "/".join(common + right[place:])
+            return "/".join(common + right[place:]) or None  # only the empty name, which is none
         if place < len(right) and right[place] == "#":
-            return "/".join(common + left[place:])
+            return "/".join(common + left[place:]) or None
         if place >= len(left) or place >= len(right):
             return None
         if left[place] == "+":

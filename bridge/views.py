@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -118,12 +119,17 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The owner's versioned rules: which scopes exist and how regions are joined (a tree)."""
+    """The owner's versioned rules: which scopes exist and how regions are joined (a tree).
+
+    `contents`: SHA-256 over all views and members that go with this version, so that nobody who delivers the file
+    can mix old parts with new ones, or exchange an address.
+    """
 
     overlay: str
     version: int
     edges: tuple[tuple[int, int], ...]
     scopes: tuple[Scope, ...]
+    contents: bytes = bytes(32)
     signature: bytes = b""
 
     def body(self) -> bytes:
@@ -131,6 +137,7 @@ class Policy:
             opening(Kind.POLICY),
             text(self.overlay),
             number(self.version, 8),
+            self.contents,
             number(len(self.edges), 2),
         ]
         parts += [number(a, 4) + number(b, 4) for a, b in self.edges]
@@ -143,11 +150,11 @@ class Policy:
     def decode(cls, body: bytes, signature: bytes) -> Policy:
         frame = Reader(body)
         frame.opening(Kind.POLICY)
-        overlay, version = frame.text(), frame.number(8)
+        overlay, version, contents = frame.text(), frame.number(8), frame.take(32)
         edges = tuple((frame.number(4), frame.number(4)) for _ in range(frame.number(2)))
         scopes = tuple(Scope.decode(frame.sized()) for _ in range(frame.number(2)))
         frame.end()
-        return cls(overlay, version, edges, scopes, signature)
+        return cls(overlay, version, edges, scopes, contents, signature)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +191,9 @@ class Overlay:
     @classmethod
     def sign(cls, owner: Identity, policy: Policy, views: Iterable[RegionView], members: Iterable[Member]) -> Overlay:
         """The owner's side: sign policy and views; certificates come signed (`Certificate.issue`)."""
-        return cls(owner.public_bytes, policy.signed(owner), [v.signed(owner) for v in views], members)
+        views, members = [view.signed(owner) for view in views], list(members)
+        whole = replace(policy, contents=_contents(views, members))
+        return cls(owner.public_bytes, whole.signed(owner), views, members)
 
     def to_document(self) -> dict[str, Any]:
         """The overlay file as a JSON object."""
@@ -220,6 +229,8 @@ class Overlay:
                 certificate = Certificate.decode(_unb64(entry["certificate"]))
                 certificate.verify(public, now_ms)
                 members.append(Member(certificate, str(entry["address"]), _unb64(entry["ca"])))
+            if _contents(views, members) != policy.contents:
+                raise BadSignature("views or members are not those of this version of the policy")
         except Expired as error:
             raise OverlayError(f"overlay file: {error}; ask the owner to issue it anew") from error
         except (BadSignature, BadFrame) as error:
@@ -330,6 +341,14 @@ class Overlay:
                         f"path {names} has {len(path)} regions and {shares} shares a key "
                         f"(at most {DEPTH_MAX} and {SHARES_PER_KEY_MAX}); shorten it or use fewer replicas"
                     )
+
+
+def _contents(views: Iterable[RegionView], members: Iterable[Member]) -> bytes:
+    """The digest that binds one version's views and members, whatever order a file lists them in."""
+    parts = [sized(view.body()) for view in sorted(views, key=lambda view: view.region)]
+    for member in sorted(members, key=lambda member: member.certificate.name):
+        parts += [sized(member.certificate.encode()), text(member.address), sized(member.ca)]
+    return hashlib.sha256(b"".join(parts)).digest()
 
 
 def _b64(data: bytes) -> str:

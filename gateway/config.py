@@ -20,7 +20,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     model_validator,
@@ -28,6 +27,8 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from bridge.topics import TopicError, check_filter
+
+from .limits import Limits, Metrics, Model
 
 MAX_CONFIG_BYTES = 1 << 20
 """Stops a wrong path (a disk image, a device) from being read as a configuration."""
@@ -53,19 +54,18 @@ def _is_text_or_number(value: object) -> object:
 
 
 TopicFilter = Annotated[str, AfterValidator(_filter)]
+UNIX = "unix:"
+"""What `bind` of a Unix socket begins with."""
+
 #: amqtt allows a bare port number.
 Bind = Annotated[str, BeforeValidator(_is_text_or_number)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Listener(_Model):
+class Listener(Model):
     """One address that clients connect to. What is absent is taken from the listener named `default`."""
 
     type: Literal["tcp", "ws", "external"] = "tcp"
-    bind: Bind = "127.0.0.1:1883"
+    bind: Bind = Field(default="127.0.0.1:1883", description="HOST:PORT, or unix:PATH for a Unix socket")
     max_connections: int = Field(default=0, ge=-1, description="0 or -1: only limits.connections applies")
     ssl: bool = False
     certfile: Path | None = None
@@ -79,8 +79,16 @@ class Listener(_Model):
     overlay: bool = Field(
         default=False, description="members of the overlay connect here, over MQTT 5 and mutual TLS only"
     )
+    origins: list[str] = Field(
+        default=[], description="pages whose scripts may connect by WebSocket, e.g. https://ward.example; none: any"
+    )
     reader: str | None = None
     writer: str | None = None
+
+    @property
+    def unix_path(self) -> Path | None:
+        """Where the Unix socket of this listener is; None for any other."""
+        return Path(self.bind.removeprefix(UNIX)) if self.bind.startswith(UNIX) else None
 
     @model_validator(mode="after")
     def _tls_is_complete(self) -> Listener:
@@ -95,88 +103,65 @@ class Listener(_Model):
             raise ValueError("require_client_certificate needs the CA that signs clients; give cafile")
         if self.overlay and self.type != "tcp":
             raise ValueError("an overlay listener is of type tcp")
+        if self.bind == UNIX:
+            raise ValueError("bind names no path; write unix:/run/veilmq.sock")
+        if self.origins and self.type != "ws":
+            raise ValueError("origins is for listeners of type ws")
         return self
 
 
-class Limits(_Model):
-    """Bounds. Each names what it stops; all bytes are per client unless said otherwise."""
-
-    packet_bytes: int = Field(
-        default=1 << 20, ge=256, le=268_435_460, description="largest packet accepted (0x95 above)"
-    )
-    queue_messages: int = Field(default=1_000, ge=1, description="messages kept for a client that is away or slow")
-    queue_bytes: int = Field(default=8 << 20, ge=1024)
-    member_queue_messages: int = Field(
-        default=100_000, ge=1, description="publications kept for a member of the overlay that is away or slow"
-    )
-    member_queue_bytes: int = Field(default=64 << 20, ge=1024)
-    in_flight: int = Field(default=128, ge=1, le=65_535, description="unacknowledged QoS 1 and 2 messages to a client")
-    receive_maximum: int = Field(
-        default=1_024,
-        ge=1,
-        le=65_535,
-        description="unacknowledged QoS 1 and 2 messages from a client (0x93 above)",
-    )
-    topic_aliases: int = Field(default=64, ge=0, le=65_535, description="names that a client may abbreviate")
-    write_bytes: int = Field(default=4 << 20, ge=65_536, description="unsent bytes above which QoS 0 is dropped")
-    subscriptions: int = Field(default=1_000, ge=1, description="filters a client may hold (0x97 above)")
-    connect_timeout_s: float = Field(default=10.0, gt=0, le=300, description="from TCP connection to CONNECT")
-    connections: int = Field(default=10_000, ge=1, description="open connections over all listeners")
-    sessions: int = Field(default=100_000, ge=1, description="sessions, connected or kept, over all clients")
-    session_expiry_s: int = Field(
-        default=7 * 86_400, ge=0, le=0xFFFF_FFFF, description="longest life of an unused session"
-    )
-    retained_messages: int = Field(default=100_000, ge=0, description="retained messages over all topics")
-    retained_bytes: int = Field(default=256 << 20, ge=0, description="their bytes")
-
-
-class Protect(_Model):
+class Protect(Model):
     """A scope whose publications are sealed; a topic belongs to its most specific scope."""
 
     filter: TopicFilter
     regions: list[str] | None = Field(default=None, description="path through the overlay; absent: as the policy says")
-    mode: Literal["copies", "one", "blocks"] = "copies"
+    mode: Literal["copies"] = "copies"
     tokens: bool = Field(default=False, description="hide topic names from the replicas")
-    keys: Literal["message", "topic"] = "message"
-    keys_every: int = Field(default=16, ge=1, description="key header and shares on every so many messages")
-    keys_every_s: float = Field(default=5.0, gt=0)
 
 
-class OverlaySettings(_Model):
+class OverlaySettings(Model):
     """Who we are in the overlay, and what of our clients' traffic goes through it."""
 
     identity: Path = Field(description="directory with our key and certificate")
     overlay: Path = Field(description="the owner-signed description of the overlay")
-    protect: list[Protect] = []
+    protect: list[Protect] = Field(default=[])
     share_plain: list[TopicFilter] = Field(default=[], description="filters that cross the overlay unsealed")
 
 
-class Availability(_Model):
+class Availability(Model):
     """Whether local clients are traced, and where the traces are published."""
 
     enabled: bool = False
     topic_prefix: str = "veilmq/traces"
 
 
-class Settings(_Model):
+class Settings(Model):
     """The whole file. `auth` and `topic_check` are amqtt's old sections, understood as plugins."""
 
-    listeners: dict[str, Listener] = {"default": Listener()}
+    listeners: dict[str, Listener] = Field(default={"default": Listener()})
     plugins: dict[str, dict[str, Any]] = Field(default={}, repr=False)
     allow_anonymous: bool = Field(default=False, description="let clients in that give no user name")
+    response_information: str | None = Field(
+        default=None,
+        description="where MQTT 5 clients that ask may await answers; {client_id} stands for theirs",
+    )
     limits: Limits = Limits()
     data: Path | None = Field(default=None, description="directory for what must survive a restart")
     overlay: OverlaySettings | None = None
     availability: Availability = Availability()
     timeout_disconnect_delay: int = Field(default=0, ge=0, description="seconds added to every client's keep-alive")
     session_expiry_interval: int | None = Field(default=None, ge=0, description="as limits.session_expiry_s")
-    sys_interval: int | None = Field(default=None, ge=0, description="seconds between $SYS messages; 0: none")
+    sys_interval: int | None = Field(
+        default=None, ge=0, description="seconds between $SYS messages; 0: none; absent: 10, or as amqtt's plugin does"
+    )
+    metrics: Metrics | None = Field(default=None, description="absent: none")
+    log: Literal["text", "json"] = Field(default="text", description="key=value or JSON, one line an event")
 
     @model_validator(mode="after")
     def _listeners_fit(self) -> Settings:
         if not self.listeners:
             raise ValueError("no listeners; give one, e.g. default: {bind: 127.0.0.1:1883}")
-        taken: dict[str, str] = {}
+        taken: dict[str, str] = {self.metrics.bind: "metrics"} if self.metrics else {}
         for name, listener in self.listeners.items():
             if listener.type == "external":
                 continue
@@ -331,8 +316,6 @@ def _old_sections(tree: dict[Any, Any], source: str) -> None:
             old[path] = {new: spelled[key] for key, new in renamed.items() if key in spelled}
     if "plugins" not in tree:  # amqtt ignores the old sections beside the new one
         tree["plugins"] = old
-    if tree.get("sys_interval") and isinstance(tree["plugins"], dict):
-        tree["plugins"].setdefault("amqtt.plugins.sys.broker.BrokerSysPlugin", {"sys_interval": tree["sys_interval"]})
 
 
 def _anchored(settings: Settings, directory: Path) -> Settings:
@@ -341,12 +324,15 @@ def _anchored(settings: Settings, directory: Path) -> Settings:
     def anchored(path: Path | None) -> Path | None:
         return None if path is None else directory / path.expanduser()
 
-    listeners = {
-        name: listener.model_copy(
-            update={key: anchored(getattr(listener, key)) for key in ("certfile", "keyfile", "cafile", "capath")}
-        )
-        for name, listener in settings.listeners.items()
-    }
+    def anchored_listener(listener: Listener) -> Listener:
+        update: dict[str, Any] = {
+            key: anchored(getattr(listener, key)) for key in ("certfile", "keyfile", "cafile", "capath")
+        }
+        if listener.unix_path is not None:
+            update["bind"] = f"{UNIX}{anchored(listener.unix_path)}"
+        return listener.model_copy(update=update)
+
+    listeners = {name: anchored_listener(listener) for name, listener in settings.listeners.items()}
     overlay = settings.overlay and settings.overlay.model_copy(
         update={key: anchored(getattr(settings.overlay, key)) for key in ("identity", "overlay")}
     )
@@ -374,7 +360,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
     """Names of the keys that are allowed at a place of the file."""
     model: type[BaseModel] | None = Settings
     table: dict[str, type[BaseModel]] = {
-        "listeners": Listener, "limits": Limits, "overlay": OverlaySettings, "protect": Protect,
+        "listeners": Listener, "limits": Limits, "metrics": Metrics, "overlay": OverlaySettings, "protect": Protect,
         "availability": Availability,
     }  # fmt: skip
     for part in path:

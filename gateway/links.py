@@ -51,6 +51,7 @@ log = logging.getLogger("veilmq.links")
 FIGURES_EVERY_S = 1.0
 UNSTORED_MAX = 10_000  # QoS 0 publications behind one group commit: a stalled disk does not fill memory
 TOPICS_MAX = 65_536  # topics whose last stored sequence is remembered for QoS 0; the oldest is forgotten
+RELINK_S = 1.0
 SUCCESS = 0x00
 TOPIC_NAME_INVALID = 0x90
 
@@ -268,6 +269,14 @@ class Links:
             sent = self._broker.send_to_peer(peer, wire.topic, wire.payload, wire.properties, lambda code: None)
         if not sent:
             self.figures.count(Count("link_overflow", 1, peer))
+            if ticket and client is not None:
+                self._relink(peer, client)
+
+    def _relink(self, peer: str, client: Client) -> None:
+        """What was not taken will never be acknowledged: begin anew with this peer, which repeats what it lacks."""
+        self._handle(LinkDown(peer))
+        loop = asyncio.get_running_loop()
+        loop.call_later(RELINK_S, lambda: self._handle(LinkUp(peer)) if client.connected else None)
 
     def _schedule(self, what: str, deadline: float | None, call: Callable[[], None]) -> None:
         timer, due = self._timers.get(what, (None, None))

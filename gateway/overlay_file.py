@@ -57,7 +57,7 @@ class RegionEntry(_Model):
 
 class ScopeEntry(_Model):
     filter: str
-    mode: Literal["copies", "one", "blocks", "plain"] = "copies"
+    mode: Literal["copies", "plain"] = "copies"
     regions: list[str] = []
     tokens: bool = False
     shares_only: bool = False

@@ -1,7 +1,8 @@
 """A Byzantine replica: an honest node whose effects are falsified on the way out.
 
 The adversary knows all that its node knows and does what no honest node does: drops, duplicates, replays,
-flips bits in content, headers and shares, mislabels shares. What it does is drawn from its own random source.
+flips bits in content, headers and shares, mislabels shares, reorders, strips properties, sets the retain flag, and
+puts keys on publications that they do not belong to. What it does is drawn from its own random source.
 The same wrapper makes the liar of the demonstration; `veilmq broker` cannot reach it.
 """
 
@@ -11,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from enum import Enum
 
-from keys.envelope import PROPERTY_HEADER, PROPERTY_SHARES, from_property, to_property
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, from_property, to_property
 from keys.sharetree import Share, decode_shares, encode_shares
 
 from ..machine import Effect, Event, Machine, Send, UserProperties, Wire
@@ -31,6 +32,10 @@ class Behaviour(Enum):
     SHARES = "shares"
     LABELS = "labels"
     TOPIC = "topic"
+    REORDER = "reorder"
+    STRIP = "strip"
+    RETAIN = "retain"
+    FOREIGN_KEY = "foreign key"
 
 
 class Adversary:
@@ -50,6 +55,8 @@ class Adversary:
         self._probability = probability
         self._lying = lying
         self._seen: list[Wire] = []
+        self._held_back: dict[str, Send] = {}
+        self._keys: list[tuple[str, str]] = []
 
     @property
     def next_deadline(self) -> float | None:
@@ -83,7 +90,19 @@ class Adversary:
             wire = self._rewrite(wire, PROPERTY_SHARES, lambda data: self._each_share(data, self._bad_label))
         if has(Behaviour.TOPIC):
             wire = replace(wire, topic=wire.topic + "x")
+        if has(Behaviour.FOREIGN_KEY):
+            wire = self._with_foreign_key(wire)
+        if has(Behaviour.STRIP):
+            wire = replace(wire, properties=tuple(p for p in wire.properties if p[0] != PROPERTY_SHARES))
+        if has(Behaviour.RETAIN):
+            wire = replace(wire, retain=True)
         sent: list[Effect] = [replace(send, wire=wire)]
+        if has(Behaviour.REORDER):
+            before = self._held_back.pop(send.peer, None)
+            if before is None:
+                self._held_back[send.peer] = send
+                return []
+            sent.append(before)
         if has(Behaviour.DUPLICATE):
             sent.append(replace(send, wire=wire, ticket=0))
         if has(Behaviour.REPLAY):
@@ -91,6 +110,14 @@ class Adversary:
                 sent.append(Send(send.peer, self._seen[self._rng.randrange(len(self._seen))]))
             self._seen = [*self._seen[-REPLAYS_MAX:], send.wire]
         return sent
+
+    def _with_foreign_key(self, wire: Wire) -> Wire:
+        """Exchanges the wire's key header for any that passed by, and drops the shares, which would not fit it."""
+        self._keys = [*self._keys[-REPLAYS_MAX:], *(p for p in wire.properties if p[0] == PROPERTY_KEY)]
+        if not self._keys:
+            return wire
+        others = tuple(p for p in wire.properties if p[0] not in (PROPERTY_KEY, PROPERTY_SHARES))
+        return replace(wire, properties=(*others, self._keys[self._rng.randrange(len(self._keys))]))
 
     def _flip(self, data: bytes) -> bytes:
         at = self._rng.randrange(len(data))
@@ -103,7 +130,8 @@ class Adversary:
         return replace(wire, properties=properties)
 
     def _each_share(self, data: bytes, change: Callable[[Share], Share]) -> bytes:
-        return encode_shares([change(share) for share in decode_shares(data)])
+        changed = {share.label: share for share in map(change, decode_shares(data))}
+        return encode_shares(changed.values())
 
     def _bad_value(self, share: Share) -> Share:
         return replace(share, value=self._rng.randbytes(len(share.value)))

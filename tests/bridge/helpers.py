@@ -101,8 +101,8 @@ def named(effects: Iterable[Effect]) -> set[str]:
 
 
 def publish(
-    node: GatewayNode, topic: str, payload: bytes = b"x", *, sequence: int, previous: int = 0, now: float = NOW, qos: int = 1,
-    retain: bool = False, expiry_s: int | None = None,
+    node: GatewayNode, topic: str, payload: bytes = b"x", *, sequence: int, previous: int = 0, now: float = NOW,
+    qos: int = 1, retain: bool = False, expiry_s: int | None = None,
 ) -> dict[str, Wire]:  # fmt: skip
     """What an honest gateway sends for one publication, by replica."""
     publication = Publication(topic, payload, qos, retain, expiry_s=expiry_s, time_ms=int(now * 1000))
@@ -115,7 +115,9 @@ def statement(world: World, member: str, wire_filter: str, version: int = 1, on:
     return Wire(SUBSCRIBE_TOPIC, stated.signed(world.identities[member]).encode())
 
 
-def subscribe_at(node: ReplicaNode, world: World, member: str, wire_filter: str, *, via: str | None = None) -> list[Effect]:
+def subscribe_at(
+    node: ReplicaNode, world: World, member: str, wire_filter: str, *, via: str | None = None
+) -> list[Effect]:
     """A statement of `member` arrives at a replica, from itself or `via` a neighbour."""
     return node.handle(Received(via or member, statement(world, member, wire_filter)), NOW)
 
@@ -148,7 +150,8 @@ def forge_key(world: World, publisher: str, scope: str, salt: int = 0) -> Forged
 def craft(
     world: World, publisher: str, topic: str, *, sequence: int, previous: int = 0, key: ForgedKey | None = None,
     key_id: bytes = NO_KEY, mode: Mode = Mode.COPIES, payload: bytes = b"x", content: bytes | None = None,
-    now: float = NOW, time_ms: int | None = None, deadline_ms: int = 0, retain: bool = False, inner: Inner | None = None,
+    inner: Inner | None = None, now: float = NOW, time_ms: int | None = None, deadline_ms: int = 0,
+    retain: bool = False,
     properties: tuple[tuple[str, str], ...] = (),
 ) -> Wire:  # fmt: skip
     """A wire whose header is properly signed by `publisher`; all else is up to the attacker."""
@@ -183,7 +186,10 @@ def with_properties(wire: Wire, *extra: tuple[str, str], without: Sequence[str] 
 
 def shares_in(wire: Wire) -> list[Share]:
     return [
-        share for name, value in wire.properties if name == PROPERTY_SHARES for share in decode_shares(from_property(value))
+        share
+        for name, value in wire.properties
+        if name == PROPERTY_SHARES
+        for share in decode_shares(from_property(value))
     ]
 
 

@@ -126,10 +126,6 @@ def test_paths_with_too_many_explanations_are_only_suspected(monkeypatch: pytest
     assert EXPLANATIONS_MAX >= 35 * 35, "two regions of seven"
     monkeypatch.setattr("bridge.blame.EXPLANATIONS_MAX", 8)
     world, evidence, rng = WORLDS[3, 3], Evidence(WORLDS[3, 3].overlay), random.Random(5)
-    effects = [
-        e
-        for key in KEYS[3, 3]
-        for e in judge(evidence, world, key, 2, travel(world, key, 2, {"r1a"}, rng))
-    ]
+    effects = [e for key in KEYS[3, 3] for e in judge(evidence, world, key, 2, travel(world, key, 2, {"r1a"}, rng))]
     assert not named(effects)
     assert suspected(effects) == {"r1a"}

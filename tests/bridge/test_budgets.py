@@ -9,7 +9,11 @@ from bridge.budgets import RESEALED_MAX, Allowance, FairTable, Repeats
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["put", "pop", "touch"]), st.integers(0, 12), st.sampled_from([b"a", b"b", b"c"]))))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["put", "pop", "touch"]), st.integers(0, 12), st.sampled_from([b"a", b"b", b"c"]))
+    )
+)
 def test_a_table_keeps_its_bound_and_takes_only_from_the_greediest(steps: list[tuple[str, int, bytes]]):
     table: FairTable[int, bytes] = FairTable(5)
     model: dict[int, bytes] = {}

@@ -9,7 +9,18 @@ import pytest
 
 from bridge.collecting import EXPIRY_MAX_S, FRESH_S, REPAIR_S
 from bridge.joining import RETAINED_WAIT_S
-from bridge.machine import Committed, Deliver, Effect, LinkUp, Publication, Received, Subscribed, Tick, Unsubscribed, Wire
+from bridge.machine import (
+    Committed,
+    Deliver,
+    Effect,
+    LinkUp,
+    Publication,
+    Received,
+    Subscribed,
+    Tick,
+    Unsubscribed,
+    Wire,
+)
 from bridge.node import GatewayNode
 from bridge.streams import GAPS_MAX
 from bridge.subscriptions import KEYS_TOPIC
@@ -51,7 +62,9 @@ def world() -> World:
     )
 
 
-def feed(node: GatewayNode, wires: dict[str, Wire], now: float = NOW, peers: tuple[str, ...] = REPLICAS) -> list[Effect]:
+def feed(
+    node: GatewayNode, wires: dict[str, Wire], now: float = NOW, peers: tuple[str, ...] = REPLICAS
+) -> list[Effect]:
     return [effect for peer in peers for effect in node.handle(Received(peer, wires[peer]), now)]
 
 

@@ -389,5 +389,3 @@ def test_a_subscriber_that_restates_without_end_is_not_served_without_end(world:
     assert served <= 10
     wire = statement(world, "local", "plant/#", 1000)
     assert sent(node.handle(Received("local", wire), NOW + 600), "local"), "it recovers"
-
-

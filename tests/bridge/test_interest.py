@@ -86,7 +86,7 @@ def test_replicas_that_never_acknowledge_cost_no_memory(world: World):
     for n in range(200):
         interest.subscribed("plant/#", NOW + n)
         interest.unsubscribed("plant/#", NOW + n)
-    assert len(interest._tickets) <= len(REPLICAS) * len(SCOPES)
+    assert len(interest._told) == len(interest._tickets) <= len(REPLICAS) * len(SCOPES)
 
 
 def test_the_second_client_says_nothing_new_and_the_last_one_ends_it(world: World):

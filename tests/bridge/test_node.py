@@ -93,13 +93,19 @@ def test_own_publications_do_not_come_back():
 def wires_of(world: World) -> list[Wire]:
     """Everything that honest parties send around: material to mutate."""
     site = gateway(world, "site")
-    wires = [w for n in range(1, 4) for w in publish(site, "plant/t", sequence=n, previous=n - 1, retain=n == 2).values()]
+    wires = [
+        w for n in range(1, 4) for w in publish(site, "plant/t", sequence=n, previous=n - 1, retain=n == 2).values()
+    ]
     near = replica(world, "r1a", peers_of(world.overlay, "r1a"))
     near.handle(Received("r2a", statement(world, "control", "plant/#")), NOW)
     wires += [s.wire for w in wires for s in sent(near.handle(Received("site", w), NOW))]
     far = replica(world, "r2a", peers_of(world.overlay, "r2a"))
     far.handle(Received("control", statement(world, "control", "plant/#")), NOW)
-    return [*wires, *(s.wire for w in wires for s in sent(far.handle(Received("r1a", w), NOW))), statement(world, "control", "plant/#")]
+    return [
+        *wires,
+        *(s.wire for w in wires for s in sent(far.handle(Received("r1a", w), NOW))),
+        statement(world, "control", "plant/#"),
+    ]
 
 
 MATERIAL = wires_of(WORLD)
@@ -127,7 +133,9 @@ def mutated(rng: random.Random) -> Wire:
         case 4:
             topic = rng.choice(TOPICS)
         case 5:
-            properties = [(rng.choice((PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES)), v) for _, v in other.properties]
+            properties = [
+                (rng.choice((PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES)), v) for _, v in other.properties
+            ]
     return Wire(topic, payload, rng.randrange(3), rng.random() < 0.5, tuple(properties))
 
 
@@ -141,10 +149,11 @@ def test_no_sequence_of_events_makes_a_node_raise_or_spin(seed: int):
     for _ in range(40):
         now += rng.choice([0, 0, 0.01, 1, 11, 3700])
         peer = rng.choice(NAMES)
+        entry = (rng.randrange(1, 9), 0, Publication("plant/t", b"x", rng.randrange(3)))
         event = rng.choice([
             Received(peer, mutated(rng)), Received(peer, mutated(rng)), Received(peer, rng.choice(MATERIAL)),
             LinkUp(peer), LinkDown(peer), Acked(peer, rng.randrange(-3, 5)), Tick(), Subscribed("plant/#"),
-            Unsubscribed("plant/#"), Committed(((rng.randrange(1, 9), 0, Publication("plant/t", b"x", rng.randrange(3))),)),
+            Unsubscribed("plant/#"), Committed((entry,)),
         ])  # fmt: skip
         for node in nodes:
             check(node.handle(event, now))

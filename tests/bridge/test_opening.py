@@ -47,16 +47,19 @@ def test_another_epoch_key_is_nobodys_fault_and_never_searched_for(world: World)
     other = make_world({1: 3}, [], {"site": 1, "evil": 1}, [Scope("plant/#"), Scope("sealed/#", shares_only=True)])
     other.secrets = [replace(s, key=bytes(31) + b"x") for s in other.secrets]
     ring, key = ring_of(other), forge_key(world, "site", "plant/#")
-    effects = [e for p in (1, 2, 3) for e in ring.take(f"r1{'abc'[p - 1]}", dict(key.properties(key.shares[p - 1 : p])), NOW)[0]]
+    effects = [
+        e
+        for p in (1, 2, 3)
+        for e in ring.take(f"r1{'abc'[p - 1]}", dict(key.properties(key.shares[p - 1 : p])), NOW)[0]
+    ]
     assert counted(effects, "wrong_epoch_key") == 1
     assert counted(effects, "recombine_retries") == 0
 
 
 def test_a_long_search_in_vain_makes_its_publisher_wait_and_nobody_else(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("bridge.opening.SEARCH_STEP_S", 1.0)
-    ring, bad, next_bad, good = (
-        ring_of(world), committing_to_nothing(world, 1), forge_key(world, "evil", "plant/#", 2), forge_key(world, "site", "plant/#"),
-    )  # fmt: skip
+    ring, bad = ring_of(world), committing_to_nothing(world, 1)
+    next_bad, good = forge_key(world, "evil", "plant/#", 2), forge_key(world, "site", "plant/#")
     assert take(ring, bad, 1) == (0, False)
     assert take(ring, bad, 2) == (1, False)
     assert take(ring, next_bad, 1) == (0, False)

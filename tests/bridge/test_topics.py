@@ -22,9 +22,9 @@ NAMES = [
 
 names = st.sampled_from(NAMES)
 _levels = st.lists(st.sampled_from(("a", "b", "", "+", "$x")), min_size=1, max_size=3)
-filters = st.builds(
-    lambda levels, rest: "/".join([*levels, "#"] if rest else levels), _levels, st.booleans()
-).filter(bool) | st.just("#")
+filters = st.builds(lambda levels, rest: "/".join([*levels, "#"] if rest else levels), _levels, st.booleans()).filter(
+    bool
+) | st.just("#")
 
 
 def naive(topic_filter: str, name: str) -> bool:

@@ -22,14 +22,16 @@ NOW_MS = int(NOW * 1000)
 
 
 def overlay_of(
-    sizes: dict[int, int], edges: list[tuple[int, int]], *, trusted: bool = False, domain: str | None = None, role: Role = Role.REPLICA,
-    of_region: int | None = None, twice: bool = False, missing: bool = False,
+    sizes: dict[int, int], edges: list[tuple[int, int]], *, trusted: bool = False, domain: str | None = None,
+    role: Role = Role.REPLICA, of_region: int | None = None, twice: bool = False, missing: bool = False,
 ) -> Overlay:  # fmt: skip
     draw = random.Random(7)
     views, members = [], []
     for region, size in sizes.items():
         names = [f"m{region}.{i}" for i in range(size)]
-        views.append(RegionView(region, 1, f"region-{region}", tuple(names[:1] + names[:-1] if twice else names), trusted))
+        views.append(
+            RegionView(region, 1, f"region-{region}", tuple(names[:1] + names[:-1] if twice else names), trusted)
+        )
         for name in names[1:] if missing else names:
             certificate = Certificate.issue(
                 OWNER,
@@ -116,7 +118,11 @@ def test_paths_and_neighbours():
 def test_a_topic_belongs_to_its_most_specific_scope():
     scopes = [Scope("plant/#"), Scope("plant/line1/#"), Scope("plant/line1/temp")]
     overlay = make_world({1: 3}, [], {}, scopes).overlay
-    for topic, wire_filter in (("plant/x", "plant/#"), ("plant/line1/x", "plant/line1/#"), ("plant/line1/temp", "plant/line1/temp")):
+    for topic, wire_filter in (
+        ("plant/x", "plant/#"),
+        ("plant/line1/x", "plant/line1/#"),
+        ("plant/line1/temp", "plant/line1/temp"),
+    ):
         found = overlay.scope_of(topic)
         assert found is not None
         assert found.filter == wire_filter
@@ -131,7 +137,9 @@ def test_a_right_must_cover_the_whole_scope():
 
 
 def test_a_key_states_the_publishers_region_first_and_only_regions_of_its_scope():
-    overlay = make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], {}, [Scope("plant/#", regions=(1, 2)), Scope("#")]).overlay
+    overlay = make_world(
+        {1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], {}, [Scope("plant/#", regions=(1, 2)), Scope("#")]
+    ).overlay
     first, second = overlay.policy.scopes
     assert [hop.region for hop in overlay.key_hops(first, 2)] == [2, 1]
     assert [hop.region for hop in overlay.key_hops(second, 3)] == [3, 1, 2]
@@ -205,7 +213,7 @@ def test_parts_may_not_be_given_twice():
     for part in ("views", "members"):
         doubled = document()
         doubled[part].append(doubled[part][0])
-        refused(lambda doubled=doubled: Overlay.load(doubled, NOW_MS), "twice")
+        refused(lambda doubled=doubled: Overlay.load(doubled, NOW_MS), "tampered")
 
 
 def test_one_key_may_not_serve_two_members():
@@ -230,3 +238,18 @@ def test_frames_refuse_unknown_modes_and_flags():
     at = frame.index(b"#") + 1
     with pytest.raises(BadFrame):
         Scope.decode(bytes([*frame[:at], 99, *frame[at + 1 :]]))
+
+
+def test_old_parts_do_not_mix_with_new_ones_and_addresses_are_signed() -> None:
+    """Attack: whoever delivers the file exchanges a replica's address, or takes a removed member in again."""
+    world = make_world({1: 3}, [], {"site": 1, "gone": 1})
+    document = world.overlay.to_document()
+    moved = json.loads(json.dumps(document))
+    moved["members"][1]["address"] = "203.0.113.9:8883"
+    with pytest.raises(OverlayError, match="tampered"):
+        Overlay.load(moved, int(NOW * 1000))
+    fewer = json.loads(json.dumps(document))
+    del fewer["members"][0]
+    with pytest.raises(OverlayError, match="tampered"):
+        Overlay.load(fewer, int(NOW * 1000))
+    assert Overlay.load(document, int(NOW * 1000)).to_document() == document

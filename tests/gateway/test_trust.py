@@ -55,7 +55,7 @@ class World:
             ],
             "scopes": [
                 {"filter": "ward/#", "tokens": True},
-                {"filter": "pumps/#", "mode": "one"},
+                {"filter": "pumps/#", "mode": "copies"},
                 {"filter": "public/#", "mode": "plain"},
                 {"filter": "vault/#", "shares_only": True},
             ],
@@ -165,7 +165,7 @@ def test_the_signed_overlay_holds_what_the_owner_wrote(world: World) -> None:
     assert (view.name, view.members, view.threshold) == ("north", ("r1", "r2", "r3"), 2)
     assert overlay.members["r2"].address == "127.0.0.1:8882"
     shown = describe_overlay(overlay)
-    assert [scope["mode"] for scope in shown["scopes"]] == ["copies", "one", "plain", "copies"]
+    assert [scope["mode"] for scope in shown["scopes"]] == ["copies", "copies", "plain", "copies"]
     assert "ward" not in world.out.read_text()  # names of a scope with tokens appear nowhere
     assert overlay.certificate("spark").read == ("pumps/#",)
 

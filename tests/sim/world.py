@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bridge.machine import Committed, Machine, Publication, Subscribed
@@ -30,6 +30,7 @@ class World:
     secrets: list[ScopeSecret]
     seed: int
     liars: dict[str, frozenset[Behaviour]] = field(default_factory=dict)
+    probability: float = 1.0
 
     def node(self, name: str, rng: random.Random) -> Machine:
         certificate = self.overlay.certificate(name)
@@ -40,7 +41,9 @@ class World:
     def maker(self, name: str, rng: random.Random) -> Callable[[], Machine]:
         def make() -> Machine:
             node = self.node(name, rng)
-            return Adversary(node, self.liars[name], rng) if name in self.liars else node
+            if name in self.liars:
+                return Adversary(node, self.liars[name], rng, self.probability)
+            return node
 
         return make
 
@@ -125,19 +128,30 @@ class Traffic:
     def __init__(self, gateway: str) -> None:
         self.gateway = gateway
         self.published: dict[int, Publication] = {}
+        self.entries: dict[int, tuple[int, int, Publication]] = {}
         self._last: dict[str, int] = {}
         self._next = 1
 
-    def publish(self, kernel: Kernel, when: float, topic: str, payload: bytes, qos: int = 1) -> int:
+    def publish(
+        self, kernel: Kernel, when: float, topic: str, payload: bytes, qos: int = 1, retain: bool = False
+    ) -> int:
         sequence = self._next
         self._next += 1
-        publication = Publication(topic, payload, qos, properties=(("k", "v"), ("k", "w")), time_ms=int(when * 1000))
+        publication = Publication(
+            topic, payload, qos, retain, properties=(("k", "v"), ("k", "w")), time_ms=int(when * 1000)
+        )
         previous = self._last.get(topic, 0)
         if qos:
             self._last[topic] = sequence
         self.published[sequence] = publication
-        kernel.at(when, self.gateway, Committed(((sequence, previous, publication),)))
+        self.entries[sequence] = (sequence, previous, publication)
+        kernel.at(when, self.gateway, Committed((self.entries[sequence],)))
         return sequence
+
+    def recommit(self, kernel: Kernel, when: float, forgotten: Collection[int]) -> None:
+        """The gateway is a new process: its outbox is read from disk again."""
+        pending = [entry for sequence, entry in self.entries.items() if sequence not in forgotten]
+        kernel.at(when, self.gateway, Committed(tuple(pending)))
 
 
 def subscribe(kernel: Kernel, gateway: str, topic_filter: str, when: float = NOW + 2) -> None:

@@ -1,0 +1,184 @@
+"""Partitions, restarts, late joiners and long mixed runs: nothing wrong, nothing lost within the bounds."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from bridge.machine import Subscribed, Unsubscribed
+from bridge.sim.adversary import Behaviour
+from bridge.sim.checkers import check_blame, check_liveness, check_safety
+from bridge.sim.kernel import Kernel
+
+from .world import NOW, Traffic, World, make_world, subscribe
+
+REGION_1, REGION_2 = ("r1a", "r1b", "r1c"), ("r2a", "r2b", "r2c")
+
+
+def two_regions(seed: int) -> tuple[World, Kernel, Traffic]:
+    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2})
+    kernel = world.kernel(random.Random(seed))
+    subscribe(kernel, "control", "plant/#")
+    return world, kernel, Traffic("site")
+
+
+# ----------------------------------------------------------------------------------------------- partitions
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_outbox_rides_out_days_without_uplink(seed: int):
+    _, kernel, traffic = two_regions(seed)
+    kernel.run(NOW + 4)
+    for replica in REGION_1:
+        kernel.cut("site", replica)
+    for n in range(300):
+        traffic.publish(kernel, NOW + 5 + n * 600, f"plant/{n % 3}", b"%d" % n, qos=n % 2 + 1)
+    kernel.run(NOW + 200_000)
+    for replica in REGION_1:
+        kernel.heal("site", replica)
+    trace = kernel.run(NOW + 200_060)
+    check_safety(traffic.published, trace.delivered["control"])
+    check_liveness(traffic.published, trace.delivered["control"])
+    assert not any(delivery.late for delivery in trace.delivered["control"])
+    assert trace.forgotten["site"] == set(traffic.published)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_replica_of_each_region_may_be_cut_off(seed: int):
+    """The same majority stays connected on every link of the path, so that nothing may be lost."""
+    _, kernel, traffic = two_regions(seed)
+    for n in range(200):
+        traffic.publish(kernel, NOW + 5 + n * 0.1, f"plant/{n % 3}", b"%d" % n)
+    links = [*(("r1b", r) for r in (*REGION_2, "site")), *((r, "r2c") for r in (*REGION_1, "control"))]
+    kernel.run(NOW + 8)
+    for a, b in links:
+        kernel.cut(a, b)
+    kernel.run(NOW + 16)
+    for a, b in links:
+        kernel.heal(a, b)
+    trace = kernel.run(NOW + 80)
+    check_safety(traffic.published, trace.delivered["control"])
+    check_liveness(traffic.published, trace.delivered["control"])
+    check_blame(trace.named(), ())
+    assert trace.forgotten["site"] == set(traffic.published)
+
+
+def test_after_a_partition_of_regions_delivery_goes_on():
+    """What region 1 forwarded meanwhile is lost until there is repair; what follows is not."""
+    _, kernel, traffic = two_regions(5)
+    lost = set()
+    for n in range(100):
+        sequence = traffic.publish(kernel, NOW + 5 + n * 0.2, "plant/t", b"%d" % n)
+        if n >= 50:
+            lost.add(sequence)
+    kernel.run(NOW + 14.9)
+    for a in REGION_1:
+        for b in REGION_2:
+            kernel.cut(a, b)
+    kernel.run(NOW + 30)
+    for a in REGION_1:
+        for b in REGION_2:
+            kernel.heal(a, b)
+    after = {traffic.publish(kernel, NOW + 35 + n, "plant/t", b"after") for n in range(20)}
+    trace = kernel.run(NOW + 90)
+    check_safety(traffic.published, trace.delivered["control"])
+    check_liveness(after, trace.delivered["control"])
+    check_liveness(set(traffic.published) - lost, trace.delivered["control"])
+
+
+# ------------------------------------------------------------------------------------------- killed gateways
+
+
+@pytest.mark.parametrize("only", REGION_1)
+@pytest.mark.parametrize("liar", [None, *REGION_1])
+def test_a_gateway_killed_after_one_replica_had_its_publications_loses_none(only: str, liar: str | None):
+    """They are sealed again under their sequences; the first sealing, of which k shares never come, is in the way."""
+    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2})
+    if liar is not None:
+        world.liars = {liar: frozenset({Behaviour.REPLAY, Behaviour.STRIP})}
+    kernel = world.kernel(random.Random(6))
+    subscribe(kernel, "control", "plant/#")
+    traffic = Traffic("site")
+    kernel.run(NOW + 4)
+    others = [replica for replica in REGION_1 if replica != only]
+    for replica in others:
+        kernel.cut("site", replica)
+    for n in range(20):
+        traffic.publish(kernel, NOW + 5 + n * 0.05, f"plant/{n % 2}", b"%d" % n)
+    kernel.run(NOW + 7)
+    kernel.crash("site")
+    for replica in others:
+        kernel.heal("site", replica)
+    kernel.run(NOW + 8)
+    kernel.restart("site")
+    traffic.recommit(kernel, NOW + 8, kernel.trace.forgotten.get("site", set()))
+    trace = kernel.run(NOW + 60)
+    check_safety(traffic.published, trace.delivered["control"])
+    check_liveness(traffic.published, trace.delivered["control"])
+
+
+# ------------------------------------------------------------------------------------------------- joiners
+
+
+@pytest.mark.parametrize("liar", [None, "r1b", "r2a"])
+@pytest.mark.parametrize("region", [1, 2])
+def test_late_joiners_get_what_is_retained_in_its_last_state_and_then_live_ones(region: int, liar: str | None):
+    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2, "late": region})
+    if liar is not None:
+        world.liars = {liar: frozenset({Behaviour.REPLAY, Behaviour.DUPLICATE, Behaviour.RETAIN})}
+    kernel = world.kernel(random.Random(8))
+    subscribe(kernel, "control", "plant/#")
+    traffic = Traffic("site")
+    last: dict[str, int] = {}
+    for n in range(40):
+        topic = f"plant/{n % 4}"
+        last[topic] = traffic.publish(kernel, NOW + 5 + n, topic, b"%d" % n, retain=True)
+    subscribe(kernel, "late", "plant/#", NOW + 4000)
+    live = {traffic.publish(kernel, NOW + 4010 + n, f"plant/{n % 4}", b"live") for n in range(8)}
+    trace = kernel.run(NOW + 4040)
+    got = [d.sequence for d in trace.delivered["late"]]
+    assert sorted(got[:4]) == sorted(last.values())
+    assert set(got[4:]) == live
+    assert all(d.publication.retain for d in trace.delivered["late"][:4])
+    check_safety(traffic.published, trace.delivered["late"])
+    check_safety(traffic.published, trace.delivered["control"])
+
+
+def test_a_client_that_comes_and_goes_is_not_held_up():
+    _, kernel, traffic = two_regions(9)
+    sequences = [traffic.publish(kernel, NOW + 5 + n, "plant/t", b"%d" % n) for n in range(60)]
+    kernel.at(NOW + 20.5, "control", Unsubscribed("plant/#"))
+    kernel.at(NOW + 40.5, "control", Subscribed("plant/#"))
+    trace = kernel.run(NOW + 44)
+    assert [d.sequence for d in trace.delivered["control"]] == sequences[:16] + sequences[36:39]
+
+
+# ---------------------------------------------------------------------------------------------------- soak
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_five_replicas_two_of_them_bad_in_each_region_anything_mixed(seed: int):
+    rng = random.Random(seed)
+    world = make_world({1: 5, 2: 5}, [(1, 2)], {"site": 1, "control": 2, "near": 1}, seed=seed)
+    for region in (1, 2):
+        for name in rng.sample(world.overlay.views[region].members, 2):
+            world.liars[name] = frozenset(rng.sample(list(Behaviour), rng.randrange(1, 5)))
+    world.probability = rng.choice([0.3, 0.7, 1.0])
+    kernel = world.kernel(rng, (0.001, rng.choice([0.02, 0.2])))
+    for reader in ("control", "near"):
+        subscribe(kernel, reader, "#")
+    traffic = Traffic("site")
+    for n in range(150):
+        traffic.publish(kernel, NOW + 5 + n * 0.1, f"plant/{n % 5}", b"%d" % n, qos=n % 3, retain=rng.random() < 0.2)
+    honest = [m for m in world.overlay.members if m not in world.liars and m not in ("site", "control", "near")]
+    for n in range(3):  # a restart of an honest one loses what it held, so one more must be spared by the liars
+        kernel.run(NOW + 60 + n)
+        victim = rng.choice(honest)
+        kernel.crash(victim)
+        kernel.restart(victim)
+    trace = kernel.run(NOW + 90)
+    for reader in ("control", "near"):
+        check_safety(traffic.published, trace.delivered[reader])
+        check_liveness(traffic.published, trace.delivered[reader])
+    check_blame(trace.named(), world.liars)
