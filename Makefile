@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow check tools bench bench-keys bench-broker clean
+.PHONY: help venv demo test test-slow mutate check tools bench bench-keys bench-broker clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort | expand -t 14
@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "veilmq: $(PYTHON) is older than 3.11; install a newer one or say make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev,plugins]'
 	@touch $@
 
 demo: venv       ## the whole system on loopback with this machine's telemetry; DEMO_ARGS="--seconds 20 --json"
@@ -26,6 +26,9 @@ test: venv check ## everything that CI runs
 
 test-slow: venv  ## the long runs
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+mutate: venv     ## faults in codec and sessions that the conformance table must notice (4 minutes)
+	$(BIN)/python -m tests.conformance.mutate $(MUTATE_ARGS)
 
 check: venv      ## ruff, mypy strict, import contract, purity
 	$(BIN)/ruff check .

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import sys
 from pathlib import Path
@@ -120,10 +119,10 @@ def broker(
 ) -> None:
     """Run a broker in the role that its configuration says: edge broker, gateway or replica."""
     settings = _settings(config, bind, data, allow_anonymous)
+    from gateway.logs import configure
     from gateway.party import serve
 
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
-    logging.getLogger("veilmq").setLevel(logging.INFO)
+    configure(settings.log)
     serve(settings)
 
 
@@ -176,14 +175,15 @@ def _print_report(report: Report) -> None:
 
 @app.command()
 def demo(
-    seconds: Annotated[float, typer.Option(min=1, help="How long to run.")] = 20.0,
+    seconds: Annotated[float, typer.Option(min=5, help="How long clients publish, once Spark is ready.")] = 45.0,
     as_json: Json = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the files that it makes.")] = False,
-) -> None:
+    keep: Annotated[bool, typer.Option("--keep", help="Leave it running until Ctrl-C, and keep the files.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Which replicas lie and die; drawn if not given.")] = None,
+) -> int:
     """The whole system on loopback, with telemetry of this machine; prints what happens."""
     from gateway.demo import run as run_demo
 
-    run_demo(seconds, as_json, keep)
+    return run_demo(seconds, as_json, keep, seed)
 
 
 # ----------------------------------------------------------------------------------------------- trust

@@ -15,21 +15,21 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sqlite3
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from .errors import IngestError
+from .jobs import windows
 from .session import spark_session
+from .sink import PublicationSink
 
 CORES = 2
 TRIGGER = "1 second"
-WINDOW = "5 seconds"
-WATERMARK = "10 seconds"
+TRIGGER_SLOW = "2 seconds"
+"""Of the queries that people look at: with one core, three queries a second would be most of its work."""
 PROBE = "probe-"
 """Ids of messages that only find out whether the way is open; they are rows, but counted nowhere."""
 BAD_INPUT = 2
@@ -38,82 +38,38 @@ TOLD_S = 5.0
 """After a failure: so long the starter may take to read of it."""
 _PYTHON_ERROR = re.compile(r"(?!org\.|java|py4j)[\w.]+(Error|Exception|Gap|Busy|Damaged|Option|Java): ")
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS telemetry (
-    batch INTEGER NOT NULL, publisher TEXT NOT NULL, sequence INTEGER NOT NULL,
-    id TEXT, topic TEXT NOT NULL, digest TEXT NOT NULL);
-CREATE INDEX IF NOT EXISTS by_batch ON telemetry (batch);
-"""
-
 
 def emit(event: str, **fields: Any) -> None:
     """Tell the starter something."""
     print(json.dumps({"event": event, **fields}, separators=(",", ":")), flush=True)
 
 
-class Sink:
-    """Rows by micro-batch: a batch that Spark repeats replaces its first attempt, nothing else is dropped."""
+class Sink(PublicationSink):
+    """The exact sink, which also tells the starter how far it is."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        super().__init__(path, id_field="id")
+        self._ids: set[str] = set()
         self._ready = False
-        with closing(sqlite3.connect(path)) as database:
-            database.execute("PRAGMA journal_mode=WAL")
-            database.executescript(_TABLES)
 
     def write(self, rows: Any, batch: int) -> None:
-        """For `foreachBatch`: in the driver, in one transaction."""
-        from pyspark.sql import functions as f  # noqa: PLC0415  heavy, and absent without the extra
-
-        text = f.col("payload").cast("string")
-        chosen = rows.select(
-            "publisher", "sequence", f.get_json_object(text, "$.id").alias("id"), "topic",
-            f.sha2("payload", 256).alias("digest"),
-        )  # fmt: skip
-        found = [(batch, *row) for row in chosen.collect()]
-        with closing(sqlite3.connect(self._path)) as database, database:
-            database.execute("DELETE FROM telemetry WHERE batch = ?", (batch,))
-            database.executemany("INSERT INTO telemetry VALUES (?, ?, ?, ?, ?, ?)", found)
-        with closing(sqlite3.connect(self._path)) as database:
-            (count,) = database.execute(
-                "SELECT COUNT(DISTINCT id) FROM telemetry WHERE id NOT LIKE ?", (f"{PROBE}%",)
-            ).fetchone()
-        if found and not self._ready:
+        super().write(rows, batch)
+        arrived = list(self.arrived_in(batch))
+        self._ids.update(one.id for one in arrived if one.id and not one.id.startswith(PROBE))
+        if arrived and not self._ready:
             self._ready = True
             emit("ready")
-        emit("rows", count=count)
-
-
-def windows(rows: Any) -> Any:
-    """Per sensor and window: mean, least, greatest value and how many. `payload` is the demo's JSON."""
-    from pyspark.sql import functions as f  # noqa: PLC0415
-
-    text = f.col("payload").cast("string")
-    readings = rows.select(
-        "published_at",
-        f.get_json_object(text, "$.sensor").alias("sensor"),
-        f.get_json_object(text, "$.unit").alias("unit"),
-        f.get_json_object(text, "$.value").cast("double").alias("value"),
-    ).where("sensor IS NOT NULL")
-    return (
-        readings.withWatermark("published_at", WATERMARK)
-        .groupBy(f.window("published_at", WINDOW).alias("window"), "sensor", "unit")
-        .agg(
-            f.avg("value").alias("mean"),
-            f.min("value").alias("least"),
-            f.max("value").alias("greatest"),
-            f.count("value").alias("n"),
-        )
-    )
+        emit("rows", count=len(self._ids))
 
 
 def show_windows(rows: Any, batch: int) -> None:
-    """For `foreachBatch`: a few lines for people, busiest cores first."""
-    found = rows.orderBy("window", "sensor").limit(WINDOWS_SHOWN).collect()
+    """For `foreachBatch`: a few lines for people, of other sensors each time."""
+    found = sorted(rows.collect(), key=lambda row: (row.sensor, row.start))
+    first = batch * WINDOWS_SHOWN % max(1, len(found))
     lines = [
-        f"{row.window.start:%H:%M:%S} {row.sensor}: mean {row['mean']:,.1f} {row.unit}, "
-        f"{row.least:,.1f} to {row.greatest:,.1f}, {row.n} readings"
-        for row in found
+        f"{row.start:%H:%M:%S} {row.sensor}: mean {row['mean']:,.1f}, {row.least:,.1f} to {row.greatest:,.1f}, "
+        f"{row['count']} readings"
+        for row in (found[first:] + found[:first])[:WINDOWS_SHOWN]
     ]
     if lines:
         emit("window", batch=batch, rows=lines)
@@ -147,16 +103,16 @@ def start(spark: Any, told: argparse.Namespace) -> Sequence[Any]:
         common = {"grants": str(told.grants), "consumer": consumer, "availability": told.availability}
         return reader.options(**common, **options).load()
 
-    def query(name: str, rows: Any, write: Any, mode: str = "append") -> Any:
+    def query(name: str, rows: Any, write: Any, mode: str = "append", trigger: str = TRIGGER_SLOW) -> Any:
         writer = rows.writeStream.foreachBatch(write).outputMode(mode).queryName(name)
         return writer.option("checkpointLocation", str(work / f"checkpoint-{name}")).trigger(
-            processingTime=TRIGGER
+            processingTime=trigger
         ).start()  # fmt: skip
 
     sink, entities = Sink(told.sink), Entities()
     receives = {"identity": str(told.identity), "overlay": str(told.overlay), "topics": told.telemetry}
     return [
-        query("sink", stream("sink", **receives), sink.write),
+        query("sink", stream("sink", **receives), sink.write, trigger=TRIGGER),
         query("windows", windows(stream("windows", topics=told.telemetry)), show_windows, "update"),
         query("availability", stream("availability", stream="availability"), entities.take),
     ]

@@ -57,7 +57,7 @@ class Play:
         self._facts: dict[str, dict[str, Any]] = {"telemetry": {}, "witness": {}, INGEST: {}}
         self._log = layout.directory / "logs"
         self._shown = 0.0
-        self._returned = False
+        self._unlinked: tuple[str, ...] = ()
 
     # ------------------------------------------------------------------------------------------- starting
 
@@ -122,11 +122,11 @@ class Play:
         facts[kind] = event
         if kind == "window" and time.monotonic() - self._shown > SHOW_EVERY_S:
             self._shown = time.monotonic()
-            for line in event.get("rows", ())[:3]:
+            for line in event.get("rows", ()):
                 self._say(f"[dim]spark[/]  {escape(str(line))}")
 
     def _say(self, text: str) -> None:
-        self._console.print(text, highlight=False)
+        self._console.print(text, highlight=False, soft_wrap=True)
 
     def _fact(self, process: str, event: str, field: str) -> int:
         return int(self._facts[process].get(event, {}).get(field, 0))
@@ -212,8 +212,8 @@ class Play:
                     self._fact(INGEST, "rows", "count"),
                 )
                 status.update(f"draining: delivered {counts[0]} of {confirmed}, in Spark {counts[2]}")
-                self._returned = not self._ledger.not_ready()
-                if min(counts) >= confirmed and self._returned:
+                self._unlinked = tuple(self._ledger.not_ready())
+                if min(counts) >= confirmed and not self._unlinked:
                     break
                 self._turn()
         for _ in range(round(LATE_S / POLL_S)):
@@ -237,7 +237,7 @@ class Play:
             unconfirmed=sum(not message.confirmed for message in sent.values()),
             spark=tally_spark(sent, rows),
             entities=(self._fact(INGEST, "entities", "known"), self._fact(INGEST, "entities", "online")),
-            returned=self._returned,
+            unlinked=self._unlinked,
             blamed=self._ledger.blamed().without(self._timeline.liar),
             timeline=self._timeline,
             sample=find_sample(self._timeline.liar, self._log / "replica-saw.jsonl", rows, sent),
@@ -263,7 +263,7 @@ def read_sink(path: Path) -> Iterator[Row]:
     if not path.exists():
         raise DemoError(f"{path}: Spark wrote no sink", 1)
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
-        for row in database.execute("SELECT publisher, sequence, id, topic, digest FROM telemetry"):
+        for row in database.execute("SELECT publisher, sequence, id, topic, digest FROM publications"):
             yield Row(str(row[0]), int(row[1]), str(row[2] or ""), str(row[3]), str(row[4]))
 
 

@@ -86,8 +86,8 @@ class Sample:
 class Report:
     """Everything that the table and `--json` show.
 
-    `entities`: how many Spark knows, and how many of them are online. `returned`: the killed replica has all its
-    links again. `failures` is empty if the demonstration succeeded.
+    `entities`: how many Spark knows, and how many of them are online. `unlinked`: roles that lack links at the
+    end, although the killed replica runs again. `failures` is empty if the demonstration succeeded.
     """
 
     sealed: Tally
@@ -95,7 +95,7 @@ class Report:
     unconfirmed: int
     spark: SparkTally
     entities: tuple[int, int]
-    returned: bool
+    unlinked: tuple[str, ...]
     blamed: Blamed
     timeline: Timeline
     sample: Sample | None
@@ -117,7 +117,10 @@ class Report:
                 liar not in self.blamed.suspected and liar not in self.blamed.named,
                 f"{liar} lied and nobody suspects it",
             ),
-            (not self.returned, f"{self.timeline.killed} was started again and did not come back"),
+            (
+                bool(self.unlinked),
+                f"{self.timeline.killed} runs again, but links are down at {', '.join(self.unlinked)}",
+            ),
             (bool(named), f"named as liars, but honest: {', '.join(named)}"),
         ]
         return [why for failed, why in found if failed]
@@ -260,7 +263,7 @@ def _render_sample(sample: Sample) -> Table:
     table.add_row("payload", Text(sample.clear_payload), _shortened(sample.content))
     shares = dict(sample.properties).get(PROPERTY_SHARES)
     table.add_row(
-        "key", "none", f"one of three shares, of which two are needed: {_shortened(shares)}" if shares else "none"
+        "key", "none", f"its share, useless without another replica's: {_shortened(shares)}" if shares else "none"
     )
     return table
 

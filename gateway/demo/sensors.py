@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -83,8 +83,7 @@ def _disk_counters() -> dict[str, Any]:
 @cache
 def _busiest_disks() -> list[str]:
     """Chosen once: a sensor keeps its number."""
-    counters = _disk_counters()
-    return sorted(counters, key=lambda name: -counters[name].read_bytes - counters[name].write_bytes)[:DEVICES_MAX]
+    return _busiest({name: each.read_bytes + each.write_bytes for name, each in _disk_counters().items()})
 
 
 def _network() -> Iterator[Reading]:
@@ -98,7 +97,12 @@ def _network() -> Iterator[Reading]:
 @cache
 def _busiest_interfaces() -> list[str]:
     counters = psutil.net_io_counters(pernic=True) or {}
-    return sorted(counters, key=lambda name: -counters[name].bytes_sent - counters[name].bytes_recv)[:DEVICES_MAX]
+    return _busiest({name: each.bytes_sent + each.bytes_recv for name, each in counters.items()})
+
+
+def _busiest(moved: Mapping[str, int]) -> list[str]:
+    """Names of devices that moved any bytes, most first."""
+    return sorted((name for name, count in moved.items() if count), key=lambda name: -moved[name])[:DEVICES_MAX]
 
 
 def _temperatures() -> Iterator[Reading]:

@@ -1,8 +1,10 @@
 """When what happens to whom: the injected faults, drawn from a seed and placed in the publishing time.
 
-A quarter in, one replica begins to lie and stops at the half; then another one is killed and comes back. The
-two are never the same, so every region keeps an honest majority at every moment. Nobody but the one who runs
-the demonstration gets to know the choice. This module starts and kills nothing.
+A quarter in, one replica begins to lie and stops at the half; then one of another region is killed and comes
+back. A region of three replicas promises delivery with one that is faulty. In one and the same region the two
+could add up for a message that is still on its way: the liar altered its share, and the share that the other one
+had yet to hand over died with it. Nobody but the one who runs the demonstration gets to know the choice. This
+module starts and kills nothing.
 """
 
 from __future__ import annotations
@@ -47,9 +49,10 @@ class Timeline:
     steps: tuple[Step, ...]
 
     @classmethod
-    def draw(cls, seed: int, seconds: float, replicas: Sequence[str]) -> Timeline:
-        """Choose liar and victim among `replicas` (two or more). Equal seeds choose equally."""
-        liar, killed = random.Random(seed).sample(sorted(replicas), 2)  # noqa: S311 - a choice to repeat, no secret
+    def draw(cls, seed: int, seconds: float, regions: Sequence[Sequence[str]]) -> Timeline:
+        """Choose liar and victim from two of the `regions` (their replicas). Equal seeds choose equally."""
+        choice = random.Random(seed)  # noqa: S311  to be repeated, no secret
+        liar, killed = map(choice.choice, choice.sample(regions, 2))
         steps = (
             Step(LIE_FROM * seconds, Action.LIE, liar),
             Step(LIE_UNTIL * seconds, Action.RECOVER, liar),

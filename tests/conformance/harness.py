@@ -63,7 +63,7 @@ class Loop:
 
 @contextlib.contextmanager
 def serving(loop: Loop, config: dict[str, Any]) -> Iterator[SteeredBroker]:
-    content = {"listeners": LISTENERS, "allow_anonymous": True, **config}
+    content = {"listeners": LISTENERS, "allow_anonymous": True, "sys_interval": 0, **config}
 
     async def start() -> SteeredBroker:
         broker = SteeredBroker(parse(content))
@@ -104,14 +104,22 @@ class Connection:
         except ConnectionError:
             return False
         except TimeoutError:
-            raise MismatchError(f"nothing more within {ANSWER_S:g} s after {self._read.hex(' ') or 'silence'}") from None
+            raise MismatchError(
+                f"nothing more within {ANSWER_S:g} s after {self._read.hex(' ') or 'silence'}"
+            ) from None
         self._read += data
         return bool(data)
 
-    def exactly(self, count: int) -> bytes:
+    def has(self, count: int) -> bool:
+        """Waits for so many bytes; False if the connection ends before."""
         while len(self._read) < count:
             if not self._more():
-                raise MismatchError(f"the connection ended after {self._read.hex(' ') or 'nothing'}")
+                return False
+        return True
+
+    def exactly(self, count: int) -> bytes:
+        if not self.has(count):
+            raise MismatchError(f"the connection ended after {self._read.hex(' ') or 'nothing'}")
         data, self._read = self._read[:count], self._read[count:]
         return data
 
@@ -147,14 +155,13 @@ class WebSocket(Connection):
         self._raw = Connection(sock)
 
     def _more(self) -> bool:
-        try:
-            head = self._raw.exactly(2)
-            length = head[1]
-            if length == 126:
-                length = int.from_bytes(self._raw.exactly(2), "big")
-            payload = self._raw.exactly(length)
-        except MismatchError:
+        if not self._raw.has(2):
             return False
+        head = self._raw.exactly(2)
+        length = head[1]
+        if length == 126:
+            length = int.from_bytes(self._raw.exactly(2), "big")
+        payload = self._raw.exactly(length)
         if head[0] == 0x88:  # close: answer it, and let the server end the connection
             self._raw.send(b"\x88\x80\0\0\0\0", 0)
             self._raw.rest()
@@ -185,7 +192,7 @@ class Exchange:
             for connection in self._connections.values():
                 connection.socket.close()
 
-    def _step(self, step: Any) -> None:  # noqa: C901 - a table of steps
+    def _step(self, step: Any) -> None:
         match step:
             case Open(peer, version, listener):
                 if peer in self._connections:

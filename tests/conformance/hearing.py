@@ -9,9 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from .packets import ASSIGNED_CLIENT_ID, SUBSCRIPTION_ID, USER, Given, PacketId, Who, Written, _SIZES, one_property, string
+from .packets import (
+    ASSIGNED_CLIENT_ID,
+    SIZES,
+    SUBSCRIPTION_ID,
+    USER,
+    Given,
+    PacketId,
+    Who,
+    Written,
+    frame,
+    number,
+    one_property,
+    only_v5,
+    publish,
+    string,
+)
 
 Properties: TypeAlias = list[tuple[int, bytes]]
 
@@ -22,9 +37,13 @@ class MismatchError(AssertionError):
 
 @dataclass(frozen=True)
 class Heard:
-    """A matcher with a text for the table. `check` raises MismatchError."""
+    """A matcher, and for the table an example of what it takes and what it leaves open.
 
-    text: str
+    `check` raises MismatchError.
+    """
+
+    example: Written
+    leaves_open: str
     check: Callable[[bytes, Who], None]
 
     def __call__(self, raw: bytes, who: Who) -> None:
@@ -75,8 +94,8 @@ def take_properties(data: bytes, at: int) -> tuple[Properties, int]:
         begin = at
         if identifier == SUBSCRIPTION_ID:
             at = take_varint(data, at)[1]
-        elif identifier in _SIZES:
-            at += _SIZES[identifier]
+        elif identifier in SIZES:
+            at += SIZES[identifier]
         else:
             for _ in range(2 if identifier == USER else 1):
                 at += 2 + int.from_bytes(data[at : at + 2], "big")
@@ -135,7 +154,9 @@ def message(
             _need(_sorted(found) == _sorted(_encoded(given)), raw, "properties are other")
         _need(body[at:] == payload, raw, f"payload is not {payload!r}")
 
-    return Heard(f"PUBLISH {topic!r} {payload[:20]!r} QoS {qos} retain {retain} dup {dup}", check)
+    example = publish(topic, payload, qos, packet_id, retain=retain, dup=dup, given=given)
+    left = "" if expiry_s is None else f", message expiry {expiry_s[0]} to {expiry_s[1]} s besides"
+    return Heard(example, f"identifier, order of properties{left}", check)
 
 
 def _learn(value: int, packet_id: PacketId, raw: bytes, who: Who) -> None:
@@ -181,7 +202,11 @@ def connack(
             _need(len(names) == 1 and names[0] != "", raw, "no client identifier was assigned")
             who.assigned = names[0]
 
-    return Heard(f"CONNACK {code} session present {present}", check)
+    def example(who: Who) -> bytes:
+        wanted = code[who.version] if isinstance(code, dict) else code
+        return frame(0x20, bytes([present, wanted]) + only_v5(given, who))
+
+    return Heard(example, "further properties", check)
 
 
 def _answer(name: str, first: int, at_most: int, packet_id: PacketId, codes: tuple[int, ...], last: bool) -> Heard:
@@ -206,7 +231,11 @@ def _answer(name: str, first: int, at_most: int, packet_id: PacketId, codes: tup
                 _need(at == len(body), raw, f"bytes after {name}")
         _need(len(raw) <= at_most, raw, f"longer than {at_most} bytes")
 
-    return Heard(f"{name} {bytes(codes).hex(' ')}", check)
+    def example(who: Who) -> bytes:
+        head = b"" if first == 0xE0 else number(packet_id, who)
+        return frame(first, head + (b"\0" if last else b"") + bytes(codes))
+
+    return Heard(example, f"a reason string and user properties, up to {at_most} bytes", check)
 
 
 def refusal(first: int, packet_id: PacketId, code: int, at_most: int = 1 << 20) -> Heard:
@@ -222,10 +251,3 @@ def codes(first: int, packet_id: PacketId, *given: int, at_most: int = 1 << 20) 
 def goodbye(code: int, at_most: int = 1 << 20) -> Heard:
     """The server's DISCONNECT of MQTT 5."""
     return _answer("DISCONNECT", 0xE0, at_most, 0, (code,), last=False)
-
-
-def anything_of(first: int) -> Heard:
-    """Any packet with that first byte."""
-    return Heard(f"a packet {first:#x}", lambda raw, who: _need(raw[0] == first, raw, f"first byte is not {first:#x}"))
-
-

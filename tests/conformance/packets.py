@@ -21,7 +21,7 @@ MAXIMUM_QOS, RETAIN_AVAILABLE, USER, MAXIMUM_PACKET_SIZE = 0x24, 0x25, 0x26, 0x2
 WILDCARD_AVAILABLE, IDENTIFIERS_AVAILABLE, SHARED_AVAILABLE = 0x28, 0x29, 0x2A
 
 #: Bytes of the numbers among them; the others are strings, binary data, or the variable SUBSCRIPTION_ID.
-_SIZES = {
+SIZES = {
     **dict.fromkeys((0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A), 1),
     **dict.fromkeys((0x13, 0x21, 0x22, 0x23), 2),
     **dict.fromkeys((0x02, 0x11, 0x18, 0x27), 4),
@@ -77,8 +77,8 @@ def one_property(identifier: int, value: Any) -> bytes:
         return tag + varint(value)
     if identifier == USER:
         return tag + string(value[0]) + string(value[1])
-    if identifier in _SIZES:
-        return tag + value.to_bytes(_SIZES[identifier], "big")
+    if identifier in SIZES:
+        return tag + int(value).to_bytes(SIZES[identifier], "big")
     return tag + string(value)
 
 

@@ -153,4 +153,3 @@ def row(name: str, proves: str, *steps: Steps, config: dict[str, Any] | None = N
         version, _, numbers = part.strip().partition(":")
         table[VERSION_NAMES[version]] = tuple(numbers.split())
     return Row(name, table, tuple(step for group in steps for step in group), config or {})
-

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 from ..rows import Row
-from . import acknowledging, connecting, ending, formats, publishing, sessions, subscribing, topics, websockets, wills
+from . import (
+    accepting,
+    acknowledging,
+    authenticating,
+    carrying,
+    connecting,
+    ending,
+    formats,
+    publishing,
+    sessions,
+    subscribing,
+    topics,
+    websockets,
+    wills,
+)
 
 _MODULES = (
     formats,
     connecting,
+    accepting,
     wills,
     sessions,
     publishing,
+    carrying,
     acknowledging,
     subscribing,
     topics,
     ending,
+    authenticating,
     websockets,
 )
 ROWS: tuple[Row, ...] = tuple(row for module in _MODULES for row in module.ROWS)

@@ -193,7 +193,9 @@ SENDING: list[Row] = [
         a.hears(*(puback(place) for place in range(1, 21))),
         b.persists(present=1),
         a.says(publish("t", b"last", 1, 1)),
-        b.hears(*(message("t", bytes([place]), 1, f"m{place}") for place in range(1, 21)), message("t", b"last", 1, "m")),
+        b.hears(
+            *(message("t", bytes([place]), 1, f"m{place}") for place in range(1, 21)), message("t", b"last", 1, "m")
+        ),
     ),
 ]
 

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from ..hearing import message
-from ..packets import AS_PUBLISHED, SUBSCRIPTION_ID, puback, publish, pubrec, pubrel, suback, subscribe, unsuback, unsubscribe
+from ..packets import (
+    AS_PUBLISHED,
+    SUBSCRIPTION_ID,
+    puback,
+    publish,
+    pubrec,
+    pubrel,
+    suback,
+    subscribe,
+    unsuback,
+    unsubscribe,
+)
 from ..rows import Peer, Row, Steps, row
 
 a, b, c, pub = Peer("a"), Peer("b"), Peer("c"), Peer("pub")

@@ -32,8 +32,6 @@ def delayed(delay_s: int, expiry_s: int) -> Steps:
     yield from a.connects(will=Will("will", given=((WILL_DELAY, delay_s),)), given=((SESSION_EXPIRY, expiry_s),))
 
 
-
-
 ROWS: list[Row] = [
     row(
         "a will is published when the connection breaks, and once",
