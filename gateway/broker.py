@@ -23,26 +23,32 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import websockets
 from amqtt.adapters import ReaderAdapter, WriterAdapter
 from amqtt.broker import DEFAULT_PORTS, Broker, ExternalServer, Server
 from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
 from amqtt.errors import PluginError, PluginLoadError
 from amqtt.events import MQTTEvents
-from websockets.asyncio.server import ServerConnection
 
 from bridge.machine import Publication, UserProperties
 
-from .config import ConfigError, Limits, Settings, StartError
+from .clients import PeerMessage
+from .config import ConfigError, Listener, Settings, StartError
 from .connection import Flusher, Later, MqttConnection
 from .exchange import Exchange
 from .hooks import Done, EntityConnected, EntityEvent, EntityGone, EntitySeen, Overlay
 from .lifecycle import Lifecycle
-from .listeners import open_sockets, serve_adapter, serve_websocket, server_context
+from .limits import Limits
+from .listeners import open_sockets, open_unix_socket, remove_stale_socket, serve_adapter, server_context
+from .members import send as send_to_member
 from .mqtt5.codec import Decoder
 from .mqtt5.message import Message
 from .mqtt5.packets import Properties, Subscribe, Subscription
+from .operation import Operation
+from .outbox import StoreError
 from .plugin import EdgeSession, PacketView, PluginHost
+from .restoring import restore
+from .session_store import SessionStore
+from .websocket import WebSocketProtocol
 
 log = logging.getLogger("veilmq.broker")
 
@@ -63,8 +69,6 @@ __all__ = [
 SWEEP_S = 30.0
 #: Publications that wait for a plugin and have no connection to hold back; more are dropped.
 WAITING_PUBLICATIONS = 10_000
-#: How long `shutdown` waits for clients to take their farewell before it cuts them off.
-FAREWELL_S = 0.2
 
 
 class EdgeBroker(Broker):  # type: ignore[misc]
@@ -104,9 +108,12 @@ class EdgeBroker(Broker):  # type: ignore[misc]
             expiry_s = min(expiry_s, self.config.session_expiry_interval)
         grace_s = self.config.timeout_disconnect_delay or 0
         self.lifecycle = Lifecycle(self.exchange, self.limits, expiry_s, grace_s, self._sessions, self._servers)
+        self.lifecycle.response_information = settings.response_information if settings else None
+        self.operation = Operation(settings, self.lifecycle, self.exchange)
         #: Called when everything listens and before the first connection is accepted.
         self.before_serving: Callable[[EdgeBroker], None] | None = None
         self._flusher = Flusher(self._loop)
+        self._store: SessionStore | None = None
         self._sockets: dict[str, list[socket.socket]] = {}
         self._contexts: dict[str, ssl.SSLContext | None] = {}
 
@@ -117,11 +124,21 @@ class EdgeBroker(Broker):  # type: ignore[misc]
     # ------------------------------------------------------------------------------------- start, stop
 
     async def start(self) -> None:
-        """Bind all listeners, then serve. Raises StartError, before any plugin is started."""
+        """Bind all listeners, restore sessions, then serve. Raises StartError and StoreError (`outbox.py`)."""
         self._prepare_listeners()
+        try:
+            self.operation.prepare()
+            if self._settings is not None and self._settings.data is not None:
+                self._store = SessionStore.open(self._settings.data)
+        except (StartError, StoreError):
+            self._close_sockets()
+            raise
         await super().start()
+        if self._store is not None:
+            restore(self._store, self.lifecycle, self.exchange)
         if self.before_serving is not None:
             self.before_serving(self)
+        self.operation.start()
         for server in self._servers.values():
             if server.instance is not None:
                 await server.instance.start_serving()
@@ -132,6 +149,10 @@ class EdgeBroker(Broker):  # type: ignore[misc]
                 self._contexts[name] = self._context_of(name, listener)
                 if listener.type == ListenerType.EXTERNAL or not listener.bind:
                     continue
+                ours = self._listener(name)
+                if ours is not None and (path := ours.unix_path) is not None:
+                    self._sockets[name] = [open_unix_socket(name, path)]
+                    continue
                 try:
                     host, port = self._split_bindaddr_port(listener.bind, DEFAULT_PORTS[listener.type])
                 except ValueError:
@@ -141,8 +162,12 @@ class EdgeBroker(Broker):  # type: ignore[misc]
             self._close_sockets()
             raise
 
+    def _listener(self, name: str) -> Listener | None:
+        """The listener as our configuration has it; None where amqtt's was given."""
+        return self._settings.listeners.get(name) if self._settings else None
+
     def _is_overlay(self, listener: str) -> bool:
-        ours = self._settings.listeners.get(listener) if self._settings else None
+        ours = self._listener(listener)
         return ours is not None and ours.overlay
 
     def _context_of(self, name: str, listener: ListenerConfig) -> ssl.SSLContext | None:
@@ -155,7 +180,7 @@ class EdgeBroker(Broker):  # type: ignore[misc]
             if is_overlay:
                 raise StartError(f"listener {name}: members connect over mutual TLS only; set ssl: true")
             return None
-        ours = self._settings.listeners[name] if self._settings else None
+        ours = self._listener(name)
         return server_context(name, listener, is_overlay or bool(ours and ours.require_client_certificate))
 
     async def _start_listeners(self) -> None:
@@ -165,27 +190,20 @@ class EdgeBroker(Broker):  # type: ignore[misc]
                 continue
             for place, sock in enumerate(self._sockets.pop(name, [])):
                 context = self._contexts[name]
-                if listener.type == ListenerType.WS:
-                    instance: Any = await websockets.serve(
-                        partial(self.ws_connected, listener_name=name),
-                        sock=sock,
-                        ssl=context,
-                        subprotocols=[websockets.Subprotocol("mqtt")],
-                        max_size=self.limits.packet_bytes,
-                        start_serving=False,
-                        open_timeout=self.limits.connect_timeout_s,
-                    )
-                else:
-                    factory = partial(self._protocol, name)
-                    # A handshake that never ends must not hold a socket for longer than a missing CONNECT.
-                    handshake_s = self.limits.connect_timeout_s if context else None
-                    instance = await self._loop.create_server(
-                        factory, sock=sock, ssl=context, start_serving=False, ssl_handshake_timeout=handshake_s
-                    )
+                is_websocket = listener.type == ListenerType.WS
+                factory = partial(self._websocket if is_websocket else self._protocol, name)
+                is_unix = sock.family == socket.AF_UNIX
+                create: Any = self._loop.create_unix_server if is_unix else self._loop.create_server
+                # A handshake that never ends must not hold a socket for longer than a missing CONNECT.
+                handshake_s = self.limits.connect_timeout_s if context else None
+                instance = await create(
+                    factory, sock=sock, ssl=context, start_serving=False, ssl_handshake_timeout=handshake_s
+                )
                 # A name that stands for two addresses is two servers of one listener.
                 key = name if place == 0 else f"{name} ({place + 1})"
                 self._servers[key] = Server(name, instance, listener.max_connections or -1)
-                log.info("listener %s: %s:%s", name, *sock.getsockname()[:2])
+                where = listener.bind if is_unix else ":".join(map(str, sock.getsockname()[:2]))
+                log.info("listener %s: %s", name, where)
 
     def port(self, listener: str = "default") -> int:
         """The TCP port that a listener is bound to."""
@@ -196,15 +214,27 @@ class EdgeBroker(Broker):  # type: ignore[misc]
             for sock in sockets:
                 sock.close()
         self._sockets.clear()
+        self._remove_unix_sockets()
 
     async def shutdown(self) -> None:
-        """Tell clients, stop listening, end plugins."""
+        """Stop listening, finish what was read, tell clients, end plugins. Clients have `limits.shutdown_s` for it."""
         for server in self._servers.values():
             if server.instance is not None:
                 server.instance.close()
+        await self.lifecycle.drain(self.limits.shutdown_s / 4)
         self.lifecycle.close_all()
-        await self.lifecycle.all_gone(FAREWELL_S)
+        await self.lifecycle.all_gone(self.limits.shutdown_s / 2)
+        self.exchange.keep_in(None)
+        if self._store is not None:
+            await self._store.close()
+        await self.operation.stop()
         await super().shutdown()
+        self._remove_unix_sockets()
+
+    def _remove_unix_sockets(self) -> None:
+        for listener in self._settings.listeners.values() if self._settings else ():
+            if listener.unix_path is not None:
+                remove_stale_socket(listener.unix_path)
 
     async def _cleanup_session(self, client_id: str) -> None:
         """amqtt's shutdown calls this for every session."""
@@ -229,8 +259,9 @@ class EdgeBroker(Broker):  # type: ignore[misc]
             connection.tap = partial(self._packets_sent, connection)
         return connection
 
-    async def ws_connected(self, websocket: ServerConnection, listener_name: str) -> None:
-        await serve_websocket(websocket, self._protocol(listener_name))
+    def _websocket(self, listener: str) -> WebSocketProtocol:
+        ours = self._listener(listener)
+        return WebSocketProtocol(self._protocol(listener), self.limits.packet_bytes, ours.origins if ours else ())
 
     async def external_connected(self, reader: ReaderAdapter, writer: WriterAdapter, listener_name: str) -> None:
         """Serve an established connection of another server until it ends (amqtt's extension point)."""
@@ -244,6 +275,8 @@ class EdgeBroker(Broker):  # type: ignore[misc]
 
     async def internal_message_broadcast(self, topic: str, data: bytes, qos: int | None = None) -> None:
         """`BrokerContext.broadcast_message`. Without a QoS each subscriber gets its subscription's."""
+        if self.operation.owns(topic):
+            return
         later = self.exchange.route(Message(topic, bytes(data), 2 if qos is None else qos), None)
         if later is not None:
             await later
@@ -256,7 +289,7 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         qos: int | None = None,
     ) -> None:
         """`BrokerContext.retain_message`; empty data clears the topic."""
-        if topic_name is not None:
+        if topic_name is not None and not self.operation.owns(topic_name):
             self.exchange.retain(source_session, Message(topic_name, bytes(data or b""), qos or 0, True))
 
     def create_offline_session(self, client_id: str) -> tuple[Any, EdgeSession]:
@@ -334,7 +367,9 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         client = self.lifecycle.peers.get(peer)
         if client is None:
             return False
-        return self.exchange.send_to_peer(client, topic, payload, Properties(user=properties), on_ack)
+        message = PeerMessage(topic, payload, 1, properties=Properties(user=properties))
+        message.on_ack = on_ack
+        return send_to_member(client, message, self.now(), self.exchange.reached)
 
     def local_filters(self) -> list[str]:
         """Distinct filters that local clients hold, share prefixes stripped."""
@@ -348,7 +383,7 @@ class EdgeBroker(Broker):  # type: ignore[misc]
 
 
 def _amqtt_listener(listener: Any) -> ListenerConfig:
-    values = listener.model_dump(exclude={"overlay", "require_client_certificate"})
+    values = listener.model_dump(exclude={"overlay", "require_client_certificate", "origins"})
     try:
         return ListenerConfig(**{**values, "type": ListenerType(values["type"])})
     except FileNotFoundError as error:
@@ -401,4 +436,15 @@ async def run_broker(
         await stop.wait()
     finally:
         if broker.transitions.state == "started":
-            await broker.shutdown()
+            await _shut_down(broker)
+
+
+async def _shut_down(broker: EdgeBroker) -> None:
+    within_s = broker.limits.shutdown_s
+    log.info("stopping", extra={"within_s": within_s, "connections": len(broker.lifecycle.connections)})
+    try:
+        await asyncio.wait_for(broker.shutdown(), within_s)
+    except TimeoutError:
+        log.error("limits.shutdown_s is over; a plugin or a client that does not finish is left")
+    else:
+        log.info("stopped")

@@ -6,11 +6,13 @@ cause and cure; `fates` answers, topic by topic, where a local publication would
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from bridge.sealing import ScopeSecret
 from bridge.topics import TopicError, check_name, most_specific, overlaps
 from bridge.views import Overlay, OverlayError
 from gateway.config import ConfigError, Listener, Settings
+from gateway.limits import Limits
 from gateway.overlay_file import grant_path, load_grant, load_overlay
 from gateway.party import outgoing_scopes
 from gateway.tls import LinkTls, TlsError
@@ -26,7 +29,13 @@ from keys.envelope import Mode
 from keys.identity import Role
 
 EXPIRY_WARNING_DAYS = 30
+SPARE_FILES = 64
+"""Open files that are no connections: listeners, the store, logs."""
 DAY_MS = 86_400_000
+
+resource: Any = None
+with contextlib.suppress(ImportError):  # there is none on Windows
+    resource = import_module("resource")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +86,9 @@ def check(settings: Settings, topics: Sequence[str]) -> Report:
     findings: list[Finding] = []
     for name, listener in settings.listeners.items():
         findings += _check_listener(name, listener)
+    if settings.metrics is not None:
+        findings += _check_port("metrics", settings.metrics.bind)
+    findings += _check_limits(settings.limits)
     if settings.data is not None:
         findings.append(_check_data(settings.data))
     place = None
@@ -99,15 +111,31 @@ def _check_listener(name: str, listener: Listener) -> Iterator[Finding]:
             yield Finding("error", f"listener {name}: {what} {path} is not a file; correct the path")
     if listener.type == "external":
         return
-    host, _, port = listener.bind.rpartition(":")
+    if (path := listener.unix_path) is not None:
+        yield from _check_unix(name, path)
+        return
+    yield from _check_port(f"listener {name}", listener.bind)
+
+
+def _check_port(who: str, bind: str) -> Iterator[Finding]:
+    host, _, port = bind.rpartition(":")
     if not port.isdigit() or int(port) > 65_535:
-        yield Finding("error", f"listener {name}: bind {listener.bind} is not HOST:PORT; write e.g. 127.0.0.1:1883")
+        yield Finding("error", f"{who}: bind {bind} is not HOST:PORT; write e.g. 127.0.0.1:1883")
         return
     trouble = _port_trouble(host.strip("[]"), int(port))
     if trouble:
-        yield Finding("error", f"listener {name}: {listener.bind}: {trouble}")
+        yield Finding("error", f"{who}: {bind}: {trouble}")
     else:
-        yield Finding("ok", f"listener {name}: {listener.bind} is free")
+        yield Finding("ok", f"{who}: {bind} is free")
+
+
+def _check_unix(name: str, path: Path) -> Iterator[Finding]:
+    if not path.parent.is_dir():
+        yield Finding("error", f"listener {name}: {path.parent} is no directory; make it or bind another path")
+    elif path.exists() and not path.is_socket():
+        yield Finding("error", f"listener {name}: {path} is no socket; remove it or bind another path")
+    else:
+        yield Finding("ok", f"listener {name}: unix:{path} can be made")
 
 
 def _port_trouble(host: str, port: int) -> str:
@@ -129,6 +157,31 @@ def _port_trouble(host: str, port: int) -> str:
                 return "not permitted; bind a port above 1023"
             return f"{error.strerror}; bind an address of this machine"
     return ""
+
+
+def _check_limits(limits: Limits) -> Iterator[Finding]:
+    """Bounds that contradict each other or what this process may have."""
+    if resource is not None:
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if files != resource.RLIM_INFINITY and limits.connections + SPARE_FILES > files:
+            cure = f"ulimit -n {limits.connections + SPARE_FILES}, or LimitNOFILE= of the service, or a smaller bound"
+            yield Finding(
+                "warning", f"limits.connections is {limits.connections}, open files are limited to {files}; {cure}"
+            )
+    pairs = (
+        ("connections_per_address", "connections"),
+        ("half_open", "connections"),
+        ("connect_bytes", "packet_bytes"),
+    )
+    for smaller, larger in pairs:
+        if smaller in limits.model_fields_set and getattr(limits, smaller) > getattr(limits, larger):
+            yield Finding("warning", f"limits.{smaller} is above limits.{larger}, which holds; lower it")
+    if limits.queue_bytes < limits.packet_bytes:
+        cure = "raise it or lower packet_bytes"
+        yield Finding("warning", f"limits.queue_bytes is below limits.packet_bytes: large messages cannot wait; {cure}")
+    if limits.retained_bytes < limits.packet_bytes and limits.retained_messages:
+        cure = "raise it or lower packet_bytes"
+        yield Finding("warning", f"limits.retained_bytes is below limits.packet_bytes: some cannot be retained; {cure}")
 
 
 def _check_data(data: Path) -> Finding:

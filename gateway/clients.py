@@ -19,17 +19,27 @@ from .mqtt5.session import ServerSession, SessionSubscription
 from .plugin import EdgeSession
 
 if TYPE_CHECKING:
+    from .bounds import Pace
     from .connection import MqttConnection
     from .hooks import Done
+    from .session_store import SessionRecord
 
 
 class Owed:
-    """An acknowledgement that we owe a client; `code` None: not decided yet."""
+    """An acknowledgement that we owe a client; `code` None: not decided yet. `answers` are waited for."""
 
-    __slots__ = ("code", "publish")
+    __slots__ = ("_worst", "answers", "code", "publish")
 
     def __init__(self, publish: Publish, code: int | None = None) -> None:
         self.publish, self.code = publish, code
+        self.answers, self._worst = 1, 0
+
+    def answer(self, code: int) -> None:
+        """One of those who must have the message says so, or refuses it."""
+        self._worst = max(self._worst, code)
+        self.answers -= 1
+        if self.answers <= 0:
+            self.code = self._worst
 
 
 class PeerMessage(Message):
@@ -49,8 +59,10 @@ class Client:
         "connection",
         "filters",
         "goodbye",
+        "pace",
         "peer",
         "plain",
+        "record",
         "seen_at",
         "session",
         "view",
@@ -61,8 +73,12 @@ class Client:
         self.session, self.view = session, view
         self.connection: MqttConnection | None = None
         self.peer: str | None = None
+        #: How fast it may publish; None: as fast as it likes.
+        self.pace: Pace | None = None
         #: 0 (3.1.1) or 1 (MQTT 5) where a QoS 0 message needs nothing of the session: no alias, no size limit.
         self.plain: int | None = None
+        #: What is stored of the session (`session_store.py`), if anything is.
+        self.record: SessionRecord | None = None
         self.acks: deque[Owed] = deque()
         self.filters: dict[str, SessionSubscription] = {}
         self.alive = True

@@ -254,12 +254,17 @@ def _spelling_below(name: str, value: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _inherit(listeners: object) -> object:
-    """What a listener leaves out comes from the one named `default`, as in amqtt."""
+    """What a listener leaves out comes from the one named `default`, as in amqtt.
+
+    A `default` that binds nothing, beside others, is no listener itself.
+    """
     if not isinstance(listeners, dict):
         return listeners
     base = listeners.get("default")
     result: dict[Any, Any] = {}
     for name, listener in listeners.items():
+        if listener is base and isinstance(base, dict) and "bind" not in base and len(listeners) > 1:
+            continue  # a template for the others, as in amqtt's manual
         own = {} if listener is None else listener
         inherits = isinstance(base, dict) and isinstance(own, dict)
         result[name] = {**base, **own} if inherits and isinstance(base, dict) else own

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from amqtt.broker import RetainedApplicationMessage
 from amqtt.events import BrokerEvents, MQTTEvents
@@ -20,24 +20,29 @@ from amqtt.events import BrokerEvents, MQTTEvents
 from bridge.machine import Publication
 from bridge.topics import check_name
 
-from .clients import Client, Owed, PeerMessage
-from .config import Limits
+from .bounds import Reached, fits
+from .clients import Client, Owed
 from .connection import UNACKNOWLEDGED, Later
-from .hooks import Done, EntitySeen, Overlay
+from .hooks import EntitySeen, Overlay
+from .limits import Limits
+from .members import hear_acks
 from .mqtt5.encoding import encode_publish
 from .mqtt5.message import Message
-from .mqtt5.packets import NO_PROPERTIES, Packet, Properties, PubAck, Publish, Version, Will
+from .mqtt5.packets import NO_PROPERTIES, Packet, Properties, Publish, Version, Will
 from .mqtt5.session import Action as SessionAction
 from .mqtt5.session import Close
 from .mqtt5.types import ReasonCode
 from .plugin import Action, PacketView, PluginHost, application_message
+from .publications import publication_of, without_reserved
 from .retained import RetainedStore, StoreFullError
 from .routing import Plan, Router, Target
+from .traffic import Traffic
+
+if TYPE_CHECKING:
+    from .session_store import SessionStore
 
 log = logging.getLogger("veilmq.broker")
 
-#: User properties with this prefix belong to the overlay; ordinary clients neither send nor see them.
-RESERVED_PROPERTY = "vmq"
 #: Only the broker itself publishes here.
 RESERVED_TOPICS = "$SYS/"
 #: Refusals that repeating cannot cure; a 3.1.1 client is acknowledged then, lest it repeats for ever.
@@ -51,6 +56,8 @@ _FINAL_REFUSALS = frozenset(
 )
 #: An `EntitySeen` at most so often for one client.
 SEEN_INTERVAL_S = 1.0
+#: Stops a plugin of amqtt that invents names below `$SYS/` from filling memory.
+SYSTEM_TOPICS, SYSTEM_BYTES = 10_000, 16 << 20
 
 
 class Exchange:
@@ -59,13 +66,17 @@ class Exchange:
     def __init__(self, host: PluginHost, limits: Limits, now: Callable[[], float]) -> None:
         self.host, self.limits, self.now = host, limits, now
         self.overlay: Overlay | None = None
-        self.router: Router[Client] = Router()
+        self.reached, self.traffic = Reached(now), Traffic()
+        self.router: Router[Client] = Router(partial(fits, limits=limits))
         self.retained = RetainedStore(limits.retained_messages, limits.retained_bytes)
+        #: What the broker and its plugins say below `$SYS/`; not the clients', so neither bounded as theirs nor stored.
+        self.system = RetainedStore(SYSTEM_TOPICS, SYSTEM_BYTES)
+        #: Where persistent sessions and retained messages are kept; None: in memory only.
+        self.store: SessionStore | None = None
         #: Runs what cannot finish at once and has no connection to hold back; in order.
         self.in_order: Callable[[Later], None] = _no_queue
         #: Closes a client's connection as its session wants; the lifecycle fills it in.
         self.close: Callable[[Client, Close], None] = _no_lifecycle
-        self._store_was_full = False
 
     # ------------------------------------------------------------------------------------------- from clients
 
@@ -76,7 +87,7 @@ class Exchange:
                 view = PacketView(packet, client.session.version)
                 self.host.fire(MQTTEvents.PACKET_RECEIVED, packet=view, session=client.view)
         if client.peer is not None:
-            self._hear_acks(client, packets)
+            hear_acks(client, packets)
         elif self.overlay is not None and now - client.seen_at >= SEEN_INTERVAL_S:
             client.seen_at = now
             self.overlay.entity_event(EntitySeen(client.client_id, time.time()))
@@ -138,6 +149,15 @@ class Exchange:
                 client_id=client.client_id,
                 message=application_message(publish),
             )
+        if (refused := self.reached.check_publish(publish, self.limits, client.client_id)) is not None:
+            self._acknowledge(client, publish, refused)
+            return None
+        store = self.store
+        if store is not None and store.is_full and publish.qos and self._must_store(client, publish):
+            client.acks.append(Owed(publish, ReasonCode.QUOTA_EXCEEDED))
+            self._settle(client)
+            return None
+        before = 0 if store is None else store.changes
         message = Message.of(publish, self.now(), client.client_id)
         if self.overlay is not None and message.properties.user:
             message.properties = without_reserved(message.properties)
@@ -145,35 +165,53 @@ class Exchange:
             self.retain(client.view, message)
         later = self.route(message, client)
         if later is not None:
-            return self._answer_after(later, client, publish, message)
-        self._answer(client, publish, message)
+            return self._answer_after(later, client, publish, message, before)
+        self._answer(client, publish, message, before)
         return None
 
-    async def _answer_after(self, later: Later, client: Client, publish: Publish, message: Message) -> None:
-        await later
-        self._answer(client, publish, message)
+    def _must_store(self, client: Client, publish: Publish) -> bool:
+        if publish.retain or (publish.qos == 2 and client.session.journal is not None):
+            return True
+        plan = self.router.plan(publish.topic)
+        receivers = [target.client for target in plan.targets]
+        receivers += [member for group in plan.groups for member in group.members]
+        return any(receiver.session.journal is not None for receiver in receivers)
 
-    def _answer(self, client: Client, publish: Publish, message: Message) -> None:
-        """Acknowledge now, or when the overlay has the message on disk."""
-        if self.overlay is None:
-            if publish.qos:
-                self._acknowledge(client, publish)
-            return
+    async def _answer_after(
+        self, later: Later, client: Client, publish: Publish, message: Message, before: int
+    ) -> None:
+        await later
+        self._answer(client, publish, message, before)
+
+    def _answer(self, client: Client, publish: Publish, message: Message, before: int) -> None:
+        """Acknowledge now, or when the message is on disk for those who need it: our sessions, the overlay.
+
+        `before`: changes of the store before it was routed.
+        """
+        overlay, store = self.overlay, self.store
         if not publish.qos:
-            self.overlay.publish(client.client_id, publication_of(message, self.now()), _nothing)
+            if overlay is not None:
+                overlay.publish(client.client_id, publication_of(message, self.now()), _nothing)
             return
         owed = Owed(publish)
+        touched = store is not None and (store.changes != before or publish.qos == 2)
+        stored = touched and store is not None and store.owe(client, owed, publish, message)
+        if overlay is None and not stored:
+            self._acknowledge(client, publish)
+            return
         client.acks.append(owed)
 
         def done(code: int) -> None:
-            owed.code = code
+            owed.answer(code)
             self._settle(client)
 
-        taken = self.overlay.publish(client.client_id, publication_of(message, self.now()), done)
-        if not taken:
-            done(ReasonCode.SUCCESS)
-        elif client.acks and client.session.inbound.full and client.connection is not None:
+        if overlay is not None:
+            owed.answers += stored
+            if not overlay.publish(client.client_id, publication_of(message, self.now()), done):
+                done(ReasonCode.SUCCESS)
+        if client.acks and client.session.inbound.full and client.connection is not None:
             # MQTT 5 clients know our Receive Maximum; others are made to wait.
+            self.reached.note("receive_maximum", client.client_id)
             client.connection.pause(UNACKNOWLEDGED)
 
     def _acknowledge(self, client: Client, publish: Publish, code: int = 0) -> None:
@@ -208,6 +246,10 @@ class Exchange:
         The same as `_deliver`, without a `Message` where no receiver needs one: encoded once per version.
         """
         plan = self.router.plan(publish.topic)
+        if plan.refused is not None:
+            self.reached.note(plan.refused, sender.client_id)
+            return
+        flooded = 0
         encoded: list[bytes | None] = [None, None]
         message: Message | None = None
         for target in plan.targets:
@@ -225,8 +267,11 @@ class Exchange:
             if data is None:
                 version = Version.V5 if plain else Version.V311
                 data = encoded[plain] = encode_publish(plan.name, publish.payload, version=version)
-            client.session.figures.delivered += 1
+            flooded += 1
             connection.write(data)
+        if flooded:
+            self.traffic.flooded += flooded
+            self.traffic.flooded_bytes += flooded * len(publish.payload)
         if plan.groups:
             message = message or Message(publish.topic, publish.payload, publisher=sender.client_id)
             for group in plan.groups:
@@ -280,10 +325,11 @@ class Exchange:
                 return
             target = own
         qos = min(target.qos, message.qos)
+        retain = message.retain and target.retain_as_published
         if client.connection is None:
-            self._keep_for(client, message, qos, target.subscription_ids, now)
+            self._keep_for(client, message, qos, retain, target.subscription_ids, now)
             return
-        self.give(client, message, qos, message.retain and target.retain_as_published, target.subscription_ids, now)
+        self.give(client, message, qos, retain, target.subscription_ids, now)
 
     def _deliver_to_group(self, group: Any, message: Message, allowed: set[int] | None, now: float) -> None:
         """One member in turn: preferably one that is connected and keeps up (§4.8.2)."""
@@ -293,18 +339,21 @@ class Exchange:
             if allowed is not None and id(client.view) not in allowed:
                 continue
             qos = min(entry.options.qos, message.qos)
+            retain = message.retain and entry.options.retain_as_published
             identifiers = (entry.identifier,) if entry.identifier else ()
             if client.connection is None or client.session.paused:
                 if away is None and (qos or client.connection is not None):
-                    away = (client, qos, identifiers)
+                    away = (client, message, qos, retain, identifiers, now)
                 continue
-            self.give(client, message, qos, False, identifiers, now)
+            self.give(client, message, qos, retain, identifiers, now)
             return
         if away is not None:
-            self._keep_for(away[0], message, away[1], away[2], now)
+            self._keep_for(*away)
 
-    def _keep_for(self, client: Client, message: Message, qos: int, identifiers: tuple[int, ...], now: float) -> None:
-        self.give(client, message, qos, False, identifiers, now)
+    def _keep_for(
+        self, client: Client, message: Message, qos: int, retain: bool, ids: tuple[int, ...], now: float
+    ) -> None:
+        self.give(client, message, qos, retain, ids, now)
         if qos and client.connection is None and self.host.declares(BrokerEvents.RETAINED_MESSAGE):
             kept = RetainedApplicationMessage(None, message.topic, message.payload, qos)
             self.host.fire(BrokerEvents.RETAINED_MESSAGE, client_id=client.client_id, retained_message=kept)
@@ -314,17 +363,22 @@ class Exchange:
         if data is not None and client.connection is not None:
             client.connection.write(data)
 
+    def keep_in(self, store: SessionStore | None) -> None:
+        """From now on the store hears of every change; None: it no longer does."""
+        self.store = store
+        self.retained.changed = None if store is None else store.retained
+        if store is not None:
+            store.decided = self._settle
+
     def retain(self, view: Any, message: Message) -> None:
         """Keep a message for later subscribers, or clear its topic, and tell plugins."""
         try:
-            kept = self.retained.keep(view, message)
-        except StoreFullError:
-            if not self._store_was_full:
-                log.warning("retained messages are full; see limits.retained_messages and retained_bytes")
-            self._store_was_full = True
+            store = self.system if message.topic.startswith(RESERVED_TOPICS) else self.retained
+            kept = store.keep(view, message)
+        except StoreFullError as error:
+            self.reached.note(error.bound, message.topic)
             return
-        self._store_was_full = False
-        if kept is not None:
+        if kept is not None and store is self.retained:
             self.host.fire(BrokerEvents.RETAINED_MESSAGE, client_id=None, retained_message=kept)
 
     # -------------------------------------------------------------------------------- wills, overlay, members
@@ -379,55 +433,6 @@ class Exchange:
             None if expiry_s is None else self.now() + expiry_s,
         )
         self.inject(message)
-
-    def send_to_peer(self, client: Client, topic: str, payload: bytes, properties: Properties, on_ack: Done) -> bool:
-        """Queue a QoS 1 PUBLISH for a member whose session lives. False: its queue is full, or it is too large."""
-        session, connection = client.session, client.connection
-        message = PeerMessage(topic, payload, 1, properties=properties)
-        message.on_ack = on_ack
-        limits, figures = session.limits, session.figures
-        full = len(session.waiting) >= limits.queue_messages
-        if full or session.held_bytes + message.held_bytes > limits.queue_bytes:
-            return False
-        too_large = figures.dropped_too_large
-        data = session.deliver(message, 1, False, self.now())
-        if data is not None and connection is not None:
-            connection.write(data)
-        return figures.dropped_too_large == too_large
-
-    def _hear_acks(self, client: Client, packets: Sequence[Packet]) -> None:
-        for packet in packets:
-            if type(packet) is PubAck:
-                entry = client.session.outbound.unacknowledged.get(packet.packet_id)
-                if entry is not None and isinstance(entry[0].message, PeerMessage):
-                    entry[0].message.on_ack(packet.code)
-
-
-def publication_of(message: Message, now: float) -> Publication:
-    """The message as the overlay takes it; expiry is what is left of it at `now`, in seconds."""
-    properties = message.properties
-    return Publication(
-        message.topic,
-        message.payload,
-        message.qos,
-        message.retain,
-        content_type=properties.content_type,
-        response_topic=properties.response_topic,
-        correlation_data=properties.correlation_data,
-        payload_format=properties.payload_format,
-        properties=properties.user,
-        expiry_s=message.remaining_s(now),
-        time_ms=time.time_ns() // 1_000_000,
-    )
-
-
-def without_reserved(properties: Properties) -> Properties:
-    """The same without the user properties that belong to the overlay."""
-    user = tuple(pair for pair in properties.user if not pair[0].startswith(RESERVED_PROPERTY))
-    if len(user) == len(properties.user):
-        return properties
-    properties = replace(properties, user=user)
-    return NO_PROPERTIES if properties == NO_PROPERTIES else properties
 
 
 def _nothing(code: int) -> None:

@@ -6,15 +6,25 @@ All methods are called on the event loop and must not block.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from bridge.availability import EntityConnected, EntityGone, EntitySeen
 from bridge.machine import Publication
 
+from .metrics import Figures
 from .mqtt5.packets import Publish
 from .mqtt5.session import ServerSession
 
-__all__ = ["Done", "EntityConnected", "EntityEvent", "EntityGone", "EntitySeen", "Overlay", "PeerSubscriptions"]
+__all__ = [
+    "Done",
+    "EntityConnected",
+    "EntityEvent",
+    "EntityGone",
+    "EntitySeen",
+    "Measured",
+    "Overlay",
+    "PeerSubscriptions",
+]
 
 #: Called once with an MQTT reason code.
 Done: TypeAlias = Callable[[int], None]
@@ -59,6 +69,15 @@ class Overlay(Protocol):
         ...
 
     def entity_event(self, event: EntityEvent) -> None: ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """An `Overlay` that counts: shown to Prometheus. `gauges`: name -> what is so at this moment."""
+
+    figures: Figures
+
+    def gauges(self) -> dict[str, int]: ...
 
 
 class PeerSubscriptions(Protocol):

@@ -18,13 +18,16 @@ from typing import Any
 
 from amqtt.events import BrokerEvents, MQTTEvents
 
+from .bounds import Door, Pace
 from .clients import Client, Deadlines
-from .config import Limits
-from .connection import Later, MqttConnection
+from .connection import DRAINING, Later, MqttConnection
+from .enhanced_auth import EnhancedAuth
 from .exchange import Exchange
 from .hooks import EntityConnected, EntityGone
+from .limits import Limits
+from .mqtt5.endings import tellings
 from .mqtt5.message import Message
-from .mqtt5.packets import NO_PROPERTIES, Connect, Packet, Properties, Publish, Subscribe, Unsubscribe, Version
+from .mqtt5.packets import NO_PROPERTIES, Auth, Connect, Packet, Properties, Publish, Subscribe, Unsubscribe, Version
 from .mqtt5.session import (
     Action,
     Close,
@@ -34,6 +37,7 @@ from .mqtt5.session import (
     ServerSession,
     SessionEnded,
     SessionLimits,
+    check_connect,
 )
 from .mqtt5.types import MqttError, ReasonCode
 from .plugin import EdgeSession, PacketView
@@ -45,6 +49,8 @@ log = logging.getLogger("veilmq.broker")
 PEER_PREFIX = "\0"
 #: After we paused reading, a client has so long to be heard again before its keep-alive counts.
 HELD_GRACE_S = 1.0
+#: How often `drain` looks whether everything is decided.
+DRAIN_LOOK_S = 0.005
 
 
 class Lifecycle:
@@ -68,6 +74,9 @@ class Lifecycle:
         self.clients: dict[str, Client] = {}
         self.peers: dict[str, Client] = {}
         self.connections: set[MqttConnection] = set()
+        self.reached, self.traffic = exchange.reached, exchange.traffic
+        self.door = Door(limits, self.reached)
+        self._connected = 0
         self._host, self._grace_s = exchange.host, grace_s
         self._sessions, self._servers = sessions, servers
         self._none_left = asyncio.Event()
@@ -78,13 +87,19 @@ class Lifecycle:
             queue_messages=limits.member_queue_messages,
             queue_bytes=limits.member_queue_bytes,
             subscriptions=limits.subscriptions,
+            subscription_bytes=limits.subscription_bytes,
         )
         self._session_limits = SessionLimits(
             in_flight_messages=limits.in_flight,
             queue_messages=limits.queue_messages,
             queue_bytes=limits.queue_bytes,
             subscriptions=limits.subscriptions,
+            subscription_bytes=limits.subscription_bytes,
         )
+        self.enhanced_auth = EnhancedAuth(self._host.plugins, limits.connect_timeout_s)
+        self._host.has_methods = bool(self.enhanced_auth.methods)
+        #: Told to MQTT 5 clients that ask where answers may go; `{client_id}` stands for theirs.
+        self.response_information: str | None = None
         exchange.close = self._close
         self.now = exchange.now
 
@@ -98,8 +113,8 @@ class Lifecycle:
 
     def opened(self, connection: MqttConnection) -> bool:
         """Count a new connection; False if there are too many to answer it even with a refusal."""
-        if len(self.connections) >= self.limits.connections:
-            log.warning("%s: refused, limits.connections is reached", connection.address)
+        self.traffic.sockets += 1
+        if not self.door.enter(connection):
             return False
         self.connections.add(connection)
         self._none_left.clear()
@@ -111,6 +126,7 @@ class Lifecycle:
         """The network connection has ended, whoever ended it."""
         if connection in self.connections:
             self.connections.discard(connection)
+            self.door.leave(connection)
             if (server := self._servers.get(connection.listener)) is not None:
                 server.conn_count -= 1
         if connection.client is not None:
@@ -126,15 +142,21 @@ class Lifecycle:
             if self._host.sees_packets_received:
                 self._host.fire(MQTTEvents.PACKET_RECEIVED, packet=PacketView(connect, connect.version))
             view = EdgeSession.of(connect, client_id, connection.peer, connection.tls)
+            proof = NO_PROPERTIES
+            if connect.properties.authentication_method is not None:
+                proof = await self.enhanced_auth.connect(connection, connect, view)
             # A member was recognised by its certificate, which is more than a password.
-            if peer is None and not await self._host.authenticate(view):
+            elif peer is None and not await self._host.authenticate(view):
                 code = ReasonCode.BAD_USER_NAME_OR_PASSWORD if connect.username else ReasonCode.NOT_AUTHORIZED
                 raise MqttError(f"{client_id!r} is not authorised", code)
             if not connection.closed:
-                self._begin(connection, connect, view, peer)
+                self._begin(connection, connect, view, peer, proof)
+        except ConnectionError:
+            connection.close()
         except MqttError as error:
-            log.info("%s: %s", connection.address, error)
-            connection.refuse(error.reason, connect.version)
+            said = {"address": connection.address, "client": connect.client_id, "code": f"0x{error.reason:02x}"}
+            log.info("%s", error, extra=said)
+            connection.refuse(error.reason, connect.version, connect.properties.maximum_packet_size)
 
     def perform(self, client: Client, action: Action) -> Later | None:
         """What a session wants done, other than writing and publishing."""
@@ -147,8 +169,12 @@ class Lifecycle:
                 self._close(client, action)
             case PublishWill():
                 self.exchange.publish_will(client, action.will)
+                if self.exchange.store is not None:
+                    self.exchange.store.changed(client)
             case SessionEnded():
                 self.forget(client)
+            case Auth():
+                return self.enhanced_auth.again(client, action, self._close)
             case _:
                 raise AssertionError(f"unexpected {type(action).__name__}")
         return None
@@ -159,11 +185,14 @@ class Lifecycle:
         """The name of the member, on an overlay listener. Raises MqttError for whoever may not try at all."""
         if connection.over_limit:
             raise MqttError(f"listener {connection.listener} is full", ReasonCode.QUOTA_EXCEEDED)
-        if connect.properties.authentication_method is not None:
+        method = connect.properties.authentication_method
+        if method is not None and (connection.is_overlay or method not in self.enhanced_auth.methods):
             raise MqttError("asks for extended authentication", ReasonCode.BAD_AUTHENTICATION_METHOD)
         if not connection.is_overlay:
             if len(self.clients) >= self.limits.sessions and connect.client_id not in self.clients:
+                self.reached.note("sessions", connection.address)
                 raise MqttError("limits.sessions is reached", ReasonCode.QUOTA_EXCEEDED)
+            self.reached.check_connect(connect, self.limits, self._offer.session_expiry_max_s)
             return None
         if connect.version != Version.V5:
             raise MqttError(
@@ -181,24 +210,35 @@ class Lifecycle:
             )
         return peer
 
-    def _begin(self, connection: MqttConnection, connect: Connect, view: EdgeSession, peer: str | None) -> None:
+    def _begin(
+        self, connection: MqttConnection, connect: Connect, view: EdgeSession, peer: str | None, proof: Properties
+    ) -> None:
         """From here on nothing is waited for: two connections of one client id cannot interleave."""
         now = self.now()
+        properties = tellings(connect, view.client_id, proof, self.response_information)
+        check_connect(connect, self._offer, properties)
         key = view.client_id if peer is None else f"{PEER_PREFIX}{peer}"
         client = self.clients.get(key)
+        # Starting anew does not fill the bucket.
+        pace = (client.pace if client is not None else None) or self._new_pace(peer, now)
         if client is not None:
             self.dismiss(client, ReasonCode.SESSION_TAKEN_OVER)
             for action in client.session.tick(now) if client.alive else ():
                 self.perform(client, action)  # a will that fell due this moment is not lost
             # Whoever authenticates as another user does not inherit the former one's subscriptions.
-            if connect.clean_start or not client.alive or client.view.username != view.username:
+            is_other = client.view.owner_known and client.view.username != view.username
+            if connect.clean_start or not client.alive or is_other:
                 for action in client.session.end() if client.alive else ():
                     self.perform(client, action)
                 client = None
         client = self._adopt(client, key, connect, view, connection)
         client.peer, client.connection, client.goodbye = peer, connection, (False, "connection lost")
-        properties = NO_PROPERTIES if connect.client_id else Properties(assigned_client_id=view.client_id)
-        for data in client.session.connected(connect, self._offer, now, properties):
+        client.pace = pace
+        self._count_in(client, connection)
+        answer = client.session.connected(connect, self._offer, now, properties)
+        if self.exchange.store is not None:
+            self.exchange.store.opened(client)
+        for data in answer:
             connection.write(data)
         asked = connect.properties
         is_plain = peer is None and not asked.topic_alias_maximum and not asked.maximum_packet_size
@@ -207,6 +247,20 @@ class Lifecycle:
         self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
         self._restore_from_plugin(client, now)
         self._announce(client)
+
+    def _new_pace(self, peer: str | None, now: float) -> Pace | None:
+        limits = self.limits
+        if peer is not None or not limits.publish_rate:
+            return None
+        return Pace(limits.publish_rate, limits.publish_burst, now)
+
+    def _count_in(self, client: Client, connection: MqttConnection) -> None:
+        self.door.accepted(connection)
+        traffic = self.traffic
+        traffic.connects += 1
+        if client.peer is None:
+            self._connected += 1
+            traffic.clients_maximum = max(traffic.clients_maximum, self._connected)
 
     def _adopt(
         self, client: Client | None, key: str, connect: Connect, view: EdgeSession, connection: MqttConnection
@@ -219,7 +273,7 @@ class Lifecycle:
             kept = client.view
             kept.adopt(connect, view.client_id, connection.peer, connection.tls)
             kept.attributes.update(view.attributes)
-            kept.is_anonymous = view.is_anonymous
+            kept.username, kept.is_anonymous = view.username, view.is_anonymous
         client.view.transitions.connect()
         client.view.parent = int(client.session.begun)
         self.clients[key] = client
@@ -241,19 +295,37 @@ class Lifecycle:
             self.peers[client.peer] = client
             overlay.peer_connected(client.peer, client.session)
             return
+        if client.connection is not None and log.isEnabledFor(logging.INFO):
+            said = {"version": client.session.version.name, "listener": client.connection.listener}
+            log.info("connected", extra={**self._names(client, client.connection), **said})
         self._host.fire(BrokerEvents.CLIENT_CONNECTED, client_id=client.client_id, client_session=client.view)
         if overlay is not None:
             overlay.entity_event(EntityConnected(client.client_id, client.view.keep_alive, time.time()))
 
+    def _names(self, client: Client, connection: MqttConnection) -> dict[str, str]:
+        return {"client": client.client_id, "address": connection.address}
+
     def create_offline(self, client_id: str) -> Client:
-        """A session without a connection, as amqtt's persistence plugin makes them."""
+        """A session without a connection, as amqtt's persistence plugin makes them; the one we have, if we do."""
+        known = self.clients.get(client_id)
+        if known is not None:
+            return known
         view = EdgeSession()
-        view.client_id, view.clean_session = client_id, False
+        view.client_id, view.clean_session, view.owner_known = client_id, False, False
+        return self.enter_offline(view)
+
+    def enter_offline(self, view: EdgeSession) -> Client:
+        """A session that begins without a connection."""
         view.transitions.disconnect()
-        client = Client(ServerSession(client_id, self._session_limits), view)
+        client = Client(ServerSession(view.client_id, self._session_limits), view)
         client.session.begun = True
-        self.clients[client_id] = client
+        self.clients[view.client_id] = client
+        self._sessions[view.client_id] = (view, client)
         return client
+
+    def attend_to(self, client: Client) -> None:
+        """Look after the client when its session next wants it."""
+        self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
 
     # ---------------------------------------------------------------------------------------------- the end
 
@@ -269,7 +341,9 @@ class Lifecycle:
         clean = action.reason == ReasonCode.SUCCESS and not action.farewell
         client.goodbye = (clean, action.text or action.reason.name.lower().replace("_", " "))
         if not clean:
-            log.info("%s: %r: %s", connection.address, client.client_id, client.goodbye[1])
+            log.info("disconnected", extra={**self._names(client, connection), "reason": client.goodbye[1]})
+        if action.farewell or client.session.version != Version.V5:  # ours, not what a client's DISCONNECT says
+            self.reached.note_reason(action.reason, client.client_id)
         connection.close(action.farewell)
         self._gone(client, connection, replaced=action.reason == ReasonCode.SESSION_TAKEN_OVER)
 
@@ -282,8 +356,11 @@ class Lifecycle:
         client.view.transitions.disconnect()
         for action in client.session.disconnected(now):
             self.perform(client, action)
-        self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
+        if self.exchange.store is not None:
+            self.exchange.store.changed(client)
+        self.attend_to(client)
         overlay = self.exchange.overlay
+        self._connected -= client.peer is None
         if client.peer is not None:
             return  # the member's session may outlive its connection, and then queues what it misses
         self._host.fire(BrokerEvents.CLIENT_DISCONNECTED, client_id=client.client_id, client_session=client.view)
@@ -293,6 +370,8 @@ class Lifecycle:
     def forget(self, client: Client) -> None:
         """The session has ended: everything about it goes."""
         self.subscribing.forget(client)
+        if self.exchange.store is not None:
+            self.exchange.store.forgotten(client)
         if client.peer is not None and self.peers.get(client.peer) is client:
             del self.peers[client.peer]
             if self.exchange.overlay is not None:
@@ -301,6 +380,16 @@ class Lifecycle:
         if self.clients.get(key) is client:
             del self.clients[key]
             self._sessions.pop(key, None)
+            self.traffic.session_ended(client.session.figures)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Read nothing more, and wait until what was read is decided and acknowledged."""
+        for connection in self.connections:
+            connection.pause(DRAINING)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while any(one.is_waiting or (one.client and one.client.acks) for one in self.connections):  # noqa: ASYNC110
+                    await asyncio.sleep(DRAIN_LOOK_S)
 
     def close_all(self) -> None:
         """Say goodbye to everybody; what has been written leaves first."""
@@ -316,6 +405,7 @@ class Lifecycle:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._none_left.wait(), timeout_s)
         for connection in list(self.connections):
+            self.reached.note("shutdown_s", connection.address)
             connection.abort()
 
     # -------------------------------------------------------------------------------------------- deadlines
@@ -336,6 +426,7 @@ class Lifecycle:
         if at <= now:
             for action in client.session.tick(now):
                 self.perform(client, action)
+        self.traffic.expired += not client.alive
         return self._deadline_of(client) if client.alive else None
 
     def tick(self, now: float) -> None:
@@ -349,4 +440,5 @@ def _offer(limits: Limits, session_expiry_s: int) -> ServerOffer:
         maximum_packet_size=limits.packet_bytes,
         topic_alias_maximum=limits.topic_aliases,
         session_expiry_max_s=session_expiry_s,
+        keep_alive_max_s=limits.keep_alive_max_s,
     )

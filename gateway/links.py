@@ -49,6 +49,7 @@ from gateway.store import Entry, Store, StoreError
 log = logging.getLogger("veilmq.links")
 
 FIGURES_EVERY_S = 1.0
+CLOSE_S = 5.0  # a member that does not take our farewell holds up the end, and the last commit, no longer
 UNSTORED_MAX = 10_000  # QoS 0 publications behind one group commit: a stalled disk does not fill memory
 TOPICS_MAX = 65_536  # topics whose last stored sequence is remembered for QoS 0; the oldest is forgotten
 RELINK_S = 1.0
@@ -121,8 +122,20 @@ class Links:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(client.close() for client in self._dialled.values()), return_exceptions=True)
+        closing = [asyncio.ensure_future(client.close()) for client in self._dialled.values()]
+        if closing:
+            _, late = await asyncio.wait(closing, timeout=CLOSE_S)
+            for task in late:
+                task.cancel()
         self._store.close()
+
+    def gauges(self) -> dict[str, int]:
+        """What is so at this moment, for the figures."""
+        return {
+            "outbox_depth": self._gateway.publisher.depth if isinstance(self._gateway, GatewayNode) else 0,
+            "links_up": sum(client.connected for client in self._dialled.values()),
+            "links": len(self._dialled),
+        }
 
     # -------------------------------------------------------------------- local clients (called by broker)
 
@@ -292,8 +305,6 @@ class Links:
     async def _show_figures(self) -> None:
         while True:
             assert self._broker is not None
-            depth = self._gateway.publisher.depth if isinstance(self._gateway, GatewayNode) else 0
-            links = sum(client.connected for client in self._dialled.values())
-            body = self.figures.to_json(outbox_depth=depth, links_up=links, links=len(self._dialled))
+            body = self.figures.to_json(**self.gauges())
             self._broker.deliver_local(Publication(FIGURES_TOPIC, body, retain=True, time_ms=int(self._clock() * 1000)))
             await asyncio.sleep(FIGURES_EVERY_S)

@@ -1,7 +1,8 @@
-"""Sockets and TLS contexts of the broker's listeners, and connections that are not plain TCP.
+"""Sockets and TLS contexts of the broker's listeners, and connections that other servers hand over.
 
-What goes wrong here is the operator's business: `StartError`, one line. `StreamTransport` lets WebSocket and
-external listeners of amqtt drive the same `asyncio.Protocol` as TCP does. No MQTT is spoken here.
+What goes wrong here is the operator's business: `StartError`, one line. `StreamTransport` lets external
+listeners of amqtt drive the same `asyncio.Protocol` as TCP does. No MQTT is spoken here, and no WebSocket
+(`websocket.py`).
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from typing import Any
 
 from amqtt.adapters import ReaderAdapter, WriterAdapter
 from amqtt.contexts import ListenerConfig
-from websockets.exceptions import ConnectionClosed
 
 from .config import StartError
 
 #: Connections that the kernel holds for us while we are busy.
 BACKLOG = 1_024
-#: Stops a WebSocket or external peer that does not read from filling memory; it is then cut off.
+#: A Unix socket is for its owner and group; who else may use it is a matter of the directory's rights.
+UNIX_MODE = 0o660
+#: Stops an external peer that does not read from filling memory; it is then cut off.
 STREAM_BUFFER_BYTES = 8 << 20
 
 
@@ -57,6 +59,46 @@ def open_sockets(name: str, host: str | None, port: int) -> list[socket.socket]:
     except UnicodeError:
         raise StartError(f"listener {name}: {host!r} is not a host name; correct bind") from None
     return sockets
+
+
+def open_unix_socket(name: str, path: Path) -> socket.socket:
+    """A bound and listening Unix socket with mode UNIX_MODE. One that a dead broker left behind is replaced.
+
+    Raises StartError if something listens there, another kind of file is in the way, or it cannot be made.
+    """
+    if not remove_stale_socket(path):
+        raise StartError(f"listener {name}: cannot bind unix:{path}: it is in use; stop what uses it or bind another")
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(str(path))
+        path.chmod(UNIX_MODE)  # nobody can connect before `listen`
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        cause = {
+            errno.EADDRINUSE: "a file that is no socket is in the way; bind another path",
+            errno.ENOENT: "no such directory; make it or bind another path",
+        }.get(error.errno or 0, f"{error.strerror or error}; bind another path")
+        raise StartError(f"listener {name}: cannot bind unix:{path}: {cause}") from None
+    return sock
+
+
+def remove_stale_socket(path: Path) -> bool:
+    """Remove a Unix socket on which nobody listens any more; False if somebody does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            if path.is_socket():  # Linux refuses in the same way where the file is none
+                path.unlink(missing_ok=True)
+            return True
+        except BlockingIOError:  # its backlog is full, so somebody listens
+            return False
+        except OSError:  # nothing is there, or nothing that we may use: `bind` says what
+            return True
+    return False
 
 
 def _bind_cause(error: OSError) -> str:
@@ -121,7 +163,7 @@ def _reason(error: OSError) -> str:
 
 
 class StreamTransport(asyncio.Transport):
-    """An `asyncio.Transport` over an awaitable `send`: what our protocol writes to on a WebSocket.
+    """An `asyncio.Transport` over an awaitable `send`: what our protocol writes to on an external listener.
 
     Reading is `run`'s business: it feeds the protocol until the stream ends, and waits while paused.
     """
@@ -195,7 +237,8 @@ class StreamTransport(asyncio.Transport):
                 if data:
                     await self._send(data)
                     self._outgoing_bytes -= len(data)
-                elif self._closing:
+                # One wake-up may stand for a farewell and for the end that follows it.
+                if self._closing and not self._outgoing:
                     break
         except (OSError, EOFError, ConnectionError) as error:
             self._closing = True
@@ -219,28 +262,6 @@ class StreamTransport(asyncio.Transport):
             pass
         finally:
             self.close()
-
-
-async def serve_websocket(websocket: Any, protocol: asyncio.Protocol) -> None:
-    """Run the protocol over a WebSocket with subprotocol `mqtt` (MQTT 5.0 §6) until it ends."""
-
-    async def receive() -> bytes:
-        try:
-            message = await websocket.recv()
-        except ConnectionClosed:
-            return b""
-        # §6: a text frame closes the connection.
-        return message if isinstance(message, bytes) else b""
-
-    async def send(data: bytes) -> None:
-        try:
-            await websocket.send(data)
-        except ConnectionClosed:
-            raise ConnectionResetError from None
-
-    transport = websocket.transport
-    extra = {"peername": websocket.remote_address, "ssl_object": transport.get_extra_info("ssl_object")}
-    await StreamTransport(protocol, send, websocket.close, extra).run(receive)
 
 
 async def serve_adapter(

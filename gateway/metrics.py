@@ -1,7 +1,7 @@
 """Counters that people read: what this party did, whom it suspects, whom it names (PROTOCOL §7).
 
 Kept in memory and published once a second as one retained JSON object on `$SYS/veilmq/figures` to local clients.
-Not here: histograms and the Prometheus endpoint.
+Not here: the broker's own counters (`traffic.py`) and the endpoint that shows both (`prometheus.py`).
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ class Outbox:
         self._recent: OrderedDict[bytes, int] = OrderedDict()
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            self._writer = _connect(path)
-            self._reader = _connect(path)
+            self._writer = open_database(path)
+            self._reader = open_database(path)
             self._begin_life(key)
         except sqlite3.Error as error:
             raise store_error(error, path.parent) from None
@@ -266,7 +266,8 @@ def store_error(error: sqlite3.Error, directory: Path) -> StoreError:
     return StoreError(f"data directory {directory}: {error}; check the disk and the permissions")
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def open_database(path: Path) -> sqlite3.Connection:
+    """A connection whose commits are on disk when they return. Raises sqlite3.Error."""
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")

@@ -17,6 +17,7 @@ from amqtt.contexts import Action
 from amqtt.events import BrokerEvents, Events, MQTTEvents
 from amqtt.mqtt.packet import MQTTFixedHeader
 from amqtt.mqtt.publish import PublishPacket
+from amqtt.plugins.authentication import AnonymousAuthPlugin
 from amqtt.plugins.manager import PluginManager
 from amqtt.session import IncomingApplicationMessage, Session
 
@@ -67,6 +68,8 @@ class EdgeSession(Session):  # type: ignore[misc]
     def _init_states(self) -> None:
         self.transitions = _Phase(self)
         self.verdicts: dict[tuple[str, Action], bool] = {}
+        #: False in a session that amqtt's persistence plugin brings back: it does not keep the user name.
+        self.owner_known = True
 
     @classmethod
     def of(cls, connect: Connect, client_id: str, peer: tuple[str, int] | None, tls: Any) -> EdgeSession:
@@ -77,6 +80,7 @@ class EdgeSession(Session):  # type: ignore[misc]
     def adopt(self, connect: Connect, client_id: str, peer: tuple[str, int] | None, tls: Any) -> None:
         """Take over what a (new) CONNECT says; remembered verdicts end, the user may be another."""
         will = connect.will
+        self.owner_known = True
         self.client_id = client_id
         self.clean_session = connect.clean_start
         self.keep_alive = connect.keep_alive_s
@@ -148,6 +152,10 @@ class PluginHost:
 
     def __init__(self, manager: PluginManager[Any], *, allow_anonymous: bool = False) -> None:
         self._manager = manager
+        #: All that the configuration names, and no others.
+        self.plugins: tuple[Any, ...] = tuple(manager._plugins)
+        #: User names are proven by enhanced authentication (`enhanced_auth.py`).
+        self.has_methods = False
         self._allow_anonymous = allow_anonymous
         self._steady = all(type(plugin).__module__ in _STEADY_PLUGINS for plugin in manager._topic_plugins)
         #: Without topic plugins everything is permitted and nobody is asked.
@@ -165,7 +173,10 @@ class PluginHost:
         if self._allow_anonymous and session.username is None:
             session.is_anonymous = True
             return True
+        is_claim = self.has_methods and session.username is not None
         if not self._manager._auth_plugins:
+            if is_claim:
+                return False  # a name that could be proven and is only claimed
             session.is_anonymous = self._allow_anonymous
             return self._allow_anonymous
         try:
@@ -173,8 +184,11 @@ class PluginHost:
         except Exception:
             log.exception("an authentication plugin failed; %r is refused", session.client_id)
             return False
-        verdicts = [answer for answer in answers.values() if answer is not None]
-        return bool(verdicts) and all(verdicts)
+        given = {plugin: answer for plugin, answer in answers.items() if answer is not None}
+        # amqtt's anonymous plugin says yes to any name, which is no proof where a name can be proven.
+        if is_claim and all(isinstance(plugin, AnonymousAuthPlugin) for plugin in given):
+            return False
+        return bool(given) and all(given.values())
 
     def verdict(self, session: EdgeSession, topic: str, action: Action) -> bool | None:
         """The remembered verdict of the topic plugins, or None if they must be asked."""

@@ -8,6 +8,7 @@ file system or flash translation layer keeps elsewhere.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -93,6 +94,22 @@ def private_directory(path: Path) -> Path:
     except OSError as error:
         raise PrivateFileError(f"{path}: cannot be made: {error.strerror or error}") from None
     return path
+
+
+def lock_exclusively(path: Path) -> int:
+    """Take the lock file of a data directory: its descriptor, to be closed at the end.
+
+    Raises PrivateFileError when another process (or this one) has it, OSError when it cannot be made.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise PrivateFileError(
+            f"data directory {path.parent} is used by another veilmq; stop it or name another with --data"
+        ) from None
+    return descriptor
 
 
 def erase(path: Path) -> None:

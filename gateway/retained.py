@@ -7,7 +7,7 @@ ours carry the MQTT 5 message besides. In memory, bounded in number and bytes.
 from __future__ import annotations
 
 from collections import UserDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from amqtt.broker import RetainedApplicationMessage
@@ -41,6 +41,8 @@ class RetainedStore(UserDict[str, Any]):
         self._names = NameTree()
         self._maximum, self._maximum_bytes = maximum, maximum_bytes
         self.held_bytes = 0
+        #: Told of every change: topic, and message or None.
+        self.changed: Callable[[str, Message | None], None] | None = None
         super().__init__()
 
     def __setitem__(self, topic: str, retained: Any) -> None:
@@ -50,10 +52,14 @@ class RetainedStore(UserDict[str, Any]):
             self.held_bytes -= _cost(topic, old)
         self.held_bytes += _cost(topic, retained)
         self.data[topic] = retained
+        if self.changed is not None:
+            self.changed(topic, _message(retained))
 
     def __delitem__(self, topic: str) -> None:
         self.held_bytes -= _cost(topic, self.data.pop(topic))
         self._names.discard(topic)
+        if self.changed is not None:
+            self.changed(topic, None)
 
     def keep(self, session: Any, message: Message) -> RetainedApplicationMessage | None:
         """Retain a publication, or clear the topic if its payload is empty.
@@ -71,9 +77,10 @@ class RetainedStore(UserDict[str, Any]):
             return old
         retained = EdgeRetained(session, message)
         freed = 0 if old is None else _cost(topic, old)
-        too_many = old is None and len(self.data) >= self._maximum
-        if too_many or self.held_bytes - freed + _cost(topic, retained) > self._maximum_bytes:
-            raise StoreFullError
+        if old is None and len(self.data) >= self._maximum:
+            raise StoreFullError("retained_messages")
+        if self.held_bytes - freed + _cost(topic, retained) > self._maximum_bytes:
+            raise StoreFullError("retained_bytes")
         self[topic] = retained
         return retained
 
@@ -84,7 +91,9 @@ class RetainedStore(UserDict[str, Any]):
         else:
             topics = [topic_filter] if topic_filter in self.data else []
         for topic in topics:
-            retained = self.data[topic]
+            retained = self.data.get(topic)
+            if retained is None:  # cleared while the receiver was waited for
+                continue
             message = _message(retained)
             if message.expired(now):
                 del self[topic]
@@ -97,7 +106,11 @@ class RetainedStore(UserDict[str, Any]):
 
 
 class StoreFullError(Exception):
-    """Bounds of the store are reached: the message reached its subscribers but is not retained."""
+    """Bounds of the store are reached: the message reached its subscribers but is not retained. `bound`: which."""
+
+    def __init__(self, bound: str) -> None:
+        super().__init__(bound)
+        self.bound = bound
 
 
 def _message(retained: Any) -> Message:
@@ -108,4 +121,6 @@ def _message(retained: Any) -> Message:
 
 
 def _cost(topic: str, retained: Any) -> int:
+    if isinstance(retained, EdgeRetained):
+        return ENTRY_BYTES + retained.message.held_bytes
     return ENTRY_BYTES + len(topic) + len(retained.data or b"")

@@ -8,7 +8,7 @@ Source: MQTT 5.0 §3.3.4 (overlapping subscriptions: one copy at the highest QoS
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -79,18 +79,24 @@ class Target(Generic[C]):
 
 @dataclass(slots=True, eq=False)
 class Plan(Generic[C]):
-    """Receivers of one topic. `found` tells whether the index still says the same; `name`: the topic in UTF-8."""
+    """Receivers of one topic. `found` tells whether the index still says the same; `name`: the topic in UTF-8.
+
+    `refused`: the bound that the topic exceeds, if any.
+    """
 
     name: bytes
     found: tuple[Any, ...]
     targets: tuple[Target[C], ...]
     groups: tuple[Group[C], ...]
+    refused: str | None = None
 
 
 class Router(Generic[C]):
     """Subscriptions of all clients. A client `C` is compared by identity."""
 
-    def __init__(self) -> None:
+    def __init__(self, refuses: Callable[[str], str | None] = lambda topic: None) -> None:
+        """`refuses`: the bound that a topic exceeds, which its plan then names; asked once while it is remembered."""
+        self._refuses = refuses
         self._index: TopicIndex[Entry[C] | Group[C]] = TopicIndex()
         self._plans: dict[str, Plan[C]] = {}
 
@@ -153,7 +159,7 @@ class Router(Generic[C]):
             else:
                 by_client.setdefault(id(value.client), []).append(value)
         targets = tuple(Target.of(tuple(entries)) for entries in by_client.values())
-        plan = Plan(topic.encode(), found, targets, tuple(groups))
+        plan = Plan(topic.encode(), found, targets, tuple(groups), self._refuses(topic))
         if len(self._plans) >= MEMO_TOPICS:
             self._plans.clear()
         self._plans[topic] = plan

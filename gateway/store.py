@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import queue
 import secrets
@@ -30,7 +29,14 @@ from typing import TypeAlias
 
 from bridge.machine import Publication
 from gateway.outbox import SEQUENCE_BLOCK, Outbox, OutboxFullError, Row, StoreError, encode_publication
-from gateway.private import PrivateFileError, erase, private_directory, read_private, write_private
+from gateway.private import (
+    PrivateFileError,
+    erase,
+    lock_exclusively,
+    private_directory,
+    read_private,
+    write_private,
+)
 
 __all__ = ["Entry", "OutboxFullError", "Store", "StoreError"]
 
@@ -88,7 +94,7 @@ class Store:
         self._ungone: list[int] = []  # deletions that the disk refused, for the next commit
         try:
             private_directory(directory)
-            self._lock_file = _lock(directory / "lock")
+            self._lock_file = lock_exclusively(directory / "lock")
         except (PrivateFileError, OSError) as error:
             raise _one_line(error, directory) from None
         try:
@@ -305,18 +311,6 @@ class Store:
                 item.done(result)
         if entries and self.on_committed is not None:
             self.on_committed(entries)
-
-
-def _lock(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise PrivateFileError(
-            f"data directory {path.parent} is used by another veilmq; stop it or name another with --data"
-        ) from None
-    return descriptor
 
 
 def _own_key(path: Path) -> bytes:

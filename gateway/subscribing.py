@@ -7,12 +7,15 @@ Source: MQTT 5.0 §3.8 to §3.11.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from amqtt.events import BrokerEvents
 
 from bridge.topics import TopicError, split_share
 
+from .bounds import fits
 from .clients import Client
 from .connection import Later
 from .exchange import Exchange
@@ -21,6 +24,9 @@ from .mqtt5.packets import Subscribe, Unsubscribe
 from .mqtt5.session import Granted, SessionSubscription
 from .mqtt5.types import ReasonCode
 from .plugin import Action
+
+#: Retained messages of a new subscription are handed over in parts of so many bytes.
+RETAINED_TURN_BYTES = 1 << 20
 
 
 class Subscribing:
@@ -65,10 +71,14 @@ class Subscribing:
             return None
         codes: list[int] = []
         for asked, permitted in zip(packet.subscriptions, verdicts, strict=True):
-            refused = ReasonCode.TOPIC_FILTER_INVALID
-            if _inner(asked.filter) is not None:
-                refused = ReasonCode.NOT_AUTHORIZED
-            codes.append(asked.qos if permitted else refused)
+            inner = _inner(asked.filter)
+            bound = None if inner is None or client.peer is not None else fits(inner, self._exchange.limits)
+            if bound is not None:
+                self._exchange.reached.note(bound, client.client_id)
+            if inner is None or bound is not None:
+                codes.append(ReasonCode.TOPIC_FILTER_INVALID)
+            else:
+                codes.append(asked.qos if permitted else ReasonCode.NOT_AUTHORIZED)
         granted = client.session.subscribed(packet, codes)
         self.enter(client, granted)
         if client.connection is not None and not quiet:
@@ -89,6 +99,8 @@ class Subscribing:
         for subscription in granted.subscriptions:
             topic_filter = subscription.options.filter
             client.filters[topic_filter] = subscription
+            if self._exchange.store is not None:
+                self._exchange.store.subscribed(client, topic_filter, subscription)
             if client.peer is not None:
                 self._tell_of_peer("peer_subscribed", client.peer, topic_filter)
                 continue
@@ -97,20 +109,49 @@ class Subscribing:
                 self._exchange.overlay.subscribed(split_share(topic_filter)[1])
 
     def _send_retained(self, client: Client, subscriptions: Sequence[SessionSubscription]) -> Later | None:
+        """All of them at once if they are few and no plugin has to be asked."""
         now = self._exchange.now()
-        undecided: list[tuple[SessionSubscription, Message]] = []
-        for subscription in subscriptions:
-            for message in self._exchange.retained.matching(subscription.options.filter, now):
-                verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
-                if verdict is None or undecided:
-                    undecided.append((subscription, message))
-                elif verdict:
-                    self._give_retained(client, subscription, message, now)
-        return self._send_retained_asking(client, undecided) if undecided else None
+        pending = self._retained_for(subscriptions, now)
+        given_bytes = 0
+        for subscription, message in pending:
+            verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
+            if verdict is None or given_bytes > RETAINED_TURN_BYTES or client.session.paused:
+                return self._send_other_retained(client, chain([(subscription, message)], pending))
+            if verdict:
+                given_bytes += message.held_bytes
+                self._give_retained(client, subscription, message, now)
+        return None
 
-    async def _send_retained_asking(self, client: Client, undecided: list[tuple[SessionSubscription, Message]]) -> None:
-        for subscription, message in undecided:
-            if await self._host.ask(client.view, message.topic, Action.RECEIVE) and client.alive:
+    def _retained_for(
+        self, subscriptions: Sequence[SessionSubscription], now: float
+    ) -> Iterator[tuple[SessionSubscription, Message]]:
+        for subscription in subscriptions:
+            topic_filter = subscription.options.filter
+            stores = [self._exchange.retained]
+            if topic_filter.startswith("$"):  # wildcards match no such name (MQTT-4.7.2-1)
+                stores.append(self._exchange.system)
+            for store in stores:
+                for message in store.matching(topic_filter, now):
+                    yield subscription, message
+
+    async def _send_other_retained(
+        self, client: Client, pending: Iterator[tuple[SessionSubscription, Message]]
+    ) -> None:
+        """A part at a time, as the client takes them: 100,000 messages for one that does not read fill no memory."""
+        connection, given_bytes = client.connection, RETAINED_TURN_BYTES
+        for subscription, message in pending:
+            verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
+            if verdict is None:
+                verdict = await self._host.ask(client.view, message.topic, Action.RECEIVE)
+            if given_bytes >= RETAINED_TURN_BYTES or client.session.paused:
+                given_bytes = 0
+                await asyncio.sleep(0)
+                while connection is not None and await connection.room() and client.session.paused:
+                    pass  # something else has filled its buffer again
+            if not client.alive:
+                return
+            if verdict:
+                given_bytes += message.held_bytes
                 self._give_retained(client, subscription, message, self._exchange.now())
 
     def _give_retained(self, client: Client, subscription: SessionSubscription, message: Message, now: float) -> None:
@@ -123,6 +164,8 @@ class Subscribing:
         for topic_filter in packet.filters:
             if client.filters.pop(topic_filter, None) is not None:
                 self._leave(client, topic_filter)
+                if self._exchange.store is not None:
+                    self._exchange.store.subscribed(client, topic_filter, None)
                 self._host.fire(BrokerEvents.CLIENT_UNSUBSCRIBED, client_id=client.client_id, topic=topic_filter)
         if client.connection is not None:
             client.connection.write(data)

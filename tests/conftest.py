@@ -37,9 +37,15 @@ def missing_tools() -> list[str]:
     return missing if MQTTJS.is_dir() else [*missing, "MQTT.js"]
 
 
+def missing_browser() -> list[str]:
+    missing = [] if tool("chromium") else ["chromium"]
+    return missing if MQTTJS.is_dir() else [*missing, "MQTT.js"]
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("tools") and (missing := missing_tools()):
-        pytest.skip(f"needs {', '.join(missing)}; run `make tools` as root")
+    for marker, find_missing in (("tools", missing_tools), ("browser", missing_browser)):
+        if item.get_closest_marker(marker) and (missing := find_missing()):
+            pytest.skip(f"needs {', '.join(missing)}; run `make tools` as root")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

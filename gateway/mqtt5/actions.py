@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .packets import Auth, Publish, Subscribe, Subscription, Unsubscribe, Will
+from .packets import Auth, Publish, Subscribe, Subscription, Unsubscribe, Version, Will
 from .types import ReasonCode
 
 
@@ -17,6 +17,7 @@ class SessionLimits:
     queue_messages: int = 10_000  # an absent client, or one slower than its subscriptions
     queue_bytes: int = 16 * 1024 * 1024  # the same with large messages; counts those in flight too
     subscriptions: int = 1000  # a client that fills the router
+    subscription_bytes: int = 1024 * 1024  # the same with few and long filters
     topic_aliases: int = 64  # aliases that we define towards a client that allows thousands
 
 
@@ -38,11 +39,27 @@ class SessionFigures:
     """Counted since the session began; the broker adds them up for its metrics."""
 
     delivered: int = 0
+    delivered_bytes: int = 0  # payloads
     dropped_qos0: int = 0  # offline or slow receiver
     dropped_queue_full: int = 0
+    dropped_queue_bytes: int = 0  # those of them that `queue_bytes` left no room for
     dropped_expired: int = 0
     dropped_too_large: int = 0  # for the receiver's maximum packet size (MQTT-3.1.2-25)
     repeated: int = 0
+    waited_in_flight: int = 0  # for an acknowledgement of the client
+    refused_subscriptions: int = 0
+    refused_subscription_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a server's session is beside its flows and subscriptions, for whoever stores it. Times: UNIX epoch."""
+
+    version: Version
+    session_expiry_s: int
+    will: Will | None
+    will_at: float | None  # when the will is due; None while connected
+    ends_at: float | None  # when the session expires; None while connected
 
 
 @dataclass(frozen=True, slots=True)

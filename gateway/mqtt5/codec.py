@@ -52,26 +52,37 @@ class Decoder:
 
     `role` is ours: a "server" accepts what clients send, a "client" what servers send. A server that passes
     `version=None` learns it from CONNECT, which must come first and only once. `maximum_packet_size` counts
-    the whole packet, and may be changed between calls (small before a client is authenticated, say); it
-    bounds what is held for a packet whose end has not come.
+    the whole packet, and bounds what is held for a packet whose end has not come. `first_packet_size` (at most
+    that) does the same for CONNECT, which comes from nobody knows whom.
 
     `feed` never raises and never loses packets: it returns those before the first bad one, sets `error`
     (MalformedPacket, ProtocolViolation, PacketTooLarge, UnsupportedVersion, ClientIdentifierNotValid or
     TopicAliasInvalid), and returns nothing from then on.
     """
 
-    __slots__ = ("_held", "_needed", "_parsers", "_role", "error", "maximum_packet_size", "version")
+    __slots__ = (
+        "_held",
+        "_needed",
+        "_parsers",
+        "_role",
+        "error",
+        "first_packet_size",
+        "maximum_packet_size",
+        "version",
+    )
 
     def __init__(
         self,
         version: Version | None,
         maximum_packet_size: int = MAXIMUM_REMAINING_LENGTH + 5,
         role: Literal["server", "client"] = "server",
+        first_packet_size: int = MAXIMUM_REMAINING_LENGTH + 5,
     ) -> None:
         if version is None and role == "client":
             raise ValueError("a client knows the version that it asked for")
         self.version = version
         self.maximum_packet_size = maximum_packet_size
+        self.first_packet_size = min(first_packet_size, maximum_packet_size)
         self.error: MqttError | None = None
         self._role = role
         self._held = bytearray()  # a packet whose end has not come: at most maximum_packet_size and a read
@@ -202,8 +213,8 @@ class Decoder:
             self._needed = len(data) + 1
             return 0
         stop = start + length
-        if stop > self.maximum_packet_size:
-            raise PacketTooLarge(f"packet of {stop} bytes exceeds {self.maximum_packet_size}")
+        if stop > self.first_packet_size:
+            raise PacketTooLarge(f"packet of {stop} bytes exceeds {self.first_packet_size}")
         if stop > len(data):
             self._needed = stop
             return 0

@@ -8,9 +8,10 @@ Source: MQTT 5.0 §3.3.2.3, §4.1, §4.3, §4.4, §4.6, §4.9.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Protocol
 
 from .actions import SessionFigures, SessionLimits
 from .encoding import encode_publish
@@ -41,7 +42,35 @@ class Queued:
     retain: bool
     size: int  # what it costs of `queue_bytes`
     subscription_ids: tuple[int, ...] = ()
-    token: object = None  # a client's name for it
+    token: object = None  # a client's name for it, or that of the journal
+
+
+class Journal(Protocol):
+    """Told of whatever a restart of the broker must not undo, as it happens; the answer to it is sent later."""
+
+    def queued(self, queued: Queued, packet_id: int) -> None:
+        """A message waits (0), or has just been given a packet identifier; maybe first the one, then the other."""
+        ...
+
+    def dropped(self, queued: Queued) -> None:
+        """It will not be delivered. Also called for messages that were never `queued`."""
+        ...
+
+    def released(self, packet_id: int, queued: Queued) -> None:
+        """PUBREC came: the message is no longer needed, its identifier is, and PUBREL follows."""
+        ...
+
+    def finished(self, packet_id: int, queued: Queued | None) -> None:
+        """PUBACK came (`queued`), or PUBCOMP (None)."""
+        ...
+
+    def completed(self, packet_id: int) -> None:
+        """PUBREL came for a message that we received, and PUBCOMP follows."""
+        ...
+
+    def cleared(self) -> None:
+        """The session's state is about to be forgotten."""
+        ...
 
 
 class Delivery:
@@ -60,6 +89,7 @@ class Delivery:
         self.paused = False
         self._maximum_packet_size = MAXIMUM_REMAINING_LENGTH + 5
         self._aliases_out = OutboundAliases(0)
+        self.journal: Journal | None = None
         self._clear_delivery()
 
     def _clear_delivery(self) -> None:
@@ -92,6 +122,7 @@ class Delivery:
                     self.figures.dropped_too_large += 1
                     return None
                 self.figures.delivered += 1
+                self.figures.delivered_bytes += len(message.payload)
                 return data
         queued = Queued(message, qos, retain, message.held_bytes, subscription_ids, token)
         if message.expired(now):
@@ -99,12 +130,39 @@ class Delivery:
             self._lost(queued, ReasonCode.UNSPECIFIED_ERROR)
             return None
         if not qos:
-            return self._count(self._packet(queued, 0, False, now))
+            return self._count(queued, self._packet(queued, 0, False, now))
         fits = self.held_bytes + queued.size <= self.limits.queue_bytes
         if connected and fits and not self.waiting and self.outbound.may_start:
             return self._start(queued, now)
+        if connected and fits and not self.waiting:
+            self.figures.waited_in_flight += 1
         self._enqueue(queued)
         return None
+
+    def restore_outbound(
+        self, waiting: Iterable[Queued], in_flight: Mapping[int, Queued], released: Iterable[int]
+    ) -> None:
+        """What a journal kept, into a session that is new: in flight by packet identifier, all in order."""
+        for queued in waiting:
+            self.waiting.append(queued)
+            self._waiting_bytes += queued.size
+        for queued in in_flight.values():
+            self._in_flight_bytes += queued.size
+        self.outbound.restore({packet_id: (one, one.qos) for packet_id, one in in_flight.items()}, released)
+
+    def withdraw(self, queued: Queued) -> bool:
+        """Undo `deliver` for a message that still waits; False if it is in flight or gone."""
+        place = next((place for place, one in enumerate(self.waiting) if one is queued), None)
+        if place is None:
+            return False
+        del self.waiting[place]
+        self._waiting_bytes -= queued.size
+        return True
+
+    def take_back(self, packet_id: int) -> None:
+        """The same for one in flight that has not left."""
+        self._in_flight_bytes -= self.outbound.unacknowledged[packet_id][0].size
+        self.outbound.forget(packet_id)
 
     def _lost(self, queued: Queued, reason: ReasonCode) -> None:
         """A message of QoS 1 or 2 was dropped and counted. The broker's side has nobody to tell."""
@@ -134,17 +192,21 @@ class Delivery:
         limits = self.limits
         if self._in_flight_bytes + queued.size > limits.queue_bytes or not limits.queue_messages:
             self.figures.dropped_queue_full += 1  # dropping others would not make room
+            self.figures.dropped_queue_bytes += 1
             self._lost(queued, ReasonCode.QUOTA_EXCEEDED)
             return
         while self.waiting and (
             len(self.waiting) >= limits.queue_messages or self.held_bytes + queued.size > limits.queue_bytes
         ):
+            self.figures.dropped_queue_bytes += len(self.waiting) < limits.queue_messages
             oldest = self.waiting.popleft()
             self._waiting_bytes -= oldest.size
             self.figures.dropped_queue_full += 1
             self._lost(oldest, ReasonCode.QUOTA_EXCEEDED)
         self.waiting.append(queued)
         self._waiting_bytes += queued.size
+        if self.journal is not None:
+            self.journal.queued(queued, 0)
 
     def _pump(self, now: float, send: Callable[[bytes], None]) -> None:
         """Repeat, then send what waits, in order, as far as the send quota goes."""
@@ -175,11 +237,14 @@ class Delivery:
             self.outbound.forget(packet_id)
         else:
             self._in_flight_bytes += queued.size
-        return self._count(data)
+            if self.journal is not None:
+                self.journal.queued(queued, packet_id)
+        return self._count(queued, data)
 
-    def _count(self, data: bytes | None) -> bytes | None:
+    def _count(self, queued: Queued, data: bytes | None) -> bytes | None:
         if data is not None:
             self.figures.delivered += 1
+            self.figures.delivered_bytes += len(queued.message.payload)
         return data
 
     def _packet(self, queued: Queued, packet_id: int, dup: bool, now: float) -> bytes | None:

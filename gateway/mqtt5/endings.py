@@ -1,12 +1,24 @@
-"""Last words of a server: DISCONNECT after CONNACK, and CONNACK that refuses. No state."""
+"""First and last words of a server: CONNACK that accepts or refuses, and DISCONNECT after it. No state."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from .actions import ServerOffer
 from .encoding import codes_of, encode
-from .packets import NO_PROPERTIES, ConnAck, Disconnect, Properties, Version
+from .packets import NO_PROPERTIES, ConnAck, Connect, Disconnect, Properties, Version
 from .parsing import DISCONNECT_FROM_SERVER
 from .properties import Carrier
-from .types import ReasonCode, connack_code_v3
+from .types import (
+    MAXIMUM_PACKET_ID,
+    NEVER_EXPIRES_S,
+    PacketTooLarge,
+    QosNotSupported,
+    ReasonCode,
+    RetainNotSupported,
+    connack_code_v3,
+    encode_varint,
+)
 
 _ANSWERED_WITHOUT_CONNECT = (ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
 
@@ -17,6 +29,72 @@ def farewell(version: Version, reason: ReasonCode) -> bytes:
         return b""
     code = reason if reason in DISCONNECT_FROM_SERVER else ReasonCode.UNSPECIFIED_ERROR
     return encode(Disconnect(code), version)
+
+
+def check_connect(connect: Connect, offer: ServerOffer, properties: Properties = NO_PROPERTIES) -> None:
+    """Refuse a CONNECT that asks for what is not offered, before any state is touched for it.
+
+    Raises QosNotSupported, RetainNotSupported (will), PacketTooLarge (the CONNACK would exceed the client's
+    maximum packet size, and holds nothing that may be left out: MQTT-3.1.2-24).
+    """
+    will, most = connect.will, connect.properties.maximum_packet_size
+    if will is not None and will.qos > offer.maximum_qos:
+        raise QosNotSupported(f"will of QoS {will.qos}")
+    if will is not None and will.retain and not offer.retain_available:
+        raise RetainNotSupported("retained will")
+    if most is not None and len(acceptance(connect, offer, False, properties)) > most:
+        raise PacketTooLarge(f"CONNACK exceeds the client's maximum packet size of {most} bytes")
+
+
+def _asked_expiry_s(connect: Connect) -> int:
+    if connect.version == Version.V5:
+        return connect.properties.session_expiry_s or 0
+    return 0 if connect.clean_start else NEVER_EXPIRES_S
+
+
+def granted_times(connect: Connect, offer: ServerOffer) -> tuple[int, int]:
+    """Session expiry and keep-alive as the server uses them, in seconds (§3.1.2.11.2, §3.2.2.3.14)."""
+    keep_alive_s, most_s = connect.keep_alive_s, offer.keep_alive_max_s
+    if connect.version == Version.V5 and most_s and not 0 < keep_alive_s <= most_s:
+        keep_alive_s = most_s
+    return min(_asked_expiry_s(connect), offer.session_expiry_max_s), keep_alive_s
+
+
+def acceptance(connect: Connect, offer: ServerOffer, session_present: bool, properties: Properties) -> bytes:
+    """CONNACK that accepts; `properties` are those that neither CONNECT nor the offer tells."""
+    if connect.version == Version.V5:
+        expiry_s, keep_alive_s = granted_times(connect, offer)
+        # Absent means the specification's default, so only what differs from it is sent.
+        properties = replace(
+            properties,
+            session_expiry_s=expiry_s if expiry_s != _asked_expiry_s(connect) else None,
+            receive_maximum=offer.receive_maximum if offer.receive_maximum < MAXIMUM_PACKET_ID else None,
+            maximum_packet_size=offer.maximum_packet_size,
+            topic_alias_maximum=offer.topic_alias_maximum or None,
+            maximum_qos=offer.maximum_qos if offer.maximum_qos < 2 else None,
+            retain_available=None if offer.retain_available else 0,
+            server_keep_alive_s=keep_alive_s if keep_alive_s != connect.keep_alive_s else None,
+        )
+    return encode(ConnAck(session_present, ReasonCode.SUCCESS, properties), connect.version)
+
+
+def tellings(connect: Connect, client_id: str, proof: Properties, response_information: str | None) -> Properties:
+    """What CONNACK says besides the offer (§3.2.2.3.7, §3.2.2.3.15): `proof`, and what was assigned or asked for.
+
+    In `response_information`, `{client_id}` stands for the client's own.
+    """
+    if not connect.client_id:
+        proof = replace(proof, assigned_client_id=client_id)
+    # A client id with levels or wildcards would be told of topics that are others'.
+    if connect.properties.request_response_information and response_information and not set(client_id) & set("/+#"):
+        proof = replace(proof, response_information=response_information.replace("{client_id}", client_id))
+    return proof
+
+
+def answer_bytes(filters: int, version: Version) -> int:
+    """Size of a SUBACK or UNSUBACK with so many codes and no properties."""
+    remaining = 2 + filters + (version == Version.V5)
+    return 1 + len(encode_varint(remaining)) + remaining
 
 
 def refusal(version: Version | None, reason: ReasonCode, properties: Properties = NO_PROPERTIES) -> bytes:

@@ -61,6 +61,8 @@ class Exchange(Delivery):
 
     def _on_pubrel(self, packet: PubRel, now: float, actions: list[Any]) -> None:
         known = self.inbound.released(packet.packet_id) is Answer.SEND_PUBCOMP
+        if known and self.journal is not None:
+            self.journal.completed(packet.packet_id)
         code = ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
         actions.append(encode(PubComp(packet.packet_id, code), self.version))
 

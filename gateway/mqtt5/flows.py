@@ -8,7 +8,7 @@ Transitions are data (`OUTBOUND`, `INBOUND`); what a packet means for the rest o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum, auto
 from typing import Generic, NamedTuple, TypeVar
 
@@ -142,6 +142,12 @@ class OutboundFlows(Generic[Item]):
         self.quota = self._most = 0
         self._last_id = 0
 
+    def restore(self, unacknowledged: Mapping[int, tuple[Item, int]], released: Iterable[int]) -> None:
+        """Take up what was in flight before a restart; both in order."""
+        self.unacknowledged.update(unacknowledged)
+        self.released.update(dict.fromkeys(released, False))
+        self._last_id = next(reversed(self.unacknowledged), 0)
+
     @property
     def in_flight(self) -> int:
         return len(self.unacknowledged) + len(self.released)
@@ -176,7 +182,8 @@ class OutboundFlows(Generic[Item]):
     @property
     def may_start(self) -> bool:
         """A new message may go: quota is left, nothing older waits for repetition, identifiers are free."""
-        return self.quota > 0 and not self.repeat and self.in_flight < self.window_max
+        in_flight = len(self.unacknowledged) + len(self.released)
+        return self.quota > 0 and not self.repeat and in_flight < self.window_max
 
     def next_repeat(self) -> tuple[int, Item, int] | None:
         """(packet id, item, QoS) of the next message to send again, taking quota; None if none may go."""
@@ -204,6 +211,14 @@ class OutboundFlows(Generic[Item]):
 
         Raises ProtocolViolation.
         """
+        if what is Heard.PUBACK and not self.repeat:
+            # Most of what is heard, and what the table says of it: AWAIT_PUBACK is done.
+            known = self.unacknowledged.get(packet_id)
+            if known is not None and known[1] == 1:
+                del self.unacknowledged[packet_id]
+                if self.quota < self._most:
+                    self.quota += 1
+                return Answer.DONE, known[0]
         step = OUTBOUND[self.stage(packet_id), what]
         if step.answer is Answer.VIOLATION:
             raise ProtocolViolation(f"{what.name} for packet identifier {packet_id} of another flow")
@@ -266,17 +281,19 @@ class InboundFlows:
     def published(self, publish: Publish) -> Answer:
         """A PUBLISH of QoS 1 or 2 came. Raises ProtocolViolation, ReceiveMaximumExceeded (MQTT 5 peers)."""
         packet_id = publish.packet_id
-        what = Heard.PUBLISH_2
-        if publish.qos == 1:
-            what = Heard.PUBLISH_1_DUP if publish.dup else Heard.PUBLISH_1
-        answer = INBOUND[self.stage(packet_id), what].answer
-        if answer is Answer.VIOLATION:
-            raise ProtocolViolation(f"packet identifier {packet_id} is in use")
-        if answer is Answer.ROUTE:
-            if self._enforced and self.full:
-                raise ReceiveMaximumExceeded(f"more than {self._receive_maximum} messages unacknowledged")
-            self.accepting[packet_id] = publish
-        return answer
+        if packet_id in self.accepting or packet_id in self.awaiting_pubrel:
+            what = Heard.PUBLISH_2
+            if publish.qos == 1:
+                what = Heard.PUBLISH_1_DUP if publish.dup else Heard.PUBLISH_1
+            answer = INBOUND[self.stage(packet_id), what].answer
+            if answer is Answer.VIOLATION:
+                raise ProtocolViolation(f"packet identifier {packet_id} is in use")
+            return answer
+        # FREE: the table says ROUTE to every PUBLISH.
+        if self._enforced and self.full:
+            raise ReceiveMaximumExceeded(f"more than {self._receive_maximum} messages unacknowledged")
+        self.accepting[packet_id] = publish
+        return Answer.ROUTE
 
     def accepted(self, publish: Publish, refused: bool) -> bool:
         """The application took (or refused) a routed message: is PUBACK or PUBREC to be sent?
@@ -313,7 +330,10 @@ class InboundAliases:
         self._topics: dict[int, str] = {}
 
     def resolve(self, topic: str, alias: int) -> str:
-        """The topic of a PUBLISH with `alias`, remembering a new meaning. Raises TopicAliasInvalid."""
+        """The topic of a PUBLISH with `alias`, remembering a new meaning.
+
+        Raises TopicAliasInvalid (out of range), ProtocolViolation (stands for nothing).
+        """
         if not 0 < alias <= self.maximum:
             raise TopicAliasInvalid(f"topic alias {alias} exceeds {self.maximum}")
         if topic:
@@ -321,7 +341,7 @@ class InboundAliases:
             return topic
         known = self._topics.get(alias)
         if known is None:
-            raise TopicAliasInvalid(f"topic alias {alias} was never defined")
+            raise ProtocolViolation(f"topic alias {alias} was never defined")
         return known
 
 

@@ -32,6 +32,7 @@ class Message:
         "publisher",
         "qos",
         "retain",
+        "stored",
         "topic",
     )
 
@@ -52,6 +53,8 @@ class Message:
         self.properties = properties
         self.expires_at = expires_at
         self.publisher = publisher
+        #: What a store of the broker knows of it.
+        self.stored: object = None
         self._properties_bytes: bytes | None = None
         self._packets: dict[int, bytes | PublishTemplate] = {}
 

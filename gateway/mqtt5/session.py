@@ -23,6 +23,7 @@ from .actions import (
     Action,
     Close,
     Granted,
+    Kept,
     PublishWill,
     ServerOffer,
     SessionEnded,
@@ -30,9 +31,9 @@ from .actions import (
     SessionLimits,
     SessionSubscription,
 )
-from .delivery import Connection
+from .delivery import Connection, Queued
 from .encoding import encode
-from .endings import farewell, refusal
+from .endings import acceptance, answer_bytes, check_connect, farewell, granted_times, refusal
 from .exchange import Exchange
 from .flows import InboundAliases, InboundFlows, OutboundAliases
 from .packets import (
@@ -62,6 +63,7 @@ from .types import (
     MAXIMUM_REMAINING_LENGTH,
     NEVER_EXPIRES_S,
     MqttError,
+    PacketTooLarge,
     ProtocolViolation,
     QosNotSupported,
     ReasonCode,
@@ -90,9 +92,44 @@ class ServerSession(Exchange):
         self.subscriptions: dict[str, SessionSubscription] = {}
 
     def _clear(self) -> None:
+        if self.journal is not None:
+            self.journal.cleared()
         self.subscriptions = {}
         self.inbound = InboundFlows()
         self._clear_delivery()
+
+    # What only a journal wants to know.
+
+    def _lost(self, queued: Queued, reason: ReasonCode) -> None:
+        if self.journal is not None:
+            self.journal.dropped(queued)
+
+    def _half_finished(self, packet_id: int, queued: Queued) -> None:
+        if self.journal is not None:
+            self.journal.released(packet_id, queued)
+
+    def _finished(self, packet: PubAck | PubRec | PubComp, queued: Queued | None, actions: list[Any]) -> None:
+        if self.journal is not None:
+            self.journal.finished(packet.packet_id, queued)
+
+    @property
+    def kept(self) -> Kept:
+        """What must survive a restart beside flows and subscriptions."""
+        return Kept(self.version, self.session_expiry_s, self.will, self._will_at, self._ends_at)
+
+    def restore(self, kept: Kept, awaiting_pubrel: Iterable[int]) -> None:
+        """Continue a session of an earlier process. If that was connected when it ended, call `begin_absence`."""
+        self.begun, self.version, self.will = True, kept.version, kept.will
+        self.session_expiry_s = kept.session_expiry_s
+        self._will_at, self._ends_at = kept.will_at, kept.ends_at
+        self.inbound.awaiting_pubrel.update(dict.fromkeys(awaiting_pubrel))
+
+    def begin_absence(self, now: float) -> None:
+        """The connection has ended: will delay and session expiry run from `now`."""
+        if self.session_expiry_s != NEVER_EXPIRES_S:
+            self._ends_at = now + self.session_expiry_s
+        if self.will is not None:
+            self._will_at = now + min(self.will.properties.will_delay_s or 0, self.session_expiry_s)
 
     def __repr__(self) -> str:
         return f"ServerSession({self.client_id!r}, {self.state.name}, {len(self.waiting)} waiting)"
@@ -106,14 +143,11 @@ class ServerSession(Exchange):
 
         `properties` are the broker's own of CONNACK (assigned client id, authentication data, ...). A session
         that was connected must have been `disconnected` first; the broker has called `tick`, and with clean
-        start `end`, so that a will that is due is not lost. Raises QosNotSupported, RetainNotSupported (will).
+        start `end`, so that a will that is due is not lost. Raises as `check_connect` does.
         """
         assert self.state is Connection.OFFLINE, "the former connection of the session has not ended"
+        check_connect(connect, offer, properties)
         will, v5 = connect.will, connect.version == Version.V5
-        if will is not None and will.qos > offer.maximum_qos:
-            raise QosNotSupported(f"will of QoS {will.qos}")
-        if will is not None and will.retain and not offer.retain_available:
-            raise RetainNotSupported("retained will")
         expired = self._ends_at is not None and now >= self._ends_at
         session_present = self.begun and not connect.clean_start and not expired
         if not session_present:
@@ -126,38 +160,15 @@ class ServerSession(Exchange):
         self._will_at = self._ends_at = None
         self._last_received = now
         asked = connect.properties
-        asked_expiry_s = asked.session_expiry_s or 0
-        if not v5:
-            asked_expiry_s = 0 if connect.clean_start else NEVER_EXPIRES_S
-        self.session_expiry_s = min(asked_expiry_s, offer.session_expiry_max_s)
-        self._keep_alive_s = connect.keep_alive_s
-        if v5 and offer.keep_alive_max_s and not 0 < connect.keep_alive_s <= offer.keep_alive_max_s:
-            self._keep_alive_s = offer.keep_alive_max_s
+        self.session_expiry_s, self._keep_alive_s = granted_times(connect, offer)
         self._maximum_packet_size = asked.maximum_packet_size or MAXIMUM_REMAINING_LENGTH + 5
         self._aliases_in = InboundAliases(offer.topic_alias_maximum if v5 else 0)
         self._aliases_out = OutboundAliases(min(asked.topic_alias_maximum or 0, self.limits.topic_aliases))
         self.inbound.reconnected(offer.receive_maximum, enforced=v5)
         self.outbound.reconnected(asked.receive_maximum or MAXIMUM_PACKET_ID)
-        out = [self._connack(session_present, asked_expiry_s, properties)]
+        out = [acceptance(connect, offer, session_present, properties)]
         self._resume(now, out.append)
         return out
-
-    def _connack(self, session_present: bool, asked_expiry_s: int, properties: Properties) -> bytes:
-        offer, connect = self._offer, self.connect
-        assert connect is not None
-        if self.version == Version.V5:
-            # Absent means the specification's default, so only what differs from it is sent.
-            properties = replace(
-                properties,
-                session_expiry_s=self.session_expiry_s if self.session_expiry_s != asked_expiry_s else None,
-                receive_maximum=offer.receive_maximum if offer.receive_maximum < MAXIMUM_PACKET_ID else None,
-                maximum_packet_size=offer.maximum_packet_size,
-                topic_alias_maximum=offer.topic_alias_maximum or None,
-                maximum_qos=offer.maximum_qos if offer.maximum_qos < 2 else None,
-                retain_available=None if offer.retain_available else 0,
-                server_keep_alive_s=self._keep_alive_s if self._keep_alive_s != connect.keep_alive_s else None,
-            )
-        return encode(ConnAck(session_present, ReasonCode.SUCCESS, properties), self.version)
 
     def disconnected(self, now: float) -> list[Action]:
         """The connection is gone: PublishWill and SessionEnded as far as they are due at once.
@@ -167,10 +178,7 @@ class ServerSession(Exchange):
         if self.state is Connection.OFFLINE:
             return []
         self.state, self.paused = Connection.OFFLINE, False
-        if self.session_expiry_s != NEVER_EXPIRES_S:
-            self._ends_at = now + self.session_expiry_s
-        if self.will is not None:
-            self._will_at = now + min(self.will.properties.will_delay_s or 0, self.session_expiry_s)
+        self.begin_absence(now)
         return self.tick(now)
 
     def end(self) -> list[Action]:
@@ -211,7 +219,8 @@ class ServerSession(Exchange):
     def close(self, reason: ReasonCode, text: str = "") -> Close:
         """The broker (or this session) wants the connection gone: nothing more is read from or sent to it."""
         self.state = Connection.CLOSING
-        return Close(reason, farewell(self.version, reason), text)
+        last = farewell(self.version, reason)
+        return Close(reason, last if len(last) <= self._maximum_packet_size else b"", text)
 
     # ------------------------------------------------------------------------------------ packets that came in
 
@@ -251,6 +260,10 @@ class ServerSession(Exchange):
         actions.append(b"\xd0\0")
 
     def _on_request(self, packet: Subscribe | Unsubscribe, now: float, actions: list[Action]) -> None:
+        # The answer has a code for each filter and nothing that could be left out (MQTT-3.1.2-24).
+        filters = packet.subscriptions if isinstance(packet, Subscribe) else packet.filters
+        if answer_bytes(len(filters), self.version) > self._maximum_packet_size:
+            raise PacketTooLarge(f"the answer to {len(filters)} filters exceeds the client's maximum packet size")
         actions.append(packet)
 
     def _on_auth(self, packet: Auth, now: float, actions: list[Action]) -> None:
@@ -283,18 +296,21 @@ class ServerSession(Exchange):
     def subscribed(self, packet: Subscribe, codes: Iterable[int]) -> Granted:
         """Enter what the broker grants: for each filter the granted QoS, or a reason of failure.
 
-        A filter beyond the session's limit is refused with 0x97 here. A repeated filter replaces the older
+        A filter beyond the session's limits is refused with 0x97 here. A repeated filter replaces the older
         subscription (MQTT-3.8.4-3). Retained messages follow retain handling, never for shared subscriptions.
         """
         identifier = (packet.properties.subscription_ids or (0,))[0]
         answered: list[int] = []
         granted: list[SessionSubscription] = []
         retained: list[SessionSubscription] = []
+        held_bytes = sum(len(topic_filter.encode()) for topic_filter in self.subscriptions)
         for asked, code in zip(packet.subscriptions, codes, strict=True):
             existed = asked.filter in self.subscriptions
-            if code < 0x80 and not existed and len(self.subscriptions) >= self.limits.subscriptions:
-                answered.append(ReasonCode.QUOTA_EXCEEDED)
-                continue
+            if code < 0x80 and not existed:
+                if self._is_full(held_bytes + len(asked.filter.encode())):
+                    answered.append(ReasonCode.QUOTA_EXCEEDED)
+                    continue
+                held_bytes += len(asked.filter.encode())
             answered.append(code)
             if code >= 0x80:
                 continue
@@ -307,6 +323,16 @@ class ServerSession(Exchange):
                 retained.append(subscription)
         suback = encode(SubAck(packet.packet_id, tuple(answered)), self.version)
         return Granted(suback, tuple(granted), tuple(retained))
+
+    def _is_full(self, held_bytes: int) -> bool:
+        """Whether one more subscription, with which all filters take `held_bytes`, is one too many; counts it."""
+        if len(self.subscriptions) >= self.limits.subscriptions:
+            self.figures.refused_subscriptions += 1
+            return True
+        if held_bytes > self.limits.subscription_bytes:
+            self.figures.refused_subscription_bytes += 1
+            return True
+        return False
 
     def unsubscribed(self, packet: Unsubscribe) -> tuple[bytes, tuple[SessionSubscription, ...]]:
         """UNSUBACK, and the subscriptions that are gone."""
@@ -322,6 +348,7 @@ __all__ = [
     "Close",
     "Connection",
     "Granted",
+    "Kept",
     "PublishWill",
     "ServerOffer",
     "ServerSession",
@@ -329,6 +356,7 @@ __all__ = [
     "SessionFigures",
     "SessionLimits",
     "SessionSubscription",
+    "check_connect",
     "farewell",
     "refusal",
 ]

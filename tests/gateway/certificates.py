@@ -26,10 +26,10 @@ class Authority:
         self.cafile = directory / f"{name}.pem"
         self.cafile.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """Files of a certificate for `name` and its key."""
+    def issue(self, name: str, uri: str | None = None) -> tuple[Path, Path]:
+        """Files of a certificate for `name` (and `uri` as subject alternative name) and its key."""
         key = generate_private_key(SECP256R1())
-        certificate = self._sign(_name(name), key, is_ca=False)
+        certificate = self._sign(_name(name), key, is_ca=False, uri=uri)
         certfile, keyfile = self.directory / f"{name}.pem", self.directory / f"{name}.key"
         certfile.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         keyfile.write_bytes(
@@ -51,9 +51,11 @@ class Authority:
             context.load_cert_chain(*self.issue(name))
         return context
 
-    def _sign(self, name: x509.Name, key: EllipticCurvePrivateKey, *, is_ca: bool) -> x509.Certificate:
+    def _sign(
+        self, name: x509.Name, key: EllipticCurvePrivateKey, *, is_ca: bool, uri: str | None = None
+    ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
-        return (
+        builder = (
             x509.CertificateBuilder()
             .subject_name(name)
             .issuer_name(self._name)
@@ -62,8 +64,11 @@ class Authority:
             .not_valid_before(now - _DAY)
             .not_valid_after(now + _DAY)
             .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
-            .sign(self._key, SHA256())
         )
+        if uri is not None:
+            names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri)])
+            builder = builder.add_extension(names, critical=False)
+        return builder.sign(self._key, SHA256())
 
 
 def _name(text: str) -> x509.Name:

@@ -28,7 +28,6 @@ OVERRIDDEN = {
     "_cleanup_session": (["self", "client_id"], True),
     "_session_monitor": (["self"], True),
     "_broadcast_loop": (["self"], True),
-    "ws_connected": (["self", "websocket", "listener_name"], True),
     "external_connected": (["self", "reader", "writer", "listener_name"], True),
     "internal_message_broadcast": (["self", "topic", "data", "qos"], True),
     "retain_message": (["self", "source_session", "topic_name", "data", "qos"], True),

@@ -9,7 +9,7 @@ import pytest
 from amqtt.contexts import BrokerConfig
 
 from gateway.broker import EdgeBroker
-from gateway.config import Limits
+from gateway.limits import Limits
 from gateway.mqtt5.packets import Disconnect, PubAck, Publish, PubRec, PubRel, Version, Will
 from gateway.mqtt5.types import ReasonCode
 

@@ -102,7 +102,7 @@ overlay: {identity: me, overlay: overlay.bin, protect: [{filter: "plant/#", mode
         ("listeners: {default: {ssl: true}}", ["listeners.default", "certfile and keyfile"]),
         ("listeners: {default: {overlay: true}}", ["listener default", "overlay section"]),
         (
-            "listeners: {default: {}, b: {bind: '127.0.0.1:1883'}}",
+            "listeners: {default: {bind: '127.0.0.1:1883'}, b: {}}",
             ["default and b both bind 127.0.0.1:1883"],
         ),
         ("listeners: {a: {require_client_certificate: true}}", ["listeners.a", "needs ssl: true"]),

@@ -393,7 +393,7 @@ def test_topic_aliases_of_the_client_last_as_long_as_the_connection() -> None:
     assert closes(session.received(aliased("a", 2), NOW)) is ReasonCode.TOPIC_ALIAS_INVALID
     session.disconnected(NOW)
     session.connected(connect(clean=False), OFFER, NOW)
-    assert closes(session.received(aliased("", 1), NOW)) is ReasonCode.TOPIC_ALIAS_INVALID
+    assert closes(session.received(aliased("", 1), NOW)) is ReasonCode.PROTOCOL_ERROR
 
 
 def test_re_authentication_needs_the_method_of_connect() -> None:

@@ -1,0 +1,62 @@
+"""Log lines for people and for programs: one line an event, `key=value` (logfmt) or JSON.
+
+    time=2026-01-02T03:04:05.678Z level=warning logger=veilmq.limits event="limits.connections is reached" times=7
+
+What a client chose (its id, a topic) may hold line breaks and quotes: they are escaped, so that nobody can forge a line
+or split one. Secrets never come here: whoever holds one keeps it out of its `repr`. Destination: standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+#: Stops one message (a hostile name, a traceback) from becoming a line that log collectors cut in the middle.
+EVENT_CHARACTERS = 4_000
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    """What one line says, in order; `extra` of the call at the end, empty values left out."""
+    at = datetime.fromtimestamp(record.created, UTC)
+    event = record.getMessage()
+    found: dict[str, Any] = {
+        "time": f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z",
+        "level": record.levelname.lower(),
+        "logger": record.name,
+        "event": event[:EVENT_CHARACTERS],
+    }
+    found.update(
+        (key, value) for key, value in vars(record).items() if key not in _STANDARD and value not in ("", None)
+    )
+    if record.exc_info and record.exc_info[0] is not None:
+        found["exception"] = logging.Formatter().formatException(record.exc_info)[-EVENT_CHARACTERS:]
+    return found
+
+
+class JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return json.dumps(fields_of(record), ensure_ascii=True, default=str, separators=(",", ":"))
+
+
+class KeyValueLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return " ".join(f"{key}={_value(value)}" for key, value in fields_of(record).items())
+
+
+def _value(value: object) -> str:
+    text = value if isinstance(value, str) else str(value)
+    plain = text.isascii() and text.isprintable() and not any(mark in text for mark in ' "=\\')
+    # JSON's escapes are those of logfmt; an empty value needs its quotes too.
+    return text if plain and text else json.dumps(text, ensure_ascii=True)
+
+
+def configure(form: Literal["text", "json"]) -> None:
+    """All log lines of this process from now on: ours from `info`, those of libraries from `warning`."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if form == "json" else KeyValueLines())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("veilmq").setLevel(logging.INFO)

@@ -1,0 +1,41 @@
+"""A message as the overlay takes it, and what of a message is the overlay's alone. No routing, no state."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from bridge.machine import Publication
+
+from .mqtt5.message import Message
+from .mqtt5.packets import NO_PROPERTIES, Properties
+
+#: User properties with this prefix belong to the overlay; ordinary clients neither send nor see them.
+RESERVED_PROPERTY = "vmq"
+
+
+def publication_of(message: Message, now: float) -> Publication:
+    """The message as the overlay takes it; expiry is what is left of it at `now`, in seconds."""
+    properties = message.properties
+    return Publication(
+        message.topic,
+        message.payload,
+        message.qos,
+        message.retain,
+        content_type=properties.content_type,
+        response_topic=properties.response_topic,
+        correlation_data=properties.correlation_data,
+        payload_format=properties.payload_format,
+        properties=properties.user,
+        expiry_s=message.remaining_s(now),
+        time_ms=time.time_ns() // 1_000_000,
+    )
+
+
+def without_reserved(properties: Properties) -> Properties:
+    """The same without the user properties that belong to the overlay."""
+    user = tuple(pair for pair in properties.user if not pair[0].startswith(RESERVED_PROPERTY))
+    if len(user) == len(properties.user):
+        return properties
+    properties = replace(properties, user=user)
+    return NO_PROPERTIES if properties == NO_PROPERTIES else properties

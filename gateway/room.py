@@ -1,0 +1,58 @@
+"""Whether a peer takes what is written for it: who wants to write more waits here, and one that takes nothing is found.
+
+The write buffer itself is the transport's; when it is full or free again, the connection says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class Room:
+    """Of one connection. `unsent`: bytes written that the peer has not taken; `stalled` is called once."""
+
+    __slots__ = ("_drained", "_stalled", "_stalled_s", "_timer", "_unsent", "is_full")
+
+    def __init__(self, stalled_s: float, unsent: Callable[[], int], stalled: Callable[[], None]) -> None:
+        self._stalled_s, self._unsent, self._stalled = stalled_s, unsent, stalled
+        self._timer: asyncio.TimerHandle | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self.is_full = False
+
+    def full(self) -> None:
+        """The write buffer is above its limit; looked at every `stalled_s` from now on."""
+        self.is_full = True
+        self._look_later(self._unsent())
+
+    def _look_later(self, unsent: int) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._stalled_s, self._look, unsent)
+
+    def _look(self, before: int) -> None:
+        unsent = self._unsent()
+        if unsent >= before:
+            self.end()
+            self._stalled()
+        else:
+            self._look_later(unsent)
+
+    def free(self) -> None:
+        """The write buffer has drained."""
+        self.is_full = False
+        self.end()
+
+    def end(self) -> None:
+        """Nobody waits any more: it has drained, or the connection is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._drained is not None:
+            if not self._drained.done():
+                self._drained.set_result(None)
+            self._drained = None
+
+    async def wait(self) -> None:
+        """Until `free` or `end`."""
+        if self.is_full:
+            self._drained = self._drained or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._drained)  # several may wait, and one of them be cancelled

@@ -1,0 +1,171 @@
+"""MQTT over WebSocket for the same `asyncio.Protocol` that serves TCP: frames in, frames out.
+
+`WebSocketProtocol` speaks HTTP and frames with the network (the sans-I/O half of `websockets`) and is the
+transport of the protocol that it carries. Packets may be split over frames anywhere; what one read brings is
+passed on at once, and one write becomes one frame. A text frame ends the connection. No compression: it would
+let a few bytes become many. No MQTT is known here, and no proxy headers are believed.
+Source: MQTT 5.0 §6, RFC 6455.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from websockets import Origin, Subprotocol
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import SEND_EOF, State
+from websockets.server import ServerProtocol
+
+#: A frame may hold a largest packet and so much of its neighbours; more ends the connection with code 1009.
+FRAME_SPARE_BYTES = 64 << 10
+#: `mqttv3.1` is what clients of MQTT 3.1 ask for; the later versions know `mqtt` only (MQTT-6.0.0-3).
+SUBPROTOCOLS = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
+
+log = logging.getLogger("veilmq.websocket")
+# `websockets` writes every frame to a logger that is enabled for DEBUG, and payloads do not belong into logs.
+log.setLevel(logging.WARNING)
+
+
+class WebSocketProtocol(asyncio.Protocol):
+    """One connection. `inner` is told of it at once, so that its time limit covers the handshake too.
+
+    `origins`: pages whose scripts may connect, as in the `Origin` header; empty: any. Clients that are no
+    browsers send none and are let in. `packet_bytes`: the largest MQTT packet.
+    """
+
+    def __init__(self, inner: asyncio.Protocol, packet_bytes: int, origins: Sequence[str] = ()) -> None:
+        self._inner = inner
+        allowed = [Origin(origin) for origin in origins]
+        self._frames = ServerProtocol(
+            origins=[*allowed, None] if allowed else None,
+            subprotocols=SUBPROTOCOLS,
+            max_size=packet_bytes + FRAME_SPARE_BYTES,
+            logger=log,
+        )
+        self._transport: asyncio.Transport | None = None
+        self._writing_paused = False
+
+    # -------------------------------------------------------------------------------- what the network calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        self._inner.connection_made(_FrameTransport(self, self._frames, transport))  # type: ignore[arg-type]
+
+    def data_received(self, data: bytes) -> None:
+        frames = self._frames
+        if frames.state is State.CLOSED:
+            return
+        was_shaking_hands = frames.state is State.CONNECTING
+        frames.receive_data(data)
+        events = frames.events_received()
+        if was_shaking_hands:
+            self._answer_handshake(events)
+            return
+        arrived: list[bytes] = []
+        for event in events:
+            if isinstance(event, Frame) and not self._collect(event, arrived):
+                break
+        # Pongs to a peer that does not read them would fill memory; RFC 6455 §5.5.3 lets us leave them out.
+        self.flush(drop=self._writing_paused and not frames.close_expected())
+        if arrived:
+            self._inner.data_received(b"".join(arrived))
+
+    def _answer_handshake(self, events: list[Request | Response | Frame]) -> None:
+        frames = self._frames
+        match events:
+            case [Request() as request] if frames.parser_exc is None:
+                frames.send_response(frames.accept(request))
+            case []:
+                pass  # the rest of the request is to come, or it was none
+            case _:  # frames before our answer (RFC 6455 §4.1)
+                assert self._transport is not None
+                self._transport.abort()
+                return
+        self.flush()
+
+    def _collect(self, frame: Frame, arrived: list[bytes]) -> bool:
+        """Keep the data of a frame; False at one that must not be."""
+        if frame.opcode is Opcode.TEXT:
+            if self._frames.state is State.OPEN:
+                self._frames.fail(CloseCode.UNSUPPORTED_DATA, "MQTT needs binary frames")
+            return False
+        if frame.opcode in (Opcode.BINARY, Opcode.CONT):
+            arrived.append(bytes(frame.data))
+        return True
+
+    def eof_received(self) -> None:
+        """The peer has ended its stream; the transport closes when this returns."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._inner.resume_writing()
+
+    def flush(self, drop: bool = False) -> None:
+        """Write what the frame layer has to say, and close where it says so."""
+        transport = self._transport
+        assert transport is not None
+        for data in self._frames.data_to_send():
+            if data == SEND_EOF:
+                transport.close()
+            elif not drop and not transport.is_closing():
+                transport.write(data)
+
+
+class _FrameTransport(asyncio.Transport):
+    """What the inner protocol writes to: the transport below, with frames around the bytes."""
+
+    def __init__(self, outer: WebSocketProtocol, frames: ServerProtocol, below: asyncio.Transport) -> None:
+        super().__init__()
+        self._outer, self._frames, self._below = outer, frames, below
+
+    def write(self, data: Any) -> None:
+        if self._frames.state is State.OPEN:
+            self._frames.send_binary(bytes(data))
+            self._outer.flush()
+
+    def close(self) -> None:
+        """Say goodbye in frames where the handshake is done; the peer's goodbye ends the connection.
+
+        Whoever closes sets a time limit and aborts after it, as for a peer that does not read.
+        """
+        if self._frames.state is State.OPEN:
+            self._frames.send_close(CloseCode.NORMAL_CLOSURE)
+            self._outer.flush()
+            self._below.resume_reading()
+        elif self._frames.state is not State.CLOSING:
+            self._below.close()
+
+    def abort(self) -> None:
+        self._below.abort()
+
+    def is_closing(self) -> bool:
+        return self._frames.state in (State.CLOSING, State.CLOSED) or self._below.is_closing()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._below.get_extra_info(name, default)
+
+    def get_write_buffer_size(self) -> int:
+        return self._below.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._below.set_write_buffer_limits(high, low)
+
+    def pause_reading(self) -> None:
+        self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._below.resume_reading()
+
+    def is_reading(self) -> bool:
+        return self._below.is_reading()

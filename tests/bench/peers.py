@@ -1,0 +1,173 @@
+"""Brokers to measure: ours, Mosquitto and amqtt, each in a process of its own on a core of its own.
+
+Same work, same bounds: where our default and Mosquitto's differ in what a measure is about (messages in flight to one
+subscriber, messages queued for one that is away), both are told the same. Not here: load (`load.py`, `crowd.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tests.bench.load import pin
+
+#: Unacknowledged messages to one subscriber: our default; Mosquitto's is 20.
+IN_FLIGHT = 128
+#: Messages for a subscriber that is away: none may be lost while its queue is what is measured.
+QUEUED = 1_000_000
+START_S = 15.0
+OURS, MOSQUITTO, AMQTT = "veilmq", "mosquitto", "amqtt"
+
+
+@dataclass(frozen=True)
+class Running:
+    """A broker that accepts connections."""
+
+    port: int
+    pid: int
+
+    def cpu_s(self) -> float:
+        """Processor time that it has used, in seconds, all threads."""
+        times = psutil.Process(self.pid).cpu_times()
+        return float(times.user + times.system)
+
+    def waited_s(self) -> float:
+        """Time that its main thread could have run while others had its core, in seconds; 0 where not told."""
+        try:
+            return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
+        except OSError:
+            return 0.0
+
+    def resident_bytes(self) -> int:
+        return int(psutil.Process(self.pid).memory_info().rss)
+
+
+def cores() -> tuple[int, tuple[int, int]]:
+    """(the broker's core, (publisher's, subscribers')) of those that this process may use."""
+    usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    others = usable[:-1] or usable
+    return usable[-1], (others[0], others[-1])
+
+
+@contextlib.contextmanager
+def start(name: str, core: int, is_durable: bool) -> Iterator[Running]:
+    """A fresh broker; `is_durable`: it keeps sessions on disk, in a directory that is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as directory:
+        data = Path(directory) if is_durable else None
+        if name == MOSQUITTO:
+            with _mosquitto(core, Path(directory), is_durable) as running:
+                yield running
+        else:
+            with _in_python(_serve_ours if name == OURS else _serve_amqtt, core, data) as running:
+                yield running
+
+
+def _serve_ours(port: int, core: int, data: Path | None) -> None:
+    pin(core)
+    from gateway.broker import run_broker
+    from gateway.config import parse
+
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    content: dict[str, object] = {
+        "listeners": {"default": {"bind": f"127.0.0.1:{port}"}},
+        "allow_anonymous": True,
+        "limits": {"in_flight": IN_FLIGHT},
+    }
+    if data is not None:
+        content["data"] = str(data)
+        content["limits"] = {"in_flight": IN_FLIGHT, "queue_messages": QUEUED, "queue_bytes": 1 << 30}
+    asyncio.run(run_broker(parse(content)))
+
+
+def _serve_amqtt(port: int, core: int, data: Path | None) -> None:
+    pin(core)
+    import logging
+
+    from amqtt.broker import Broker
+
+    logging.disable(logging.CRITICAL)
+
+    async def serve() -> None:
+        broker = Broker(
+            {
+                "listeners": {"default": {"type": "tcp", "bind": f"127.0.0.1:{port}"}},
+                "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
+            }
+        )
+        await broker.start()
+        await asyncio.Event().wait()
+
+    asyncio.run(serve())
+
+
+@contextlib.contextmanager
+def _in_python(serve: Callable[[int, int, Path | None], None], core: int, data: Path | None) -> Iterator[Running]:
+    port = _free_port()
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(port, core, data), daemon=True)
+    process.start()
+    try:
+        _wait_for(port)
+        assert process.pid is not None
+        yield Running(port, process.pid)
+    finally:
+        process.kill()
+        process.join()
+
+
+@contextlib.contextmanager
+def _mosquitto(core: int, directory: Path, is_durable: bool) -> Iterator[Running]:
+    program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None:
+        raise FileNotFoundError("mosquitto is not installed; run `make tools` as root")
+    port = _free_port()
+    lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", "set_tcp_nodelay true"]
+    lines.append(f"max_inflight_messages {IN_FLIGHT}")
+    if is_durable:
+        lines += ["persistence true", f"persistence_location {directory}/", f"max_queued_messages {QUEUED}"]
+    if os.getuid() == 0:
+        lines.append("user root")  # it would leave the directory to a user that may not write there
+    config = directory / "mosquitto.conf"
+    config.write_text("\n".join(lines) + "\n")
+    process = subprocess.Popen([program, "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(process.pid, {core})
+        _wait_for(port)
+        yield Running(port, process.pid)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def _wait_for(port: int) -> None:
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
