@@ -14,7 +14,7 @@ from typing import Literal
 
 from . import parsing
 from .encoding import NAME_CACHE_BYTES, NAME_CACHE_ENTRIES, PublishTemplate, encode, encode_publish
-from .packets import NO_PROPERTIES, Auth, Disconnect, Packet, PubAck, Publish, Version
+from .packets import NO_PROPERTIES, Auth, Disconnect, Packet, PubAck, PubComp, Publish, PubRec, PubRel, Version
 from .properties import Carrier, decode_properties, encode_property_fields
 from .types import (
     MAXIMUM_REMAINING_LENGTH,
@@ -34,6 +34,9 @@ __all__ = ["Decoder", "PublishTemplate", "encode", "encode_property_fields", "en
 # connections. Bounded in entries and in bytes of one name, so that a client that invents topics can make
 # others slower (to what they would be without it) but cannot fill memory: at most about 4 MiB.
 _topics: dict[bytes, str] = {b"": ""}
+
+# Acknowledgements that may be a packet identifier alone, by first byte; alike in all versions and both directions.
+_BARE: dict[int, type[PubAck | PubRec | PubRel | PubComp]] = {0x40: PubAck, 0x50: PubRec, 0x62: PubRel, 0x70: PubComp}
 
 
 def _topic(raw: bytes) -> str:
@@ -135,7 +138,7 @@ class Decoder:
         """Append every whole packet of `data`; return where the first incomplete one begins.
 
         This loop is the hot path of a broker. It looks as it does because in CPython a call costs as much as
-        parsing a small PUBLISH: PUBLISH and the bare PUBACK are handled in line, everything is indexed in the
+        parsing a small PUBLISH: PUBLISH and bare acknowledgements are handled in line, everything is indexed in the
         read itself (one copy: the payload), attributes sit in locals, and bounds are checked once per packet,
         after reading (`at > stop`), since reading too far harms nobody before the packet is built.
         """
@@ -194,8 +197,8 @@ class Decoder:
                 if not topic and properties.topic_alias is None:
                     raise ProtocolViolation("topic name is empty and no alias stands for it")
                 append(Publish(topic, data[at:stop], qos, first & 1 == 1, first & 8 == 8, packet_id, properties))
-            elif first == 0x40 and length == 2 and (packet_id := data[start] << 8 | data[start + 1]):
-                append(PubAck(packet_id))
+            elif length == 2 and first in _BARE and (packet_id := data[start] << 8 | data[start + 1]):
+                append(_BARE[first](packet_id))
             else:
                 append(self._parse_other(first, data, start, stop))
             position = stop

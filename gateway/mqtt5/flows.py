@@ -216,8 +216,7 @@ class OutboundFlows(Generic[Item]):
             known = self.unacknowledged.get(packet_id)
             if known is not None and known[1] == 1:
                 del self.unacknowledged[packet_id]
-                if self.quota < self._most:
-                    self.quota += 1
+                self._give_back(True)
                 return Answer.DONE, known[0]
         step = OUTBOUND[self.stage(packet_id), what]
         if step.answer is Answer.VIOLATION:

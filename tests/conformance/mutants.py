@@ -262,7 +262,10 @@ SESSION = (
     *_in(
         "lifecycle",
         ("clean start keeps subscriptions", "if connect.clean_start or not client.alive", "if not client.alive"),
-        ("no assigned client identifier", "replace(proof, assigned_client_id=view.client_id)", "proof"),
+    ),
+    *_in(
+        "mqtt5/endings",
+        ("no assigned client identifier", "proof = replace(proof, assigned_client_id=client_id)", "pass"),
     ),
     *_in(
         "exchange",

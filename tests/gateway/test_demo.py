@@ -43,6 +43,7 @@ from keys.identity import Identity
 from keys.message import MessageHeader, Mode
 from keys.sharetree import Place, Share, encode_shares
 from spark_ingest.demo import _cause
+from spark_ingest.sink import PublicationSink
 
 NS = 1_000_000
 REGIONS = list(setup.REGIONS.values())
@@ -429,9 +430,11 @@ def test_blame_is_kept_over_a_crash_of_the_one_who_blamed() -> None:
 def test_the_sink_is_read_as_spark_wrote_it(tmp_path: Path) -> None:
     with pytest.raises(DemoError, match="Spark wrote no sink"):
         list(read_sink(tmp_path / "sink.sqlite"))
+    PublicationSink(tmp_path / "sink.sqlite", id_field="id")
     database = sqlite3.connect(tmp_path / "sink.sqlite")
-    database.execute("CREATE TABLE telemetry (batch, publisher, sequence, id, topic, digest)")
-    database.execute("INSERT INTO telemetry VALUES (0, 'p', 7, NULL, 't', 'd')")
+    database.execute(
+        "INSERT INTO publications (batch, publisher, sequence, topic, digest) VALUES (0, 'p', 7, 't', 'd')"
+    )
     database.commit()
     database.close()
     assert list(read_sink(tmp_path / "sink.sqlite")) == [Row("p", 7, "", "t", "d")]
