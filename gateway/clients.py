@@ -79,7 +79,7 @@ class Client:
         self.plain: int | None = None
         #: What is stored of the session (`session_store.py`), if anything is.
         self.record: SessionRecord | None = None
-        self.acks: deque[Owed] = deque()
+        self.acks: deque[Owed] | tuple[()] = ()
         self.filters: dict[str, SessionSubscription] = {}
         self.alive = True
         self.goodbye = (False, "connection lost")
@@ -89,6 +89,12 @@ class Client:
     @property
     def client_id(self) -> str:
         return self.session.client_id
+
+    def owe(self, owed: Owed) -> None:
+        """One more acknowledgement, to be sent after those in `acks`; most clients never make a queue of them."""
+        if isinstance(self.acks, tuple):
+            self.acks = deque()
+        self.acks.append(owed)
 
     def __repr__(self) -> str:
         return f"Client({self.client_id!r})"

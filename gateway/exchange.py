@@ -154,7 +154,7 @@ class Exchange:
             return None
         store = self.store
         if store is not None and store.is_full and publish.qos and self._must_store(client, publish):
-            client.acks.append(Owed(publish, ReasonCode.QUOTA_EXCEEDED))
+            client.owe(Owed(publish, ReasonCode.QUOTA_EXCEEDED))
             self._settle(client)
             return None
         before = 0 if store is None else store.changes
@@ -199,7 +199,7 @@ class Exchange:
         if overlay is None and not stored:
             self._acknowledge(client, publish)
             return
-        client.acks.append(owed)
+        client.owe(owed)
 
         def done(code: int) -> None:
             owed.answer(code)
@@ -218,7 +218,7 @@ class Exchange:
         if not publish.qos:
             return
         if client.acks:
-            client.acks.append(Owed(publish, code))
+            client.owe(Owed(publish, code))
             self._settle(client)
             return
         data = client.session.acknowledge(publish, ReasonCode(code))
@@ -275,7 +275,7 @@ class Exchange:
         if plan.groups:
             message = message or Message(publish.topic, publish.payload, publisher=sender.client_id)
             for group in plan.groups:
-                self._deliver_to_group(group, message, None, self.now())
+                self.deliver_to_group(group, message, None, self.now())
 
     # ---------------------------------------------------------------------------------------------- routing
 
@@ -315,7 +315,7 @@ class Exchange:
             if allowed is None or id(target.client.view) in allowed:
                 self._deliver_to(target, message, sender, now)
         for group in plan.groups:
-            self._deliver_to_group(group, message, allowed, now)
+            self.deliver_to_group(group, message, allowed, now)
 
     def _deliver_to(self, target: Target[Client], message: Message, sender: Client | None, now: float) -> None:
         client = target.client
@@ -331,7 +331,7 @@ class Exchange:
             return
         self.give(client, message, qos, retain, target.subscription_ids, now)
 
-    def _deliver_to_group(self, group: Any, message: Message, allowed: set[int] | None, now: float) -> None:
+    def deliver_to_group(self, group: Any, message: Message, allowed: set[int] | None, now: float) -> None:
         """One member in turn: preferably one that is connected and keeps up (§4.8.2)."""
         away = None
         for entry in group.in_turn():

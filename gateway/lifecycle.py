@@ -171,8 +171,8 @@ class Lifecycle:
                 self.exchange.publish_will(client, action.will)
                 if self.exchange.store is not None:
                     self.exchange.store.changed(client)
-            case SessionEnded():
-                self.forget(client)
+            case SessionEnded(unfinished):
+                self.forget(client, unfinished)
             case Auth():
                 return self.enhanced_auth.again(client, action, self._close)
             case _:
@@ -282,9 +282,8 @@ class Lifecycle:
 
     def _restore_from_plugin(self, client: Client, now: float) -> None:
         """Messages that amqtt's persistence plugin kept for the client."""
-        kept = client.view.retained_messages
-        while not kept.empty():
-            old = kept.get_nowait()
+        while client.view.has_retained_messages:
+            old = client.view.retained_messages.get_nowait()
             message = Message(old.topic, bytes(old.data), old.qos or 0)
             self.exchange.give(client, message, message.qos, False, (), now)
 
@@ -367,9 +366,9 @@ class Lifecycle:
         if overlay is not None and not replaced:
             overlay.entity_event(EntityGone(client.client_id, *client.goodbye, time.time()))
 
-    def forget(self, client: Client) -> None:
-        """The session has ended: everything about it goes."""
-        self.subscribing.forget(client)
+    def forget(self, client: Client, unfinished: Sequence[Message] = ()) -> None:
+        """The session has ended: everything about it goes, and `unfinished` to other members of its groups."""
+        self.subscribing.forget(client, unfinished)
         if self.exchange.store is not None:
             self.exchange.store.forgotten(client)
         if client.peer is not None and self.peers.get(client.peer) is client:

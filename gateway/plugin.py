@@ -9,6 +9,7 @@ code fails closed, and so do we). This module routes nothing and knows no socket
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Coroutine
 from typing import Any
@@ -58,12 +59,38 @@ class _Phase:
         return self.state == "connected"
 
 
+class _LateQueue:
+    """A queue of amqtt's session that is made when somebody first looks: two empty ones are 7 kB a client.
+
+    Kept in the session's `__dict__` under its own name, where amqtt's pickling expects it; None: not made yet.
+    """
+
+    def __set_name__(self, owner: type[EdgeSession], name: str) -> None:
+        self._name = name
+
+    def __get__(self, session: EdgeSession, owner: type[EdgeSession]) -> asyncio.Queue[Any]:
+        queue: asyncio.Queue[Any] | None = session.__dict__[self._name]
+        if queue is None:
+            queue = session.__dict__[self._name] = asyncio.Queue()
+        return queue
+
+    def __set__(self, session: EdgeSession, queue: asyncio.Queue[Any] | None) -> None:
+        session.__dict__[self._name] = queue
+
+
 class EdgeSession(Session):  # type: ignore[misc]
     """What plugins see of a client. Protocol state lives in `mqtt5.session.ServerSession`.
 
     `inflight_out`, `inflight_in` and `retained_messages` are amqtt's: the first two stay empty, the third is
     where amqtt's persistence plugin leaves messages for a client that has not come back yet.
     """
+
+    retained_messages = _LateQueue()
+    delivered_message_queue = _LateQueue()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.retained_messages = self.delivered_message_queue = None
 
     def _init_states(self) -> None:
         self.transitions = _Phase(self)
@@ -97,6 +124,12 @@ class EdgeSession(Session):  # type: ignore[misc]
         self.ssl_object = tls
         self.is_anonymous = False
         self.verdicts.clear()
+
+    @property
+    def has_retained_messages(self) -> bool:
+        """Whether a plugin has left messages in `retained_messages`; asking does not make the queue."""
+        queue: asyncio.Queue[Any] | None = self.__dict__["retained_messages"]
+        return queue is not None and not queue.empty()
 
     def __hash__(self) -> int:
         return id(self)

@@ -109,7 +109,7 @@ class Router(Generic[C]):
         entry = Entry(client, topic_filter, options, identifier)
         if group_name is None:
             return self._index.add(topic_filter, id(client), entry)
-        group = self._group(group_name, topic_filter)
+        group = self.group(group_name, topic_filter)
         fresh = False
         if group is None:
             group = Group(group_name, topic_filter)
@@ -122,12 +122,13 @@ class Router(Generic[C]):
         group_name, topic_filter = split_share(topic_filter)
         if group_name is None:
             return self._index.remove(topic_filter, id(client))
-        group = self._group(group_name, topic_filter)
+        group = self.group(group_name, topic_filter)
         if group is None or group.members.pop(client, None) is None or group.members:
             return False
         return self._index.remove(topic_filter, group_name)
 
-    def _group(self, name: str, topic_filter: str) -> Group[C] | None:
+    def group(self, name: str, topic_filter: str) -> Group[C] | None:
+        """The shared group of that name and filter (without share prefix), if it has members."""
         found = self._index.entry(topic_filter, name)
         return found if isinstance(found, Group) else None
 

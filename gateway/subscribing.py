@@ -8,12 +8,13 @@ Source: MQTT 5.0 §3.8 to §3.11.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from amqtt.events import BrokerEvents
 
-from bridge.topics import TopicError, split_share
+from bridge.topics import SHARE_PREFIX, TopicError, matches, split_share
 
 from .bounds import fits
 from .clients import Client
@@ -24,6 +25,7 @@ from .mqtt5.packets import Subscribe, Unsubscribe
 from .mqtt5.session import Granted, SessionSubscription
 from .mqtt5.types import ReasonCode
 from .plugin import Action
+from .routing import Group
 
 #: Retained messages of a new subscription are handed over in parts of so many bytes.
 RETAINED_TURN_BYTES = 1 << 20
@@ -170,13 +172,35 @@ class Subscribing:
         if client.connection is not None:
             client.connection.write(data)
 
-    def forget(self, client: Client) -> None:
-        """The session has ended: its subscriptions go."""
+    def forget(self, client: Client, unfinished: Sequence[Message] = ()) -> None:
+        """The session has ended: its subscriptions go, and what its shared groups sent it goes to other members."""
         client.alive = False
-        client.acks.clear()
+        if client.acks:
+            client.acks.clear()
         filters, client.filters = client.filters, {}
         for topic_filter in filters:
             self._leave(client, topic_filter)
+        if unfinished and client.peer is None and any(f.startswith(SHARE_PREFIX) for f in filters):
+            self._pass_on(unfinished, [split_share(topic_filter) for topic_filter in filters])
+
+    def _pass_on(self, unfinished: Sequence[Message], filters: Sequence[tuple[str | None, str]]) -> None:
+        """Of each message as many copies as came by shared groups: one was its own if another filter matches it."""
+        copies = Counter(map(id, unfinished))
+        for message in {id(message): message for message in unfinished}.values():
+            fitting = [(group, wanted) for group, wanted in filters if matches(wanted, message.topic)]
+            came_shared = copies[id(message)] - any(group is None for group, _ in fitting)
+            groups = [self._exchange.router.group(group, wanted) for group, wanted in fitting if group is not None]
+            for group in list(filter(None, groups))[: max(0, came_shared)]:
+                self._exchange.in_order(self._give_to_group(group, message))
+
+    async def _give_to_group(self, group: Group[Client], message: Message) -> None:
+        allowed: set[int] = set()
+        for member in list(group.members):
+            verdict = self._host.verdict(member.view, message.topic, Action.RECEIVE)
+            if verdict or (verdict is None and await self._host.ask(member.view, message.topic, Action.RECEIVE)):
+                allowed.add(id(member.view))
+        if group.members and not message.expired(self._exchange.now()):
+            self._exchange.deliver_to_group(group, message, allowed, self._exchange.now())
 
     def _leave(self, client: Client, topic_filter: str) -> None:
         if client.peer is not None:

@@ -53,6 +53,12 @@ class Traffic:
     def read(self, packets: Sequence[Packet]) -> None:
         """The packets of one read."""
         self.packets_received += len(packets)
+        if len(packets) == 1:  # most reads; a list and its sum would cost twice as much
+            packet = packets[0]
+            if type(packet) is Publish:
+                self.publish_received += 1
+                self.publish_bytes_received += len(packet.payload)
+            return
         payloads = [len(packet.payload) for packet in packets if type(packet) is Publish]
         if payloads:
             self.publish_received += len(payloads)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from .message import Message
 from .packets import Auth, Publish, Subscribe, Subscription, Unsubscribe, Version, Will
 from .types import ReasonCode
 
@@ -95,7 +96,13 @@ class PublishWill:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """The session has expired or was replaced: forget it, its subscriptions and what is stored of it."""
+    """The session has expired or was replaced: forget it, its subscriptions and what is stored of it.
+
+    `unfinished`: what another member of its shared groups may still get (§4.8.2): QoS 1 in flight, QoS 1 and 2
+    that waited. QoS 2 in flight is not among it (MQTT-4.8.2-5).
+    """
+
+    unfinished: tuple[Message, ...] = ()
 
 
 # bytes: write them. Publish: a message to authorise and route, then `acknowledge` (QoS 0 too: it is free).

@@ -320,9 +320,7 @@ class ClientSession(Exchange):
                 code = ReasonCode.QOS_NOT_SUPPORTED
             elif queued.retain and not self._retain_available:
                 code = ReasonCode.RETAIN_NOT_SUPPORTED
-            if code is not None:
-                self.waiting.remove(queued)
-                self._waiting_bytes -= queued.size
+            if code is not None and self.withdraw(queued):
                 self._lost(queued, code)
 
     def _start_anew(self, actions: list[ClientAction]) -> None:
@@ -331,8 +329,7 @@ class ClientSession(Exchange):
         actions.extend(Completed(token, ReasonCode.SUCCESS) for token in self._half_finished_tokens.values())
         self._half_finished_tokens.clear()
         for queued, _ in reversed(self.outbound.unacknowledged.values()):
-            self.waiting.appendleft(queued)
-            self._waiting_bytes += queued.size
+            self._wait(queued, in_front=True)
             self._in_flight_bytes -= queued.size
         self.outbound.unacknowledged.clear()
         self.outbound.released.clear()
@@ -360,8 +357,7 @@ class ClientSession(Exchange):
         if len(self.waiting) >= limits.queue_messages or self.held_bytes + queued.size > limits.queue_bytes:
             self.figures.dropped_queue_full += 1
             raise Refused("too many messages wait to be sent", ReasonCode.QUOTA_EXCEEDED)
-        self.waiting.append(queued)
-        self._waiting_bytes += queued.size
+        self._wait(queued)
 
     def _on_answer(self, packet: SubAck | UnsubAck, now: float, actions: list[ClientAction]) -> None:
         request = self._requests.pop(packet.packet_id, None)

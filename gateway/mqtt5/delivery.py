@@ -94,7 +94,7 @@ class Delivery:
 
     def _clear_delivery(self) -> None:
         self.outbound: OutboundFlows[Queued] = OutboundFlows(self.limits.in_flight_messages)
-        self.waiting: deque[Queued] = deque()
+        self.waiting: deque[Queued] | tuple[()] = ()  # most clients never make one wait, which saves 0.6 kB
         self._waiting_bytes = self._in_flight_bytes = 0
 
     def deliver(
@@ -144,16 +144,24 @@ class Delivery:
     ) -> None:
         """What a journal kept, into a session that is new: in flight by packet identifier, all in order."""
         for queued in waiting:
-            self.waiting.append(queued)
-            self._waiting_bytes += queued.size
+            self._wait(queued)
         for queued in in_flight.values():
             self._in_flight_bytes += queued.size
         self.outbound.restore({packet_id: (one, one.qos) for packet_id, one in in_flight.items()}, released)
 
+    def _wait(self, queued: Queued, in_front: bool = False) -> None:
+        if isinstance(self.waiting, tuple):
+            self.waiting = deque()
+        if in_front:
+            self.waiting.appendleft(queued)
+        else:
+            self.waiting.append(queued)
+        self._waiting_bytes += queued.size
+
     def withdraw(self, queued: Queued) -> bool:
         """Undo `deliver` for a message that still waits; False if it is in flight or gone."""
         place = next((place for place, one in enumerate(self.waiting) if one is queued), None)
-        if place is None:
+        if place is None or not self.waiting:
             return False
         del self.waiting[place]
         self._waiting_bytes -= queued.size
@@ -203,8 +211,7 @@ class Delivery:
             self._waiting_bytes -= oldest.size
             self.figures.dropped_queue_full += 1
             self._lost(oldest, ReasonCode.QUOTA_EXCEEDED)
-        self.waiting.append(queued)
-        self._waiting_bytes += queued.size
+        self._wait(queued)
         if self.journal is not None:
             self.journal.queued(queued, 0)
 
@@ -263,7 +270,7 @@ class Delivery:
                 if alias:
                     personal += b"\x23" + alias.to_bytes(2, "big")
         if queued.qos and not personal:
-            data = message.template(v5, queued.qos, queued.retain).with_packet_id(packet_id, dup)
+            data = message.numbered(v5, queued.qos, queued.retain, packet_id, dup)
         elif not personal:
             data = message.packet(v5, queued.retain)
         else:

@@ -138,7 +138,8 @@ class OutboundFlows(Generic[Item]):
         self.requests: Mapping[int, object] = {}  # SUBSCRIBE and UNSUBSCRIBE in progress (a client's side only)
         self.unacknowledged: dict[int, tuple[Item, int]] = {}  # packet id -> (item, QoS)
         self.released: dict[int, bool] = {}  # packet id -> did its PUBLISH take quota of this connection
-        self.repeat: deque[int] = deque()  # unacknowledged, not yet sent again on this connection
+        #: Unacknowledged, not yet sent again on this connection. Most connections have none: () saves 0.6 kB.
+        self.repeat: deque[int] | tuple[()] = ()
         self.quota = self._most = 0
         self._last_id = 0
 
@@ -155,7 +156,7 @@ class OutboundFlows(Generic[Item]):
     def reconnected(self, receive_maximum: int) -> None:
         """A new connection: the quota starts anew (§4.9), everything unfinished is to be repeated."""
         self.quota = self._most = min(receive_maximum, self.window_max)
-        self.repeat = deque(self.unacknowledged)
+        self.repeat = deque(self.unacknowledged) if self.unacknowledged else ()
         self.released = dict.fromkeys(self.released, False)
 
     def free_id(self) -> int:

@@ -26,6 +26,7 @@ class Message:
     __slots__ = (
         "_packets",
         "_properties_bytes",
+        "_sent_forms",
         "expires_at",
         "payload",
         "properties",
@@ -57,6 +58,7 @@ class Message:
         self.stored: object = None
         self._properties_bytes: bytes | None = None
         self._packets: dict[int, bytes | PublishTemplate] = {}
+        self._sent_forms = 0  # bit by bit, the keys of templates that one receiver so far has had no need of
 
     @classmethod
     def of(cls, publish: Publish, now: float, publisher: str = "") -> Message:
@@ -122,6 +124,23 @@ class Message:
             )
         assert type(packet) is bytes
         return packet
+
+    def numbered(self, v5: bool, qos: int, retain: bool, packet_id: int, dup: bool = False) -> bytes:
+        """The QoS 1 or 2 PUBLISH for one receiver without alias, identifiers or expiry.
+
+        The first of each form is encoded directly, since most messages have one receiver and a template costs
+        them more than it saves; from the second on a template serves.
+        """
+        key = qos << 2 | v5 << 1 | retain
+        template = self._packets.get(key)
+        if template is None and not self._sent_forms >> key & 1:
+            self._sent_forms |= 1 << key
+            version = Version.V5 if v5 else Version.V311
+            return encode_publish(self.topic, self.payload, qos, retain, dup, packet_id, self.properties_bytes, version)
+        if template is None:
+            template = self.template(v5, qos, retain)
+        assert type(template) is PublishTemplate
+        return template.with_packet_id(packet_id, dup)
 
     def template(self, v5: bool, qos: int, retain: bool) -> PublishTemplate:
         """The QoS 1 or 2 PUBLISH that lacks only its packet identifier."""

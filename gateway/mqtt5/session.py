@@ -36,6 +36,7 @@ from .encoding import encode
 from .endings import acceptance, answer_bytes, check_connect, farewell, granted_times, refusal
 from .exchange import Exchange
 from .flows import InboundAliases, InboundFlows, OutboundAliases
+from .message import Message
 from .packets import (
     NO_PROPERTIES,
     Auth,
@@ -90,6 +91,10 @@ class ServerSession(Exchange):
         self._will_at: float | None = None
         self._ends_at: float | None = None
         self.subscriptions: dict[str, SessionSubscription] = {}
+
+    def _unfinished(self) -> tuple[Message, ...]:
+        sent = [queued.message for queued, qos in self.outbound.unacknowledged.values() if qos == 1]
+        return (*sent, *(queued.message for queued in self.waiting if queued.qos))
 
     def _clear(self) -> None:
         if self.journal is not None:
@@ -188,7 +193,7 @@ class ServerSession(Exchange):
         if self.will is not None and self.begun:
             actions.append(PublishWill(self.will))
         if self.begun:
-            actions.append(SessionEnded())
+            actions.append(SessionEnded(self._unfinished()))
         self.will, self._will_at, self._ends_at, self.begun = None, None, None, False
         self._clear()
         return actions

@@ -211,6 +211,32 @@ def test_a_shared_subscription_goes_round_and_skips_members_that_are_away() -> N
     asyncio.run(check())
 
 
+def test_what_a_dead_member_of_a_group_left_unfinished_goes_to_another() -> None:
+    """MQTT 5.0 §4.8.2: QoS 1 in flight and what waited go on; QoS 2 in flight does not; nothing is doubled."""
+
+    async def check() -> None:
+        async with serving({"limits": {"in_flight": 2}}) as broker:
+            dying = await Wire.connect(broker, "dying")
+            assert await dying.subscribe("$share/g/t/#", 2) == 2
+            await dying.subscribe("own/#", 1)
+            pub = await Wire.connect(broker)
+            pub.publish("t/1", b"in flight", 1)
+            pub.publish("t/2", b"in flight, QoS 2", 2)
+            pub.publish("t/3", b"waiting", 1)
+            pub.publish("own/1", b"its own", 1)
+            await pub.barrier()
+            assert [(await dying.expect(Publish)).payload for _ in range(2)] == [b"in flight", b"in flight, QoS 2"]
+            other = await Wire.connect(broker, "other")
+            await other.subscribe("$share/g/t/#", 2)
+            dying.cut()  # its session ends with the connection
+            got = [await other.expect(Publish) for _ in range(2)]
+            assert [(publish.topic, publish.payload) for publish in got] == [("t/1", b"in flight"), ("t/3", b"waiting")]
+            other.send(*(PubAck(publish.packet_id) for publish in got))
+            assert await other.barrier() == []
+
+    asyncio.run(check())
+
+
 def test_qos_0_reaches_receivers_of_every_kind_in_the_same_order() -> None:
     async def check() -> None:
         async with serving() as broker:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from importlib.metadata import version
 from typing import Any
 
@@ -96,6 +97,21 @@ def test_the_parts_of_a_session_that_plugins_read_are_all_there() -> None:
     ours.transitions.connect()
     assert ours.transitions.is_connected()
     assert ours.last_connect_time is not None
+
+
+def test_queues_of_a_session_are_made_late_and_work_as_those_of_amqtt() -> None:
+    from gateway.plugin import EdgeSession
+
+    session = EdgeSession()
+    assert not session.has_retained_messages
+    assert vars(session)["retained_messages"] is vars(session)["delivered_message_queue"] is None
+    session.retained_messages.put_nowait("kept")
+    assert session.has_retained_messages
+    assert session.retained_messages_count == 1
+    again = pickle.loads(pickle.dumps(session))
+    assert (again.has_retained_messages, again.retained_messages_count) == (False, 0)
+    session.clear_queues()
+    assert not session.has_retained_messages
 
 
 def test_the_events_are_those_that_we_fire() -> None:

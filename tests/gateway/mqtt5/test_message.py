@@ -59,5 +59,19 @@ def test_serialised_once_and_equal_to_encode(version: Version) -> None:
             ]
 
 
+@pytest.mark.parametrize("version", [Version.V311, Version.V5])
+@pytest.mark.parametrize("dup", [False, True])
+def test_first_and_later_receivers_get_equal_packets(version: Version, dup: bool) -> None:
+    v5 = version is Version.V5
+    properties = Properties(content_type="t")
+    message = Message("a/b", b"x" * 200, properties=properties)
+    sent = properties if v5 else Properties()
+    for qos in (1, 2):
+        for retain in (False, True):
+            for packet_id in (7, 8, 9):
+                expected = encode(Publish("a/b", b"x" * 200, qos, retain, dup, packet_id, sent), version)
+                assert message.numbered(v5, qos, retain, packet_id, dup) == expected
+
+
 def test_repr_shows_no_payload() -> None:
     assert "secret" not in repr(Message("a", b"secret"))
