@@ -9,7 +9,7 @@ repair, coded blocks, epochs beyond the first.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from keys.envelope import (
@@ -366,8 +366,3 @@ def _announcement_due(key: _LiveKey, peer: str, topic: str, now: float) -> bool:
 def _forget_peer(key: _LiveKey, peer: str) -> None:
     for known in [k for k in key.announced if k[0] == peer]:
         del key.announced[known]
-
-
-def scopes_by_filter(secrets: Sequence[ScopeSecret]) -> Mapping[str, ScopeSecret]:
-    """Secrets by the wire filter of their scope."""
-    return {secret.scope.filter: secret for secret in secrets}

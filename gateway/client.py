@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bridge.interest import Interest
 from bridge.machine import Acked, Effect, Send, Watch, Wire
@@ -66,6 +67,25 @@ class Arrival:
         self._client.acknowledge(self._publish)
 
 
+def dial(overlay: Overlay, name: str, replica: str, tls: LinkTls, *, session_expiry_s: int, **options: Any) -> Client:
+    """The client that member `name` reaches a replica with: mutual TLS, the replica's certified key, a kept session.
+
+    `options`: further arguments of `Client`.
+    """
+    host, _, port = overlay.members[replica].address.rpartition(":")
+    return Client(
+        host.strip("[]"),
+        int(port),
+        client_id=name,
+        ssl=tls.client,
+        verify_peer=lambda der: tls.recognise(der) == replica,
+        keep_alive_s=KEEP_ALIVE_S,
+        clean_start=False,
+        session_expiry_s=session_expiry_s,
+        **options,
+    )
+
+
 class RegionClient:
     """All replicas of the home region of the identity in `identity_dir`. `start` it on an event loop.
 
@@ -110,27 +130,18 @@ class RegionClient:
             self._interest.subscribed(topic_filter, clock())
         self._timer: asyncio.TimerHandle | None = None
         self._clients = {
-            replica: self._dial(replica, tls, receive_maximum, session_expiry_s, random)
+            replica: dial(
+                self.overlay,
+                name,
+                replica,
+                tls,
+                session_expiry_s=session_expiry_s,
+                receive_maximum=receive_maximum,
+                manual_ack=True,
+                random=random,
+            )
             for replica in self.overlay.views[self.home_region].members
         }
-
-    def _dial(
-        self, replica: str, tls: LinkTls, receive_maximum: int, expiry_s: int, random: Callable[[], float]
-    ) -> Client:
-        host, _, port = self.overlay.members[replica].address.rpartition(":")
-        return Client(
-            host.strip("[]"),
-            int(port),
-            client_id=self.local.name,
-            ssl=tls.client,
-            verify_peer=lambda der: tls.recognise(der) == replica,
-            keep_alive_s=KEEP_ALIVE_S,
-            clean_start=False,
-            session_expiry_s=expiry_s,
-            receive_maximum=receive_maximum,
-            manual_ack=True,
-            random=random,
-        )
 
     # ------------------------------------------------------------------------------------- lifetime
 

@@ -12,7 +12,6 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from bridge.availability import Availability
 from bridge.machine import Machine
@@ -20,10 +19,10 @@ from bridge.node import GatewayNode, ReplicaNode, peers_of
 from bridge.sealing import ScopeSecret
 from bridge.views import Overlay, OverlayError
 from gateway.broker import EdgeBroker, run_broker
+from gateway.client import dial
 from gateway.config import ConfigError, OverlaySettings, Settings
 from gateway.links import Links
 from gateway.metrics import Figures
-from gateway.mqtt_client import Client
 from gateway.overlay_file import grant_path, load_grant, load_overlay
 from gateway.store import Store
 from gateway.tls import LinkTls
@@ -32,7 +31,6 @@ from keys.envelope import Mode
 from keys.identity import Role
 
 EPOCH = 0
-KEEP_ALIVE_S = 10
 SESSION_EXPIRY_S = 3600  # how long a replica queues for us while we are away
 
 
@@ -115,29 +113,22 @@ def build(party: Party, wrap: Callable[[Machine], Machine] | None = None) -> Lin
         node = GatewayNode(
             party.overlay, party.local.identity, party.name, party.granted, os.urandom, outgoing=party.outgoing
         )
-    dial = {}
-    for peer in party.dials():
-        host, _, port = party.overlay.members[peer].address.rpartition(":")
-        dial[peer] = Client(
-            host.strip("[]"),
-            int(port),
-            client_id=party.name,
-            ssl=party.tls.client,
-            keep_alive_s=KEEP_ALIVE_S,
-            clean_start=False,
+    clients = {
+        peer: dial(
+            party.overlay,
+            party.name,
+            peer,
+            party.tls,
             session_expiry_s=SESSION_EXPIRY_S,
-            verify_peer=partial(_is, party.tls, peer),
             random=random.SystemRandom().random,
         )
+        for peer in party.dials()
+    }
     availability = None
     if settings.availability.enabled and party.local.role is Role.GATEWAY:
         availability = Availability(party.name, prefix=settings.availability.topic_prefix)
     figures = Figures(party.name, party.local.role.value)
-    return Links(wrap(node) if wrap else node, figures, store, party.tls.recognise, dial, availability)
-
-
-def _is(tls: LinkTls, peer: str, certificate_der: bytes) -> bool:
-    return tls.recognise(certificate_der) == peer
+    return Links(wrap(node) if wrap else node, figures, store, party.tls.recognise, clients, availability)
 
 
 def serve(settings: Settings, wrap: Callable[[Machine], Machine] | None = None) -> None:

@@ -275,9 +275,6 @@ class SpoolView:
             for _, _, group in self._groups_after(name, before.get(name), last)
         )
 
-    def bytes_of(self, name: str) -> int:
-        return directory_bytes(self._root / name)
-
     def _groups_after(
         self, name: str, at: Position | None, last: Position | None = None
     ) -> Iterator[tuple[int, int, Group]]:
