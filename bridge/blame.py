@@ -35,6 +35,10 @@ class Evidence:
         self._standing: dict[tuple[Hop, ...], set[Combination]] = {}
         self._named: set[str] = set()
 
+    def adopt(self, overlay: Overlay) -> None:
+        """Another version of the overlay, of the same regions and views: what stood still stands."""
+        self._overlay = overlay
+
     def judge(
         self,
         header: KeyHeader,

@@ -2,21 +2,44 @@
 its own publications).
 
 `FairTable` holds values of many owners under one limit; `Repeats` tells publications from repetitions; `Allowance`
-limits how often somebody may make us work. Not here: budgets per link and per second of traffic (flood guard).
+limits how often somebody may make us work. The flood guard (EventGuard E4, PROTOCOL §5) is two budgets: `LinkGuard`
+charges the link for what does not hold, `PublisherGuard` the publisher for what does, after it was verified.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from keys.envelope import SequenceWindow
+from keys.envelope import PROPERTY_HEADER, SequenceWindow
+
+from .machine import Count, Effect, Wire
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 RESEALED_MAX = 512  # sequences of a publisher whose sealing time is known; more than one window in flight
+
+REFUSED_BURST = 1000.0  # forgeries that a link may bring at once; each costs us at most a verification (160 us) ...
+REFUSED_PER_S = 50.0  # ... and then so many a second: under 1 % of a core for each bad neighbour
+# What an honest neighbour brings too, while a new policy or epoch spreads: signed, but no longer (or not yet) allowed.
+TRANSITION_COST = 0.1
+TRANSITIONS = frozenset({"NotAuthorised", "Expired", "WrongEpochKey", "Replayed", "TooOften"})
+_HEADER_START_CHARS = 28  # base64 of the 21 bytes before and with the publisher's id
+_PUBLISHER = slice(4, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one verified publisher may send through one replica, each as (a second, at once). The defaults are more than
+    one process can forward: they bound what a stolen key can do to links and to other publishers, not honest load."""
+
+    messages: tuple[float, float] = (50_000.0, 200_000.0)
+    bytes: tuple[float, float] = (256e6, 1e9)
 
 
 class FairTable(Generic[K, V]):
@@ -108,3 +131,106 @@ class Allowance:
             return False
         self._left -= 1
         return True
+
+
+class Budget:
+    """A token bucket that may go into debt: who exceeds it waits until it is paid back."""
+
+    __slots__ = ("_at", "_burst", "_left", "_per_s")
+
+    def __init__(self, per_s: float, burst: float, now: float) -> None:
+        self._per_s = per_s
+        self._burst = self._left = burst
+        self._at = now
+
+    def open(self, now: float) -> bool:
+        """Whether something is left. A clock that goes back gives nothing."""
+        self._left = min(self._burst, self._left + max(0.0, now - self._at) * self._per_s)
+        self._at = max(self._at, now)
+        return self._left > 0
+
+    def spend(self, cost: float, now: float) -> bool:
+        """Pay; False if that empties it. The debt is at most one burst."""
+        self.open(now)
+        self._left = max(-self._burst, self._left - cost)
+        return self._left > 0
+
+
+class LinkGuard:
+    """What each neighbour's wires cost us for nothing. When its budget is gone its wires are dropped unread.
+
+    A link is charged for what its sender should have checked itself. What an honest neighbour may bring while a policy
+    or an epoch changes is charged little; repetitions of what holds are free, since copies are how delivery survives.
+    """
+
+    def __init__(self) -> None:
+        self._budgets: dict[str, Budget] = {}  # of neighbours that brought something bad
+
+    def closed(self, peer: str, now: float) -> bool:
+        """Whether to drop the wire unread."""
+        budget = self._budgets.get(peer)
+        return budget is not None and not budget.open(now)
+
+    def charge(self, peer: str, effects: Iterable[Effect], now: float) -> None:
+        """Pay for what a machine refused of one wire."""
+        for effect in effects:
+            if isinstance(effect, Count) and effect.name == "refused":
+                budget = self._budgets.setdefault(peer, Budget(REFUSED_PER_S, REFUSED_BURST, now))
+                budget.spend(TRANSITION_COST if effect.label in TRANSITIONS else 1.0, now)
+
+    def keep(self, peers: Iterable[str]) -> None:
+        """Forget whoever is no neighbour any more."""
+        self._budgets = {peer: self._budgets[peer] for peer in peers if peer in self._budgets}
+
+
+class PublisherGuard:
+    """What each publisher sends through a replica: charged after verification, so that nobody can spend another's.
+
+    While a publisher is in debt, whatever names it is dropped unread: that hurts nobody else, whoever sent it.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._budgets: dict[bytes, tuple[Budget, Budget]] = {}  # of certified publishers
+        self._in_debt: set[bytes] = set()
+
+    def closed(self, wire: Wire, now: float) -> bool:
+        """Whether to drop the wire unread."""
+        if not self._in_debt:
+            return False
+        publisher = _publisher_of(wire)
+        if publisher not in self._in_debt:
+            return False
+        if all(budget.open(now) for budget in self._budgets[publisher]):
+            self._in_debt.discard(publisher)
+            return False
+        return True
+
+    def charge(self, wire: Wire, effects: Sequence[Effect], now: float) -> None:
+        """Pay for a publication that was passed on, which is one that was verified and new."""
+        for effect in reversed(effects):  # it stands last: this is on the way of every publication
+            if isinstance(effect, Count) and effect.name == "forwarded":
+                break
+        else:
+            return
+        publisher = _publisher_of(wire)
+        budgets = self._budgets.get(publisher)
+        if budgets is None:
+            (a, b), (c, d) = self._limits.messages, self._limits.bytes
+            budgets = self._budgets[publisher] = (Budget(a, b, now), Budget(c, d, now))
+        if not (budgets[0].spend(1, now) & budgets[1].spend(len(wire.payload), now)):
+            self._in_debt.add(publisher)
+
+    def keep(self, publishers: Iterable[bytes]) -> None:
+        """Forget whoever is no member any more."""
+        self._budgets = {party: self._budgets[party] for party in publishers if party in self._budgets}
+        self._in_debt.intersection_update(self._budgets)
+
+
+def _publisher_of(wire: Wire) -> bytes:
+    """Whom the header names, unverified; empty for none. Of a repeated property the last counts, as everywhere."""
+    value = next((value for name, value in reversed(wire.properties) if name == PROPERTY_HEADER), "")
+    try:
+        return base64.urlsafe_b64decode(value[:_HEADER_START_CHARS])[_PUBLISHER]
+    except (binascii.Error, ValueError):
+        return b""

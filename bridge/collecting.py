@@ -2,8 +2,9 @@
 
 A publication goes through three gates: it is *admitted* (signature, right, content digest), *opened* (its data
 key has been recombined from shares, see `opening`) and *in order* (its predecessor on the topic was delivered, or
-has been given up). State is kept per (publisher, topic), see `streams`. Not here: repair, keys from a repository,
-state that survives a restart.
+has been given up). State is kept per (publisher, topic), see `streams`. What was sealed in a dead epoch needs
+vouchers: f + 1 replicas of our region that delivered it, since honest ones let no such thing in. Not here: repair,
+keys from a repository, state that survives a restart.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from keys.envelope import PROPERTY_HEADER, Inner, Mode
+from keys.epochs import ScopeKeys
 from keys.errors import BadContent, BadFrame, KeysError
 
-from .arriving import Admission, Admitted
+from .arriving import Admission, Admitted, refused
 from .budgets import FairTable
 from .joining import Joining, order_of
 from .machine import Blame, Count, Deliver, Effect, Publication, Received
@@ -30,6 +32,7 @@ HELD_MAX = 4096  # publications of one publisher that wait for a key or a predec
 STREAMS_MAX = 100_000  # (publisher, topic) pairs remembered; a flooder of topics forgets its own first
 REPAIR_S = 10.0
 FRESH_S = 300.0
+VOUCHED_MAX = 4096  # publications of dead epochs that wait for vouchers; a flooder loses its own first
 EXPIRY_MAX_S = 0xFFFFFFFF  # MQTT 5.0 §3.3.2.3.3: four bytes; a publisher may sign any deadline
 
 StreamId: TypeAlias = tuple[bytes, str]
@@ -38,11 +41,13 @@ StreamId: TypeAlias = tuple[bytes, str]
 class Collector:
     """One gateway's subscriptions to the overlay."""
 
-    def __init__(self, overlay: Overlay, name: str, secrets: Sequence[ScopeSecret]) -> None:
+    def __init__(self, overlay: Overlay, name: str, secrets: Sequence[ScopeSecret], keys: ScopeKeys) -> None:
         self._name = name
         self._secrets = {secret.scope.filter: secret for secret in secrets}
-        self._admission = Admission(overlay)
-        self._keys = KeyRing(overlay, overlay.certificate(name).region, secrets, self._admission)
+        self._admission = Admission(overlay, replica=False)
+        self._vouchers_needed = (len(overlay.views[overlay.certificate(name).region].members) - 1) // 2 + 1  # f + 1
+        self._vouchers: FairTable[tuple[bytes, int, int, bytes, str], set[str]] = FairTable(VOUCHED_MAX)
+        self._keys = KeyRing(overlay, overlay.certificate(name).region, secrets, keys, self._admission)
         self._joining = Joining()
         self._streams: FairTable[StreamId, Stream] = FairTable(STREAMS_MAX)
         self._generations: dict[str, int] = {}  # by scope: how often it was subscribed
@@ -72,8 +77,20 @@ class Collector:
                 effects += self._publication(event, self._admission.publication(event.wire, properties, now), now)
         except KeysError as error:
             # What the wire brought before its fault (a verified key may have opened something) stays valid.
-            effects += [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
+            effects += refused(event.peer, error)
         return effects
+
+    def keys_changed(self, now: float) -> list[Effect]:
+        """Epoch keys came: what waited for them goes on."""
+        effects, opened = self._keys.keys_changed(now)
+        return effects + [effect for key_id in opened for effect in self._wake(key_id, now)]
+
+    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
+        """Another version of the overlay, of the same regions and views."""
+        self._admission.adopt(overlay, now)
+        self._secrets = {secret.scope.filter: secret for secret in secrets}
+        effects, opened = self._keys.adopt(overlay, secrets, now)
+        return effects + [effect for key_id in opened for effect in self._wake(key_id, now)]
 
     def tick(self, now: float) -> list[Effect]:
         """Give up on what waited too long, search and audit keys, take up what is retained."""
@@ -107,6 +124,8 @@ class Collector:
             return []
         if header.deadline_ms and header.deadline_ms < now * 1000:
             return [Count("expired")]
+        if not admitted.live and not self._vouched(event, admitted):
+            return [Count("vouchers_awaited")]
         held = Held(admitted, event.wire.payload, event.wire.topic, now)
         stream = self._streams.get((header.publisher, event.wire.topic)) or Stream()
         if not stream.knows(header.sequence):
@@ -119,6 +138,18 @@ class Collector:
             if abs(now * 1000 - header.time_ms) > FRESH_S * 1000:
                 return [Count("replays_dropped")]
         return self._hold(held, now)
+
+    def _vouched(self, event: Received, admitted: Admitted) -> bool:
+        """Whether enough replicas delivered this publication of a dead epoch: one of them is honest and took it when
+        it was fresh."""
+        header = admitted.header
+        what = (header.publisher, header.sequence, header.time_ms, header.digests[0], event.wire.topic)
+        peers = self._vouchers.get(what)
+        if peers is None:
+            peers = set()
+            self._vouchers.put(what, header.publisher, peers)
+        peers.add(event.peer)
+        return len(peers) >= self._vouchers_needed
 
     def _hold(self, held: Held, now: float) -> list[Effect]:
         """Put a publication into its stream unless it was there before, and see what can go on."""
@@ -220,6 +251,10 @@ class Collector:
         retain = header.retain
         if retain:
             order = order_of(held)
+            author = held.admitted.publisher.name
+            if self._joining.sealed_anew(held.topic, author, inner.encode(), self._keys.seal_of(held.admitted)):
+                self._joining.delivered(held.topic, order)
+                return [Count("reseals_dropped")]
             if self._joining.superseded(held.topic, order):
                 retain = False  # it was overtaken: to retain it now would bring back an old value
             else:

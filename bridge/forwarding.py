@@ -6,40 +6,40 @@ every replica of each next region where somebody wants the scope and to the gate
 the same links: each share held is split for the next region and sub-share x goes to replica x alone.
 
 Content rides on every cross link (copies), so that one honest replica before us suffices whatever the others
-do. Not here: announcing and pulling large content (PROTOCOL §4), repair, coded blocks, budgets.
+do. Keys and retained publications go with their epoch, and readers get nothing in an epoch in which they may not
+read. Not here: what is retained (`retaining`), announcing and pulling large content (PROTOCOL §4), repair, coded
+blocks, budgets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from keys.envelope import (
     PROPERTY_HEADER,
     PROPERTY_KEY,
     PROPERTY_SHARES,
     KeyHeader,
-    Mode,
     check_share,
     to_property,
 )
-from keys.errors import BadFrame, KeysError, NotAuthorised
+from keys.errors import BadFrame, KeysError, NotAuthorised, TooOften
 from keys.identity import Certificate, Role
 from keys.sharetree import Label, Place, Share, encode_shares, resplit
 
-from .arriving import Admission, Admitted
+from .arriving import Admission, Admitted, refused
 from .budgets import Allowance, FairTable, Repeats
 from .machine import Blame, Count, Effect, Received, Send, UserProperties, Wire
+from .policy import Scope
+from .retaining import DataKeyName, Owing, Retained, data_key_name
 from .subscriptions import KEYS_TOPIC, SUBSCRIBE_TOPIC, RoutingTable, Statement
-from .views import Overlay, Scope
+from .views import Overlay
 
 KEYS_HELD_MAX = 4096  # keys whose shares a replica keeps; a publisher's flood of keys evicts its own oldest
-OWED_MAX = 4096  # keys that are awaited for somebody; a flood of unknown key ids evicts its publisher's own
-OWED_TOPICS_MAX = 256  # retained topics that wait for one key; an honest key serves 64 messages
 KEY_LIVE_S = 120.0  # a key seals for 60 s; newcomers get no older ones, except with what is retained
-RETAINED_MAX = 10_000  # retained publications; a flood of topics evicts its publisher's own oldest
-RETAINED_AHEAD_S = 300.0  # a sealing time further ahead would pin its topic against every other publisher
+NEW_KEYS_BURST = 2_000  # data keys of one publisher at once ...
+NEW_KEYS_EVERY_S = 0.001  # ... and then a thousand a second: each is verified, remembered and split for every region
 NEWCOMER_BURST = 8  # restarts of a subscriber that are served at once all that is retained ...
 NEWCOMER_EVERY_S = 60.0  # ... and then once a minute: stops statements without end from making us send without end
 
@@ -60,42 +60,26 @@ class _HeldKey:
         return (PROPERTY_KEY, key), (PROPERTY_SHARES, to_property(encode_shares(list(shares))))
 
 
-@dataclass(slots=True)
-class _Retained:
-    order: tuple[int, bytes, int]
-    wire: Wire
-    admitted: Admitted
-    key: _HeldKey | None
-
-
-@dataclass(slots=True)
-class _Owed:
-    """A key that was named before it came: who got a publication without it, which retained topics lack it."""
-
-    peers: set[str] = field(default_factory=set)
-    topics: set[str] = field(default_factory=set)
-
-
-# What identifies a data key: a key id alone may be named by anybody, in any scope.
-_KeyName: TypeAlias = tuple[bytes, str, bytes]
-
-
 class Forwarder:
-    """One replica. `seed` is its 32 random bytes for splits, durable before use (PROTOCOL §3)."""
+    """One replica. `seeds` gives its 32 random bytes for the splits of an epoch: durable before use, the same at every
+    call, erased once the epoch is dead (PROTOCOL §3)."""
 
-    def __init__(self, overlay: Overlay, name: str, seed: bytes) -> None:
+    def __init__(self, overlay: Overlay, name: str, seeds: Callable[[int], bytes]) -> None:
         self._overlay = overlay
         self._name = name
-        self._seed = seed
+        self._seeds = seeds
+        self._known_seeds: dict[int, bytes] = {}  # of live epochs: the provider reads a disk
         self._region = overlay.certificate(name).region
         self._view = overlay.views[self._region]
         self._place = Place(self._region, self._view.number, self._view.place_of(name))
-        self._admission = Admission(overlay)
+        self._admission = Admission(overlay, replica=True)
         self._routing = RoutingTable(overlay)
         self._repeats: dict[bytes, Repeats] = {}  # by publisher, all of whom are certified
-        self._held: FairTable[_KeyName, _HeldKey] = FairTable(KEYS_HELD_MAX)
-        self._owed: FairTable[_KeyName, _Owed] = FairTable(OWED_MAX)
-        self._retained: FairTable[str, _Retained] = FairTable(RETAINED_MAX)
+        self._held: FairTable[DataKeyName, _HeldKey] = FairTable(KEYS_HELD_MAX)
+        self._retained: Retained[_HeldKey] = Retained()
+        self._owing = Owing()
+        self._sweep_at: float | None = None
+        self._new_keys: dict[bytes, Allowance] = {}  # by publisher
         self._newcomers: dict[tuple[str, str], Allowance] = {}  # by (member, scope) of accepted statements
         self._up: set[str] = set()
 
@@ -119,8 +103,53 @@ class Forwarder:
         self._up.discard(peer)
         return []
 
+    def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+        """Another version of the overlay, of the same regions and views."""
+        self._overlay = overlay
+        self._admission.adopt(overlay, now)
+        self._routing.adopt(overlay)
+        self._repeats = {party: seen for party, seen in self._repeats.items() if party in overlay.by_party}
+        self._up.intersection_update(overlay.members)
+        self._new_keys = {party: left for party, left in self._new_keys.items() if party in overlay.by_party}
+        for wanted in [wanted for wanted in self._newcomers if wanted[0] not in overlay.members]:
+            del self._newcomers[wanted]
+        for held in self._held.values():
+            for peer in [peer for peer in held.announced if peer not in overlay.members]:
+                del held.announced[peer]
+        self._sweep_at = None
+        return self.tick(now)
+
+    def tick(self, now: float) -> list[Effect]:
+        """Erase keys, shares and retained publications whose epoch is dead or whose bump is outdated."""
+        if self._sweep_at is not None and now < self._sweep_at:
+            return []
+        self._sweep_at = self._admission.next_stale(now)
+        stale = [h.header for h in self._held.values() if self._admission.stale(h.header.epoch_key, now)]
+        for header in stale:
+            self._held.pop((header.publisher, header.scope, header.key_id))
+        calendar, oldest = self._overlay.policy.calendar, self._admission.oldest(now)
+        self._known_seeds = {epoch: seed for epoch, seed in self._known_seeds.items() if epoch >= oldest}
+        gone = self._retained.drop(
+            lambda admitted, held: (
+                calendar.at(admitted.header.time_ms / 1000) < oldest
+                or admitted.header.publisher not in self._overlay.by_party
+                or (held is not None and self._admission.stale(held.header.epoch_key, now))
+            )
+        )
+        return [Count("retained_ended", gone)] if gone else []
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When something is to be erased."""
+        busy = len(self._held) or len(self._retained) or len(self._known_seeds)
+        return self._sweep_at if busy and self._sweep_at != float("inf") else None
+
     def received(self, event: Received, now: float) -> list[Effect]:
         """Anything from a peer. What does not hold is dropped, counted and charged to the link."""
+        swept = self.tick(now)
+        return swept + self._received(event, now) if swept else self._received(event, now)
+
+    def _received(self, event: Received, now: float) -> list[Effect]:
         try:
             if event.wire.topic == SUBSCRIBE_TOPIC:
                 return self._statement(event, now)
@@ -131,7 +160,7 @@ class Forwarder:
                 raise BadFrame("publication without a signed header")
             return self._publication(event, properties, now)
         except KeysError as error:
-            return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
+            return refused(event.peer, error)
 
     # --------------------------------------------------------------------------------------- subscriptions
 
@@ -169,7 +198,8 @@ class Forwarder:
             if live and held.header.scope == wire_filter and self._lies_between(publisher, member, region):
                 effects += [self._key_wire(peer, held, held.shares) for peer in peers]
         for r in self._retained.values():
-            if r.admitted.scope == scope and self._lies_between(r.admitted.publisher, member, region):
+            same = r.admitted.scope.filter == scope.filter
+            if same and self._lies_between(r.admitted.publisher, member, region):
                 effects += [self._publication_wire(peer, r.wire, r.key, r.admitted) for peer in peers]
         return effects
 
@@ -197,15 +227,17 @@ class Forwarder:
             return [*effects, Count("refused", 1, "content"), Blame(event.peer, False, why)]
         if header.deadline_ms and header.deadline_ms < now * 1000:
             return [*effects, Count("expired")]
-        repeats = self._repeats.setdefault(header.publisher, Repeats())
+        repeats = self._repeats.get(header.publisher)
+        if repeats is None:
+            repeats = self._repeats[header.publisher] = Repeats()
         if repeats.seen(header.sequence, header.time_ms):
             return [*effects, Count("duplicates_dropped")]
         # Not whatever key rode along: its shares are for readers of its own scope only.
-        held = self._held.get(_key_name(admitted))
+        held = self._held.get(data_key_name(admitted))
         signed = (PROPERTY_HEADER, properties[PROPERTY_HEADER])
         wire = Wire(event.wire.topic, event.wire.payload, 1, header.retain, (signed,))
-        if header.retain and header.time_ms <= (now + RETAINED_AHEAD_S) * 1000:
-            self._retain(wire, admitted, held)
+        if header.retain and self._retained.keep(wire, admitted, held, now) and held is None:
+            self._owing.topic(wire.topic, admitted)
         peers = self._wanting(event.peer, admitted.scope, admitted.publisher.name, now)
         effects += [self._publication_wire(peer, wire, held, admitted) for peer in peers]
         return [*effects, Count("forwarded")]
@@ -236,23 +268,10 @@ class Forwarder:
                 peers.update(dict.fromkeys(self._members_up(direction)))
         return list(peers)
 
-    def _owe(self, admitted: Admitted) -> _Owed | None:
-        """Whom to remember for a key that is not here yet; None where no key is needed."""
-        if admitted.header.mode is Mode.PLAIN:
-            return None
-        name = _key_name(admitted)
-        owed = self._owed.get(name)
-        if owed is None:
-            owed = _Owed()
-            self._owed.put(name, admitted.header.publisher, owed)
-        return owed
-
     def _publication_wire(self, peer: str, wire: Wire, held: _HeldKey | None, admitted: Admitted) -> Send:
         """The publication for one peer; its first under a key, and every retained one, carries key and shares."""
         if held is None:
-            owed = self._owe(admitted)
-            if owed is not None:
-                owed.peers.add(peer)
+            self._owing.peer(admitted, peer)
             return Send(peer, wire)
         if not held.shares or (peer in held.announced and not wire.retain):
             held.announced.setdefault(peer, 0)
@@ -260,18 +279,6 @@ class Forwarder:
         held.announced[peer] = len(held.shares)
         carried = held.carried(self._shares_for(peer, held, held.shares))
         return Send(peer, Wire(wire.topic, wire.payload, 1, wire.retain, wire.properties + carried))
-
-    def _retain(self, wire: Wire, admitted: Admitted, held: _HeldKey | None) -> None:
-        """Keep the greatest (time, publisher, sequence) of a topic; tombstones stay, or an old value returns."""
-        header = admitted.header
-        order = (header.time_ms, header.publisher, header.sequence)
-        known = self._retained.get(wire.topic)
-        if known is not None and known.order >= order:
-            return
-        self._retained.put(wire.topic, header.publisher, _Retained(order, wire, admitted, held))
-        owed = self._owe(admitted) if held is None else None
-        if owed is not None and len(owed.topics) < OWED_TOPICS_MAX:
-            owed.topics.add(wire.topic)
 
     # ---------------------------------------------------------------------------------------- keys, shares
 
@@ -300,23 +307,30 @@ class Forwarder:
             effects += [
                 self._key_wire(peer, held, fresh)
                 for peer, given in held.announced.items()
-                if peer in self._up and given < len(held.shares)
+                if peer in self._up and given < len(held.shares) and self._may_get(peer, header.scope, now)
             ]
         return effects
 
+    def _may_get(self, peer: str, wire_filter: str, now: float) -> bool:
+        """A replica passes shares on; a reader needs the right now, whatever it was given before."""
+        scope = self._overlay.scope_named(wire_filter)
+        replica = self._overlay.certificate(peer).role is Role.REPLICA
+        return scope is not None and (replica or self._routing.may_read(peer, scope, now))
+
     def _hold(self, header: KeyHeader, now: float) -> _HeldKey:
-        """Our entry for a verified key, made if it is new."""
+        """Our entry for a verified key, made if it is new. Raises TooOften for a publisher of keys without end."""
         name = (header.publisher, header.scope, header.key_id)
         held = self._held.get(name)
         if held is None:
+            allowance = self._new_keys.setdefault(header.publisher, Allowance(NEW_KEYS_BURST, NEW_KEYS_EVERY_S, now))
+            if not allowance.take(now):
+                raise TooOften("a publisher makes more data keys than its publications can need")
             held = _HeldKey(header, now)
             self._held.put(name, header.publisher, held)
-            owed = self._owed.pop(name) or _Owed()
-            held.announced = dict.fromkeys(owed.peers, 0)
+            owed = self._owing.settle(name)
+            held.announced = {peer: 0 for peer in owed.peers if peer in self._overlay.members}
             for topic in owed.topics:
-                retained = self._retained.get(topic)
-                if retained is not None and _key_name(retained.admitted) == name:
-                    retained.key = held
+                self._retained.key_came(topic, name, held)
         return held
 
     def _expected(self, sender: str, home: int) -> list[Place | int]:
@@ -344,10 +358,10 @@ class Forwarder:
     def _split(self, held: _HeldKey, share: Share, region: int) -> list[Share]:
         split = held.splits.get((region, share.label))
         if split is None:
-            split = resplit(share, held.header.digest, self._overlay.views[region].hop, self._seed)
+            epoch = held.header.epoch
+            if epoch not in self._known_seeds:
+                self._known_seeds[epoch] = self._seeds(epoch)
+            seed = self._known_seeds[epoch]
+            split = resplit(share, held.header.digest, self._overlay.views[region].hop, seed)
             held.splits[region, share.label] = split
         return split
-
-
-def _key_name(admitted: Admitted) -> _KeyName:
-    return admitted.header.publisher, admitted.scope.filter, admitted.header.key_id

@@ -7,7 +7,7 @@ acknowledged the statement. `subscriptions` has the other end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from keys.identity import Identity
@@ -17,6 +17,8 @@ from .sealing import ScopeSecret
 from .subscriptions import RENEW_AFTER_S, STATEMENT_LEASE_S, SUBSCRIBE_TOPIC, Statement
 from .topics import overlaps
 from .views import Overlay
+
+REPEAT_S = 30.0  # after another version of the overlay, statements are repeated once when all must have it
 
 
 @dataclass(slots=True)
@@ -33,10 +35,14 @@ class Interest:
     """Which scopes this gateway wants, and whether its region knows."""
 
     def __init__(self, overlay: Overlay, identity: Identity, name: str, secrets: Sequence[ScopeSecret]) -> None:
+        self._overlay = overlay
         self._identity = identity
         self._name = name
         self._view = overlay.views[overlay.certificate(name).region]
-        self._secrets = [s for s in secrets if overlay.may_read(name, s.scope)]
+        self._secrets = list(secrets)
+        self._readable: dict[str, ScopeSecret] = {}  # by wire filter, as of the last review
+        self._filters: set[str] = set()  # what local clients want, whether a scope has it or not
+        self._review_at = 0.0  # when rights may change next; 0: they were not looked at yet
         self._wants: dict[str, _Want] = {}
         self._up: set[str] = set()
         # Ticket of the statement told last to a peer of a filter, both ways; negative: the outbox uses the positive
@@ -47,22 +53,63 @@ class Interest:
         self._version = 0
 
     def subscribed(self, topic_filter: str, now: float) -> list[Effect]:
-        effects: list[Effect] = []
-        for secret in self._secrets:
-            if overlaps(secret.clear_filter, topic_filter):
-                want = self._wants.setdefault(secret.scope.filter, _Want())
-                want.filters.add(topic_filter)
-                if want.statement is None or not want.statement.on:
-                    effects += self._state(secret.scope.filter, want, True, now)
-        return effects
+        self._filters.add(topic_filter)
+        if now >= self._review_at:
+            return self._review(now)
+        return self._want({topic_filter}, now)
 
     def unsubscribed(self, topic_filter: str, now: float) -> list[Effect]:
+        self._filters.discard(topic_filter)
         effects: list[Effect] = []
         for wire_filter, want in self._wants.items():
             if topic_filter in want.filters:
                 want.filters.discard(topic_filter)
                 if not want.filters:
                     effects += self._state(wire_filter, want, False, now)
+        return effects
+
+    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
+        """Another version of the overlay, of the same regions and views: state what we may read only now."""
+        self._overlay = overlay
+        self._secrets = list(secrets)
+        effects = self._review(now)
+        for want in self._wants.values():  # a replica that adopts after us refuses a right that it does not know yet
+            if want.filters:
+                want.renew_at = min(want.renew_at, now + REPEAT_S)
+        return effects
+
+    def rotate(self, identity: Identity) -> None:
+        """Sign with another key of ours from now on."""
+        self._identity = identity
+
+    def _review(self, now: float) -> list[Effect]:
+        """State what local clients want and we may read now; take back what we may not read any more."""
+        calendar = self._overlay.policy.calendar
+        # Replicas' clocks may be behind by skew_s, and would refuse a right that begins with the epoch.
+        self._review_at = calendar.end_s(calendar.at(now - calendar.skew_s)) + calendar.skew_s
+        epochs = {calendar.at(now), calendar.at(now - calendar.skew_s)}
+        self._readable = {
+            secret.scope.filter: secret
+            for secret in self._secrets
+            if all(self._overlay.may_read(self._name, secret.scope, epoch) for epoch in epochs)
+        }
+        effects: list[Effect] = []
+        for wire_filter, want in self._wants.items():
+            if want.filters and wire_filter not in self._readable:
+                want.filters.clear()
+                effects += self._state(wire_filter, want, False, now)
+        return effects + self._want(self._filters, now)
+
+    def _want(self, topic_filters: Collection[str], now: float) -> list[Effect]:
+        """State every scope that these filters want and no statement says so yet."""
+        effects: list[Effect] = []
+        for wire_filter, secret in self._readable.items():
+            filters = {f for f in topic_filters if overlaps(secret.clear_filter, f)}
+            if filters:
+                want = self._wants.setdefault(wire_filter, _Want())
+                want.filters |= filters
+                if want.statement is None or not want.statement.on:
+                    effects += self._state(wire_filter, want, True, now)
         return effects
 
     def link_up(self, peer: str) -> list[Effect]:
@@ -99,8 +146,8 @@ class Interest:
         return want is not None and bool(want.filters) and len(want.acked) >= self._view.threshold
 
     def tick(self, now: float) -> list[Effect]:
-        """Renew leases in time."""
-        effects: list[Effect] = []
+        """Renew leases in time, and see what we may read in a new epoch."""
+        effects = self._review(now) if 0 < self._review_at <= now else []
         for wire_filter, want in self._wants.items():
             if want.filters and want.renew_at <= now:
                 effects += self._state(wire_filter, want, True, now)
@@ -108,7 +155,9 @@ class Interest:
 
     @property
     def next_deadline(self) -> float | None:
-        return min((want.renew_at for want in self._wants.values() if want.filters), default=None)
+        renewals = [want.renew_at for want in self._wants.values() if want.filters]
+        review = [self._review_at] if self._filters and self._review_at < float("inf") else []
+        return min(renewals + review, default=None)
 
     def _state(self, wire_filter: str, want: _Want, on: bool, now: float) -> list[Effect]:
         """Make a new statement; its version is the time, so that it rises over restarts too."""

@@ -2,11 +2,13 @@
 
 A liar may replay any retained publication that its author ever signed; honest replicas pass it on, so counting
 replicas shows nothing. Hence what may be old waits `RETAINED_WAIT_S` for its betters, and of all that came the
-greatest (time, publisher, sequence) is the topic's. Live publications do not wait. Not here: replicas' own store.
+greatest (time, publisher, sequence) is the topic's. Live publications do not wait. Publishers seal what is retained
+anew at every epoch and bump; whoever has it already is not told again. Not here: replicas' own store.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from typing import TypeAlias
 
@@ -31,6 +33,8 @@ class Joining:
 
     def __init__(self) -> None:
         self._newest: FairTable[str, Order] = FairTable(NEWEST_MAX)
+        # By topic: author, SHA-256 of what it sealed, and the epoch and bump of the seal.
+        self._sealed: FairTable[str, tuple[str, bytes, tuple[int, int]]] = FairTable(NEWEST_MAX)
         self._waiting: FairTable[str, Held] = FairTable(WAITING_MAX)
         self._until: OrderedDict[str, float] = OrderedDict()  # oldest first, all wait equally long
 
@@ -71,3 +75,10 @@ class Joining:
     def delivered(self, topic: str, order: Order) -> None:
         """A retained publication is the topic's newest now."""
         self._newest.put(topic, order[1], order)
+
+    def sealed_anew(self, topic: str, author: str, clear: bytes, seal: tuple[int, int]) -> bool:
+        """Whether the author's last retained publication of the topic was just this, under another epoch key."""
+        digest = hashlib.sha256(clear).digest()
+        known = self._sealed.get(topic)
+        self._sealed.put(topic, author.encode(), (author, digest, seal))
+        return known is not None and known[:2] == (author, digest) and known[2] != seal

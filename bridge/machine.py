@@ -11,7 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol, TypeAlias
+
+from keys.epochs import KeyName
+from keys.identity import Identity
+from keys.issuing import KeepArchive, KeepMaterial
+
+from .views import Overlay
 
 UserProperties: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -109,7 +116,14 @@ class Tick:
     """Time passed; sent when `next_deadline` is reached."""
 
 
-Event: TypeAlias = LinkUp | LinkDown | Received | Acked | Committed | Subscribed | Unsubscribed | Tick
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """We have another key pair from now on: the one of our certificate in the overlay in force."""
+
+    identity: Identity
+
+
+Event: TypeAlias = LinkUp | LinkDown | Received | Acked | Committed | Subscribed | Unsubscribed | Tick | Rotated
 
 
 # --------------------------------------------------------------------------------------------- effects
@@ -171,7 +185,57 @@ class Blame:
     why: str
 
 
-Effect: TypeAlias = Send | Watch | Deliver | Forget | Count | Blame
+@dataclass(frozen=True, slots=True)
+class Republish:
+    """Retained publications of ours whose seal ends: append them to the outbox again, as if they were new."""
+
+    publications: tuple[Publication, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A reader met a key header of an epoch key that it lacks: fetch it."""
+
+    name: KeyName
+
+
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """A publisher's check value contradicts the epoch key that we hold: one of the two is wrong."""
+
+    name: KeyName
+
+
+class Adoption(StrEnum):
+    """What became of a newer version of the overlay."""
+
+    LIVE = "live"
+    """It is in force."""
+    RESTART = "restart"
+    """It changes regions, views, edges, places, the issuer or the numbering of epochs: it counts after a restart."""
+    REMOVED = "removed"
+    """It does not list us any more: this node stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """A newer version that the owner signed. Whatever the outcome: write `document` (canonical JSON) to the overlay
+    file and raise the pin. If it is in force, drop links to members that left and dial those that came."""
+
+    overlay: Overlay = field(repr=False)
+    document: bytes = field(repr=False)
+    outcome: Adoption
+
+
+@dataclass(frozen=True, slots=True)
+class KeysChanged:
+    """The node's `ScopeKeys` changed: store them, sealed."""
+
+
+Effect: TypeAlias = (
+    Send | Watch | Deliver | Forget | Count | Blame | Republish | Wanted | Doubted
+    | Adopt | KeysChanged | KeepMaterial | KeepArchive
+)  # fmt: skip
 
 
 class Machine(Protocol):

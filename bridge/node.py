@@ -6,38 +6,155 @@ subscribing gateway -> `Deliver`. Subscriptions go the other way: `Subscribed` -
 statement -> `subscriptions.RoutingTable` at every replica. Who may do what stands in `views.Overlay`; what every
 honest party checks first in `arriving.Admission`; what shares say about liars in `blame.Evidence`.
 
-`GatewayNode` and `ReplicaNode` follow the contract of `machine`: the broker (gateway/links.py) and the simulator
-(sim/kernel.py) drive the same objects.
+Beside that runs what keeps the overlay itself going: `membership.Node`, below every node here, with newer versions of
+the owner's document (`adopting`) and the flood guard of links (`budgets`); and epoch keys (`key_service`).
+
+`GatewayNode`, `ReaderNode`, `ReplicaNode` and `KeyServerNode` follow the contract of `machine`: the broker
+(gateway/links.py) and the simulator (sim/kernel.py) drive the same objects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from keys.identity import Identity, Role
+from keys.epochs import KeyName, ScopeKeys
+from keys.identity import Identity
+from keys.issuing import KeyServer
+from keys.material import Material
 
+from .budgets import Limits, PublisherGuard
 from .collecting import Collector
 from .forwarding import Forwarder
 from .interest import Interest
+from .key_service import GRANT_TOPIC, KeyClient, OverlayDirectory, answer, handed_over
 from .machine import (
     Acked,
     Blame,
     Committed,
     Count,
+    Deliver,
+    Doubted,
     Effect,
     Event,
+    KeysChanged,
     LinkDown,
     LinkUp,
     Received,
+    Rotated,
     Subscribed,
     Tick,
     Unsubscribed,
+    Wanted,
 )
+from .membership import Node, peers_of
+from .policy import Issuer
 from .sealing import Publisher, ScopeSecret
 from .views import Overlay
 
+__all__ = ["GatewayNode", "KeyServerNode", "Node", "ReaderNode", "ReplicaNode", "peers_of"]
 
-class GatewayNode:
+
+class ReaderNode(Node):
+    """Whoever reads: states what it wants and gets the keys for it. An ingest job opens publications itself."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        identity: Identity,
+        name: str,
+        secrets: Sequence[ScopeSecret],
+        keys: ScopeKeys,
+        random: Callable[[int], bytes],
+    ) -> None:
+        """`secrets`: all that we may read; `keys`: their epoch keys, which come and go here."""
+        super().__init__(overlay, name)
+        self.secrets = list(secrets)
+        self.interest = Interest(overlay, identity, name, secrets)
+        self._replicas = frozenset(overlay.views[overlay.certificate(name).region].members)  # while we run
+        self._identity = identity
+        self._keys = keys
+        fetches = overlay.policy.issuer is not Issuer.OWNER
+        self._client = KeyClient(overlay, identity, name, keys, random) if fetches else None
+
+    def wanted(self, name: KeyName, now: float) -> list[Effect]:
+        """Somebody sealed under a key that we lack."""
+        return self._client.want(name, now) if self._client else []
+
+    def doubted(self, name: KeyName, now: float) -> list[Effect]:
+        """Somebody sealed under another key of that name than ours."""
+        return self._client.doubted(name, now) if self._client else []
+
+    def _event(self, event: Event, now: float) -> list[Effect]:
+        match event:
+            case LinkUp(peer) | LinkDown(peer) | Received(peer, _) | Acked(peer, _) if peer not in self._replicas:
+                return self._news(self._of_server(event, now), now)
+            case Tick() if self._client is not None:
+                return self._news(self._client.tick(now), now) + self._own(event, now)
+            case Rotated():
+                return self._rotated(event, now)
+        return self._own(event, now)
+
+    def _of_server(self, event: LinkUp | LinkDown | Received | Acked, now: float) -> list[Effect]:
+        """What concerns a key server: it speaks about keys, and about nothing else."""
+        assert self._client is not None, "an overlay without key servers has no such neighbour"
+        match event:
+            case LinkUp(peer):
+                return self._client.link_up(peer, now)
+            case LinkDown(peer):
+                return self._client.link_down(peer, now)
+            case Received(peer, wire) if wire.topic != GRANT_TOPIC:
+                return [Count("refused", 1, "topic"), Blame(peer, False, "a key server answers requests only")]
+            case Received():
+                return self._client.received(event, now)
+        return []
+
+    def _own(self, event: Event, now: float) -> list[Effect]:
+        """What does not concern key servers."""
+        match event:
+            case Acked():
+                return self.interest.acked(event)
+            case LinkUp(peer):
+                return self.interest.link_up(peer)
+            case LinkDown(peer):
+                return self.interest.link_down(peer)
+            case Subscribed(topic_filter):
+                return self.interest.subscribed(topic_filter, now)
+            case Unsubscribed(topic_filter):
+                return self.interest.unsubscribed(topic_filter, now)
+            case Tick():
+                return self.interest.tick(now)
+            case _:
+                return []
+
+    def _news(self, effects: list[Effect], now: float) -> list[Effect]:
+        """What follows where epoch keys came."""
+        return effects + self._keys_changed(now) if any(isinstance(e, KeysChanged) for e in effects) else effects
+
+    def _keys_changed(self, now: float) -> list[Effect]:
+        return []
+
+    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+        self.secrets, came = handed_over(overlay, self.name, self._identity, self.secrets, self._keys)
+        effects = self._adopt_own(overlay, now)
+        effects += self._news(self._client.adopt(overlay, now), now) if self._client else []
+        return effects + (self._news([KeysChanged()], now) if came else [])
+
+    def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
+        return self.interest.adopt(overlay, self.secrets, now)
+
+    def _rotated(self, event: Rotated, now: float) -> list[Effect]:
+        """Another key pair: what the owner sealed to it opens now."""
+        self._identity = event.identity
+        self.interest.rotate(event.identity)
+        if self._client is not None:
+            self._client.rotate(event.identity)
+        return self._adopt(self.overlay, now)
+
+    def _deadlines(self) -> list[float | None]:
+        return [self.interest.next_deadline, self._client.next_deadline if self._client else None]
+
+
+class GatewayNode(ReaderNode):
     """A gateway: publishes what its devices send, collects what its clients want."""
 
     def __init__(
@@ -46,89 +163,148 @@ class GatewayNode:
         identity: Identity,
         name: str,
         secrets: Sequence[ScopeSecret],
+        keys: ScopeKeys,
         random: Callable[[int], bytes],
         outgoing: Sequence[ScopeSecret] | None = None,
     ) -> None:
-        """`secrets`: all that we may read; `outgoing`: the scopes that local publications leave by (None: all)."""
-        sends = secrets if outgoing is None else outgoing
-        self.publisher = Publisher(overlay, identity, name, sends, random)
-        self.collector = Collector(overlay, name, secrets)
-        self.interest = Interest(overlay, identity, name, secrets)
-        self._replicas = frozenset(overlay.views[overlay.certificate(name).region].members)
+        """`outgoing`: scopes to publish by (None: all of `secrets`)."""
+        super().__init__(overlay, identity, name, secrets, keys, random)
+        # by clear names, which stay when the owner exchanges the tokens
+        self._outgoing = None if outgoing is None else {secret.clear_filter for secret in outgoing}
+        self.publisher = Publisher(overlay, identity, name, self._sends(), keys, random)
+        self.collector = Collector(overlay, name, secrets, keys)
 
-    def handle(self, event: Event, now: float) -> list[Effect]:
-        """Effects in the order in which they must happen. A stranger's event is refused."""
+    def _sends(self) -> list[ScopeSecret]:
+        return [s for s in self.secrets if self._outgoing is None or s.clear_filter in self._outgoing]
+
+    def _own(self, event: Event, now: float) -> list[Effect]:
         match event:
-            case LinkUp(peer) | LinkDown(peer) | Received(peer, _) | Acked(peer, _) if peer not in self._replicas:
-                return [Count("refused", 1, "stranger"), Blame(peer, False, "not a replica of our region")]
             case Received():
-                return self.collector.received(event, now)
+                return self._collected(self.collector.received(event, now), now)
             case Acked(_, ticket) if ticket > 0:
                 return self.publisher.acked(event, now)
-            case Acked():
-                return self.interest.acked(event)
             case Committed():
                 return self.publisher.committed(event, now)
             case LinkUp(peer):
-                return self.interest.link_up(peer) + self.publisher.link_up(peer, now)
+                return super()._own(event, now) + self.publisher.link_up(peer, now)
             case LinkDown(peer):
-                return self.interest.link_down(peer) + self.publisher.link_down(peer)
-            case Subscribed(topic_filter):
+                return super()._own(event, now) + self.publisher.link_down(peer)
+            case Subscribed():
                 before = self.interest.wanted()
-                effects = self.interest.subscribed(topic_filter, now)
+                effects = super()._own(event, now)
                 for wire_filter in self.interest.wanted() - before:
                     self.collector.resumed(wire_filter)
                 return effects
-            case Unsubscribed(topic_filter):
-                return self.interest.unsubscribed(topic_filter, now)
             case Tick():
-                return self.collector.tick(now) + self.publisher.tick(now) + self.interest.tick(now)
+                collected = self._collected(self.collector.tick(now), now)
+                return collected + self.publisher.tick(now) + super()._own(event, now)
+            case _:
+                return super()._own(event, now)
 
-    @property
-    def next_deadline(self) -> float | None:
-        deadlines = (
-            self.collector.next_deadline,
-            self.publisher.next_deadline,
-            self.interest.next_deadline,
-        )
-        return min((d for d in deadlines if d is not None), default=None)
+    def _collected(self, effects: list[Effect], now: float) -> list[Effect]:
+        """The collector's effects; what it says about epoch keys and retained publications concerns other machines."""
+        passed: list[Effect] = []
+        for effect in effects:
+            match effect:
+                case Wanted(name):
+                    passed += self.wanted(name, now)
+                case Doubted(name):
+                    passed += self.doubted(name, now)
+                case Deliver(_, _, publication) if publication.retain:
+                    self.publisher.overtaken(publication.topic, publication.time_ms)
+                    passed.append(effect)
+                case _:
+                    passed.append(effect)
+        return passed
+
+    def _keys_changed(self, now: float) -> list[Effect]:
+        return self._collected(self.collector.keys_changed(now), now) + self.publisher.keys_changed(now)
+
+    def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
+        collected = self._collected(self.collector.adopt(overlay, self.secrets, now), now)
+        return super()._adopt_own(overlay, now) + collected + self.publisher.adopt(overlay, self._sends(), now)
+
+    def _rotated(self, event: Rotated, now: float) -> list[Effect]:
+        self.publisher.rotate(event.identity)
+        return super()._rotated(event, now)
+
+    def _deadlines(self) -> list[float | None]:
+        return [*super()._deadlines(), self.collector.next_deadline, self.publisher.next_deadline]
 
 
-class ReplicaNode:
-    """A replica: forwards what it cannot read. It has no deadlines of its own."""
+class ReplicaNode(Node):
+    """A replica: forwards what it cannot read. `seeds`: see `Forwarder`; `limits`: of each publisher."""
 
-    next_deadline: float | None = None
+    def __init__(
+        self, overlay: Overlay, name: str, seeds: Callable[[int], bytes], limits: Limits | None = None
+    ) -> None:
+        super().__init__(overlay, name)
+        self.forwarder = Forwarder(overlay, name, seeds)
+        self._publishers = PublisherGuard(limits or Limits())
 
-    def __init__(self, overlay: Overlay, name: str, seed: bytes) -> None:
-        self.forwarder = Forwarder(overlay, name, seed)
-        self._peers = peers_of(overlay, name)
-
-    def handle(self, event: Event, now: float) -> list[Effect]:
+    def _event(self, event: Event, now: float) -> list[Effect]:
         """Only links and what they bring concern a replica."""
         match event:
-            case LinkUp(peer) | LinkDown(peer) | Received(peer, _) if peer not in self._peers:
-                return [Count("refused", 1, "stranger"), Blame(peer, False, "not a neighbour of ours")]
-            case Received():
-                return self.forwarder.received(event, now)
+            case Received(_, wire):
+                if self._publishers.closed(wire, now):
+                    return [Count("publisher_throttled")]
+                effects = self.forwarder.received(event, now)
+                self._publishers.charge(wire, effects, now)
+                return effects
             case LinkUp(peer):
                 return self.forwarder.link_up(peer)
             case LinkDown(peer):
                 return self.forwarder.link_down(peer)
+            case Tick():
+                return self.forwarder.tick(now)
             case _:
                 return []
 
+    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+        self._publishers.keep(overlay.by_party)
+        return self.forwarder.adopt(overlay, now)
 
-def peers_of(overlay: Overlay, name: str) -> frozenset[str]:
-    """Members that `name` has a link with: gateways with all replicas of their region, replicas of
-    neighbouring regions with each other."""
-    me = overlay.certificate(name)
-    if me.role is not Role.REPLICA:
-        return frozenset(overlay.views[me.region].members)
-    regions = overlay.neighbours(me.region)
-    replicas = {member for region in regions for member in overlay.views[region].members}
-    clients = {
-        certificate.name
-        for certificate in overlay.by_party.values()
-        if certificate.region == me.region and certificate.role in (Role.GATEWAY, Role.INGEST)
-    }
-    return frozenset(replicas | clients)
+    def _deadlines(self) -> list[float | None]:
+        return [self.forwarder.next_deadline]
+
+
+class KeyServerNode(Node):
+    """A key server: answers requests for epoch keys, and erases what is over. It is in no region.
+
+    `material`: what the owner dealt it; `archive`: by ended epoch, as `KeepArchive` said.
+    """
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        identity: Identity,
+        name: str,
+        material: Material,
+        archive: Mapping[int, bytes],
+        random: Callable[[int], bytes],
+    ) -> None:
+        super().__init__(overlay, name)
+        self.server = KeyServer(identity, name, material, OverlayDirectory(overlay), random, archive)
+
+    def _event(self, event: Event, now: float) -> list[Effect]:
+        match event:
+            case Received(peer, wire):
+                if wire.topic != GRANT_TOPIC:
+                    return [Count("refused", 1, "topic"), Blame(peer, False, "a key server takes requests only")]
+                # An epoch that is over is erased before anything more is said, however late the tick is.
+                return [*self._walk(now), *answer(self.server, event, now)]
+            case Tick():
+                return self._walk(now)
+            case Rotated(identity):
+                self.server.rotate(identity)
+        return []
+
+    def _walk(self, now: float) -> list[Effect]:
+        return [*self.server.walk(now)] if now >= self.server.next_deadline else []
+
+    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+        self.server.adopt(OverlayDirectory(overlay))
+        return self._walk(now)
+
+    def _deadlines(self) -> list[float | None]:
+        return [self.server.next_deadline]

@@ -1,7 +1,8 @@
 """Data keys at a subscriber: shares in from every replica of the home region, keys out, liars to `blame`.
 
 A search for the combination of honest places is paid for by the key's publisher: after one in vain its next waits,
-so that a publisher who commits to garbage costs a bounded part of our time. Not here: publications, key repository.
+so that a publisher who commits to garbage costs a bounded part of our time. A key whose epoch key we lack waits until
+somebody fetched it (`Wanted`, `keys_changed`). Not here: publications, fetching epoch keys.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from keys.envelope import DataKey, KeyHeader, check_epoch_key, check_share, open_key
+from keys.envelope import DataKey, KeyHeader, Mode, check_epoch_key, check_share, open_key
+from keys.epochs import KeyName, ScopeKeys
 from keys.errors import BadContent, NotEnoughShares, SearchExhausted, WrongEpochKey
 from keys.identity import Certificate
 from keys.sharetree import Combination, Hop, Label, Place, Share, recombine
@@ -18,13 +20,14 @@ from keys.sharetree import Combination, Hop, Label, Place, Share, recombine
 from .arriving import Admission, Admitted
 from .blame import Evidence
 from .budgets import FairTable
-from .machine import Blame, Count, Effect
+from .machine import Blame, Count, Doubted, Effect, Wanted
 from .sealing import ScopeSecret
 from .views import Overlay
 
 KEYS_HELD_MAX = 4096  # a publisher's flood of keys evicts its own oldest
 AUDIT_AFTER_S = 1.0  # by then slow replicas have sent their shares of a key: judge them all at once
 SEARCH_STEP_S = 50e-6  # pause a publisher owes for each step of a search in vain; a step takes about 20 us
+DOUBTED_MAX = 256  # epoch keys that we asked about since keys came last; a liar can contradict each of ours once
 SEARCH_PAUSE_MIN_S = 0.02  # shorter ones are not worth a timer: regions of up to 5 never pause
 
 
@@ -45,7 +48,10 @@ class _Key:
 class KeyRing:
     """The keys of all publishers, as far as we may read."""
 
-    def __init__(self, overlay: Overlay, home: int, secrets: Sequence[ScopeSecret], admission: Admission) -> None:
+    def __init__(
+        self, overlay: Overlay, home: int, secrets: Sequence[ScopeSecret], keys: ScopeKeys, admission: Admission
+    ) -> None:
+        self._scope_keys = keys
         self._overlay = overlay
         self._home = home
         self._view = overlay.views[home]
@@ -57,6 +63,30 @@ class KeyRing:
         self._audits: OrderedDict[bytes, float] = OrderedDict()  # oldest first, all wait equally long
         self._paused: dict[bytes, float] = {}  # publisher -> when it may be searched for again
         self._searches: dict[bytes, float] = {}  # key ids whose search waits for that
+        self._lacking: dict[KeyName, set[bytes]] = {}  # epoch key -> ids of the keys that wait for it, or for another
+        self._doubted: set[KeyName] = set()
+
+    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> tuple[list[Effect], list[bytes]]:
+        """Another version of the overlay, of the same regions and views. Returns what `keys_changed` does."""
+        self._overlay = overlay
+        self._secrets = {secret.scope.filter: secret for secret in secrets}
+        self._evidence.adopt(overlay)
+        return self.keys_changed(now)
+
+    def keys_changed(self, now: float) -> tuple[list[Effect], list[bytes]]:
+        """Epoch keys came: the keys that waited for them are tried; with the effects, the ids of those that opened."""
+        lacking, self._lacking = self._lacking, {}
+        self._doubted.clear()
+        effects: list[Effect] = []
+        opened = []
+        for key_id in [key_id for ids in lacking.values() for key_id in sorted(ids)]:
+            key = self._keys.get(key_id)
+            if key is not None and key.data_key is None:
+                key.failed_with, key.unusable = -1, False
+                effects += self._recombine(key, now)
+                if key.combination is not None:
+                    opened.append(key_id)
+        return effects, opened
 
     # --------------------------------------------------------------------------------------------- shares
 
@@ -76,6 +106,7 @@ class KeyRing:
             if gone is not None:
                 self._audits.pop(gone[0], None)
                 self._searches.pop(gone[0], None)
+                self._no_longer_lacks(gone[1].header)
         path = self._overlay.path(key.publisher.region, self._home)
         sender = Place(self._home, self._view.number, self._view.place_of(peer))
         effects: list[Effect] = []
@@ -101,11 +132,20 @@ class KeyRing:
         return key is None or (key.data_key is None and _belongs(key, admitted))
 
     def data_key(self, admitted: Admitted) -> DataKey:
-        """Raises BadContent if the publication names a key that is not for its publisher and scope."""
+        """Raises BadContent if the publication names a key that is not for its publisher, scope and time."""
         key = self._keys.get(admitted.header.key_id)
         if key is None or key.data_key is None or not _belongs(key, admitted):
             raise BadContent("publication names the key of another publisher or scope")
+        if not self._overlay.policy.calendar.may_seal(key.header.epoch, admitted.header.time_ms / 1000):
+            raise BadContent("publication was not sealed in the epoch of its key")
         return key.data_key
+
+    def seal_of(self, admitted: Admitted) -> tuple[int, int]:
+        """Epoch and bump under which an opened publication was sealed."""
+        key = self._keys.get(admitted.header.key_id) if admitted.header.mode is not Mode.PLAIN else None
+        if key is None:
+            return self._overlay.policy.calendar.at(admitted.header.time_ms / 1000), 0
+        return key.header.epoch, key.header.bump
 
     # --------------------------------------------------------------------------------------------- search
 
@@ -114,11 +154,13 @@ class KeyRing:
         header, secret = key.header, self._secrets.get(key.header.scope)
         if secret is None or key.unusable or len(key.shares) == key.failed_with:
             return []
+        epoch_key = self._scope_keys.get(header.epoch_key) if secret.scope.keyed else None
+        if secret.scope.keyed and epoch_key is None:
+            return self._lack(header)
         pause = self._paused.get(header.publisher, 0.0)
         if now < pause:
             self._searches[header.key_id] = pause
             return []
-        epoch_key = None if secret.scope.shares_only else secret.key
         opened: list[DataKey] = []
 
         def accept(value: bytes) -> bool:
@@ -146,12 +188,40 @@ class KeyRing:
                 self._paused[header.publisher] = now + error.steps * SEARCH_STEP_S
             return [Count("recombine_retries")]
         except WrongEpochKey:
-            key.unusable = True
-            return [Count("wrong_epoch_key")]
+            key.unusable = True  # until keys come
+            return [Count("wrong_epoch_key"), *self._doubt(header)]
         key.data_key, key.combination = opened[-1], found.combination
         self._last_combination[key.publisher.region] = found.combination
         self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
         return [Count("recombined")]
+
+    def _lack(self, header: KeyHeader) -> list[Effect]:
+        """The epoch key is not here: ask for it once for all keys that need it."""
+        waiting = self._lacking.get(header.epoch_key)
+        if waiting is not None:
+            waiting.add(header.key_id)
+            return []
+        self._lacking[header.epoch_key] = {header.key_id}
+        scope = self._overlay.scope_named(header.scope)
+        if scope is None or header.bump > scope.bump:  # a newer policy has to come first, and keys with it
+            return [Count("epoch_key_waits")]
+        return [Count("epoch_key_waits"), Wanted(header.epoch_key)]
+
+    def _doubt(self, header: KeyHeader) -> list[Effect]:
+        """Ours or the publisher's epoch key is wrong, which nobody can tell here: no blame, one question for each."""
+        name = header.epoch_key
+        self._lacking.setdefault(name, set()).add(header.key_id)
+        if name in self._doubted or len(self._doubted) >= DOUBTED_MAX:
+            return []
+        self._doubted.add(name)
+        return [Doubted(name)]
+
+    def _no_longer_lacks(self, header: KeyHeader) -> None:
+        waiting = self._lacking.get(header.epoch_key)
+        if waiting is not None:
+            waiting.discard(header.key_id)
+            if not waiting:
+                del self._lacking[header.epoch_key]
 
     # ----------------------------------------------------------------------------------------------- time
 

@@ -2,8 +2,10 @@
 
 An entry is sealed when it is first sent (PROTOCOL §5), under its scope's current data key; headers are signed
 in batches. Each replica has its own window and its own place in the outbox, so that one that is away neither
-slows nor evicts what the others need. Not here: the disk (the shell keeps the outbox and says `Committed`),
-repair, coded blocks, epochs beyond the first.
+slows nor evicts what the others need. Whenever a scope seals under another epoch key (a new epoch, a bump), what some
+replica still lacks is sealed anew under the same sequence. A scope that has no key, or whose right we lost, waits
+without holding up the others. Not here: the disk (the shell keeps the outbox and says `Committed`), data keys
+(`datakeys`), repair, coded blocks.
 """
 
 from __future__ import annotations
@@ -15,52 +17,45 @@ from dataclasses import dataclass, field, replace
 from keys.envelope import (
     NO_KEY,
     PROPERTY_HEADER,
-    PROPERTY_KEY,
-    PROPERTY_SHARES,
-    DataKey,
     Inner,
-    KeyHeader,
+    KeyName,
     MessageHeader,
     Mode,
     SignedHeader,
     content_digest,
     leaf,
-    make_key,
     sign_batch,
     to_property,
 )
+from keys.epochs import ScopeKeys
 from keys.errors import KeysError
 from keys.identity import Identity
-from keys.sharetree import Share, encode_shares
 from keys.topictokens import tokenise_topic
 
+from .datakeys import DataKeys, LiveKey
+from .lanes import Lanes
 from .machine import Acked, Committed, Count, Effect, Forget, Publication, Send, UserProperties, Wire
+from .ownretained import OwnRetained
+from .policy import Scope
 from .topics import matches, specificity
-from .views import Overlay, Scope
+from .views import Overlay
 
 BATCH_MAX = 16  # headers under one signature (PROTOCOL §2)
-WINDOW_MAX = 256  # publications in flight to one replica
 STRAGGLER_ENTRIES_MAX = 20_000  # what a replica that is away may make us keep once n - f others have it
 STRAGGLER_S = 3600.0
 QOS0_ENTRIES_MAX = 10_000  # they are in memory only; without an uplink the oldest go first
-KEY_MESSAGES_MAX = 64
-KEY_BYTES_MAX = 1 << 20
-KEY_AGE_S = 60.0
+UNAUTHORISED_S = 24 * 3600.0  # an entry that we may not publish (any more) waits for the right for so long
+RIGHTS_MAX = 65_536  # topics whose right is remembered between two reviews
 CLOCK_STEP_S = 60.0
-ANNOUNCE_EVERY = 16  # messages of one topic after which the key rides along again
-ANNOUNCE_AFTER_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeSecret:
-    """What an authorised party knows of a scope: its clear filter, epoch key and token key.
-
-    `key` is None in a shares-only or plain scope, `token_key` where names are not hidden.
-    """
+    """What an authorised party knows of a scope beside its epoch keys: its clear filter, and the token key where names
+    are hidden."""
 
     scope: Scope
     clear_filter: str
-    key: bytes | None = field(default=None, repr=False)
     token_key: bytes | None = field(default=None, repr=False)
 
     def wire_topic(self, topic: str) -> str:
@@ -68,37 +63,19 @@ class ScopeSecret:
 
 
 @dataclass(slots=True)
-class _LiveKey:
-    header: KeyHeader
-    data_key: DataKey
-    shares: Sequence[Share]
-    born: float
-    header_property: tuple[str, str]
-    sealed_messages: int = 0
-    sealed_bytes: int = 0
-    announced: dict[tuple[str, str], tuple[int, float]] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class _Entry:
-    """An outbox entry; `wire` is None until it is sealed."""
+    """An outbox entry; `wire` is None until it is sealed, under `name`."""
 
     sequence: int
     publication: Publication
     secret: ScopeSecret
+    topic: str
     previous: int
     born: float
     wire: Wire | None = None
-    key: _LiveKey | None = None
+    name: KeyName | None = None
+    key: LiveKey | None = None
     acked: set[str] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class _Lane:
-    """One replica's way through the outbox."""
-
-    waiting: deque[int] = field(default_factory=deque)
-    in_flight: set[int] = field(default_factory=set)
 
 
 class Publisher:
@@ -110,26 +87,42 @@ class Publisher:
         identity: Identity,
         name: str,
         secrets: Sequence[ScopeSecret],
+        keys: ScopeKeys,
         random: Callable[[int], bytes],
     ) -> None:
         self._overlay = overlay
         self._identity = identity
-        self._random = random
-        self._secrets = sorted(secrets, key=lambda s: specificity(s.clear_filter))
+        self._name = name
         self._home = overlay.certificate(name).region
         self._view = overlay.views[self._home]
         self._enough = len(self._view.members) - (len(self._view.members) - 1) // 2  # n - f
-        self._keys: dict[str, _LiveKey] = {}
+        self._data_keys = DataKeys(overlay, identity, self._home, keys, random)
+        self._set_secrets(secrets)
+        self._retained = OwnRetained()
         self._entries: dict[int, _Entry] = {}
         self._young: dict[int, None] = {}  # entries whose stragglers' bound is still to come, oldest first
         self._qos0: dict[int, None] = {}
         self._sweep_at = _sweep_at(0)
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes = Lanes()
         self._last_now = 0.0
+        # What each scope seals under, by wire filter, as of the last review; None asks for a review.
+        self._names: dict[str, KeyName | None] = {}
+        self._last_names: dict[str, KeyName] = {}  # the same without gaps, to tell when what is retained must follow
+        self._review_at: float | None = None
+        self._rights: dict[str, bool] = {}  # by wire topic, in the epoch of the last review
+        self._waiting: dict[int, bool] = {}  # entries that cannot be sealed now -> whether for want of the right
+
+    # ------------------------------------------------------------------------------------------ questions
 
     def secret_for(self, topic: str) -> ScopeSecret | None:
         """The most specific scope that takes a clear topic across the overlay; None: it stays local."""
         return next((s for s in self._secrets if matches(s.clear_filter, topic)), None)
+
+    def may_publish(self, topic: str, now: float) -> bool:
+        """Whether a clear topic that a scope takes may be published now. If not, its publications are refused: a
+        protected topic neither stays local nor goes out in clear."""
+        secret = self.secret_for(topic)
+        return secret is not None and self._authorised(secret, secret.wire_topic(topic), now)
 
     @property
     def depth(self) -> int:
@@ -141,6 +134,7 @@ class Publisher:
     def committed(self, event: Committed, now: float) -> list[Effect]:
         """Take entries that are on disk, in order of sequence."""
         refused: list[int] = []
+        effects: list[Effect] = []
         for sequence, previous, publication in event.entries:
             if sequence in self._entries:
                 continue
@@ -148,13 +142,15 @@ class Publisher:
             if secret is None:  # the configuration changed while the entry lay on disk
                 refused.append(sequence)
                 continue
-            self._entries[sequence] = _Entry(sequence, publication, secret, previous, now)
+            topic = secret.wire_topic(publication.topic)
+            self._entries[sequence] = _Entry(sequence, publication, secret, topic, previous, now)
+            if publication.retain:
+                effects += self._retained.published(sequence, secret.scope.filter, publication)
             self._young[sequence] = None
             if publication.qos == 0:
                 self._qos0[sequence] = None
-            for lane in self._lanes.values():
-                lane.waiting.append(sequence)
-        effects: list[Effect] = [Forget(tuple(refused))] if refused else []
+            self._lanes.append(sequence)
+        effects += [Forget(tuple(refused))] if refused else []
         if len(self._qos0) > QOS0_ENTRIES_MAX:
             excess = list(self._qos0)[: len(self._qos0) - QOS0_ENTRIES_MAX]
             effects += [Count("qos0_dropped", len(excess)), *self._forget(excess)]
@@ -164,23 +160,21 @@ class Publisher:
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
         """A replica of the home region is reachable: it gets all that it has not acknowledged, in order."""
-        lane = _Lane(deque(s for s, entry in self._entries.items() if peer not in entry.acked))
-        self._lanes[peer] = lane
+        self._lanes.up(peer, (s for s, entry in self._entries.items() if peer not in entry.acked))
         for key in {id(e.key): e.key for e in self._entries.values() if e.key}.values():
-            _forget_peer(key, peer)
-        for key in self._keys.values():
-            _forget_peer(key, peer)
+            key.forget_peer(peer)
+        self._data_keys.forget_peer(peer)
+        self._review_at = None  # what it lacks may be sealed under what has ended
         return self._pump(now)
 
     def link_down(self, peer: str) -> list[Effect]:
-        self._lanes.pop(peer, None)
+        self._lanes.down(peer)
         return []
 
     def acked(self, event: Acked, now: float) -> list[Effect]:
         """A replica has it: open its window, and forget what every replica has."""
-        lane = self._lanes.get(event.peer)
-        if lane is not None:
-            lane.in_flight.discard(event.ticket)
+        if not self._lanes.acknowledged(event.peer, event.ticket):
+            return self._pump(now)
         entry = self._entries.get(event.ticket)
         effects: list[Effect] = []
         if entry is not None:
@@ -204,14 +198,42 @@ class Publisher:
     @property
     def next_deadline(self) -> float | None:
         first = next(iter(self._young), None)
-        return None if first is None else self._entries[first].born + STRAGGLER_S
+        straggler = None if first is None else self._entries[first].born + STRAGGLER_S
+        review = None if self._review_at == float("inf") else self._review_at
+        return min((at for at in (straggler, review) if at is not None), default=None)
+
+    def keys_changed(self, now: float) -> list[Effect]:
+        """Epoch keys came, or one that was wrong was replaced: what waited goes on."""
+        self._data_keys.clear()
+        self._review_at = None
+        return self._pump(now)
+
+    def overtaken(self, topic: str, time_ms: int) -> None:
+        """Somebody else published on a clear topic, retained, at `time_ms`: an older one of ours is not sealed anew."""
+        self._retained.overtaken(topic, time_ms)
+
+    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
+        """Another version of the overlay, of the same regions and views: what is not sent yet follows it."""
+        self._overlay = overlay
+        self._data_keys.adopt(overlay)
+        self._set_secrets(secrets)
+        for entry in self._entries.values():
+            secret = self.secret_for(entry.publication.topic)
+            if secret is not None:  # else it waits, without a right, under what it was committed for
+                entry.secret, entry.topic = secret, secret.wire_topic(entry.publication.topic)
+        self._review_at = None
+        return self._pump(now)
+
+    def rotate(self, identity: Identity) -> None:
+        """Sign with another key of ours from now on. What is sealed stays: its certificate counts to its end."""
+        self._identity = identity
+        self._data_keys.rotate(identity)
 
     def _sweep(self) -> list[Effect]:
         """Too many entries: the oldest go that only stragglers lack, and stragglers' lanes forget what is gone."""
         gone = [s for s, entry in self._entries.items() if len(entry.acked) >= self._enough]
         effects = self._forget(gone[: max(0, len(self._entries) - STRAGGLER_ENTRIES_MAX)])
-        for lane in self._lanes.values():
-            lane.waiting = deque(sequence for sequence in lane.waiting if sequence in self._entries)
+        self._lanes.keep(self._entries.__contains__)
         self._sweep_at = _sweep_at(len(self._entries))
         return effects
 
@@ -221,38 +243,128 @@ class Publisher:
             del self._entries[sequence]
             self._young.pop(sequence, None)
             self._qos0.pop(sequence, None)
+            self._waiting.pop(sequence, None)
         return [Forget(gone)] if gone else []
+
+    # -------------------------------------------------------------------------------- epochs, keys, rights
+
+    def _set_secrets(self, secrets: Sequence[ScopeSecret]) -> None:
+        usable = [secret for secret in secrets if not secret.scope.retiring]
+        self._secrets = sorted(usable, key=lambda s: specificity(s.clear_filter))
+
+    def _authorised(self, secret: ScopeSecret, wire_topic: str, now: float) -> bool:
+        """Whether the policy lets us publish in the present epoch."""
+        scope = self._overlay.scope_named(secret.scope.filter)
+        if scope is None or scope.retiring:
+            return False
+        return self._overlay.may_publish(self._name, wire_topic, self._overlay.policy.calendar.at(now))
+
+    def _review(self, now: float) -> list[Effect]:
+        """What each scope seals under from now on, and what that means for what is sealed, waits or is retained."""
+        calendar = self._overlay.policy.calendar
+        present = calendar.at(now)
+        scopes = {e.secret.scope.filter: e.secret.scope for e in self._entries.values()}
+        scopes |= {secret.scope.filter: secret.scope for secret in self._secrets}
+        self._names = {wire_filter: self._data_keys.name(scope, now) for wire_filter, scope in scopes.items()}
+        self._rights.clear()
+        grace = calendar.start_s(present) + calendar.grace_s if calendar.length_s else 0.0
+        self._review_at = grace if grace > now else calendar.end_s(present)
+        again = []
+        for sequence, entry in self._entries.items():
+            if entry.wire is None or entry.name == self._names[entry.secret.scope.filter]:
+                continue
+            if any(peer not in entry.acked for peer, _ in self._lanes):
+                again.append(sequence)
+        for sequence in again:
+            entry = self._entries[sequence]
+            self._lanes.outdate(sequence)
+            entry.wire = entry.name = entry.key = None
+            entry.acked.clear()
+        self._lanes.requeue([*again, *self._waiting], lambda peer, s: peer not in self._entries[s].acked)
+        effects = self._give_up(now)
+        unsealed = {sequence for sequence, entry in self._entries.items() if entry.wire is None}
+        names = {f: name for f, name in self._names.items() if name}
+        changed = {f for f, name in names.items() if self._last_names.get(f, name) != name}
+        self._last_names |= names
+        return effects + self._retained.due(changed, unsealed, now)
+
+    def _give_up(self, now: float) -> list[Effect]:
+        """Entries that waited too long for a right to publish them."""
+        old = [s for s, unauthorised in self._waiting.items() if unauthorised]
+        gone = [s for s in old if now - self._entries[s].born >= UNAUTHORISED_S]
+        rest = [self._entries[s].born + UNAUTHORISED_S for s in old if now - self._entries[s].born < UNAUTHORISED_S]
+        assert self._review_at is not None
+        self._review_at = min([self._review_at, *rest])
+        return [Count("not_authorised_dropped", len(gone)), *self._forget(gone)] if gone else []
+
+    def _hindrance(self, entry: _Entry, now: float) -> str | None:
+        """Why an entry cannot be sealed now: a figure's name; None if it can."""
+        allowed = self._rights.get(entry.topic)
+        if allowed is None:
+            if len(self._rights) >= RIGHTS_MAX:
+                self._rights.clear()
+            allowed = self._rights[entry.topic] = self._authorised(entry.secret, entry.topic, now)
+        if not allowed:
+            return "not_authorised"
+        return "key_waits" if self._names.get(entry.secret.scope.filter) is None else None
+
+    def _set_aside(self, sequences: Sequence[int], now: float) -> tuple[list[int], list[Effect]]:
+        """Entries that can be sealed now; the others wait for a review, counted once."""
+        ready, effects = [], list[Effect]()
+        for sequence in sequences:
+            entry = self._entries[sequence]
+            why = self._hindrance(entry, now)
+            if why is None:
+                self._waiting.pop(sequence, None)
+                ready.append(sequence)
+                continue
+            unauthorised = why == "not_authorised"
+            if self._waiting.get(sequence) is not unauthorised:
+                effects.append(Count(why))
+            self._waiting[sequence] = unauthorised
+            if unauthorised and self._review_at is not None:
+                self._review_at = min(self._review_at, entry.born + UNAUTHORISED_S)
+        return ready, effects
 
     # -------------------------------------------------------------------------------------------- sending
 
     def _pump(self, now: float) -> list[Effect]:
         """Fill every open window, in order; seal what is sent for the first time, a batch a signature."""
         effects: list[Effect] = []
+        if now < self._last_now - CLOCK_STEP_S:  # it was set back: the epoch is another one
+            self._data_keys.clear()
+            self._last_now, self._review_at = now, None
+        if self._review_at is None or now >= self._review_at:
+            effects += self._review(now)
         sendable: list[tuple[str, int]] = []
-        for peer, lane in self._lanes.items():
-            while lane.waiting and len(lane.in_flight) < WINDOW_MAX:
-                sequence = lane.waiting.popleft()
-                if sequence in self._entries:
-                    lane.in_flight.add(sequence)
-                    sendable.append((peer, sequence))
-        unsealed = sorted({s for _, s in sendable if self._entries[s].wire is None})
+        lanes = deque(self._lanes)
+        while lanes:
+            peer, lane = lanes.popleft()
+            taken = lane.take()
+            if not taken:
+                continue
+            sealed, waits = self._sealed(taken, now)
+            effects += waits
+            lane.in_flight.difference_update(set(taken) - sealed)
+            sendable += [(peer, sequence) for sequence in taken if sequence in sealed]
+            if len(sealed) < len(taken):  # the window has room again, for what is behind those that wait
+                lanes.append((peer, lane))
+        effects += [self._send(peer, self._entries[sequence], now) for peer, sequence in sendable]
+        return effects
+
+    def _sealed(self, sequences: Sequence[int], now: float) -> tuple[set[int], list[Effect]]:
+        """Which of these entries are sealed, after trying."""
+        there = [self._entries[s] for s in sequences if s in self._entries]
+        unsealed, effects = self._set_aside([entry.sequence for entry in there if entry.wire is None], now)
         for start in range(0, len(unsealed), BATCH_MAX):
             effects += self._seal([self._entries[s] for s in unsealed[start : start + BATCH_MAX]], now)
-        for peer, sequence in sendable:
-            entry = self._entries.get(sequence)
-            if entry is None:  # it could not be sealed
-                self._lanes[peer].in_flight.discard(sequence)
-            else:
-                effects.append(self._send(peer, entry, now))
-        return effects
+        return {entry.sequence for entry in there if entry.wire is not None}, effects
 
     def _send(self, peer: str, entry: _Entry, now: float) -> Send:
         wire, key = entry.wire, entry.key
         assert wire is not None
-        if key is not None and (wire.retain or _announcement_due(key, peer, wire.topic, now)):
-            place = self._view.place_of(peer)
-            shares = [share for share in key.shares if share.label[0].place == place]
-            carried = (key.header_property, (PROPERTY_SHARES, to_property(encode_shares(shares))))
+        if key is not None and (wire.retain or key.announcement_due(peer, wire.topic, now)):
+            carried = key.carried(self._view.place_of(peer))
             wire = Wire(wire.topic, wire.payload, wire.qos, wire.retain, wire.properties + carried)
         return Send(peer, wire, entry.sequence)
 
@@ -260,7 +372,7 @@ class Publisher:
         stepped = abs(now - self._last_now) > CLOCK_STEP_S and self._last_now > 0
         self._last_now = now
         if stepped:  # a key's age means nothing now
-            self._keys.clear()
+            self._data_keys.clear()
         ready: list[tuple[_Entry, MessageHeader, str, bytes]] = []
         leaves: list[bytes] = []
         unsealable: list[int] = []
@@ -285,11 +397,12 @@ class Publisher:
         return [*effects, Count("sealed", len(ready))]
 
     def _seal_one(self, entry: _Entry, now: float) -> tuple[MessageHeader, str, bytes]:
-        publication, secret = entry.publication, entry.secret
-        topic = secret.wire_topic(publication.topic)
+        publication, scope = entry.publication, entry.secret.scope
         inner = inner_of(publication).encode()
-        plain = secret.scope.mode is Mode.PLAIN
-        key = None if plain else self._key(secret, entry.sequence, now)
+        entry.name = self._names[scope.filter]
+        assert entry.name is not None
+        plain = scope.mode is Mode.PLAIN
+        key = None if plain else self._data_keys.key(scope, entry.name, entry.sequence, now)
         deadline_s = publication.expiry_s
         header = MessageHeader(
             publisher=self._identity.party_id,
@@ -301,39 +414,12 @@ class Publisher:
             qos=publication.qos,
             retain=publication.retain,
             tombstone=publication.retain and not publication.payload,
-            mode=secret.scope.mode,
+            mode=scope.mode,
             digests=(),
         )
-        content = inner
-        if key is not None:
-            content = key.data_key.seal(header.prefix(), entry.sequence, topic, inner)
-            key.sealed_messages += 1
-            key.sealed_bytes += len(content)
+        content = inner if key is None else key.seal(header.prefix(), entry.sequence, entry.topic, inner)
         entry.key = key
-        return replace(header, digests=(content_digest(content),)), topic, content
-
-    def _key(self, secret: ScopeSecret, sequence: int, now: float) -> _LiveKey:
-        """The scope's data key, renewed by count, bytes and age (A9)."""
-        key = self._keys.get(secret.scope.filter)
-        if (
-            key is None
-            or key.sealed_messages >= KEY_MESSAGES_MAX
-            or key.sealed_bytes >= KEY_BYTES_MAX
-            or now - key.born >= KEY_AGE_S
-        ):
-            header, data_key, shares = make_key(
-                self._identity,
-                secret.scope.filter,
-                0,
-                self._overlay.key_hops(secret.scope, self._home),
-                sequence,
-                KEY_MESSAGES_MAX,
-                None if secret.scope.shares_only else secret.key,
-                self._random,
-            )
-            carried = (PROPERTY_KEY, to_property(header.encode()))
-            key = self._keys[secret.scope.filter] = _LiveKey(header, data_key, shares, now, carried)
-        return key
+        return replace(header, digests=(content_digest(content),)), entry.topic, content
 
 
 def _sweep_at(left: int) -> int:
@@ -353,16 +439,3 @@ def inner_of(publication: Publication) -> Inner:
         payload_format=publication.payload_format,
         properties=publication.properties,
     )
-
-
-def _announcement_due(key: _LiveKey, peer: str, topic: str, now: float) -> bool:
-    """First message of the key on each topic, then every 16th or after 5 s on it (PROTOCOL §2)."""
-    count, at = key.announced.get((peer, topic), (ANNOUNCE_EVERY, 0.0))
-    due = count + 1 >= ANNOUNCE_EVERY or now - at >= ANNOUNCE_AFTER_S
-    key.announced[peer, topic] = (0, now) if due else (count + 1, at)
-    return due
-
-
-def _forget_peer(key: _LiveKey, peer: str) -> None:
-    for known in [k for k in key.announced if k[0] == peer]:
-        del key.announced[known]

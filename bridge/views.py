@@ -1,8 +1,8 @@
-"""Who is in: regions, their members and thresholds, scopes and the region tree, all signed by the overlay's owner.
+"""Who is in: regions, their members and thresholds, all signed by the overlay's owner, and who may do what.
 
 A *region* is one virtual node: n replicas in distinct trust domains (A1). Its *view* is numbered and signed;
-the number is in every share's label, so shares of different views never mix. The *policy* lists the scopes and
-the edges of the region tree. A *certificate* says who a member is and what it may publish and read.
+the number is in every share's label, so shares of different views never mix. A *certificate* says who a member is;
+the *policy* (`policy`) what it may do, which scopes there are and how regions are joined.
 
 The overlay file is a JSON document of base64 frames; `Overlay.load` believes nothing in it that the owner did
 not sign. Not here: attaching and detaching live members (A13, A14), placement (A11, A12).
@@ -16,24 +16,24 @@ import hashlib
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import comb, prod
 from typing import Any
 
-from keys.envelope import Mode
 from keys.errors import BadFrame, BadSignature, Expired, KeysError
 from keys.frames import Kind, Reader, number, opening, sized, text
+from keys.grants import Grant, Right
 from keys.identity import Certificate, Identity, Role, verify
+from keys.material import THRESHOLD_SERVERS_MAX, THRESHOLD_SERVERS_MIN
 from keys.shamir import threshold_of
-from keys.sharetree import Hop
+from keys.sharetree import STEPS_LIMIT, Hop
 
-from .topics import covers, matches, specificity
+from .policy import DOMAIN_POLICY, KEY_SERVERS_MAX, Issuer, Policy, Scope
+from .topics import matches, overlaps, specificity
 
 FLAG_TRUSTED = 0x01
-FLAG_TOKENS = 0x01
-FLAG_SHARES_ONLY = 0x02
 SHARES_PER_KEY_MAX = 1024  # what one receiver may be made to hold for one key (PROTOCOL §3)
 DEPTH_MAX = 4  # regions on a path (A8)
 DOMAIN_VIEW = "veilmq/1 view"
-DOMAIN_POLICY = "veilmq/1 policy"
 
 
 class OverlayError(Exception):
@@ -88,82 +88,20 @@ class RegionView:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """Topics that share one epoch key. `filter` is what the wire shows: tokens where names are hidden.
-
-    `regions` are the regions that publications of the scope may enter; empty means all of them.
-    """
-
-    filter: str
-    mode: Mode = Mode.COPIES
-    regions: tuple[int, ...] = ()
-    tokens: bool = False
-    shares_only: bool = False
-
-    def encode(self) -> bytes:
-        flags = (FLAG_TOKENS if self.tokens else 0) | (FLAG_SHARES_ONLY if self.shares_only else 0)
-        parts = [opening(Kind.SCOPE, flags), text(self.filter), number(self.mode, 1)]
-        return b"".join([*parts, number(len(self.regions), 1), *(number(r, 4) for r in self.regions)])
-
-    @classmethod
-    def decode(cls, data: bytes) -> Scope:
-        frame = Reader(data)
-        flags = frame.opening(Kind.SCOPE, FLAG_TOKENS | FLAG_SHARES_ONLY)
-        wire_filter, mode = frame.text(), frame.number(1)
-        if mode not in Mode.__members__.values():
-            raise BadFrame(f"unknown content mode {mode}")
-        regions = tuple(frame.number(4) for _ in range(frame.number(1)))
-        frame.end()
-        return cls(wire_filter, Mode(mode), regions, bool(flags & FLAG_TOKENS), bool(flags & FLAG_SHARES_ONLY))
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """The owner's versioned rules: which scopes exist and how regions are joined (a tree).
-
-    `contents`: SHA-256 over all views and members that go with this version, so that nobody who delivers the file
-    can mix old parts with new ones, or exchange an address.
-    """
-
-    overlay: str
-    version: int
-    edges: tuple[tuple[int, int], ...]
-    scopes: tuple[Scope, ...]
-    contents: bytes = bytes(32)
-    signature: bytes = b""
-
-    def body(self) -> bytes:
-        parts = [
-            opening(Kind.POLICY),
-            text(self.overlay),
-            number(self.version, 8),
-            self.contents,
-            number(len(self.edges), 2),
-        ]
-        parts += [number(a, 4) + number(b, 4) for a, b in self.edges]
-        return b"".join([*parts, number(len(self.scopes), 2), *(sized(s.encode()) for s in self.scopes)])
-
-    def signed(self, owner: Identity) -> Policy:
-        return replace(self, signature=owner.sign(DOMAIN_POLICY, self.body()))
-
-    @classmethod
-    def decode(cls, body: bytes, signature: bytes) -> Policy:
-        frame = Reader(body)
-        frame.opening(Kind.POLICY)
-        overlay, version, contents = frame.text(), frame.number(8), frame.take(32)
-        edges = tuple((frame.number(4), frame.number(4)) for _ in range(frame.number(2)))
-        scopes = tuple(Scope.decode(frame.sized()) for _ in range(frame.number(2)))
-        frame.end()
-        return cls(overlay, version, edges, scopes, contents, signature)
-
-
-@dataclass(frozen=True, slots=True)
 class Member:
-    """A certificate, where its holder listens (replicas; HOST:PORT) and the CA of its trust domain (DER)."""
+    """A certificate, where its holder listens (replicas, key servers; HOST:PORT), the CA of its trust domain (DER) and
+    what the owner sealed for it (`keys.handover`). `before`: its certificate of before a rotation, valid beside it."""
 
     certificate: Certificate
     address: str = ""
     ca: bytes = b""
+    box: bytes = b""
+    before: Certificate | None = None
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """The present one first."""
+        return (self.certificate,) if self.before is None else (self.certificate, self.before)
 
 
 class Overlay:
@@ -175,12 +113,16 @@ class Overlay:
         views, members = list(views), list(members)
         self.views = {view.region: view for view in views}
         self.members = {member.certificate.name: member for member in members}
-        self.by_party = {m.certificate.party_id: m.certificate for m in self.members.values()}
+        self.by_party = {c.party_id: c for member in self.members.values() for c in member.certificates}
+        self._grants: dict[str, list[Grant]] = {name: [] for name in self.members}
+        for grant in policy.grants:
+            self._grants.setdefault(grant.member, []).append(grant)
         self._neighbours: dict[int, tuple[int, ...]] = {
             region: tuple(sorted({b for a, b in self._both_ways() if a == region})) for region in self.views
         }
         # The last of two would win silently: an old view, say, over the one that replaced it.
-        if len(self.views) < len(views) or len(self.by_party) < len(members) or len(self.members) < len(members):
+        keys = sum(len(member.certificates) for member in members)
+        if len(self.views) < len(views) or len(self.by_party) < keys or len(self.members) < len(members):
             raise OverlayError("the overlay lists a region, a member or a key twice; keep the newest of each only")
         self._check()
         self._paths = {a: self._paths_from(a) for a in self.views}
@@ -204,10 +146,13 @@ class Overlay:
             "policy": _signed(self.policy.body(), self.policy.signature),
             "views": [_signed(v.body(), v.signature) for _, v in sorted(self.views.items())],
             "members": [
-                {"certificate": _b64(m.certificate.encode()), "address": m.address, "ca": _b64(m.ca)}
+                {
+                    "certificate": _b64(m.certificate.encode()), "address": m.address, "ca": _b64(m.ca),
+                    "box": _b64(m.box), "before": _b64(m.before.encode() if m.before else b""),
+                }
                 for _, m in sorted(self.members.items())
             ],
-        }
+        }  # fmt: skip
 
     @classmethod
     def load(cls, document: Mapping[str, Any], now_ms: int, owner: bytes | None = None) -> Overlay:
@@ -228,7 +173,12 @@ class Overlay:
             for entry in document["members"]:
                 certificate = Certificate.decode(_unb64(entry["certificate"]))
                 certificate.verify(public, now_ms)
-                members.append(Member(certificate, str(entry["address"]), _unb64(entry["ca"])))
+                old = _unb64(entry["before"])
+                before = Certificate.decode(old) if old else None
+                if before is not None:
+                    before.verify(public, 0)  # that it ended is no fault of the file; users check its end
+                box = _unb64(entry["box"])
+                members.append(Member(certificate, str(entry["address"]), _unb64(entry["ca"]), box, before))
             if _contents(views, members) != policy.contents:
                 raise BadSignature("views or members are not those of this version of the policy")
         except Expired as error:
@@ -238,6 +188,16 @@ class Overlay:
         except (KeyError, TypeError, AttributeError, ValueError, KeysError) as error:
             raise OverlayError(f"overlay file is not one: {error!r}; make it with `veilmq overlay sign`") from error
         return cls(public, policy, views, members)
+
+    @classmethod
+    def policy_of(cls, document: Mapping[str, Any], owner: bytes) -> Policy:
+        """The policy alone, its signature verified: the cheap part of `load`. Raises OverlayError."""
+        try:
+            return Policy.decode(*_verified(document["policy"], owner, DOMAIN_POLICY, "policy"))
+        except (BadSignature, BadFrame) as error:
+            raise OverlayError(f"overlay file was tampered with: {error}; fetch it from the owner") from error
+        except (KeyError, TypeError, AttributeError, ValueError, KeysError) as error:
+            raise OverlayError(f"overlay file is not one: {error!r}; make it with `veilmq overlay sign`") from error
 
     # ------------------------------------------------------------------------------------------ questions
 
@@ -271,9 +231,22 @@ class Overlay:
     def hops_between(self, start: int, end: int) -> tuple[Hop, ...]:
         return tuple(self.views[region].hop for region in self.path(start, end))
 
-    def may_read(self, name: str, scope: Scope) -> bool:
-        """Whether the member's certificate covers the whole scope."""
-        return any(covers(granted, scope.filter) for granted in self.certificate(name).read)
+    def may_publish(self, name: str, wire_topic: str, epoch: int) -> bool:
+        return any(grant.may_publish(wire_topic, epoch) for grant in self._grants.get(name, ()))
+
+    def may_publish_in(self, name: str, scope: Scope, epoch: int) -> bool:
+        """Whether the member may publish on some topic of the scope."""
+        return any(
+            Right.PUBLISH in grant.rights and grant.live(epoch) and overlaps(grant.filter, scope.filter)
+            for grant in self._grants.get(name, ())
+        )
+
+    def may_read(self, name: str, scope: Scope, epoch: int) -> bool:
+        """Whether the member may read the whole scope."""
+        return any(grant.may_read_all(scope.filter, epoch) for grant in self._grants.get(name, ()))
+
+    def grants_of(self, name: str) -> tuple[Grant, ...]:
+        return tuple(self._grants.get(name, ()))
 
     # --------------------------------------------------------------------------------------------- checks
 
@@ -295,6 +268,29 @@ class Overlay:
                 raise OverlayError(f"the tree joins region {a} to {b}, but one of them has no view; add it")
         if len(self.policy.edges) != len(self.views) - 1:
             raise OverlayError("the regions must form a tree: one edge fewer than there are regions")
+
+        self._check_parties()
+
+    def _check_parties(self) -> None:
+        for name, member in self.members.items():
+            old, new = member.before, member.certificate
+            if old is not None and (old.name, old.role, old.region) != (name, new.role, new.region):
+                raise OverlayError(f"the former certificate of {name} is of another member, role or region")
+        servers, issuer = self.policy.key_servers, self.policy.issuer
+        if (issuer is Issuer.OWNER) != (not servers) or len(set(servers)) < len(servers):
+            raise OverlayError("a key service has servers, each once; keys that the owner issues have none")
+        if issuer is Issuer.OWNER and self.policy.calendar.length_s:
+            raise OverlayError("epochs need a key service; add one, or leave the epochs out")
+        if len(servers) > KEY_SERVERS_MAX:
+            raise OverlayError(f"a key service has at most {KEY_SERVERS_MAX} servers, not {len(servers)}")
+        if issuer is Issuer.THRESHOLD and not THRESHOLD_SERVERS_MIN <= len(servers) <= THRESHOLD_SERVERS_MAX:
+            raise OverlayError(
+                f"a threshold key service has {THRESHOLD_SERVERS_MIN} to {THRESHOLD_SERVERS_MAX} servers, "
+                f"not {len(servers)}; 4 bear one faulty server, 7 two"
+            )
+        for name in servers:
+            if name not in self.members or self.members[name].certificate.role is not Role.KEY_SERVER:
+                raise OverlayError(f"{name} is not certified as a key server; issue it as one and add its card")
 
     def _check_members(self, view: RegionView) -> None:
         domains: dict[str, str] = {}
@@ -326,17 +322,23 @@ class Overlay:
         return paths
 
     def _check_loads(self) -> None:
-        """No path on which a receiver would hold too many shares of one key (A8).
+        """No path on which a receiver would hold too many shares of one key (A8), or try too many combinations of them.
 
-        A subscriber of the last region holds the product of all n of the path.
+        A subscriber of the last region holds the product of all n of the path, and where f replicas of each region lie
+        it may be the last choice of k of n, region by region behind the first, that fits.
         """
         for paths in self._paths.values():
             for path in paths.values():
-                shares = 1
-                for region in path:
-                    shares *= len(self.views[region].members)
+                hops = [self.views[region].hop for region in path]
+                shares = prod(hop.count for hop in hops)
+                steps = prod(comb(hop.count, hop.threshold) for hop in hops[1:])
+                names = " - ".join(self.views[region].name for region in path)
+                if steps > STEPS_LIMIT:
+                    raise OverlayError(
+                        f"path {names} has {steps} combinations of replicas to try where some lie (at most "
+                        f"{STEPS_LIMIT}); shorten it or use smaller regions"
+                    )
                 if shares > SHARES_PER_KEY_MAX or len(path) > DEPTH_MAX:
-                    names = " - ".join(self.views[region].name for region in path)
                     raise OverlayError(
                         f"path {names} has {len(path)} regions and {shares} shares a key "
                         f"(at most {DEPTH_MAX} and {SHARES_PER_KEY_MAX}); shorten it or use fewer replicas"
@@ -348,6 +350,7 @@ def _contents(views: Iterable[RegionView], members: Iterable[Member]) -> bytes:
     parts = [sized(view.body()) for view in sorted(views, key=lambda view: view.region)]
     for member in sorted(members, key=lambda member: member.certificate.name):
         parts += [sized(member.certificate.encode()), text(member.address), sized(member.ca)]
+        parts += [hashlib.sha256(member.box).digest(), sized(member.before.encode() if member.before else b"")]
     return hashlib.sha256(b"".join(parts)).digest()
 
 

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from bridge.sealing import ScopeSecret
-from bridge.topics import TopicError, check_name, most_specific, overlaps
+from bridge.topics import TopicError, check_name, most_specific
 from bridge.views import Overlay, OverlayError
+from gateway.check_trust import Finding, check_keys, check_rights, identity_of
 from gateway.config import ConfigError, Listener, Settings
 from gateway.limits import Limits
-from gateway.overlay_file import grant_path, load_grant, load_overlay
+from gateway.overlay_file import load_overlay, load_secrets
 from gateway.party import outgoing_scopes
 from gateway.tls import LinkTls, TlsError
 from gateway.trust import LocalIdentity, TrustError
@@ -36,14 +37,6 @@ DAY_MS = 86_400_000
 resource: Any = None
 with contextlib.suppress(ImportError):  # there is none on Windows
     resource = import_module("resource")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """`level`: ok, warning or error. `text`: one line; cause and cure unless ok."""
-
-    level: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +72,7 @@ class _Place:
     local: LocalIdentity
     overlay: Overlay
     outgoing: Sequence[ScopeSecret]
+    now: float
 
 
 def check(settings: Settings, topics: Sequence[str]) -> Report:
@@ -93,7 +87,7 @@ def check(settings: Settings, topics: Sequence[str]) -> Report:
         findings.append(_check_data(settings.data))
     place = None
     if settings.overlay is not None:
-        place, found = _check_overlay(settings, int(time.time() * 1000))
+        place, found = _check_overlay(settings, time.time())
         findings += found
     elif not any("auth" in plugin.lower() for plugin in settings.plugins) and not settings.allow_anonymous:
         cure = "add an auth plugin, or allow_anonymous: true"
@@ -198,47 +192,40 @@ def _check_data(data: Path) -> Finding:
 # --------------------------------------------------------------------------------------------- overlay
 
 
-def _check_overlay(settings: Settings, now_ms: int) -> tuple[_Place | None, list[Finding]]:
+def _check_overlay(settings: Settings, now: float) -> tuple[_Place | None, list[Finding]]:
     section = settings.overlay
     assert section is not None
     findings: list[Finding] = []
     try:
         local = LocalIdentity.load(section.identity)
         findings.append(Finding("ok", f"identity {local.name} ({local.role.value}) of {local.card.domain}"))
-        overlay = load_overlay(section.overlay, now_ms)
+        overlay = load_overlay(section.overlay, int(now * 1000))
+        local = identity_of(local, overlay)
         LinkTls(local.name, local.cert, local.key, overlay.members)
-    except (TrustError, OverlayError, TlsError) as error:
+        secrets = load_secrets(local, overlay)[0] if local.role in (Role.GATEWAY, Role.INGEST) else []
+        outgoing = outgoing_scopes(section, overlay, [s for s in secrets if not s.scope.retiring])
+    except (TrustError, OverlayError, TlsError, ConfigError) as error:
         return None, [*findings, Finding("error", str(error))]
     certificate = overlay.certificate(local.name)
-    days = (certificate.not_after_ms - now_ms) // DAY_MS
+    days = int(certificate.not_after_ms - now * 1000) // DAY_MS
     policy = overlay.policy
     findings.append(Finding("ok", f"overlay {policy.overlay} version {policy.version}, certificate for {days} days"))
     if days < EXPIRY_WARNING_DAYS:
         findings.append(
             Finding("warning", f"certificate of {local.name} ends in {days} days; ask the owner to sign anew")
         )
-    if certificate.role is Role.REPLICA:
-        return _Place(local, overlay, ()), findings + _check_replica(settings)
-    try:
-        secrets = load_grant(grant_path(local, section.overlay), overlay, local.name)
-    except TrustError as error:
-        return None, [*findings, Finding("error", str(error))]
-    try:
-        outgoing = outgoing_scopes(section, overlay, secrets)
-    except ConfigError as error:
-        return None, [*findings, Finding("error", str(error))]
-    place = _Place(local, overlay, outgoing)
-    for secret in outgoing:
-        if not any(overlaps(right, secret.scope.filter) for right in certificate.publish):
-            cure = "ask the owner for the right, or remove it here"
-            findings.append(Finding("error", f"{secret.clear_filter}: we have no right to publish there; {cure}"))
-    return place, findings
+    findings += check_keys(settings, local, overlay, now)
+    if local.role in (Role.REPLICA, Role.KEY_SERVER):
+        return _Place(local, overlay, (), now), findings + _check_listens(settings, local.role)
+    findings += check_rights(local.name, overlay, secrets, outgoing, now)
+    return _Place(local, overlay, outgoing, now), findings
 
 
-def _check_replica(settings: Settings) -> list[Finding]:
+def _check_listens(settings: Settings, role: Role) -> list[Finding]:
     if any(listener.overlay for listener in settings.listeners.values()):
         return []
-    return [Finding("error", "a replica needs a listener with overlay: true; add one on the address in the overlay")]
+    who = "replica" if role is Role.REPLICA else "key server"
+    return [Finding("error", f"a {who} needs a listener with overlay: true; add one on the address in the overlay")]
 
 
 def _fate(settings: Settings, place: _Place | None, topic: str) -> Fate:
@@ -259,8 +246,9 @@ def _fate(settings: Settings, place: _Place | None, topic: str) -> Fate:
     secret = outgoing[name]
     scope, overlay = secret.scope, place.overlay
     regions = tuple(overlay.views[region].name for region in sorted(overlay.regions_of(scope)))
-    if not overlay.certificate(place.local.name).may_publish(secret.wire_topic(topic)):
-        return Fate(topic, "refused", name, why="our certificate does not let us publish there; ask the owner")
+    epoch = overlay.policy.calendar.at(place.now)
+    if not overlay.may_publish(place.local.name, secret.wire_topic(topic), epoch):
+        return Fate(topic, "refused", name, why="the overlay's policy does not let us publish there; ask the owner")
     if scope.mode is Mode.PLAIN:
         return Fate(topic, "shared plain", name, "plain", regions, why="signed, but readable by replicas")
     return Fate(topic, "protected", name, scope.mode.name.lower(), regions, scope.tokens)

@@ -9,13 +9,15 @@ Heavy imports happen inside the commands, so that `--help` and completion answer
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from gateway.cli_trust import OPTIONS, Json, overlay_app, trust_app
+from gateway.printing import print_json, print_table
 
 if TYPE_CHECKING:
     from gateway.check import Report
@@ -27,18 +29,10 @@ EXIT_INTERRUPTED = 130
 # Typer brings its own copy of click in some versions and imports click in others; both name this class so.
 _USAGE_ERROR = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
-_OPTIONS: dict[str, Any] = {
-    "no_args_is_help": True,
-    "pretty_exceptions_enable": False,
-    "context_settings": {"help_option_names": ["-h", "--help"]},
-}
-app = typer.Typer(help="MQTT gateway and edge broker whose brokers cannot read what they carry.", **_OPTIONS)
-trust_app = typer.Typer(help="Trust domains and identities.", **_OPTIONS)
-overlay_app = typer.Typer(help="Who is in, and how it is joined.", **_OPTIONS)
+app = typer.Typer(help="MQTT gateway and edge broker whose brokers cannot read what they carry.", **OPTIONS)
 app.add_typer(trust_app, name="trust")
 app.add_typer(overlay_app, name="overlay")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Config = Annotated[Path | None, typer.Option("-c", "--config", metavar="FILE", help="Configuration (YAML).")]
 
 
@@ -80,12 +74,24 @@ def _expected_errors() -> tuple[type[Exception], ...]:
     """What an operator can cause. Imported only once something has failed."""
     from bridge.views import OverlayError
     from gateway.config import ConfigError, StartError
+    from gateway.key_material import KeyMaterialError
     from gateway.outbox import StoreError
     from gateway.private import PrivateFileError
+    from gateway.simulate import SimulateError
     from gateway.tls import TlsError
     from gateway.trust import TrustError
 
-    return (ConfigError, StartError, StoreError, PrivateFileError, TlsError, TrustError, OverlayError)
+    return (
+        ConfigError,
+        StartError,
+        StoreError,
+        PrivateFileError,
+        TlsError,
+        TrustError,
+        OverlayError,
+        KeyMaterialError,
+        SimulateError,
+    )
 
 
 def _version(wanted: bool) -> None:
@@ -153,7 +159,7 @@ def check(
 
     report = look(load(config), topics or [])
     if as_json:
-        _print_json(report.to_json())
+        print_json(report.to_json())
     else:
         _print_report(report)
     return EXIT_BAD_INPUT if report.failed else 0
@@ -170,7 +176,7 @@ def _print_report(report: Report) -> None:
         for f in report.fates
     ]
     if rows:
-        _print_table("", ["topic", "what happens", "scope", "mode", "regions", "names", "why"], rows)
+        print_table("", ["topic", "what happens", "scope", "mode", "regions", "names", "why"], rows)
 
 
 @app.command()
@@ -186,121 +192,18 @@ def demo(
     return run_demo(seconds, as_json, keep, seed)
 
 
-# ----------------------------------------------------------------------------------------------- trust
+@app.command()
+def simulate(
+    experiment: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="eventguard or secret-forwarding.")],
+    figure: Annotated[str, typer.Option(metavar="N", help="Figure of the source paper.")],
+    seed: Annotated[int, typer.Option(help="Draws the same numbers again.")] = 1,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Picture to write, .svg or .png.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Reproduce a figure of a source paper: table and picture."""
+    from gateway.simulate import simulate as run_simulation
 
-
-@trust_app.command("init")
-def trust_init(
-    directory: Annotated[Path, typer.Argument(metavar="DIR")],
-    domain: Annotated[str, typer.Option(help="Name of the trust domain, e.g. of your organisation.")],
-) -> None:
-    """Make a trust domain: its certificate authority and, should it own an overlay, owner and root keys."""
-    import time
-
-    from gateway.trust import TrustDomain
-
-    TrustDomain.create(directory, domain, time.time())
-    print(f"trust domain {domain} in {directory}; back it up, and show ca.key, owner.key and root.key to nobody")
-
-
-@trust_app.command("issue")
-def trust_issue(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Trust domain that issues.")],
-    name: Annotated[str, typer.Option(help="Name in the overlay, unique there.")],
-    role: Annotated[str, typer.Option(help="replica, gateway or ingest.")],
-    out: Annotated[Path, typer.Option(help="Identity directory to make.")],
-    host: Annotated[list[str] | None, typer.Option(help="Host name or IP address; may be repeated.")] = None,
-) -> None:
-    """Make an identity: key, TLS certificate, and the card that the overlay's owner needs."""
-    import time
-
-    from gateway.trust import ISSUABLE, TrustDomain, TrustError
-    from keys.identity import Role
-
-    if role not in set(ISSUABLE):
-        raise TrustError(f"role {role} does not exist; take one of {', '.join(ISSUABLE)}")
-    TrustDomain.load(directory).issue(name, Role(role), tuple(host or ("127.0.0.1",)), out, time.time())
-    print(f"identity {name} in {out}; give {out / 'card.json'} to the owner of the overlay")
-
-
-@trust_app.command("show")
-def trust_show(directory: Annotated[Path, typer.Argument(metavar="DIR")], as_json: Json = False) -> None:
-    """Describe a trust domain or an identity; prints no secret."""
-    from gateway.trust import describe
-
-    content = describe(directory)
-    if as_json:
-        _print_json(content)
-    else:
-        _print_table("", ["", ""], [[key, _text(value)] for key, value in content.items()])
-
-
-# --------------------------------------------------------------------------------------------- overlay
-
-
-@overlay_app.command("sign")
-def overlay_sign(
-    description: Annotated[Path, typer.Argument(metavar="OVERLAY.yaml")],
-    owner: Annotated[Path, typer.Option(metavar="DIR", help="Trust domain that owns the overlay.")],
-    out: Annotated[Path, typer.Option(help="Signed file to write; grants/ is made beside it.")],
-) -> None:
-    """Sign the overlay, and write the scope keys of each gateway and ingest job to grants/NAME.json."""
-    import time
-
-    from gateway.overlay_file import sign_overlay
-
-    overlay, grants = sign_overlay(description, owner, out, time.time())
-    print(f"overlay {overlay.policy.overlay} version {overlay.policy.version} in {out}; give it to every member")
-    for path in grants:
-        print(f"secret {path}: hand it to {path.stem} alone, as grant.json in its identity directory")
-
-
-@overlay_app.command("show")
-def overlay_show(path: Annotated[Path, typer.Argument(metavar="FILE")], as_json: Json = False) -> None:
-    """Verify a signed overlay and describe it."""
-    import time
-
-    from gateway.overlay_file import describe_overlay, load_overlay
-
-    content = describe_overlay(load_overlay(path, int(time.time() * 1000)))
-    if as_json:
-        _print_json(content)
-        return
-    print(f"overlay {content['overlay']} version {content['version']}, owner {content['owner']}")
-    for title in ("regions", "scopes", "members"):
-        rows = [[_text(value) for value in entry.values()] for entry in content[title]]
-        if rows:
-            _print_table(title, list(content[title][0]), rows)
-    print(f"edges: {', '.join(f'{a}-{b}' for a, b in content['edges']) or 'none'}")
-
-
-# -------------------------------------------------------------------------------------------- printing
-
-
-def _text(value: object) -> str:
-    if isinstance(value, list):
-        return "\n".join(_text(item) for item in value)
-    if isinstance(value, dict):
-        return " ".join(_text(item) for item in value.values())
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
-
-
-def _print_json(content: object) -> None:
-    print(json.dumps(content, indent=2, ensure_ascii=False))
-
-
-def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    from rich.box import SIMPLE
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title or None, title_justify="left", box=SIMPLE, show_header=any(columns))
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))  # Text: brackets of a name are not markup
-    Console().print(table)
+    return run_simulation(experiment, figure, seed, out, as_json)
 
 
 if __name__ == "__main__":

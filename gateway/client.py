@@ -1,9 +1,9 @@
 """What a receiver outside the broker needs: an MQTT 5 client, and a region of the overlay as one source of wires.
 
 `RegionClient` connects to every replica of its home region under its own identity, states what it wants, and hands
-over each wire together with the place it came from. Nothing is opened here: whoever receives them recombines
-shares and decrypts with `keys`, knowing certificates, hops and scope secrets from the properties below. It does
-not collect, deduplicate or order either.
+over each wire together with the place it came from; it fetches epoch keys and follows changes of the overlay. Nothing
+is opened here: whoever receives the wires recombines shares and decrypts with `keys`, knowing certificates, hops, scope
+secrets and epoch keys from the properties below. It does not collect, deduplicate or order either.
 
 `Client` and what else a receiver names are re-exported, so that it need not know how the gateway is divided.
 """
@@ -11,6 +11,8 @@ not collect, deduplicate or order either.
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import random as random_module
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -19,19 +21,43 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bridge.interest import Interest
-from bridge.machine import Acked, Effect, Send, Watch, Wire
+from bridge.adopting import OVERLAY_TOPIC
+from bridge.key_service import GRANT_TOPIC
+from bridge.machine import (
+    Acked,
+    Adopt,
+    Adoption,
+    Blame,
+    Effect,
+    Event,
+    KeysChanged,
+    LinkDown,
+    LinkUp,
+    Received,
+    Rotated,
+    Send,
+    Subscribed,
+    Tick,
+    Watch,
+    Wire,
+)
+from bridge.node import ReaderNode, peers_of
 from bridge.sealing import ScopeSecret
 from bridge.subscriptions import KEYS_TOPIC
 from bridge.topics import overlaps
 from bridge.views import Overlay, OverlayError
+from gateway.dials import Dials
+from gateway.live_overlay import LOOK_EVERY_S, LiveOverlay, take_listed_key
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt_client import Client, ClientError
-from gateway.overlay_file import grant_path, load_grant, load_overlay
+from gateway.overlay_file import load_overlay, load_secrets
 from gateway.tls import LinkTls, TlsError
 from gateway.trust import LocalIdentity, TrustError
+from keys.epochs import KeyName
 from keys.identity import Certificate, Role
 from keys.sharetree import Hop
+
+log = logging.getLogger("veilmq.links")
 
 __all__ = [
     "KEYS_TOPIC",
@@ -49,6 +75,7 @@ __all__ = [
 
 SESSION_EXPIRY_S = 7 * 86_400
 KEEP_ALIVE_S = 10
+CONTROL_TOPICS = frozenset({GRANT_TOPIC, OVERLAY_TOPIC})
 
 
 @dataclass(slots=True)
@@ -87,12 +114,12 @@ def dial(overlay: Overlay, name: str, replica: str, tls: LinkTls, *, session_exp
 
 
 class RegionClient:
-    """All replicas of the home region of the identity in `identity_dir`. `start` it on an event loop.
+    """All replicas of the home region of the identity in `identity_dir`, and the key servers. `start` it on a loop.
 
-    `on_arrival` gets every wire, those of `KEYS_TOPIC` (live keys for a new subscription) included.
-    `filters`: clear filters; the scopes that they touch are subscribed as wholes, so replicas learn nothing finer.
-    Sessions survive us: what comes meanwhile waits at the replicas, within their bounds.
-    Raises TrustError, OverlayError, TlsError: one line each.
+    `on_arrival` gets every wire, those of `KEYS_TOPIC` (live keys for a new subscription) included; `on_keys` is called
+    when `scope_keys` or `secrets` changed. `filters`: clear filters; the scopes that they touch are subscribed as
+    wholes, so replicas learn nothing finer. Sessions survive us: what comes meanwhile waits at the replicas, within
+    their bounds. The overlay may change while we run. Raises TrustError, OverlayError, TlsError: one line each.
     """
 
     def __init__(
@@ -102,81 +129,84 @@ class RegionClient:
         filters: Iterable[str],
         on_arrival: Callable[[Arrival], object],
         *,
+        on_keys: Callable[[], object] = lambda: None,
         receive_maximum: int = 4096,
         session_expiry_s: int = SESSION_EXPIRY_S,
         random: Callable[[], float] = random_module.random,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.local = LocalIdentity.load(identity_dir)
-        self.overlay: Overlay = load_overlay(overlay_file, int(clock() * 1000), identity_dir / "overlay.pin")
-        name = self.local.name
-        tls = LinkTls(name, self.local.cert, self.local.key, self.overlay.members)
-        if self.local.role is Role.REPLICA:
-            raise TrustError(f"{name} is a replica, which cannot read; take the identity of an ingest job")
-        self.secrets: Sequence[ScopeSecret] = load_grant(grant_path(self.local, overlay_file), self.overlay, name)
-        readable = [s for s in self.secrets if self.overlay.may_read(name, s.scope)]
+        self._on_arrival, self._on_keys, self._clock = on_arrival, on_keys, clock
+        local = LocalIdentity.load(identity_dir)
+        overlay = load_overlay(overlay_file, int(clock() * 1000), identity_dir / "overlay.pin")
+        self.local = take_listed_key(local, overlay)
+        if self.local.role in (Role.REPLICA, Role.KEY_SERVER):
+            raise TrustError(f"{local.name} is a {local.role}, which cannot read; take the identity of an ingest job")
+        self._tls = LinkTls(local.name, self.local.cert, self.local.key, overlay.members, clock)
+        self._live = LiveOverlay(overlay_file, self.local, self._tls, overlay)
+        secrets, self.scope_keys = load_secrets(self.local, overlay)
+        """The epoch keys that we hold now."""
         self.filters = tuple(filters)
-        self.scopes = [s for s in readable if any(overlaps(s.clear_filter, f) for f in self.filters)]
-        """What we subscribe to."""
-        missing = [f for f in self.filters if not any(overlaps(s.clear_filter, f) for s in readable)]
+        self._node = ReaderNode(overlay, self.local.identity, local.name, secrets, self.scope_keys, os.urandom)
+        missing = [f for f in self.filters if not any(overlaps(s.clear_filter, f) for s in self._readable())]
         if missing:
             raise TrustError(
                 f"no scope that we may read holds {', '.join(missing)}; ask the overlay's owner for the right"
             )
-        self._on_arrival = on_arrival
-        self._clock = clock
-        self._interest = Interest(self.overlay, self.local.identity, name, self.secrets)
-        for topic_filter in self.filters:
-            self._interest.subscribed(topic_filter, clock())
+        self._receive_maximum, self._session_expiry_s, self._random = receive_maximum, session_expiry_s, random
         self._timer: asyncio.TimerHandle | None = None
-        self._clients = {
-            replica: dial(
-                self.overlay,
-                name,
-                replica,
-                tls,
-                session_expiry_s=session_expiry_s,
-                receive_maximum=receive_maximum,
-                manual_ack=True,
-                random=random,
-            )
-            for replica in self.overlay.views[self.home_region].members
-        }
+        self._watching: asyncio.Task[None] | None = None
+        self._dials = Dials(self._dial)
+        for topic_filter in self.filters:
+            self._handle(Subscribed(topic_filter))
 
     # ------------------------------------------------------------------------------------- lifetime
 
     def start(self) -> None:
-        """Connect to every replica in the background, and keep subscribed."""
-        view = self.overlay.views[self.home_region]
-        for replica, client in self._clients.items():
-            client.on_publish = self._receiver(view.place_of(replica), replica, client)
-            client.on_up = partial(self._link, replica, True)
-            client.on_down = partial(self._link, replica, False)
-            client.start()
-        self._arm()
+        """Connect to every replica and key server in the background, and keep subscribed."""
+        self._dials.start(self._peers(), self)
+        self._watching = asyncio.get_running_loop().create_task(self._watch_file(), name="overlay file")
+        self._handle(Tick())
 
     async def close(self) -> None:
         """Leave; the sessions stay at the replicas, so nothing that is sent meanwhile is lost."""
         if self._timer is not None:
             self._timer.cancel()
-        await asyncio.gather(*(client.close() for client in self._clients.values()))
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        await self._dials.close()
 
     @property
     def up(self) -> tuple[str, ...]:
         """Replicas to which the connection stands."""
-        return tuple(replica for replica, client in self._clients.items() if client.connected)
+        return tuple(peer for peer in self._dials.up if peer in self._replicas)
 
     @property
     def errors(self) -> dict[str, str]:
-        """Why there is no connection, by replica."""
-        return {r: c.last_error for r, c in self._clients.items() if not c.connected and c.last_error}
+        """Why there is no connection, by replica or key server."""
+        return {r: c.last_error for r, c in self._dials.items() if not c.connected and c.last_error}
 
     @property
     def accepted(self) -> bool:
         """A quorum of the region knows everything that we want."""
-        return all(self._interest.accepted(secret.scope.filter) for secret in self.scopes)
+        return all(self._node.interest.accepted(secret.scope.filter) for secret in self.scopes)
 
     # ---------------------------------------------------------------------------- what the overlay says
+
+    @property
+    def overlay(self) -> Overlay:
+        """The version in force."""
+        return self._live.overlay
+
+    @property
+    def secrets(self) -> Sequence[ScopeSecret]:
+        """What we know of the scopes beside their epoch keys."""
+        return self._node.secrets
+
+    @property
+    def scopes(self) -> list[ScopeSecret]:
+        """What we subscribe to."""
+        return [s for s in self._readable() if any(overlaps(s.clear_filter, f) for f in self.filters)]
 
     @property
     def home_region(self) -> int:
@@ -204,46 +234,116 @@ class RegionClient:
         """What we know of the scope that a key header names."""
         return next((s for s in self.secrets if s.scope.filter == wire_filter), None)
 
+    def want(self, name: KeyName) -> None:
+        """A key header named an epoch key that we lack: ask the key servers for it. On the event loop."""
+        self._perform(self._node.wanted(name, self._clock()))
+
+    def doubt(self, name: KeyName) -> None:
+        """A publisher's check value contradicts the key that we hold under this name. On the event loop."""
+        self._perform(self._node.doubted(name, self._clock()))
+
+    # -------------------------------------------------------------------------------- called by dials
+
+    def link_up(self, peer: str) -> None:
+        self._handle(LinkUp(peer))
+
+    def link_down(self, peer: str) -> None:
+        self._handle(LinkDown(peer))
+
+    def link_published(self, peer: str, publish: Publish, client: Client) -> None:
+        wire = Wire(publish.topic, publish.payload, publish.qos, publish.retain, publish.properties.user)
+        if wire.topic in CONTROL_TOPICS or peer not in self._replicas:
+            client.acknowledge(publish)
+            self._handle(Received(peer, wire))
+        else:
+            place = self.overlay.views[self.home_region].place_of(peer)
+            self._on_arrival(Arrival(place, peer, wire, publish, client))
+
     # ------------------------------------------------------------------------------------- details
 
-    def _receiver(self, place: int, replica: str, client: Client) -> Callable[[Publish], object]:
-        def receive(publish: Publish) -> None:
-            wire = Wire(publish.topic, publish.payload, publish.qos, publish.retain, publish.properties.user)
-            self._on_arrival(Arrival(place, replica, wire, publish, client))
+    @property
+    def _replicas(self) -> tuple[str, ...]:
+        return self.overlay.views[self.home_region].members
 
-        return receive
+    def _readable(self) -> list[ScopeSecret]:
+        epoch = self.overlay.policy.calendar.at(self._clock())
+        return [s for s in self.secrets if self.overlay.may_read(self.local.name, s.scope, epoch)]
 
-    def _link(self, replica: str, up: bool) -> None:
-        self._run(self._interest.link_up(replica) if up else self._interest.link_down(replica))
+    def _peers(self) -> list[str]:
+        name = self.local.name
+        return sorted(peers_of(self.overlay, name)) if name in self.overlay.members else []
 
-    def _run(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, Watch):
-                client = self._clients[effect.peer]
-                if effect.on:
-                    client.subscribe(effect.filter, qos=1)
-                else:
-                    client.unsubscribe(effect.filter)
-            elif isinstance(effect, Send):
-                self._send(effect)
-
-    def _send(self, effect: Send) -> None:
-        peer, wire, ticket = effect.peer, effect.wire, effect.ticket
-        self._clients[peer].publish(
-            wire.topic,
-            wire.payload,
-            wire.qos,
-            wire.retain,
-            wire.properties,
-            lambda: self._run(self._interest.acked(Acked(peer, ticket))),
+    def _dial(self, peer: str) -> Client:
+        return dial(
+            self.overlay,
+            self.local.name,
+            peer,
+            self._tls,
+            session_expiry_s=self._session_expiry_s,
+            receive_maximum=self._receive_maximum,
+            manual_ack=True,
+            random=self._random,
         )
 
-    def _arm(self) -> None:
-        deadline = self._interest.next_deadline
-        if deadline is not None:
-            delay_s = max(0.0, deadline - self._clock())
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._renew)
+    def _handle(self, event: Event) -> None:
+        self._perform(self._node.handle(event, self._clock()))
 
-    def _renew(self) -> None:
-        self._run(self._interest.tick(self._clock()))
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Watch(peer, topic_filter, on):
+                    client = self._dials.get(peer)
+                    if client is not None and on:
+                        client.subscribe(topic_filter, qos=1)
+                    elif client is not None:
+                        client.unsubscribe(topic_filter)
+                case Send(peer, wire, ticket):
+                    self._send(peer, wire, ticket)
+                case KeysChanged():
+                    self._on_keys()
+                case Adopt():
+                    self._adopt(effect)
+                case Blame(member, named, why):
+                    log.warning("%s %s: %s", "named" if named else "suspected", member, why)
         self._arm()
+
+    def _send(self, peer: str, wire: Wire, ticket: int) -> None:
+        client = self._dials.get(peer)
+        if client is not None:
+            on_ack = partial(self._handle, Acked(peer, ticket)) if ticket else None
+            client.publish(wire.topic, wire.payload, wire.qos, wire.retain, wire.properties, on_ack)
+
+    def _adopt(self, effect: Adopt) -> None:
+        if effect.outcome is Adoption.RESTART:
+            self._live.keep(effect.overlay)
+            log.warning("version %d of the overlay is kept; restart to adopt it", effect.overlay.policy.version)
+            return
+        rotated = self._live.adopt(effect.overlay)
+        self.local = self._live.local
+        self._dials.adopt(self._peers())
+        self._on_keys()
+        if rotated is not None:  # not from inside the handling of another event
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._handle, Rotated(rotated))
+            loop.call_soon(self._dials.redial)
+
+    def _arm(self) -> None:
+        deadline = self._node.next_deadline
+        if self._watching is None:
+            return  # not started
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None:
+            delay_s = max(0.001, deadline - self._clock())
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._handle, Tick())
+
+    async def _watch_file(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            document = self._live.changed()
+            if document is not None:
+                try:
+                    self._perform(self._node.offered(document, self._clock()))
+                except OverlayError as error:
+                    log.error("the new overlay file is not adopted: %s", error)

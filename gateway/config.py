@@ -119,6 +119,12 @@ class Protect(Model):
     tokens: bool = Field(default=False, description="hide topic names from the replicas")
 
 
+class KeyServer(Model):
+    """What a key server needs beside its identity."""
+
+    material: Path = Field(description="what the overlay's owner handed over; taken in at the first start, then erased")
+
+
 class OverlaySettings(Model):
     """Who we are in the overlay, and what of our clients' traffic goes through it."""
 
@@ -126,6 +132,7 @@ class OverlaySettings(Model):
     overlay: Path = Field(description="the owner-signed description of the overlay")
     protect: list[Protect] = Field(default=[])
     share_plain: list[TopicFilter] = Field(default=[], description="filters that cross the overlay unsealed")
+    key_server: KeyServer | None = Field(default=None, description="for an identity of role keyserver")
 
 
 class Availability(Model):
@@ -338,9 +345,12 @@ def _anchored(settings: Settings, directory: Path) -> Settings:
         return listener.model_copy(update=update)
 
     listeners = {name: anchored_listener(listener) for name, listener in settings.listeners.items()}
-    overlay = settings.overlay and settings.overlay.model_copy(
-        update={key: anchored(getattr(settings.overlay, key)) for key in ("identity", "overlay")}
-    )
+    overlay = settings.overlay
+    if overlay is not None:
+        paths: dict[str, Any] = {key: anchored(getattr(overlay, key)) for key in ("identity", "overlay")}
+        if overlay.key_server is not None:
+            paths["key_server"] = KeyServer(material=directory / overlay.key_server.material.expanduser())
+        overlay = overlay.model_copy(update=paths)
     return settings.model_copy(update={"listeners": listeners, "data": anchored(settings.data), "overlay": overlay})
 
 
@@ -366,7 +376,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
     model: type[BaseModel] | None = Settings
     table: dict[str, type[BaseModel]] = {
         "listeners": Listener, "limits": Limits, "metrics": Metrics, "overlay": OverlaySettings, "protect": Protect,
-        "availability": Availability,
+        "availability": Availability, "key_server": KeyServer,
     }  # fmt: skip
     for part in path:
         if isinstance(part, str) and part in table:

@@ -15,8 +15,11 @@ import logging
 import random as random_module
 import ssl as ssl_module
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
+from gateway.batched import BatchedWriter
+from gateway.metrics import LinkFigures
 from gateway.mqtt5.actions import Close, SessionLimits
 from gateway.mqtt5.client_session import (
     Answered,
@@ -38,16 +41,17 @@ from gateway.mqtt5.packets import (
     Will,
 )
 from gateway.mqtt5.types import MqttError, ReasonCode, Refused
+from gateway.redial import Address, Redial, host_port
 from gateway.tls import explain
 from gateway.wanted import WantedSubscriptions
 
 log = logging.getLogger("veilmq.client")
 
 CONNECT_TIMEOUT_S = 10.0
-RETRY_FIRST_S = 0.25
-RETRY_MOST_S = 30.0
-STABLE_S = 10.0
-"""A connection that lasted so long was a good one: the next attempt after it does not wait."""
+END_S = 1.0
+"""A peer that does not take our farewell is cut off: with TLS it could otherwise keep the connection from ending."""
+SAID_MAX = 16
+TOO_MUCH = (ReasonCode.PACKET_TOO_LARGE, ReasonCode.QOS_NOT_SUPPORTED, ReasonCode.RETAIN_NOT_SUPPORTED)
 CONNACK_OF_V3 = b"\x20\x02"
 """CONNACK with nothing but flags and code: MQTT 5 has a length of properties in it (MQTT 5.0 §3.2.2)."""
 
@@ -67,6 +71,7 @@ class Client(asyncio.Protocol):
     `receive_maximum`: messages that the server may have sent us and we not yet acknowledged (back-pressure).
     `manual_ack`: messages are acknowledged by `acknowledge`, not when `on_publish` returns.
     `limits`: what may be in flight to the server, and wait for it. `random`: 0..1, spreads reconnects.
+    `elsewhere`: where the server may be besides; asked, and tried, whenever it does not answer at its address.
     """
 
     def __init__(
@@ -89,8 +94,9 @@ class Client(asyncio.Protocol):
         manual_ack: bool = False,
         limits: SessionLimits | None = None,
         random: Callable[[], float] = random_module.random,
+        elsewhere: Callable[[], Sequence[Address]] = tuple,
     ) -> None:
-        self.address = f"{host}:{port}"
+        self.address = self._where = host_port((host, port))
         self.manual_ack = manual_ack
         self.on_publish: Callable[[Publish], object] = _ignore
         self.on_up: Callable[[], object] = _nothing
@@ -99,7 +105,9 @@ class Client(asyncio.Protocol):
         self.refused = 0
         """Publications that the server answered with a reason code of failure."""
         self.session_present = False
-        self._host, self._port, self._ssl, self._verify_peer = host, port, ssl, verify_peer
+        self.figures = LinkFigures()
+        self._redial = Redial((host, port), elsewhere, random)
+        self._ssl, self._verify_peer = ssl, verify_peer
         offer = Properties(
             session_expiry_s=session_expiry_s or None,
             receive_maximum=receive_maximum,
@@ -107,13 +115,12 @@ class Client(asyncio.Protocol):
             user=properties,
         )
         self._connect = Connect(client_id, Version.V5, clean_start, keep_alive_s, username, password, will, offer)
-        self._limits, self._packet_bytes, self._random = limits, packet_bytes, random
+        self._limits, self._packet_bytes = limits, packet_bytes
         self._session = self._new_session()
         self._decoder = Decoder(Version.V5, packet_bytes, "client")
-        self._transport: asyncio.Transport | None = None
         self._wanted = WantedSubscriptions(self.address)
-        self._out: list[bytes] = []
-        self._flush_due = False
+        self._out = BatchedWriter(self.figures)
+        self._write, self._flush = self._out.write, self._out.flush
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._lost: asyncio.Future[None] | None = None
@@ -122,9 +129,14 @@ class Client(asyncio.Protocol):
         self._up_at: float | None = None
         self._wait_longest = False
         self._why = ""
+        self._said: set[str] = set()  # since the last connection
+        self._timed: float | None = None  # when the message was written whose acknowledgement is timed
 
     def _new_session(self) -> ClientSession:
-        return ClientSession(self._connect, self._limits, adopt=not self._connect.clean_start)
+        session = ClientSession(self._connect, self._limits, adopt=not self._connect.clean_start)
+        if self._connect.keep_alive_s:  # a dead peer is noticed after 1.5 times the keep-alive, as a broker does (§3.1.2.10)
+            session.PING_TIMEOUT_S = min(session.PING_TIMEOUT_S, self._connect.keep_alive_s / 2)
+        return session
 
     def __repr__(self) -> str:
         return f"Client({self.address!r}, {'up' if self._up else 'down'})"
@@ -149,14 +161,14 @@ class Client(asyncio.Protocol):
     async def close(self) -> None:
         """DISCONNECT and end. What still waits is given up."""
         task, self._task = self._task, None
-        transport = self._transport
+        transport = self._out.transport
         if transport is not None and self._up and not transport.is_closing():
             self._write(self._session.disconnect())
             self._flush()
             transport.close()
             if self._lost is not None:
                 await asyncio.wait([self._lost], timeout=1.0)
-        transport = self._transport  # gone, if the connection ended meanwhile
+        transport = self._out.transport  # gone, if the connection ended meanwhile
         if transport is not None:
             transport.abort()
             if self._lost is not None:
@@ -170,36 +182,41 @@ class Client(asyncio.Protocol):
         """CONNACK came and the connection stands."""
         return self._up
 
-    async def _run(self) -> None:
-        failures = 0
-        while True:
-            lasted_s = await self._connection()
-            failures = 1 if lasted_s >= STABLE_S else failures + 1
-            self._note(self._why or f"{self.address} closed the connection; check the log of that broker")
-            most = RETRY_MOST_S if self._wait_longest else RETRY_FIRST_S * 2 ** min(failures - 1, 16)
-            await asyncio.sleep(min(most, RETRY_MOST_S) * (0.5 + 0.5 * self._random()))
+    @property
+    def load(self) -> tuple[int, int]:
+        """Messages that the server has not acknowledged, and those that wait for its window or for a connection."""
+        return len(self._session.outbound.unacknowledged), len(self._session.waiting)
 
-    async def _connection(self) -> float:
-        """One connection from its beginning to its end; how long it was up, in seconds."""
+    async def _run(self) -> None:
+        while True:
+            self._where = host_port(self._redial.address)
+            up_s = await self._connection()
+            self._note(self._why or f"{self._where} closed the connection; check the log of that broker")
+            await asyncio.sleep(self._redial.ended(up_s, self._wait_longest))
+
+    async def _connection(self) -> float | None:
+        """One connection from its beginning to its end; how long it was up, in seconds, or None."""
         loop = asyncio.get_running_loop()
         self._up_at, self._why, self._wait_longest = None, "", False
         lost = self._lost = loop.create_future()
         handshake_s = CONNECT_TIMEOUT_S if self._ssl else None
+        host, port = self._redial.address
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await loop.create_connection(
-                    lambda: self, self._host, self._port, ssl=self._ssl, ssl_handshake_timeout=handshake_s
+                    lambda: self, host, port, ssl=self._ssl, ssl_handshake_timeout=handshake_s
                 )
         except (OSError, ssl_module.SSLError, TimeoutError) as error:
-            self._why = explain(error, self.address)
-            return 0.0
+            self._why = self._why or explain(error, self._where)
+            return None
         await lost
-        return 0.0 if self._up_at is None else loop.time() - self._up_at
+        return None if self._up_at is None else loop.time() - self._up_at
 
     def _note(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
         """Remember why there is no connection; say so once, not at every attempt."""
-        if text != self.last_error:
-            self.last_error = text
+        self.last_error = text
+        if text not in self._said and len(self._said) < SAID_MAX:
+            self._said.add(text)
             log.warning("%s", text)
         if self._first is not None and not self._first.done():
             self._first.set_exception(ClientError(text, code))
@@ -226,22 +243,29 @@ class Client(asyncio.Protocol):
         if not isinstance(properties, Properties):
             properties = Properties(user=properties) if properties else NO_PROPERTIES
         publish = Publish(topic, payload, qos, retain, properties=properties)
+        now = self._now()
+        timed = self._up and qos > 0 and self._timed is None
+        token = partial(self._acknowledged, now, on_ack) if timed else on_ack
         try:
-            data = self._session.publish(publish, on_ack, self._now())
+            data = self._session.publish(publish, token, now)
         except Refused:
             return False
         except MqttError as error:
-            if error.reason in (
-                ReasonCode.PACKET_TOO_LARGE,
-                ReasonCode.QOS_NOT_SUPPORTED,
-                ReasonCode.RETAIN_NOT_SUPPORTED,
-            ):
+            if error.reason in TOO_MUCH:
                 self._note(f"{self.address}: {error}; raise its limits")
                 return False
             raise
         if data is not None:
             self._write(data)
+            self._timed = now if timed else self._timed
+        self.figures.sent += 1
         return True
+
+    def _acknowledged(self, written_at: float, on_ack: Callable[[], None] | None) -> None:
+        if self._timed == written_at:
+            self._timed, self.figures.acknowledge_s = None, self._now() - written_at
+        if on_ack is not None:
+            on_ack()
 
     def subscribe(
         self,
@@ -280,16 +304,16 @@ class Client(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's TLS transport is no subclass of asyncio.Transport, but offers the same.
-        self._transport = cast(asyncio.Transport, transport)
+        self._out.transport = cast(asyncio.Transport, transport)
         if self._verify_peer is not None:
             tls = transport.get_extra_info("ssl_object")
             shown = tls.getpeercert(binary_form=True) if tls is not None else None
             if not shown or not self._verify_peer(shown):
                 self._why = (
-                    f"{self.address} shows the certificate of somebody else; "
+                    f"{self._where} shows the certificate of somebody else; "
                     "check the address, or take the newest overlay file"
                 )
-                self._transport.abort()
+                self._out.transport.abort()
                 return
         self._decoder = Decoder(Version.V5, self._packet_bytes, "client")
         if self._connect.clean_start:
@@ -302,10 +326,10 @@ class Client(asyncio.Protocol):
         if not self._up and data.startswith(CONNACK_OF_V3):
             self._not_mqtt5()
             return
-        now = self._now()
-        self._perform(self._session.received_all(self._decoder.feed(data), now))
-        if self._decoder.error is not None and self._transport is not None:
-            self._why = f"{self.address} sent what is not MQTT 5: {self._decoder.error}; check what listens there"
+        self.figures.received_bytes += len(data)
+        self._perform(self._session.received_all(self._decoder.feed(data), self._now()))
+        if self._decoder.error is not None and self._out.transport is not None:
+            self._why = f"{self._where} sent what is not MQTT 5: {self._decoder.error}; check what listens there"
             if self._up:
                 self._write(self._session.disconnect(self._decoder.error.reason))
             self._end()
@@ -323,11 +347,11 @@ class Client(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if error is not None and not self._why:
-            self._why = explain(error, self.address)
+            self._why = explain(error, self._where)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._transport = None
+        self._out.transport = self._timed = None
         self._out.clear()
         was_up, self._up = self._up, False
         self._perform(self._session.disconnected(self._now()))
@@ -345,6 +369,7 @@ class Client(asyncio.Protocol):
                 self._write(action)
         for action in actions:
             if isinstance(action, Publish):
+                self.figures.received += 1
                 self.on_publish(action)
                 if action.qos and not self.manual_ack:
                     self.acknowledge(action)
@@ -362,6 +387,8 @@ class Client(asyncio.Protocol):
 
     def _connected(self, action: Connected) -> None:
         self._up, self._up_at, self.last_error = True, self._now(), ""
+        self._said.clear()
+        self.figures.connections += 1
         self.session_present = action.connack.session_present
         self._wanted.connected(self.session_present)
         self._ask()
@@ -373,7 +400,8 @@ class Client(asyncio.Protocol):
     def _completed(self, action: Completed) -> None:
         if action.code >= ReasonCode.UNSPECIFIED_ERROR:
             self.refused += 1
-            log.debug("%s refused a publication: 0x%02x", self.address, action.code)
+            self._timed = None
+            log.debug("%s refused a publication: 0x%02x", self._where, action.code)
         elif callable(action.token):
             action.token()
 
@@ -382,41 +410,28 @@ class Client(asyncio.Protocol):
             self._not_mqtt5()
             return
         verb = "ended the connection" if self._up else "refused the connection"
-        self._why = f"{self.address} {verb}: {action.text} (0x{action.reason:02x}); see the log of that broker"
+        self._why = f"{self._where} {verb}: {action.text} (0x{action.reason:02x}); see the log of that broker"
         # Whoever took our session over would be thrown out by us in turn, for ever.
         self._wait_longest = action.reason is ReasonCode.SESSION_TAKEN_OVER
         if self._first is not None and not self._first.done():
             self._first.set_exception(ClientError(self._why, action.reason))
         if action.farewell:
             self._write(action.farewell)
-        self._end()
+        self._end(0.0 if action.reason is ReasonCode.KEEP_ALIVE_TIMEOUT else END_S)
 
     def _not_mqtt5(self) -> None:
-        self._why = f"broker {self.address} does not speak MQTT 5: it would strip user properties; use an MQTT 5 broker"
+        self._why = f"broker {self._where} does not speak MQTT 5: it would strip user properties; use an MQTT 5 broker"
         self._wait_longest = True
         self._note(self._why, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
         self._end()
 
     # ---------------------------------------------------------------------------------------- bytes
 
-    def _end(self) -> None:
+    def _end(self, within_s: float = END_S) -> None:
         self._flush()
-        if self._transport is not None:
-            self._transport.close()
-
-    def _write(self, data: bytes) -> None:
-        """Collected and written once per turn of the event loop."""
-        self._out.append(data)
-        if not self._flush_due:
-            self._flush_due = True
-            asyncio.get_running_loop().call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flush_due = False
-        if self._out and self._transport is not None:
-            data = b"".join(self._out)
-            self._out.clear()
-            self._transport.write(data)
+        if self._out.transport is not None:
+            self._out.transport.close()
+            asyncio.get_running_loop().call_later(within_s, self._out.transport.abort)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -427,7 +442,7 @@ class Client(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         deadline = self._session.next_deadline
-        if deadline is not None and self._transport is not None:
+        if deadline is not None and self._out.transport is not None:
             self._timer = asyncio.get_running_loop().call_at(deadline, self._tick)
 
     def _tick(self) -> None:

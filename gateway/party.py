@@ -8,63 +8,82 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import random
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 
 from bridge.availability import Availability
 from bridge.machine import Machine
-from bridge.node import GatewayNode, ReplicaNode, peers_of
+from bridge.node import GatewayNode, KeyServerNode, ReplicaNode
+from bridge.policy import Issuer
 from bridge.sealing import ScopeSecret
 from bridge.views import Overlay, OverlayError
 from gateway.broker import EdgeBroker, run_broker
 from gateway.client import dial
 from gateway.config import ConfigError, OverlaySettings, Settings
+from gateway.dials import Dials
+from gateway.keeping import Keeping
+from gateway.key_cache import KeyCache
+from gateway.key_material import KeyMaterial, KeyMaterialError
+from gateway.lifecycle import Lifecycle
 from gateway.links import Links
+from gateway.live_overlay import LiveOverlay, take_listed_key
 from gateway.metrics import Figures
-from gateway.overlay_file import grant_path, load_grant, load_overlay
-from gateway.store import Store
+from gateway.mqtt5.types import ReasonCode
+from gateway.mqtt_client import Client
+from gateway.overlay_file import load_overlay, load_secrets
+from gateway.store import Store, StoreError
 from gateway.tls import LinkTls
 from gateway.trust import LocalIdentity
 from keys.envelope import Mode
+from keys.epochs import ScopeKeys
+from keys.errors import KeysError
 from keys.identity import Role
+from keys.material import Material
 
-EPOCH = 0
+log = logging.getLogger("veilmq.links")
+
+SEED_BYTES = 32
 SESSION_EXPIRY_S = 3600  # how long a replica queues for us while we are away
 
 
 class Party:
     """One member's files, loaded and checked: enough to say what would happen, nothing running yet.
 
-    Raises TrustError, OverlayError, TlsError or ConfigError, each one line.
+    If the overlay lists the key that was prepared by a rotation, that key is taken now. Raises TrustError,
+    OverlayError, TlsError or ConfigError, each one line.
     """
 
     def __init__(self, settings: Settings) -> None:
         if settings.overlay is None:
             raise ConfigError("the configuration has no overlay section; add identity and overlay file")
         self.settings = settings
-        where = settings.overlay
-        self.local = LocalIdentity.load(where.identity)
+        where = self.where = settings.overlay
+        local = LocalIdentity.load(where.identity)
         self.overlay = load_overlay(where.overlay, int(time.time() * 1000), where.identity / "overlay.pin")
-        if self.local.name not in self.overlay.members:
-            raise OverlayError(f"{self.local.name} is no member of {where.overlay}; ask the owner to add your card")
+        if local.name not in self.overlay.members:
+            raise OverlayError(f"{local.name} is no member of {where.overlay}; ask the owner to add your card")
+        self.local = take_listed_key(local, self.overlay)
         self.tls = LinkTls(self.local.name, self.local.cert, self.local.key, self.overlay.members)
         self.granted: list[ScopeSecret] = []
         self.outgoing: list[ScopeSecret] = []
-        if self.local.role is not Role.REPLICA:
-            grant = grant_path(self.local, where.overlay)
-            self.granted = load_grant(grant, self.overlay, self.local.name)
+        self.keys = ScopeKeys()
+        if self.local.role in (Role.GATEWAY, Role.INGEST):
+            self.granted, self.keys = load_secrets(self.local, self.overlay)
             self.outgoing = outgoing_scopes(where, self.overlay, self.granted)
+        if (self.local.role is Role.KEY_SERVER) != (where.key_server is not None):
+            raise ConfigError(
+                f"overlay.key_server is for key servers, {self.local.name} is a {self.local.role}; "
+                "add it to a key server's configuration only"
+            )
 
     @property
     def name(self) -> str:
         return self.local.name
-
-    def dials(self) -> list[str]:
-        """Members that we connect to: replicas we have a link with."""
-        peers = peers_of(self.overlay, self.name)
-        return sorted(p for p in peers if self.overlay.certificate(p).role is Role.REPLICA)
 
 
 def outgoing_scopes(where: OverlaySettings, overlay: Overlay, granted: Sequence[ScopeSecret]) -> list[ScopeSecret]:
@@ -101,34 +120,84 @@ def outgoing_scopes(where: OverlaySettings, overlay: Overlay, granted: Sequence[
 
 
 def build(party: Party, wrap: Callable[[Machine], Machine] | None = None) -> Links:
-    """Put the parts together; `wrap` may stand between node and links (the demo's liar)."""
+    """Put the parts together; `wrap` may stand between node and links (the demo's liar).
+
+    Raises ConfigError, StoreError, KeyMaterialError.
+    """
     settings = party.settings
     if settings.data is None:
         raise ConfigError("a member of an overlay needs a data directory; add `data: DIR` or --data DIR")
     store = Store.open(settings.data)
-    node: Machine
-    if party.local.role is Role.REPLICA:
-        node = ReplicaNode(party.overlay, party.name, store.split_seed(EPOCH))
-    else:
-        node = GatewayNode(
-            party.overlay, party.local.identity, party.name, party.granted, os.urandom, outgoing=party.outgoing
-        )
-    clients = {
-        peer: dial(
-            party.overlay,
-            party.name,
-            peer,
-            party.tls,
-            session_expiry_s=SESSION_EXPIRY_S,
-            random=random.SystemRandom().random,
-        )
-        for peer in party.dials()
-    }
+    try:
+        node, cache, material = _node(party, store, settings.data)
+    except BaseException:
+        store.close()
+        raise
+    live = LiveOverlay(party.where.overlay, party.local, party.tls, party.overlay)
     availability = None
     if settings.availability.enabled and party.local.role is Role.GATEWAY:
         availability = Availability(party.name, prefix=settings.availability.topic_prefix)
-    figures = Figures(party.name, party.local.role.value)
-    return Links(wrap(node) if wrap else node, figures, store, party.tls.recognise, clients, availability)
+    return Links(
+        wrap(node) if wrap else node,
+        Figures(party.name, party.local.role.value),
+        store,
+        Keeping(store, live, party.keys, cache, material),
+        Dials(partial(_dial, party, live)),
+        availability,
+        protected=[protect.filter for protect in party.where.protect],
+        plain=party.where.share_plain,
+    )
+
+
+def _dial(party: Party, live: LiveOverlay, peer: str) -> Client:
+    random_of = random.SystemRandom().random
+    return dial(live.overlay, party.name, peer, party.tls, session_expiry_s=SESSION_EXPIRY_S, random=random_of)
+
+
+def _node(party: Party, store: Store, data: Path) -> tuple[Machine, KeyCache | None, KeyMaterial | None]:
+    """The machines of our role, with what they begin from."""
+    overlay, local = party.overlay, party.local
+    if local.role is Role.REPLICA:
+        return ReplicaNode(overlay, party.name, partial(split_seed, store)), None, None
+    if local.role is Role.KEY_SERVER:
+        material = KeyMaterial(data, store.sealing_key(b"key material"), overlay.owner, party.name)
+        return key_server_node(party, material), None, material
+    cache = None
+    if overlay.policy.issuer is not Issuer.OWNER:
+        cache = KeyCache(data, store.sealing_key(b"key cache"), overlay.owner, party.name)
+        cache.load(party.keys)
+    node = GatewayNode(
+        overlay, local.identity, party.name, party.granted, party.keys, os.urandom, outgoing=party.outgoing
+    )
+    return node, cache, None
+
+
+def split_seed(store: Store, epoch: int) -> bytes:
+    """The seed of an epoch's splits; where the disk refuses, one that lasts until we end: forwarding goes on."""
+    try:
+        return store.split_seed(epoch)
+    except StoreError as error:
+        log.error("%s; shares of epoch %d would be split anew after a restart", error, epoch)
+        return os.urandom(SEED_BYTES)
+
+
+def key_server_node(party: Party, files: KeyMaterial) -> KeyServerNode:
+    """The key server, with the material that it kept or that the owner handed over. Raises KeyMaterialError."""
+    assert party.where.key_server is not None
+    source = party.where.key_server.material
+    kept, handed_over = files.load(), files.handed_over(source)
+    if kept is None and handed_over is None:
+        raise KeyMaterialError(f"{source}: no such file, and no material is kept; ask the overlay's owner for it")
+    try:
+        material = None if kept is None else Material.decode(kept)
+        if handed_over is not None:
+            fresh = Material.decode(handed_over)
+            material = fresh if material is None else material.followed_by(fresh)
+            files.take_in(source, material.encode())
+    except KeysError as error:
+        raise KeyMaterialError(f"{source}: {error}; ask the overlay's owner for the right file") from None
+    assert material is not None
+    return KeyServerNode(party.overlay, party.local.identity, party.name, material, files.archived(), os.urandom)
 
 
 def serve(settings: Settings, wrap: Callable[[Machine], Machine] | None = None) -> None:
@@ -149,9 +218,19 @@ async def _serve(settings: Settings, wrap: Callable[[Machine], Machine] | None) 
     links = build(party, wrap)
 
     def started(broker: EdgeBroker) -> None:
-        links.start(broker)
+        links.start(broker, partial(end_session, broker.lifecycle))
 
     try:
         await run_broker(settings, links, overlay_context=party.tls.server, started=started)
     finally:
         await links.stop()
+
+
+def end_session(lifecycle: Lifecycle, peer: str) -> None:
+    """Close a member's connection and forget what waits for it: the overlay lists it no longer."""
+    client = lifecycle.peers.get(peer)
+    if client is None:
+        return
+    lifecycle.dismiss(client, ReasonCode.NOT_AUTHORIZED)
+    for action in client.session.end() if client.alive else ():
+        lifecycle.perform(client, action)

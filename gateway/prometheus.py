@@ -11,7 +11,7 @@ import errno
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from .config import StartError
 from .limits import Limits
-from .metrics import Figures
+from .metrics import Figures, LinkState
 from .sys_topics import release
 from .traffic import Snapshot
 
@@ -111,7 +111,45 @@ def overlay_metrics(figures: Figures, gauges: dict[str, int]) -> Iterator[Metric
     yield named
     for name, value in gauges.items():
         yield GaugeMetricFamily(f"{PREFIX}overlay_{name}", _GAUGES.get(name, name), value=value)
+    yield from link_metrics(figures.links())
 
+
+def link_metrics(links: Sequence[LinkState]) -> Iterator[Metric]:
+    """One series a peer and direction: `out` is the link that we dialled, `in` the one on which the peer dialled us.
+
+    Between replicas each link carries publications one way only; a gateway has one link for both.
+    """
+    for name, text, value in _LINK_GAUGES:
+        gauge = GaugeMetricFamily(f"{PREFIX}link_{name}", text, labels=["peer", "direction"])
+        for link in links:
+            measured = value(link)
+            if measured is not None:
+                gauge.add_metric([link.peer, "out" if link.dialled else "in"], measured)
+        yield gauge
+    for name, text, counted in _LINK_COUNTERS:
+        counter = CounterMetricFamily(f"{PREFIX}link_{name}", text, labels=["peer", "direction"])
+        for link in links:
+            counter.add_metric([link.peer, "out" if link.dialled else "in"], counted(link))
+        yield counter
+
+
+_LINK_GAUGES: tuple[tuple[str, str, Callable[[LinkState], float | None]], ...] = (
+    ("up", "1 while the connection stands.", lambda link: link.up),
+    ("in_flight_messages", "Messages to the peer that it has not acknowledged.", lambda link: link.in_flight),
+    ("waiting_messages", "Messages that wait for room in the peer's window.", lambda link: link.waiting),
+    (
+        "acknowledge_seconds",
+        "From writing a message to its acknowledgement, when last measured.",
+        lambda link: link.figures.acknowledge_s,
+    ),
+)
+_LINK_COUNTERS: tuple[tuple[str, str, Callable[[LinkState], int]], ...] = (
+    ("sent_messages", "Publications to the peer.", lambda link: link.figures.sent),
+    ("sent_bytes", "Bytes written to the peer, before TLS.", lambda link: link.figures.sent_bytes),
+    ("received_messages", "Publications of the peer.", lambda link: link.figures.received),
+    ("received_bytes", "Bytes that the peer sent, after TLS.", lambda link: link.figures.received_bytes),
+    ("reconnects", "Connections made after the first.", lambda link: link.reconnects),
+)
 
 _GAUGES = {
     "outbox_depth": "Publications that are on disk and not yet with a quorum of every region.",

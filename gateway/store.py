@@ -27,6 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
 from bridge.machine import Publication
 from gateway.outbox import SEQUENCE_BLOCK, Outbox, OutboxFullError, Row, StoreError, encode_publication
 from gateway.private import (
@@ -44,6 +47,8 @@ MAX_OUTBOX_BYTES = 1 << 30
 """Stops days without uplink from filling the disk."""
 GROUP_MAX = 4096
 """Publications in one transaction: bounds the time for which a PUBACK waits behind others."""
+FORGET_WITHIN_S = 0.05
+"""Deletions wait so long for an append to go with: in transactions of their own, appends would wait behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,8 @@ class Store:
         self._closed = False
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()  # bounded by max_bytes
         self._reserving = False
+        self._gone: list[int] = []  # deletions for the next commit, which comes within FORGET_WITHIN_S
+        self._gone_timer: asyncio.TimerHandle | None = None
         self._ungone: list[int] = []  # deletions that the disk refused, for the next commit
         try:
             private_directory(directory)
@@ -166,6 +173,7 @@ class Store:
         sequence = self.next_sequence()
         self._sizes[sequence] = size
         self._bytes += size
+        self._delete_gone()
         self._work.put(_Append(Row(sequence, publication.topic, publication.qos, frame), publication, done))
         return sequence
 
@@ -186,11 +194,24 @@ class Store:
 
     def forget(self, sequences: Sequence[int]) -> None:
         """Every party has these entries: delete them (with the next commit). Unknown numbers are ignored."""
-        known = tuple(s for s in sequences if s in self._sizes)
+        known = [s for s in sequences if s in self._sizes]
         for sequence in known:
             self._bytes -= self._sizes.pop(sequence)
-        if known and not self._closed:
-            self._work.put(_Forget(known))
+        if not known or self._closed:
+            return
+        self._gone += known
+        if self._loop is None or len(self._gone) >= GROUP_MAX:
+            self._delete_gone()
+        elif self._gone_timer is None:
+            self._gone_timer = self._loop.call_later(FORGET_WITHIN_S, self._delete_gone)
+
+    def _delete_gone(self) -> None:
+        if self._gone_timer is not None:
+            self._gone_timer.cancel()
+            self._gone_timer = None
+        if self._gone:
+            self._work.put(_Forget(tuple(self._gone)))
+            self._gone.clear()
 
     def pending(self, after: int = 0) -> Iterator[Entry]:
         """Entries on disk in order of sequence, read in pages: after a restart, what is still to be sent.
@@ -233,9 +254,28 @@ class Store:
             raise StoreError(f"{path}: is damaged; remove it (shares of epoch {epoch} will be split anew)")
         return seed
 
-    def erase_seed(self, epoch: int) -> None:
-        """After the epoch's grace: nothing split in it can be derived again."""
-        erase(self._seed_path(epoch))
+    def erase_seeds(self, is_over: Callable[[int], bool]) -> list[int]:
+        """Erase the seeds of epochs that are over, and say which: nothing split in them can be derived again.
+
+        `is_over` must hold after the epoch's grace only. Raises StoreError.
+        """
+        try:
+            held = [int(path.stem) for path in (self.directory / "seeds").glob("*.seed") if path.stem.isdigit()]
+            gone = sorted(epoch for epoch in held if is_over(epoch))
+            for epoch in gone:
+                erase(self._seed_path(epoch))
+        except OSError as error:
+            raise _one_line(error, self.directory) from None
+        return gone
+
+    def sealing_key(self, purpose: bytes) -> bytes:
+        """32 secret bytes for files beside the outbox that are sealed too; another purpose, another key."""
+        try:
+            return HKDFExpand(hashes.SHA256(), 32, b"veilmq/1 store " + purpose).derive(
+                _own_key(self.directory / "store.key")
+            )
+        except PrivateFileError as error:
+            raise StoreError(str(error)) from None
 
     def _seed_path(self, epoch: int) -> Path:
         return self.directory / "seeds" / f"{int(epoch)}.seed"
@@ -247,6 +287,7 @@ class Store:
         if self._closed:
             return
         self._closed = True
+        self._delete_gone()
         self._work.put(None)
         self._thread.join()
         self._outbox.close()

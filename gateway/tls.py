@@ -4,7 +4,7 @@ Both sides show a certificate. Trusted are the certificate authorities of the tr
 overlay lists; a chain to one of them is necessary, not sufficient: the key in the certificate must also be the
 key that the overlay's owner certified for a member (`recognise`), so no authority can bring in a member of its
 own making or imitate a member of another domain. Host names are not checked, for the key is the stronger name.
-TLS 1.3 only.
+TLS 1.3 only. Members and our own certificate may change while links stand: new handshakes see the new state.
 
 Not here: listeners for ordinary clients (`gateway/broker.py`), making certificates (`gateway/trust.py`).
 """
@@ -12,8 +12,9 @@ Not here: listeners for ordinary clients (`gateway/broker.py`), making certifica
 from __future__ import annotations
 
 import ssl
+import time
 from asyncio import BaseTransport
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -28,7 +29,7 @@ class TlsError(Exception):
 
 class _Member(Protocol):
     @property
-    def certificate(self) -> Certificate: ...
+    def certificates(self) -> tuple[Certificate, ...]: ...
     @property
     def ca(self) -> bytes: ...
 
@@ -36,34 +37,75 @@ class _Member(Protocol):
 class LinkTls:
     """Contexts of one member for all its links, and the recognition of peers.
 
-    `members`: name to member as in `Overlay.members`. Raises TlsError when key, certificate or an authority
-    cannot be used, or when the certificate is not that of `name` in the overlay.
+    `members`: name to member as in `Overlay.members`. `clock`: seconds since the UNIX epoch. Raises TlsError when key,
+    certificate or an authority cannot be used, or when the certificate is not that of `name` in the overlay.
     """
 
-    def __init__(self, name: str, cert: Path, key: Path, members: Mapping[str, _Member]) -> None:
-        own = members.get(name)
-        if own is None:
+    def __init__(
+        self,
+        name: str,
+        cert: Path,
+        key: Path,
+        members: Mapping[str, _Member],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if name not in members:
             raise TlsError(f"{name} is no member of the overlay; ask its owner to add your card")
-        self._by_key = {member.certificate.public_key: other for other, member in members.items()}
-        authorities = {member.ca for member in members.values() if member.ca}
-        if not authorities:
+        self._name, self._clock = name, clock
+        self._by_key: dict[bytes, tuple[str, int]] = {}
+        self._authorities: set[bytes] = set()
+        if not any(member.ca for member in members.values()):
             raise TlsError("the overlay lists no certificate authority; sign it anew with its members' cards")
-        self.server = _context(ssl.PROTOCOL_TLS_SERVER, cert, key, authorities)
-        self.client = _context(ssl.PROTOCOL_TLS_CLIENT, cert, key, authorities)
+        self.server = _context(ssl.PROTOCOL_TLS_SERVER)
+        self.client = _context(ssl.PROTOCOL_TLS_CLIENT)
+        self.trust(members)
+        self.show(cert, key)
+
+    def trust(self, members: Mapping[str, _Member]) -> None:
+        """From the next handshake on believe these members, and no others. Standing connections are left alone.
+
+        An authority that is gone stays known to the contexts, which have no way to forget; nobody whom only it vouches
+        for is recognised. Raises TlsError for an authority that cannot be read; then nothing has changed.
+        """
+        added = {member.ca for member in members.values() if member.ca} - self._authorities
+        for authority in added:
+            _trust(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), authority)
+        for authority in added:
+            _trust(self.server, authority)
+            _trust(self.client, authority)
+        self._authorities |= added
+        self._by_key = {
+            certificate.public_key: (name, certificate.not_after_ms)
+            for name, member in members.items()
+            for certificate in member.certificates
+        }
+
+    def show(self, cert: Path, key: Path) -> None:
+        """From the next handshake on show this chain: at the start, and after a rotation.
+
+        Raises TlsError for what cannot be shown or is not ours in the overlay; then nothing has changed.
+        """
+        _show(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), cert, key)
         shown = public_key_of(ssl.PEM_cert_to_DER_cert(_first_certificate(cert)))
-        if shown != own.certificate.public_key:
+        if self._by_key.get(shown, ("", 0))[0] != self._name:
             raise TlsError(
-                f"{cert} is not the certificate of {name} in the overlay; sign the overlay anew or restore it"
+                f"{cert} is not the certificate of {self._name} in the overlay; sign the overlay anew or restore it"
             )
+        for context in (self.server, self.client):
+            _show(context, cert, key)
 
     def recognise(self, cert_der: bytes | None) -> str | None:
-        """Name of the member whose key this certificate shows; None for anybody else."""
+        """Name of the member whose key this certificate shows; None for anybody else.
+
+        After a rotation the former key counts too, until the end of its overlay certificate.
+        """
         if not cert_der:
             return None
         try:
-            return self._by_key.get(public_key_of(cert_der))
+            name, not_after_ms = self._by_key.get(public_key_of(cert_der), (None, 0))
         except (KeysError, ValueError):
             return None
+        return name if self._clock() * 1000 < not_after_ms else None
 
     def peer(self, transport: BaseTransport) -> str | None:
         """Name of the member at the other end of a connected transport; None for anybody else."""
@@ -93,7 +135,7 @@ def explain(error: BaseException, address: str) -> str:
     return f"{address}: {error}"
 
 
-def _context(protocol: int, cert: Path, key: Path, authorities: Iterable[bytes]) -> ssl.SSLContext:
+def _context(protocol: int) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
@@ -101,6 +143,10 @@ def _context(protocol: int, cert: Path, key: Path, authorities: Iterable[bytes])
     if protocol == ssl.PROTOCOL_TLS_SERVER:
         # Tickets would let a member that the overlay no longer lists resume without showing its certificate.
         context.num_tickets = 0
+    return context
+
+
+def _show(context: ssl.SSLContext, cert: Path, key: Path) -> None:
     try:
         read_private(key)
         context.load_cert_chain(cert, key)
@@ -110,12 +156,13 @@ def _context(protocol: int, cert: Path, key: Path, authorities: Iterable[bytes])
         raise TlsError(f"{cert}: no such file; make an identity with `veilmq trust issue`") from None
     except (ssl.SSLError, OSError) as error:
         raise TlsError(f"{cert} and {key} are not a certificate and its key ({error}); issue them anew") from None
-    for authority in authorities:
-        try:
-            context.load_verify_locations(cadata=authority)
-        except (ssl.SSLError, ValueError) as error:
-            raise TlsError(f"the overlay lists an authority that cannot be read ({error}); sign it anew") from None
-    return context
+
+
+def _trust(context: ssl.SSLContext, authority: bytes) -> None:
+    try:
+        context.load_verify_locations(cadata=authority)
+    except (ssl.SSLError, ValueError) as error:
+        raise TlsError(f"the overlay lists an authority that cannot be read ({error}); sign it anew") from None
 
 
 def _first_certificate(path: Path) -> str:

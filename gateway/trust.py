@@ -3,32 +3,38 @@
 A trust domain (`veilmq trust init DIR`) holds
     ca.pem, ca.key        its certificate authority (TLS)
     owner.key             the key that signs an overlay, if this domain owns one
-    root.key              the root from which the owner derives scope keys (32 bytes)
-An identity (`veilmq trust issue`) is the directory that one replica, gateway or ingest job runs from
+    root.key              32 secret bytes: the owner derives from it the keys that hide names and, where there is no
+                          key service, those of the scopes
+    overlays/NAME.json    what the owner remembers of an overlay (`owner_record`)
+An identity (`veilmq trust issue`) is the directory that one member runs from
     key.pem, cert.pem     its Ed25519 key and its TLS certificate
     ca.pem                the authority that issued it
     card.json             its public part, signed by itself: what the overlay's owner needs
 Private files have mode 0600 and are refused with any other; no private key leaves its directory, but for an
-identity that the domain issues ready-made. Not here: the overlay file and grants (`gateway/overlay_file.py`).
+identity that the domain issues ready-made. Not here: the overlay file (`overlay_file`, `owner`), new keys for an
+identity (`rotation`).
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import os
 import secrets
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from gateway.private import (
     PrivateFileError,
     private_directory,
     read_private,
+    sync_directory,
     write_private,
     write_public,
 )
@@ -36,11 +42,16 @@ from keys.errors import KeysError
 from keys.identity import Identity, Role, make_ca, make_leaf, public_key_of, verify
 
 CARD_DOMAIN = "veilmq/1 card"
-CARD_FORMAT = 1
+SUCCESSION_DOMAIN = "veilmq/1 card after rotation"
+CARD_FORMAT = 2
+CARD_BEGIN, CARD_END = b"-----BEGIN VEILMQ CARD-----", b"-----END VEILMQ CARD-----"
 LEAF_DAYS = 825
 MAX_CARD_BYTES = 64 << 10
 """Stops a card from elsewhere from being read without end."""
-ISSUABLE = (Role.REPLICA, Role.GATEWAY, Role.INGEST)
+ISSUABLE = (Role.REPLICA, Role.GATEWAY, Role.INGEST, Role.KEY_SERVER)
+PREVIOUS = "previous"
+TAKING = "taking"
+IDENTITY_FILES = ("key.pem", "cert.pem", "ca.pem", "card.json")
 
 
 class TrustError(Exception):
@@ -49,15 +60,21 @@ class TrustError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The public part of an identity. `ca`: DER of the authority of its trust domain."""
+    """The public part of an identity. `ca`: DER of the authority of its trust domain.
+
+    `former`: after a rotation the public key of before, which signed this card too (`former_signature`).
+    """
 
     name: str
     role: Role
     domain: str
     public_key: bytes
+    agreement_key: bytes
     ca: bytes = field(repr=False)
     hosts: tuple[str, ...] = ()
+    former: bytes = b""
     signature: bytes = field(default=b"", repr=False)
+    former_signature: bytes = field(default=b"", repr=False)
 
     def _fields(self) -> dict[str, Any]:
         return {
@@ -66,22 +83,37 @@ class Card:
             "role": self.role.value,
             "domain": self.domain,
             "public_key": _b64(self.public_key),
+            "agreement_key": _b64(self.agreement_key),
             "ca": _b64(self.ca),
             "hosts": list(self.hosts),
+            "former": _b64(self.former),
         }
 
     def signed_bytes(self) -> bytes:
         """Canonical JSON of all fields: what the holder signs to prove that the key is its own."""
         return json.dumps(self._fields(), sort_keys=True, separators=(",", ":")).encode()
 
+    def signed(self, identity: Identity, former: Identity | None) -> Card:
+        """Signed by its holder and, after a rotation, by the holder's key of before."""
+        card = replace(self, former=former.public_bytes if former else b"")
+        content = card.signed_bytes()
+        return replace(
+            card,
+            signature=identity.sign(CARD_DOMAIN, content),
+            former_signature=former.sign(SUCCESSION_DOMAIN, content) if former else b"",
+        )
+
     def to_json(self) -> bytes:
-        return json.dumps({**self._fields(), "signature": _b64(self.signature)}, indent=2).encode() + b"\n"
+        signatures = {"signature": _b64(self.signature), "former_signature": _b64(self.former_signature)}
+        return json.dumps({**self._fields(), **signatures}, indent=2).encode() + b"\n"
 
     @classmethod
     def load(cls, path: Path) -> Card:
-        """Read a card and verify that its holder made it. Raises TrustError."""
+        """Read a card and verify that its holder made it, and whoever it says held it before. Raises TrustError."""
         content = read_public(path, MAX_CARD_BYTES)
         try:
+            if CARD_BEGIN in content:  # as `export` writes it, behind certificates
+                content = base64.b64decode(content.split(CARD_BEGIN)[1].split(CARD_END)[0])
             fields = json.loads(content)
             if fields["veilmq_card"] != CARD_FORMAT:
                 raise ValueError("unknown format")
@@ -90,11 +122,16 @@ class Card:
                 role=Role(fields["role"]),
                 domain=str(fields["domain"]),
                 public_key=_unb64(fields["public_key"]),
+                agreement_key=_unb64(fields["agreement_key"]),
                 ca=_unb64(fields["ca"]),
                 hosts=tuple(str(host) for host in fields["hosts"]),
+                former=_unb64(fields["former"]),
                 signature=_unb64(fields["signature"]),
+                former_signature=_unb64(fields["former_signature"]),
             )
             verify(card.public_key, CARD_DOMAIN, card.signed_bytes(), card.signature)
+            if card.former:
+                verify(card.former, SUCCESSION_DOMAIN, card.signed_bytes(), card.former_signature)
         except (KeysError, ValueError, KeyError, TypeError) as error:
             raise TrustError(f"{path}: is not an unaltered card ({error}); ask its holder for card.json") from None
         return card
@@ -153,10 +190,19 @@ class TrustDomain:
             root=root,
         )
 
-    def issue(self, name: str, role: Role, hosts: tuple[str, ...], out: Path, now: float) -> LocalIdentity:
+    def issue(
+        self,
+        name: str,
+        role: Role,
+        hosts: tuple[str, ...],
+        out: Path,
+        now: float,
+        former: Identity | None = None,
+    ) -> LocalIdentity:
         """Make an identity directory: a new key, its TLS certificate for `hosts`, and its card.
 
-        Raises TrustError for an invalid name or host, or when `out` holds an identity already.
+        `former`: the identity that this one replaces. Raises TrustError for an invalid name or host, or when `out`
+        holds an identity already.
         """
         if role not in ISSUABLE:
             raise TrustError(f"role {role} is not issued; take one of {', '.join(ISSUABLE)}")
@@ -166,16 +212,12 @@ class TrustDomain:
         try:
             leaf = make_leaf(self.ca, self.ca_pem, identity, name, self.name, hosts, now, LEAF_DAYS)
             ca_der = ssl.PEM_cert_to_DER_cert(self.ca_pem.decode("ascii"))
-            unsigned = Card(name, role, self.name, identity.public_bytes, ca_der, hosts)
-            card = Card(
-                name, role, self.name, identity.public_bytes, ca_der, hosts,
-                identity.sign(CARD_DOMAIN, unsigned.signed_bytes()),
-            )  # fmt: skip
+            card = Card(name, role, self.name, identity.public_bytes, identity.agreement_bytes, ca_der, hosts)
             private_directory(out)
             write_public(out / "ca.pem", self.ca_pem)
             write_public(out / "cert.pem", leaf)
-            write_public(out / "card.json", card.to_json())
-            write_private(out / "key.pem", identity.private_pem())
+            write_public(out / "card.json", card.signed(identity, former).to_json())
+            write_private(out / "key.pem", identity.private_pem())  # last: says that the rest is there
         except (KeysError, PrivateFileError) as error:
             raise TrustError(str(error)) from None
         return LocalIdentity.load(out)
@@ -207,7 +249,11 @@ class LocalIdentity:
 
     @classmethod
     def load(cls, directory: Path) -> LocalIdentity:
-        """Raises TrustError when a file is missing, readable by others, or does not belong to the others."""
+        """Raises TrustError when a file is missing, readable by others, or does not belong to the others.
+
+        A rotation that a crash cut short is finished first.
+        """
+        finish_taking(directory)
         if not (directory / "key.pem").exists():
             raise TrustError(f"{directory}: holds no identity; make one with `veilmq trust issue`")
         identity = load_key(directory / "key.pem")
@@ -218,9 +264,32 @@ class LocalIdentity:
             )
         except (KeysError, ValueError) as error:
             raise TrustError(f"{directory / 'cert.pem'}: is not a certificate ({error}); issue it anew") from None
-        if not shown == card.public_key == identity.public_bytes:
+        if not shown == card.public_key == identity.public_bytes or card.agreement_key != identity.agreement_bytes:
             raise TrustError(f"{directory}: key.pem, cert.pem and card.json are of different keys; issue them anew")
         return cls(directory, card, identity)
+
+
+def finish_taking(directory: Path) -> None:
+    """Move what `taking/` holds to its place, and what was there to `previous/`. Raises TrustError.
+
+    File by file, and each step may be repeated: whatever moment a crash chose, the next start goes on from there.
+    """
+    taking, previous = directory / TAKING, directory / PREVIOUS
+    if not taking.is_dir():
+        return
+    try:
+        private_directory(previous)
+        for name in IDENTITY_FILES:
+            if not (taking / name).exists():
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(directory / name, previous / name)  # noqa: PTH105  reads as what it is: one atomic step
+            os.replace(taking / name, directory / name)  # noqa: PTH105
+        sync_directory(previous)
+        sync_directory(directory)
+        taking.rmdir()
+    except (OSError, PrivateFileError) as error:
+        raise TrustError(f"{directory}: the new key cannot be moved to its place ({error}); correct that") from None
 
 
 def load_key(path: Path) -> Identity:
@@ -268,6 +337,26 @@ def describe(directory: Path) -> dict[str, Any]:
         "public_key": local.identity.public_bytes.hex(),
         "hosts": list(local.card.hosts),
     }
+
+
+def export(directory: Path, out: Path) -> None:
+    """Write the public part in PEM, for other tools. Raises TrustError.
+
+    A trust domain: its authority and the owner's public key. An identity: its certificate, its authority, and its card,
+    which `Card.load` finds there too.
+    """
+    if (directory / "ca.key").exists():
+        domain = TrustDomain.load(directory)
+        owner = Ed25519PublicKey.from_public_bytes(domain.owner.public_bytes)
+        content = domain.ca_pem + owner.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    else:
+        local = LocalIdentity.load(directory)
+        chain = [read_public(directory / name, MAX_CARD_BYTES) for name in ("cert.pem", "ca.pem")]
+        content = b"".join([*chain, CARD_BEGIN, b"\n", base64.encodebytes(local.card.to_json()), CARD_END, b"\n"])
+    try:
+        write_public(out, content)
+    except PrivateFileError as error:
+        raise TrustError(str(error)) from None
 
 
 def _b64(data: bytes) -> str:

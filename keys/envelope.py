@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
 from keys import frames
 from keys.batch import BATCH_LIMIT, HeaderVerifier, Proof, SignedHeader, leaf, sign_batch
+from keys.epochs import KeyName
 from keys.errors import BadContent, BadShare, OurFault, WrongEpochKey
 from keys.frames import (
     PROPERTY_HEADER,
@@ -55,6 +56,7 @@ __all__ = [
     "HeaderVerifier",
     "Inner",
     "KeyHeader",
+    "KeyName",
     "MessageHeader",
     "Mode",
     "Proof",
@@ -132,8 +134,7 @@ def _associated_data(prefix: bytes, sequence: int, wire_topic: str) -> bytes:
 
 def make_key(
     identity: Identity,
-    scope: str,
-    epoch: int,
+    name: KeyName,
     hops: Sequence[Hop],
     first_sequence: int,
     message_limit: int,
@@ -142,7 +143,7 @@ def make_key(
 ) -> tuple[KeyHeader, DataKey, list[Share]]:
     """A new data key: its signed header, the key itself, and the level-1 shares of its secret for hops[0].
 
-    `scope_key`: the scope's 32-byte epoch key, None for a shares-only scope. `random(n)` gives n uniformly
+    `scope_key`: the 32-byte epoch key of that `name`, None for a shares-only scope. `random(n)` gives n uniformly
     random secret bytes. Raises `OurFault` for arguments that no header can carry.
     """
     if scope_key is not None:
@@ -152,8 +153,9 @@ def make_key(
     kcv = NO_KCV if scope_key is None else _kcv(scope_key)
     draft = KeyHeader(
         publisher=identity.party_id,
-        scope=scope,
-        epoch=epoch,
+        scope=name.scope,
+        epoch=name.epoch,
+        bump=name.bump,
         hops=tuple(hops),
         first_sequence=first_sequence,
         message_limit=message_limit,
@@ -194,7 +196,8 @@ def check_epoch_key(header: KeyHeader, scope_key: bytes | None) -> None:
         _check_scope_key(scope_key)
     expected = NO_KCV if scope_key is None else _kcv(scope_key)
     if not hmac.compare_digest(expected, header.kcv):
-        raise WrongEpochKey(f"another epoch key than ours for scope {header.scope!r}, epoch {header.epoch}")
+        name = f"scope {header.scope!r}, epoch {header.epoch}, bump {header.bump}"
+        raise WrongEpochKey(f"another epoch key than ours for {name}")
 
 
 def check_share(header: KeyHeader, place: int, value: bytes) -> bool:

@@ -1,27 +1,173 @@
-"""Epoch keys of scopes and the key of topic tokens, derived from one root (E2, PROTOCOL §6).
+"""Epochs and the keys of scopes: when a key counts, how it is derived, what one party holds (E2, PROTOCOL §6).
 
-This is the first epoch's part only: whoever holds the root derives every key. Walking the root forward,
-threshold issuance by several servers, revocation and the keeping of old epochs are not here yet; until they
-are, an epoch ends by the operator giving out a new root, and a leaver can read until then.
+An *epoch* is a number that everybody computes from the owner's calendar and its own clock. A scope's key is named by
+(scope, epoch, bump): the bump rises when the owner revokes somebody at once, and outdates what was issued before.
+Not here: who issues keys and to whom (`issuing`), how they are fetched (`fetching`).
 """
 
 from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from keys import frames
-from keys.errors import OurFault
+from keys.errors import BadFrame, KeysError, OurFault
 
 KEY_BYTES = 32
+EPOCH_MAX = 0xFFFFFFFE  # the number after it says "no end" in grants
+SCOPE_KEYS_MAX = 65_536  # what one party holds; the oldest epochs go first
 
 
-def scope_key(root: bytes, scope: str, epoch: int) -> bytes:
-    """K[scope, epoch]: 32 secret bytes, independent for every scope and epoch.
+class KeyName(NamedTuple):
+    """Which key of a scope. `scope`: its wire filter."""
 
-    `root`: 32 uniformly random secret bytes. Raises `OurFault` for other sizes or an epoch beyond 32 bits.
+    scope: str
+    epoch: int
+    bump: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """When epochs begin and end. `length_s` 0: one endless epoch, number 0.
+
+    Epoch e is [zero_ms / 1000 + e * length_s, that + length_s). Members may fetch its keys `ahead_s` before it;
+    `grace_s` after it its keys still seal where the key service is out of reach; clocks may differ by `skew_s`. Key
+    servers keep what issues the last `history_epochs` ended ones, for those whose grant reaches back. Raises `OurFault`
+    or, decoded, `BadFrame` for times that do not fit each other.
     """
-    return _derive(root, b"veilmq/1 scope" + frames.text(scope) + frames.number(epoch, 4))
+
+    zero_ms: int = 0
+    length_s: int = 0
+    ahead_s: int = 0
+    grace_s: int = 0
+    skew_s: int = 0
+    history_epochs: int = 0
+
+    def __post_init__(self) -> None:
+        self._check(OurFault)
+
+    def at(self, now: float) -> int:
+        """The epoch of this moment by our clock; 0 before the first."""
+        if not self.length_s:
+            return 0
+        epoch = int((now - self.zero_ms / 1000) // self.length_s)
+        # rounding must not part from `start_s`: who waits for an epoch's start would find it not begun
+        epoch += (now >= self.start_s(epoch + 1)) - (now < self.start_s(epoch))
+        return min(EPOCH_MAX, max(0, epoch))
+
+    def start_s(self, epoch: int) -> float:
+        """UNIX time at which the epoch begins."""
+        return self.zero_ms / 1000 + epoch * self.length_s
+
+    def end_s(self, epoch: int) -> float:
+        """UNIX time at which the next one begins; infinite without epochs."""
+        return self.start_s(epoch + 1) if self.length_s else float("inf")
+
+    def may_seal(self, epoch: int, now: float) -> bool:
+        """Whether a publisher may still seal under a key of this epoch (the present one is preferred)."""
+        return epoch <= self.at(now) and now < self.end_s(epoch) + self.grace_s
+
+    def live(self, epoch: int, now: float) -> bool:
+        """Whether what claims to be sealed in this epoch can be fresh, whatever the two clocks say."""
+        if not self.length_s:
+            return epoch == 0
+        return self.start_s(epoch) - self.skew_s <= now < self.end_s(epoch) + self.grace_s + self.skew_s
+
+    def fetch_from_s(self, epoch: int) -> float:
+        """UNIX time from which members may ask for keys of this epoch."""
+        return self.start_s(epoch) - self.ahead_s
+
+    def last(self, now: float) -> int:
+        """The last epoch that any key may be of: the next one, or the endless one."""
+        return min(EPOCH_MAX, self.at(now) + 1) if self.length_s else 0
+
+    def encode(self) -> bytes:
+        """28 bytes, without an opening: part of the policy's frame."""
+        fields = (self.length_s, self.ahead_s, self.grace_s, self.skew_s, self.history_epochs)
+        return frames.number(self.zero_ms, 8) + b"".join(frames.number(field, 4) for field in fields)
+
+    @classmethod
+    def read(cls, reader: frames.Reader) -> Calendar:
+        try:
+            return cls(reader.number(8), *(reader.number(4) for _ in range(5)))
+        except OurFault as error:
+            raise BadFrame(str(error)) from None
+
+    def _check(self, error: type[KeysError]) -> None:
+        around_s = self.ahead_s + self.grace_s + 2 * self.skew_s
+        if self.length_s and around_s >= self.length_s:
+            raise error(
+                f"an epoch of {self.length_s} s is no longer than ahead + grace + 2 skew ({around_s} s); make it longer"
+            )
+
+
+class ScopeKeys:
+    """The epoch keys that one party holds. Shows no key in its repr; at most `SCOPE_KEYS_MAX`."""
+
+    def __init__(self) -> None:
+        self._keys: dict[KeyName, bytes] = {}
+
+    def put(self, name: KeyName, key: bytes) -> bool:
+        """Remember a key; False if it was known. Raises `OurFault` for another value under a known name."""
+        if len(key) != KEY_BYTES or not any(key):
+            raise OurFault(f"a scope key is {KEY_BYTES} bytes, not all of them zero")
+        if name in self._keys:
+            if not hmac.compare_digest(self._keys[name], key):
+                raise OurFault(f"two keys for scope {name.scope!r}, epoch {name.epoch}, bump {name.bump}")
+            return False
+        self._keys[name] = key
+        if len(self._keys) > SCOPE_KEYS_MAX:
+            del self._keys[min(self._keys, key=lambda n: (n.epoch, n.bump))]
+        return True
+
+    def replace(self, name: KeyName, key: bytes) -> None:
+        """Put another key in the place of one that turned out to be wrong (`fetching`)."""
+        self._keys.pop(name, None)
+        self.put(name, key)
+
+    def get(self, name: KeyName) -> bytes | None:
+        return self._keys.get(name)
+
+    def to_seal(self, scope: str, bump: int, calendar: Calendar, now: float) -> tuple[KeyName, bytes] | None:
+        """The key that a publisher seals under now: the present epoch's or, within its grace, the one before.
+
+        None: there is none yet, and nothing may be sealed. Never one of an earlier bump: somebody was shut out.
+        """
+        present = calendar.at(now)
+        for epoch in (present, present - 1):
+            name = KeyName(scope, epoch, bump)
+            key = self._keys.get(name)
+            if key is not None and calendar.may_seal(epoch, now):
+                return name, key
+        return None
+
+    def forget_before(self, epoch: int) -> None:
+        """Drop the keys of earlier epochs."""
+        for name in [name for name in self._keys if name.epoch < epoch]:
+            del self._keys[name]
+
+    def __iter__(self) -> Iterator[tuple[KeyName, bytes]]:
+        return iter(list(self._keys.items()))
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __repr__(self) -> str:
+        return f"ScopeKeys({len(self._keys)} keys)"
+
+
+def scope_key(root: bytes, scope: str, epoch: int, bump: int = 0) -> bytes:
+    """K[scope, epoch, bump]: 32 secret bytes, independent for every name.
+
+    `root`: 32 uniformly random secret bytes. `scope`: the wire filter. Raises `OurFault` for other sizes or numbers.
+    """
+    name = frames.text(scope) + frames.number(epoch, 4) + frames.number(bump, 2)
+    return _derive(root, b"veilmq/1 scope" + name)
 
 
 def token_key(root: bytes, generation: int = 0) -> bytes:

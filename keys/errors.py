@@ -9,9 +9,15 @@
     ├── SearchExhausted              complete combinations were tried and none fits; the publisher pays for it
     ├── BadContent                   the data key or the sealed content is not what the headers promise
     ├── WrongEpochKey                the scope's epoch key is another one; the shares are not to blame
-    ├── NotAuthorised                the certificate grants no such right
+    ├── NotAuthorised                the policy grants no such right
     ├── Expired                      a certificate or a key is past its end
-    └── Replayed                     a statement or a sequence was seen before
+    ├── Replayed                     a statement, a sequence or an answer was seen before
+    ├── NotFresh                     a request is too old, or its clock and ours differ too much
+    ├── TooOften                     somebody asks more often than it needs to
+    ├── TooEarly                     the keys of an epoch are not issued yet
+    ├── KeyGone                      what issues the keys of an epoch was erased, and nothing was kept for the asker
+    ├── UnknownKey                   no key of that name exists under the policy at hand
+    └── NotReady                     a key server lacks what it needs to answer
 
 Messages name sizes, names and places, never key material: they go to logs. This module knows no MQTT reason
 codes; whoever speaks MQTT maps these classes to codes.
@@ -70,7 +76,7 @@ class WrongEpochKey(KeysError):
 
 
 class NotAuthorised(KeysError):
-    """The party has no right to do this."""
+    """The party has no right to do this under the policy at hand."""
 
 
 class Expired(KeysError):
@@ -78,4 +84,28 @@ class Expired(KeysError):
 
 
 class Replayed(KeysError):
-    """The same statement or sequence was accepted before."""
+    """The same statement, sequence or answer was accepted before, or was never asked for."""
+
+
+class NotFresh(KeysError):
+    """The time that a request states is too far from ours."""
+
+
+class TooOften(KeysError):
+    """The asker used up its requests; they come back with time."""
+
+
+class TooEarly(KeysError):
+    """Keys of that epoch are not issued yet; asking later is reasonable."""
+
+
+class KeyGone(KeysError):
+    """The epoch is erased here, and nothing was kept for this asker."""
+
+
+class UnknownKey(KeysError):
+    """The policy has no such scope with keys, or not that bump of it."""
+
+
+class NotReady(KeysError):
+    """The key server's material does not reach that epoch or is not for this list of servers."""

@@ -6,8 +6,8 @@ strict: unknown version, kind or flag, a missing or a trailing byte, or invalid 
 one value has one encoding and one encoding one value, and two parties that hash the same thing hash the
 same bytes.
 
-Not here: the fields of each frame (`sharetree`, `envelope` and what it names, `identity`;
-`bridge.views` and `bridge.subscriptions` for kinds 7 to 10).
+Not here: the fields of each frame (`sharetree`, `envelope` and what it names, `identity`, `grants`, `handover`,
+`requests`, `material`, `archive`; `bridge` for kinds 7 to 10 and 15).
 """
 
 from __future__ import annotations
@@ -39,6 +39,14 @@ class Kind(IntEnum):
     POLICY = 8
     SCOPE = 9
     STATEMENT = 10
+    GRANT = 11
+    SEALED_GRANT = 12
+    KEY_REQUEST = 13
+    KEY_ANSWER = 14
+    OVERLAY_OFFER = 15
+    KEY_OUTPUTS = 16
+    KEY_ARCHIVE = 17
+    KEY_MATERIAL = 18
 
 
 def opening(kind: Kind, flags: int = 0) -> bytes:

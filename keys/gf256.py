@@ -2,13 +2,15 @@
 
 The field is the one of FIPS 197 §4.2: polynomials over GF(2) modulo x^8 + x^4 + x^3 + x + 1 (0x11B). Addition
 is XOR. A byte string is a vector of field elements: `scale` multiplies all of them by one constant with a
-single `bytes.translate`, `xor` adds two vectors as integers, so neither loops in Python.
+single `bytes.translate`, `xor` adds two vectors as integers, so neither loops in Python; `weighted_sum` does both.
 
-Not here: polynomials and their evaluation (`shamir`). Table look-ups are not constant-time: an attacker who
-can watch this process's cache is outside the threat model (README, "Who is the enemy").
+Not here: polynomials and their evaluation (`shamir`), blocks of content (`reedsolomon`). Table look-ups are not
+constant-time: an attacker who can watch this process's cache is outside the threat model (README, "Who is the enemy").
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 from keys.errors import OurFault
 
@@ -52,3 +54,15 @@ def inv(a: int) -> int:
 def scale(value: bytes, c: int) -> bytes:
     """c·value, element by element."""
     return value.translate(MUL_TABLE[c])
+
+
+def weighted_sum(values: Sequence[bytes], tables: Iterable[bytes]) -> bytes:
+    """The sum of c·value, for each value with its c as the row `MUL_TABLE[c]`.
+
+    As many tables as values, and values of one length, are the caller's care: of a 32-byte share, checking them
+    would cost a third of the sum.
+    """
+    total = 0
+    for product in map(int.from_bytes, map(bytes.translate, values, tables)):  # multiplied and converted in C
+        total ^= product
+    return total.to_bytes(len(values[0]))

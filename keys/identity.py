@@ -1,10 +1,12 @@
-"""Who is who: Ed25519 identities, overlay certificates with rights, and X.509 for TLS (B7, PROTOCOL §2).
+"""Who is who: Ed25519 identities, overlay certificates, and X.509 for TLS (PROTOCOL §2).
 
 An overlay certificate is a frame signed by the overlay's owner:
 
-    opening(3: version, kind 6, flags 0)  role(1)  name  public_key(32)  trust domain  region(4)
-    not_after_ms(8) publish: count(2), filters   read: count(2), filters   signature(64), domain "veilmq/1
-    certificate"
+    opening(3: version, kind 6, flags 0)  role(1)  name  public_key(32)  agreement_key(32)  trust domain
+    region(4)  not_after_ms(8)  signature(64), domain "veilmq/1 certificate"
+
+It says who a party is; what it may do stands in the owner's policy (`grants`). The X25519 key that things are sealed to
+is derived from the Ed25519 key, so that an identity stays one secret of 32 bytes.
 
 Every signature of the overlay is over `domain ‖ 0x00 ‖ data`, so that none can be passed off as one of
 another kind. The same key pair serves TLS. In TLS 1.2 a peer chooses the first 32 bytes of what a server
@@ -26,18 +28,20 @@ from functools import lru_cache
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from keys import frames, topictokens
+from keys import frames
 from keys.errors import BadFrame, BadSignature, Expired, KeysError, OurFault
+from keys.sealedbox import AGREEMENT_KEY_BYTES, open_box
 
 PARTY_ID_BYTES = 16
 PUBLIC_KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 PUBLIC_KEYS_KEPT = 4096  # parsed keys of peers; bounds memory when strangers send certificates
 CERTIFICATE_DOMAIN = "veilmq/1 certificate"
-RIGHTS_LIMIT = 1024  # filters of one kind in a certificate; bounds the matching that a stranger can cause
 CLOCK_SKEW_S = 3600  # X.509 certificates are valid this long before they were made
 CA_DAYS = 3650
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -46,12 +50,15 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 class Identity:
     """A party's Ed25519 key pair. The private key shows in no repr and leaves only by `private_bytes`."""
 
-    __slots__ = ("_private", "party_id", "public_bytes")
+    __slots__ = ("_agreement", "_private", "agreement_bytes", "party_id", "public_bytes")
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
         self.public_bytes: bytes = private.public_key().public_bytes_raw()
         self.party_id: bytes = party_id_of(self.public_bytes)
+        derived = HKDFExpand(hashes.SHA256(), 32, b"veilmq/1 agreement").derive(private.private_bytes_raw())
+        self._agreement = X25519PrivateKey.from_private_bytes(derived)
+        self.agreement_bytes: bytes = self._agreement.public_key().public_bytes_raw()
 
     @classmethod
     def generate(cls, random: bytes) -> Identity:
@@ -78,6 +85,10 @@ class Identity:
     def sign(self, domain: str, data: bytes) -> bytes:
         """64 bytes of signature over `domain ‖ 0x00 ‖ data`."""
         return self._private.sign(_with_domain(domain, data))
+
+    def open_box(self, box: bytes, info: bytes) -> bytes:
+        """What somebody sealed to `agreement_bytes` (`sealedbox.seal_box`). Raises `BadFrame`, `BadContent`."""
+        return open_box(self._agreement, box, info)
 
     def __repr__(self) -> str:
         return f"Identity({self.party_id.hex()})"
@@ -120,9 +131,10 @@ class Role(StrEnum):
     GATEWAY = "gateway"
     INGEST = "ingest"
     OWNER = "owner"
+    KEY_SERVER = "keyserver"
 
 
-_ROLE_CODES = {Role.REPLICA: 1, Role.GATEWAY: 2, Role.INGEST: 3, Role.OWNER: 4}
+_ROLE_CODES = {Role.REPLICA: 1, Role.GATEWAY: 2, Role.INGEST: 3, Role.OWNER: 4, Role.KEY_SERVER: 5}
 _ROLES = {code: role for role, code in _ROLE_CODES.items()}
 
 
@@ -131,19 +143,18 @@ class Certificate:
     """The owner's word on one party.
 
     `name`, `domain` (its trust domain): 1 to 64 letters, digits, dots, dashes and underscores.
-    `public_key`: 32 bytes. `region`: the member's region, or the one that a gateway or job is attached to.
-    `publish`, `read`: filters of wire topics. `not_after_ms`: UNIX time. `encode` and `issue` raise
-    `OurFault`, `decode` `BadFrame`.
+    `public_key`, `agreement_key`: 32 bytes each, Ed25519 and X25519. `region`: the member's region, or the one that a
+    gateway or job is attached to; 0 for key servers, which are in none. `not_after_ms`: UNIX time. `encode` and `issue`
+    raise `OurFault`, `decode` `BadFrame`.
     """
 
     name: str
     role: Role
     public_key: bytes
+    agreement_key: bytes
     domain: str
     region: int
     not_after_ms: int
-    publish: tuple[str, ...] = ()
-    read: tuple[str, ...] = ()
     signature: bytes = field(default=b"", repr=False)
 
     @classmethod
@@ -154,14 +165,13 @@ class Certificate:
         name: str,
         role: Role,
         public_key: bytes,
+        agreement_key: bytes,
         domain: str,
         region: int,
         not_after_ms: int,
-        publish: Sequence[str] = (),
-        read: Sequence[str] = (),
     ) -> Certificate:
-        """A certificate signed by `owner`. Raises `OurFault` if a name, key or filter is invalid."""
-        bare = cls(name, Role(role), public_key, domain, region, not_after_ms, tuple(publish), tuple(read))
+        """A certificate signed by `owner`. Raises `OurFault` if a name or key is invalid."""
+        bare = cls(name, Role(role), public_key, agreement_key, domain, region, not_after_ms)
         return replace(bare, signature=owner.sign(CERTIFICATE_DOMAIN, bare.signed_bytes()))
 
     @property
@@ -173,11 +183,8 @@ class Certificate:
         """The frame without its signature."""
         self._check(OurFault)
         parts = [frames.opening(frames.Kind.CERTIFICATE), bytes([_ROLE_CODES[self.role]])]
-        parts += [frames.text(self.name), self.public_key, frames.text(self.domain)]
+        parts += [frames.text(self.name), self.public_key, self.agreement_key, frames.text(self.domain)]
         parts += [frames.number(self.region, 4), frames.number(self.not_after_ms, 8)]
-        for filters in (self.publish, self.read):
-            parts.append(frames.number(len(filters), 2))
-            parts += [frames.text(topic_filter) for topic_filter in filters]
         return b"".join(parts)
 
     def encode(self) -> bytes:
@@ -198,11 +205,10 @@ class Certificate:
             role=role,
             name=reader.text(),
             public_key=reader.take(PUBLIC_KEY_BYTES),
+            agreement_key=reader.take(AGREEMENT_KEY_BYTES),
             domain=reader.text(),
             region=reader.number(4),
             not_after_ms=reader.number(8),
-            publish=_read_filters(reader),
-            read=_read_filters(reader),
             signature=reader.take(SIGNATURE_BYTES),
         )
         reader.end()
@@ -215,41 +221,12 @@ class Certificate:
         if now_ms > self.not_after_ms:
             raise Expired(f"the certificate of {self.name} ended {(now_ms - self.not_after_ms) // 1000} s ago")
 
-    def may_publish(self, topic: str) -> bool:
-        """Whether the party may publish on this wire topic."""
-        return any(topictokens.matches(granted, topic) for granted in self.publish)
-
-    def may_read(self, topic: str) -> bool:
-        """Whether the party may read this wire topic."""
-        return any(topictokens.matches(granted, topic) for granted in self.read)
-
-    def may_subscribe(self, topic_filter: str) -> bool:
-        """Whether all that this wire filter matches may be read; `$share/{group}/` is looked through."""
-        bare = topictokens.split_share(topic_filter)[1]
-        return any(topictokens.covers(granted, bare) for granted in self.read)
-
     def _check(self, error: type[KeysError]) -> None:
         for value, what in ((self.name, "name"), (self.domain, "trust domain")):
             if not _NAME.fullmatch(value):
                 raise error(f"a {what} is 1 to 64 of A-Z a-z 0-9 . _ - and starts with a letter or digit")
-        if len(self.public_key) != PUBLIC_KEY_BYTES:
-            raise error(f"a public key of {len(self.public_key)} bytes; {PUBLIC_KEY_BYTES} are needed")
-        if len(self.publish) > RIGHTS_LIMIT or len(self.read) > RIGHTS_LIMIT:
-            raise error(f"a certificate grants at most {RIGHTS_LIMIT} filters of a kind")
-        for topic_filter in (*self.publish, *self.read):
-            try:
-                topictokens.check_filter(topic_filter)
-            except OurFault as fault:
-                raise error(str(fault)) from None
-            if topictokens.split_share(topic_filter)[0]:
-                raise error("rights name plain filters, not shared subscriptions")
-
-
-def _read_filters(reader: frames.Reader) -> tuple[str, ...]:
-    count = reader.number(2)
-    if count > RIGHTS_LIMIT:
-        raise BadFrame(f"a certificate of {count} rights")
-    return tuple(reader.text() for _ in range(count))
+        if (len(self.public_key), len(self.agreement_key)) != (PUBLIC_KEY_BYTES, AGREEMENT_KEY_BYTES):
+            raise error(f"public and agreement key have {PUBLIC_KEY_BYTES} and {AGREEMENT_KEY_BYTES} bytes")
 
 
 # --------------------------------------------------------------------------------------------------- X.509

@@ -1,6 +1,6 @@
 """The key header (`vmq-key`): what is public about one data key, signed by its publisher (PROTOCOL §2).
 
-    opening(3: version, kind 2, flags 0) publisher(16) scope(2 + n) epoch(4) hops: count(1), each region(4)
+    opening(3: version, kind 2, flags 0) publisher(16) scope(2 + n) epoch(4) bump(2) hops: count(1), each region(4)
     view(4) k(1) n(1) first_sequence(8) message_limit(4)                      SHA-256 up to here is H, bound
     into every derivation kcv(16) commitment(32) share commitments(16 each, n of the first hop)
                                                             SHA-256 up to here is the digest, its first 16
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from keys import frames
+from keys.epochs import KeyName
 from keys.errors import BadFrame, BadSignature, KeysError, OurFault
 from keys.identity import PARTY_ID_BYTES, party_id_of, verify
 from keys.sharetree import Hop
@@ -44,6 +45,7 @@ class KeyHeader:
     publisher: bytes
     scope: str
     epoch: int
+    bump: int
     hops: tuple[Hop, ...]
     first_sequence: int
     message_limit: int
@@ -56,7 +58,7 @@ class KeyHeader:
     def preamble(self) -> bytes:
         """The frame up to the commitments: what is fixed before the key is derived."""
         parts = [frames.opening(frames.Kind.KEY_HEADER), self.publisher, frames.text(self.scope)]
-        parts += [frames.number(self.epoch, 4), frames.number(len(self.hops), 1)]
+        parts += [frames.number(self.epoch, 4), frames.number(self.bump, 2), frames.number(len(self.hops), 1)]
         for hop in self.hops:
             parts += [hop.region.to_bytes(4), hop.view.to_bytes(4), bytes([hop.threshold, hop.count])]
         parts += [frames.number(self.first_sequence, 8), frames.number(self.message_limit, 4)]
@@ -79,6 +81,11 @@ class KeyHeader:
         return hashlib.sha256(self.signed_bytes).digest()
 
     @property
+    def epoch_key(self) -> KeyName:
+        """Which key of the scope it takes to open this one; without meaning in a shares-only scope."""
+        return KeyName(self.scope, self.epoch, self.bump)
+
+    @property
     def key_id(self) -> bytes:
         """The first 16 bytes of `digest`."""
         return self.digest[:16]
@@ -96,7 +103,7 @@ class KeyHeader:
         reader.opening(frames.Kind.KEY_HEADER)
         publisher = reader.take(PARTY_ID_BYTES)
         scope = reader.text()
-        epoch = reader.number(4)
+        epoch, bump = reader.number(4), reader.number(2)
         hops = tuple(_read_hop(reader) for _ in range(reader.number(1)))
         if not hops:
             raise BadFrame("a key header without a region")
@@ -104,6 +111,7 @@ class KeyHeader:
             publisher=publisher,
             scope=scope,
             epoch=epoch,
+            bump=bump,
             hops=hops,
             first_sequence=reader.number(8),
             message_limit=reader.number(4),

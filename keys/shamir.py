@@ -18,6 +18,7 @@ from keys.errors import BadShare, OurFault
 
 MAX_PLACE = 255
 WEIGHTS_KEPT = 8192  # bounds memory when a peer makes us try many subsets of places
+POWERS_KEPT = 64  # bounds memory: there are few kinds of regions, whatever views a peer names
 
 
 def threshold_of(count: int) -> int:
@@ -38,16 +39,23 @@ def split(secret: bytes, threshold: int, count: int, coefficients: bytes) -> tup
         raise OurFault(f"cannot split {threshold} of {count}: need 1 <= threshold <= count <= {MAX_PLACE}")
     if size == 0 or len(coefficients) != (threshold - 1) * size:
         raise OurFault(f"need {(threshold - 1) * size} coefficient bytes for {size} secret bytes")
-    constant = int.from_bytes(secret)
-    rows = [coefficients[start : start + size] for start in range(0, len(coefficients), size)]
-    shares = []
-    for x in range(1, count + 1):
-        table = gf256.MUL_TABLE[x]
-        value = bytes(size)
-        for row in reversed(rows):  # Horner, from the highest coefficient down, without the constant
-            value = (int.from_bytes(value.translate(table)) ^ int.from_bytes(row)).to_bytes(size)
-        shares.append((int.from_bytes(value.translate(table)) ^ constant).to_bytes(size))
-    return tuple(shares)
+    # all shares side by side in one integer: a coefficient is added to every share by one XOR, not one a share
+    total = int.from_bytes(secret * count)
+    for start, tables in zip(range(0, len(coefficients), size), _power_tables(threshold, count), strict=True):
+        coefficient = coefficients[start : start + size]
+        total ^= int.from_bytes(b"".join(map(coefficient.translate, tables)))
+    shares = total.to_bytes(size * count)
+    return tuple([shares[start : start + size] for start in range(0, size * count, size)])
+
+
+@lru_cache(maxsize=POWERS_KEPT)
+def _power_tables(threshold: int, count: int) -> tuple[tuple[bytes, ...], ...]:
+    """For the coefficients of x, x², ... up to threshold - 1: the tables of that power at x = 1..count."""
+    powers, rows = [1] * count, []
+    for _ in range(1, threshold):
+        powers = [gf256.mul(power, x) for x, power in enumerate(powers, 1)]
+        rows.append(tuple(gf256.MUL_TABLE[power] for power in powers))
+    return tuple(rows)
 
 
 @lru_cache(maxsize=WEIGHTS_KEPT)
@@ -66,11 +74,11 @@ def weights_at_zero(places: tuple[int, ...]) -> tuple[bytes, ...]:
 
 
 def interpolate(places: tuple[int, ...], values: Sequence[bytes]) -> bytes:
-    """The value at x = 0 of the polynomial through (places[i], values[i]); lengths are the caller's care."""
-    total = 0
-    for table, value in zip(weights_at_zero(places), values, strict=True):
-        total ^= int.from_bytes(value.translate(table))
-    return total.to_bytes(len(values[0]))
+    """The value at x = 0 of the polynomial through (places[i], values[i]); lengths are the caller's care.
+
+    Values may be many shares joined, as long as the same places gave them: one call interpolates them all.
+    """
+    return gf256.weighted_sum(values, weights_at_zero(places))
 
 
 def combine(shares: Mapping[int, bytes]) -> bytes:
@@ -78,7 +86,14 @@ def combine(shares: Mapping[int, bytes]) -> bytes:
 
     Raises `BadShare` for coordinates outside 1..255, no share at all, or unequal or zero lengths.
     """
-    sizes = {len(value) for value in shares.values()}
-    if len(sizes) != 1 or 0 in sizes:
-        raise BadShare("shares must be of one length, and at least one is needed")
-    return interpolate(tuple(shares), tuple(shares.values()))
+    # as gf256.weighted_sum, with lengths checked on the way: the call and a pass of its own would cost a third more
+    total, size = 0, -1
+    for product in map(bytes.translate, shares.values(), weights_at_zero(tuple(shares))):
+        if len(product) != size:
+            if size >= 0:
+                raise BadShare("shares must be of one length")
+            size = len(product)
+        total ^= int.from_bytes(product)
+    if size == 0:
+        raise BadShare("shares must not be empty")
+    return total.to_bytes(size)

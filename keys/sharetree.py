@@ -12,8 +12,10 @@ result says which places contradict; only the caller knows which certificates an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import combinations, islice, product
 from typing import NamedTuple, TypeAlias
 
@@ -28,6 +30,9 @@ TAG_BYTES = 4
 DEPTH_LIMIT = 4  # stops trees whose number of shares grows out of hand: n^depth
 SHARES_LIMIT = 1024  # stops a peer from filling memory with shares of one key
 STEPS_LIMIT = 42_875  # stops endless searches: C(7,4)^3, four regions of seven
+CELLS_LIMIT = 1 << 18  # stops a grid that scattered places would blow up; four regions of nine need 6,561
+CUTS_KEPT = 4096  # bounds memory: as many ways to choose places are remembered
+LEVELS_KEPT = 4096  # bounds memory of a search; four regions of seven need 1,261
 _U32 = 1 << 32
 
 
@@ -203,65 +208,123 @@ def decode_shares(data: bytes) -> list[Share]:
 
 # ------------------------------------------------------------------------------------------ recombination
 
+_CLASH, _MISSING = 1, 3  # faults of a cell; OR-ed over places, a missing share outweighs a clash of tags
 
-# (tags, value) of one label; value None where shares of different tags met, so that nothing may be combined
-_Row: TypeAlias = tuple[tuple[bytes, ...], bytes | None]
+
+class _Level(NamedTuple):
+    """All labels of one length, side by side: what their places further down recombined to.
+
+    Cells are sorted by their deepest place first, so that what one place of the deepest region holds is one slice.
+    `values`: 32 bytes a cell. `tags`: for every re-split on the way to these labels, 4 bytes a cell. `faults`: one
+    byte a cell, 0 if the value is good.
+    """
+
+    values: bytes
+    tags: tuple[bytes, ...]
+    faults: bytes
 
 
 class _Tree:
-    """The shares of one key by their places, and every inner value that was recombined from them so far."""
+    """The shares of one key in a grid of their places, and every level that was recombined from them so far.
+
+    One place holds shares of many polynomials, and all are interpolated with the same weights: a level takes k
+    translations of joined values instead of k for each label.
+    """
 
     def __init__(self, shares: Iterable[Share], hops: Sequence[Hop]) -> None:
         self.hops = hops
-        self.leaves: dict[tuple[int, ...], _Row] = {}
-        self._memo: dict[tuple[tuple[int, ...], Combination], _Row | None] = {}
-        for share in shares:
-            try:
-                check_label(share, hops)
-            except BadShare:
-                continue  # of another view or path: one liar's share must not stop the search
-            # the first value for a label wins
-            self.leaves.setdefault(share.places, (share.tags, share.value))
+        kept = list(shares)
+        by_hop = _places_by_hop(kept, hops)
+        if by_hop is None:  # some are of another view or path: one liar's share must not stop the search
+            kept = [share for share in kept if _places_by_hop([share], hops)]
+            by_hop = _places_by_hop(kept, hops) or [[] for _ in hops]
+        # for every hop (0 is the publisher's) the places that any share went through, ascending
+        self.present = [tuple(sorted({*places})) for places in by_hop]
+        # reversed: the first value for a label wins
+        cells = dict(zip(zip(*map(reversed, reversed(by_hop)), strict=True), reversed(kept), strict=True))
+        size = math.prod(map(len, self.present))
+        if size > CELLS_LIMIT:
+            raise OurFault(f"a tree of {size} shares; at most {CELLS_LIMIT} are recombined: use smaller regions")
+        self.complete = len(cells) == math.prod(hop.count for hop in hops)
+        self._memo: dict[Combination, _Level] = {(): self._leaves(cells, size)}
 
-    def present(self, level: int) -> tuple[int, ...]:
-        """The places of hop number `level` (0 is the publisher's) that any share went through, ascending."""
-        return tuple(sorted({places[level] for places in self.leaves}))
+    def _leaves(self, cells: dict[tuple[int, ...], Share], size: int) -> _Level:
+        labels = product(*reversed(self.present))
+        if len(cells) == size:
+            ordered, faults = [*map(cells.__getitem__, labels)], bytes(size)
+        else:
+            some = next(iter(cells.values()))
+            hole = replace(some, tags=(bytes(TAG_BYTES),) * len(some.tags), value=bytes(SECRET_BYTES))
+            ordered = [cells.get(label, hole) for label in labels]
+            faults = bytes(_MISSING if share is hole else 0 for share in ordered)
+        tags = tuple(map(b"".join, zip(*[share.tags for share in ordered], strict=True)))
+        return _Level(b"".join([share.value for share in ordered]), tags, faults)
 
-    def complete(self) -> bool:
-        """Every share that the tree can have is here."""
-        expected = 1
-        for hop in self.hops:
-            expected *= hop.count
-        return len(self.leaves) == expected
+    def rows(self, combination: Combination) -> dict[int, bytes | None]:
+        """The level-1 values by the places `combination` of the regions below, which are present there.
 
-    def row(self, prefix: tuple[int, ...], subsets: Combination) -> _Row | None:
-        """The value of label `prefix` by the places `subsets` of the regions below; None if a share is missing."""
-        if not subsets:
-            return self.leaves.get(prefix)
-        key = (prefix, subsets)
-        if key in self._memo:
-            return self._memo[key]
-        found = self._combined(prefix, subsets[0], subsets[1:])
-        if len(prefix) > 1:  # a whole level-1 row never comes again within one search
-            self._memo[key] = found
-        return found
+        A row with a missing share is left out; None where shares of different tags met.
+        """
+        level = self._level(combination)
+        values = [level.values[start : start + SECRET_BYTES] for start in range(0, len(level.values), SECRET_BYTES)]
+        cells = zip(self.present[0], values, level.faults, strict=True)
+        return {place: None if fault else value for place, value, fault in cells if fault != _MISSING}
 
-    def _combined(self, prefix: tuple[int, ...], subset: tuple[int, ...], below: Combination) -> _Row | None:
-        values: list[bytes] = []
-        tags: tuple[bytes, ...] | None = None
-        clash = False
-        for place in subset:
-            part = self.row((*prefix, place), below)
-            if part is None:
+    def _level(self, subsets: Combination) -> _Level:
+        known = self._memo.get(subsets)
+        if known is None:
+            known = self._combined(self._level(subsets[1:]), subsets[0], self.present[-len(subsets)])
+            if len(subsets) < len(self.present) - 1:  # all rows at level 1 never come again within one search
+                if len(self._memo) >= LEVELS_KEPT:
+                    self._memo = {(): self._memo[()]}
+                self._memo[subsets] = known
+        return known
+
+    @staticmethod
+    def _combined(below: _Level, subset: tuple[int, ...], present: tuple[int, ...]) -> _Level:
+        width = len(below.faults) // len(present)
+        values = [*map(below.values.__getitem__, _cuts(present, subset, SECRET_BYTES * width))]
+        tag_cuts = _cuts(present, subset, TAG_BYTES * width)
+        tags = [[*map(plane.__getitem__, tag_cuts)] for plane in below.tags]
+        faults = 0
+        if below.faults.strip(b"\0"):
+            for cut in _cuts(present, subset, width):
+                faults |= int.from_bytes(below.faults[cut])
+        for first, *others in tags:
+            for other in others:
+                if other != first:
+                    faults |= int.from_bytes(_differing(first, other))
+        above = tuple([plane[0] for plane in tags[:-1]])
+        return _Level(shamir.interpolate(subset, values), above, faults.to_bytes(width))
+
+
+@lru_cache(maxsize=CUTS_KEPT)
+def _cuts(present: tuple[int, ...], subset: tuple[int, ...], size: int) -> tuple[slice, ...]:
+    """Where the bytes of `subset` lie if every place of `present` has `size` of them, in order."""
+    return tuple(slice(size * at, size * (at + 1)) for at in map(present.index, subset))
+
+
+def _differing(tags: bytes, others: bytes) -> bytes:
+    """`_CLASH` for every cell whose tags differ, else 0."""
+    cells = range(0, len(tags), TAG_BYTES)
+    return bytes(_CLASH if tags[at : at + TAG_BYTES] != others[at : at + TAG_BYTES] else 0 for at in cells)
+
+
+def _places_by_hop(shares: Sequence[Share], hops: Sequence[Hop]) -> list[list[int]] | None:
+    """For every hop the places of all shares, in order; None unless every label passes `check_label`.
+
+    The labels are checked as columns, each place once, because one by one would cost more than all the arithmetic.
+    """
+    labels = [share.label for share in shares]
+    if {*map(len, labels)} != {len(hops)}:
+        return None
+    by_hop = []
+    for column, hop in zip(zip(*labels, strict=True), hops, strict=True):
+        for place in {*column}:
+            if (place.region, place.view) != (hop.region, hop.view) or place.place > hop.count:
                 return None
-            if part[1] is None or (tags is not None and tags != part[0]):
-                clash = True
-            else:
-                values.append(part[1])
-            tags = part[0]
-        if clash or tags is None:
-            return (), None
-        return tags[:-1], shamir.interpolate(subset, values)
+        by_hop.append([place.place for place in column])
+    return by_hop
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,16 +353,16 @@ class Recombined:
         """
         found = set()
         for level, subset in enumerate(self.combination):
-            for place in set(self._tree.present(level + 1)).difference(subset):
+            for place in set(self._tree.present[level + 1]).difference(subset):
                 swapped = tuple(sorted((*subset[1:], place)))
                 trial = (*self.combination[:level], swapped, *self.combination[level + 1 :])
-                if any(self._breaks(row, trial) for row in self.good):
+                rows = self._tree.rows(trial)
+                if any(row in rows and not self._matches(row, rows[row]) for row in self.good):
                     found.add((level + 2, place))
         return frozenset(found)
 
-    def _breaks(self, place: int, trial: Combination) -> bool:
-        row = self._tree.row((place,), trial)
-        return row is not None and (row[1] is None or not self._accept_level1(place, row[1]))
+    def _matches(self, place: int, value: bytes | None) -> bool:
+        return value is not None and self._accept_level1(place, value)
 
 
 def recombine(
@@ -319,16 +382,15 @@ def recombine(
     `hops` are left out.
 
     Raises `NotEnoughShares` if no combination is complete, `SearchExhausted` if complete ones were tried in
-    vain, `OurFault` for a path of 0 or more than 4 regions. Never returns a secret that `accept_secret`
-    refused.
+    vain, `OurFault` for a path of 0 or more than 4 regions, or of too large ones. Never returns a secret that
+    `accept_secret` refused.
     """
     if not 1 <= len(hops) <= DEPTH_LIMIT:
         raise OurFault(f"a path has 1 to {DEPTH_LIMIT} regions, not {len(hops)}")
     tree = _Tree(shares, hops)
-    rows = tree.present(0)
-    threshold = hops[0].threshold
-    if len(rows) < threshold:
-        raise NotEnoughShares(f"shares through {len(rows)} of {threshold} replicas of the first region")
+    threshold, present = hops[0].threshold, len(tree.present[0])
+    if present < threshold:
+        raise NotEnoughShares(f"shares through {present} of {threshold} replicas of the first region")
     limit = STEPS_LIMIT if max_steps is None else max_steps
     steps = complete = 0
     everything = _candidates(tree, first, limit)
@@ -336,12 +398,9 @@ def recombine(
         steps += 1
         good: dict[int, bytes] = {}
         wrong = []
-        for place in rows:
-            row = tree.row((place,), combination)
-            if row is None:
-                continue
-            if row[1] is not None and accept_level1(place, row[1]):
-                good[place] = row[1]
+        for place, value in tree.rows(combination).items():
+            if value is not None and accept_level1(place, value):
+                good[place] = value
             else:
                 wrong.append(place)
         complete += len(good) + len(wrong) >= threshold
@@ -354,13 +413,13 @@ def recombine(
     if complete == 0:
         raise NotEnoughShares(f"none of {steps} combinations is complete")
     stopped = next(everything, None) is not None
-    raise SearchExhausted(steps, stopped=stopped, complete=tree.complete())
+    raise SearchExhausted(steps, stopped=stopped, complete=tree.complete)
 
 
 def _candidates(tree: _Tree, first: Combination | None, limit: int) -> Iterator[Combination]:
     """`first` if it is one of them, then all combinations of present places, in order, each once."""
     inner = list(enumerate(tree.hops))[1:]
-    present = [tree.present(level) for level, _ in inner]
+    present = [tree.present[level] for level, _ in inner]
     if first is not None and len(first) == len(inner):
         fits = all(
             len(subset) == hop.threshold and list(subset) == sorted(set(subset)) and set(subset) <= set(places)
@@ -383,5 +442,7 @@ def level1_values(shares: Iterable[Share], hops: Sequence[Hop], combination: Com
     `combination`: k places of every region after the first. For audits of opened keys (`bridge.blame`).
     """
     tree = _Tree(shares, hops)
-    rows = ((place, tree.row((place,), combination)) for place in tree.present(0))
-    return {place: row[1] for place, row in rows if row is not None}
+    inner = [{*tree.present[level]} for level in range(1, len(hops))]
+    if len(combination) != len(inner) or not all(map(set.issuperset, inner, combination)):
+        return {}
+    return tree.rows(combination)

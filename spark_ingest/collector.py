@@ -3,9 +3,10 @@
 START HERE for the receiving side. A piece is one MQTT message of one replica: signed header, perhaps content,
 perhaps key header and shares. Before anything is kept, waited for or counted against a publisher, its signature
 and its publisher's right to the topic are verified. A publication is *whole* with one copy of the content that
-fits the signed digest and k shares that fit the publisher's commitments; no scope key is needed to know that.
-What does not become whole in `incomplete_s` is spooled with the reason, so that a dead replica or a liar can
-neither fill the senders' windows nor hide a publication; should it become whole later, it is spooled again.
+fits the signed digest, k shares that fit the publisher's commitments and an epoch key that executors have
+(`learn`); no key is needed to know that. What does not become whole in `incomplete_s` is spooled with the reason,
+so that a dead replica, a liar or a key service that is away can neither fill the senders' windows nor hide a
+publication; should it become whole later, it is spooled again.
 
 Pure: no socket, file, thread or clock. A piece may be acknowledged only after the group with its publication is
 on disk (`written`); pieces that are refused or not needed any more are acknowledged at once. Not here: repair,
@@ -15,27 +16,26 @@ coded blocks, order on a topic (rows carry sequence and time), names of liars be
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from keys.envelope import (
     NO_KEY,
     PROPERTY_HEADER,
     PROPERTY_KEY,
     PROPERTY_SHARES,
-    HeaderVerifier,
+    KeyName,
     MessageHeader,
     Mode,
-    SignedHeader,
     content_digest,
-    from_property,
 )
 from keys.errors import BadFrame, KeysError, NotAuthorised
-from keys.identity import Role
 
-from .keyring import Directory, Keyring
+from .admission import Admission, Wire
+from .directory import Directory, Scope
+from .keyring import Keyring
 from .seen import Seen
 from .spool_writer import KeyMaterial, Record
 
@@ -52,25 +52,13 @@ LATE_KEPT = 4_096
 """Incomplete publications that stay in memory, waiting for what is missing."""
 FRESH_MS = 300_000
 """PROTOCOL §5: the time of the first publication of an unknown publisher may be off by this much."""
-TIME_MS_MAX = 253_402_300_799_999
-"""End of year 9999: the last time that Spark's timestamps can show."""
-SEQUENCE_MAX = (1 << 63) - 1
-"""The largest `long`; a publisher that counts from 0 never gets there."""
+UNVOUCHED_MAX = 4_096
+"""Publications of no live epoch that wait for another replica to bring them, of each replica. Receive Maximum keeps
+honest ones below; a bad one fills neither memory nor disk with what somebody who was shut out has dated back."""
+UNVOUCHED = "epoch"
+"""The reason begins with it; such a row has no content, so that it is as small as a row can be."""
 
 Ack: TypeAlias = Callable[[], None]
-
-
-class Wire(Protocol):
-    """An MQTT message between a replica and us (`bridge.machine.Wire` is one)."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def payload(self) -> bytes: ...
-    @property
-    def retain(self) -> bool: ...
-    @property
-    def properties(self) -> Sequence[tuple[str, str]]: ...
 
 
 class _State(Enum):
@@ -90,15 +78,19 @@ class _Entry:
 
     told: tuple[str, str]
     header: MessageHeader
-    signed: bytes
+    frame: bytes
     topic: str
+    scope: Scope
     arrived: float
+    vouchers_needed: int
     state: _State = _State.WAITING
     content: bytes | None = field(default=None, repr=False)
     material: KeyMaterial | None = field(default=None, repr=False)
     reason: str | None = None
     old: bool = False
     stale: bool = False
+    vouchers: set[int] = field(default_factory=set)
+    unvouched_at: int | None = None  # the place that brought it first, while it waits for others
     acks: list[Ack] = field(default_factory=list, repr=False)
 
     @property
@@ -126,12 +118,11 @@ class Collector:
         keyring: Keyring | None = None,
         incomplete_s: float = 10.0,
     ) -> None:
-        self._directory = directory
+        self._admission = Admission(directory)
         self.seen = seen or Seen()
         self.keyring = keyring or Keyring()
         self.keyring.attach(directory)
         self._incomplete_s = incomplete_s
-        self._verifier = HeaderVerifier()
         self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()  # by vmq and wire topic
         self._done: deque[tuple[str, str]] = deque()
         self._live: dict[tuple[bytes, int], list[_Entry]] = {}  # waiting, ready or being written
@@ -140,6 +131,7 @@ class Collector:
         self._late: OrderedDict[int, _Entry] = OrderedDict()
         self._stale: OrderedDict[tuple[bytes, int], None] = OrderedDict()
         self._ready: deque[_Entry] = deque()
+        self._unvouched: Counter[int] = Counter()  # by place
         self._met: set[bytes] = set()  # publishers with a fresh publication; members of the overlay only
         self.figures: Counter[tuple[str, str]] = Counter()
         """(name of a figure, replica or empty): what was counted."""
@@ -160,7 +152,7 @@ class Collector:
                     raise BadFrame("neither a signed header nor a key")
                 ack()
                 return
-            entry = self._entries.get((told, wire.topic)) or self._admit(told, wire, now)
+            entry = self._entries.get((told, wire.topic)) or self._admit(place, told, wire, now)
         except KeysError as error:
             self._count(f"refused_{type(error).__name__}", replica)
             ack()
@@ -168,21 +160,12 @@ class Collector:
         if entry is None:
             ack()
             return
-        self._piece(entry, replica, wire, ack)
+        self._piece(entry, place, replica, wire, ack)
 
-    def _admit(self, told: str, wire: Wire, now: float) -> _Entry | None:
+    def _admit(self, place: int, told: str, wire: Wire, now: float) -> _Entry | None:
         """A verified header as entry; None when the publication is not wanted. Raises KeysError."""
-        frame = from_property(told)
-        signed = SignedHeader.decode(frame)
-        header = signed.header
-        certificate = self._directory.certificate(header.publisher)
-        if certificate is None or certificate.role is Role.REPLICA or certificate.not_after_ms < now * 1000:
-            raise NotAuthorised("the publisher is no member that may publish, or its certificate has ended")
-        self._verifier.verify(signed, wire.topic, certificate.public_key)
-        if not certificate.may_publish(wire.topic) or self._directory.scope_of(wire.topic) is None:
-            raise NotAuthorised(f"{certificate.name} may not publish on this topic")
-        if header.sequence > SEQUENCE_MAX or header.time_ms > TIME_MS_MAX:
-            raise BadFrame("a sequence or a time beyond what a row can hold")
+        admitted = self._admission.publication(told, wire.topic, now)
+        header = admitted.header
         publication = (header.publisher, header.sequence)
         if (*publication, wire.topic, header.retain) in self.seen or publication in self._stale:
             self._count("duplicates_dropped")
@@ -193,7 +176,10 @@ class Collector:
         if len(self._live.get(publication, ())) >= VARIANTS_MAX:
             self._count("variants_dropped")
             return None
-        entry = _Entry((told, wire.topic), header, frame, wire.topic, now)
+        needed = admitted.vouchers_needed
+        if needed > 1 and self._unvouched[place] >= UNVOUCHED_MAX:
+            raise NotAuthorised("too much that is of no live epoch and that no other replica brings")
+        entry = _Entry((told, wire.topic), header, admitted.frame, wire.topic, admitted.scope, now, needed)
         if len(self._waiting) + len(self._ready) >= HELD_MAX:
             self._count("held_overflow")
         else:
@@ -202,11 +188,16 @@ class Collector:
             entry.old = not replayed and age_ms > FRESH_MS
             self._entries[entry.told] = entry
             self._live.setdefault(publication, []).append(entry)
+            if needed > 1:
+                entry.unvouched_at = place
+                self._unvouched[place] += 1
             self._await(entry)
         return entry
 
-    def _piece(self, entry: _Entry, replica: str, wire: Wire, ack: Ack) -> None:
+    def _piece(self, entry: _Entry, place: int, replica: str, wire: Wire, ack: Ack) -> None:
         """Take the content if it is good and wanted; keep the acknowledgement as long as it is owed."""
+        if entry.vouchers_needed > 1:
+            self._vouch(entry, place)
         digests = entry.header.digests
         if wire.payload and len(digests) == 1 and entry.state is not _State.DONE:
             if entry.content is not None:
@@ -217,14 +208,13 @@ class Collector:
                 self._count("wrong_content", replica)
             elif entry.content is None:
                 entry.content = wire.payload
-        if entry.state is _State.DONE:
+        other = self._other_whole(entry)
+        if entry.state is _State.DONE and other is None:
             self._count("duplicates_dropped")
             ack()
             return
         # If another form of this publication is whole, that one's write answers for this piece too.
-        forms = self._live.get(entry.publication, ())
-        winner = next((form for form in forms if form.state in _WHOLE and form.reason is None), entry)
-        winner.acks.append(ack)
+        (other or entry).acks.append(ack)
         if entry.state in (_State.WAITING, _State.LATE):
             self._complete(entry)
         if entry.state in (_State.LATE, _State.DONE):
@@ -233,7 +223,26 @@ class Collector:
             for each in acks:
                 each()
 
+    def _vouch(self, entry: _Entry, place: int) -> None:
+        """A replica brings what is of no live epoch; with enough of them it is believed."""
+        if len(entry.vouchers) < entry.vouchers_needed:
+            entry.vouchers.add(place)
+        if len(entry.vouchers) >= entry.vouchers_needed:
+            self._release(entry)
+
+    def _release(self, entry: _Entry) -> None:
+        """It does not count against the replica that brought it first any more."""
+        if entry.unvouched_at is not None:
+            self._unvouched[entry.unvouched_at] -= 1
+            entry.unvouched_at = None
+
     # ------------------------------------------------------------------------------------- completing
+
+    def learn(self, names: Collection[KeyName]) -> None:
+        """Executors have these epoch keys, and no others: what waited for one of them may be whole now."""
+        self.keyring.learn(names)
+        for key_id in list(self._by_key):
+            self._wake(key_id)
 
     def _await(self, entry: _Entry) -> None:
         self._waiting[id(entry)] = entry
@@ -247,16 +256,31 @@ class Collector:
                 self._complete(entry)
 
     def _complete(self, entry: _Entry) -> None:
-        if self._missing(entry) is None:
+        if self._missing(entry) is not None:
+            return
+        other = self._other_whole(entry)
+        if other is None:
             self._settle(entry, None)
+        else:  # it is on its way to the disk, and so one row is: what was sealed anew is the same publication
+            other.acks += entry.acks
+            entry.acks = []
+            self._forget_waiting(entry)
+            self._finish(entry)
+
+    def _other_whole(self, entry: _Entry) -> _Entry | None:
+        """A differently sealed form of the same publication that is whole and not on disk yet."""
+        forms = self._live.get(entry.publication, ())
+        return next((f for f in forms if f is not entry and f.state in _WHOLE and f.reason is None), None)
 
     def _missing(self, entry: _Entry) -> str | None:
         """What is missing, in the words of column `reason`; None for a whole publication."""
+        if entry.vouchers_needed > 1 and len(entry.vouchers) < entry.vouchers_needed:
+            return f"{UNVOUCHED}: of none that is live, and brought by fewer than {entry.vouchers_needed} replicas"
         if entry.content is None:
             return "content: no copy fits the signed digest"
         if entry.header.mode is Mode.PLAIN:
             return None
-        return self.keyring.missing(entry.header, entry.topic)
+        return self.keyring.missing(entry.header, entry.scope)
 
     def _settle(self, entry: _Entry, reason: str | None) -> None:
         """Queue the entry for writing; other forms of the same publication are not wanted any more."""
@@ -299,6 +323,7 @@ class Collector:
     def _finish(self, entry: _Entry) -> None:
         entry.state = _State.DONE
         entry.content = entry.material = None
+        self._release(entry)
         self._done.append(entry.told)
         forms = self._live.get(entry.publication, [])
         if entry in forms:
@@ -404,8 +429,8 @@ def _record(entry: _Entry) -> Record:
         sequence=header.sequence,
         key_id=header.key_id,
         wire_topic=entry.topic,
-        header=entry.signed,
-        sealed=entry.content,
+        header=entry.frame,
+        sealed=None if (entry.reason or "").startswith(UNVOUCHED) else entry.content,
         qos=header.qos,
         retain=header.retain,
         published_us=header.time_ms * 1000,

@@ -23,8 +23,9 @@ from keys.shamir import combine
 from keys.sharetree import decode_shares
 from keys.topictokens import matches, tokenise_topic
 
-from .collector import TIME_MS_MAX
+from .admission import TIME_MS_MAX
 from .grants import Grants, GrantsFile
+from .keyring import told_name
 from .spool_writer import KeyMaterial
 
 KEYS_OPENED_MAX = 8_192
@@ -112,13 +113,14 @@ class Opener:
         header = KeyHeader.decode(material.header)
         if header.key_id != key_id or header.publisher != publisher or not matches(header.scope, topic):
             return "key: its header belongs to another key, publisher or scope"
-        grant = (header.scope, header.epoch)
-        if grant not in self._grants.scopes:
-            return f"grant: the grants file has no key for scope {header.scope}, epoch {header.epoch}"
+        scope = self._grants.scopes.get(header.scope)
+        epoch_key = scope.keys.get(header.epoch_key) if scope is not None and scope.keyed else None
+        if scope is None or (scope.keyed and epoch_key is None):
+            return f"grant: the grants file has no key for {told_name(header.epoch_key)}"
         shares = {share.label[0].place: share.value for share in decode_shares(material.shares)}
         if len(shares) != header.hops[0].threshold:
             return "shares: not exactly k of them"
-        return open_key(header, combine(shares), self._grants.scopes[grant])
+        return open_key(header, combine(shares), epoch_key)
 
     def _check(self, inner: Inner, wire_topic: str) -> None:
         """The publisher had the right to the wire topic, so the sealed topic must be the same one."""

@@ -26,7 +26,7 @@ class BadOption(IngestError, ValueError):
 
 
 class GrantsError(IngestError):
-    """The grants file is absent, open to others, or not a grants file."""
+    """The file of scope keys is absent, open to others, or something else."""
 
 
 class NoJava(IngestError):

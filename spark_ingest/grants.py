@@ -1,14 +1,14 @@
-"""The grant of an ingest job: epoch keys of the scopes that it may read.
+"""The file of scope keys that executors open rows with: its form, writing it out and reading it.
 
-It is the file that the overlay's owner makes for each member (`veilmq overlay sign`, `grants/NAME.json`):
+    {"veilmq_grant": 2, "scopes": [
+        {"wire": "plant/#", "keyed": true, "token_key": null, "keys": [
+            {"epoch": 41, "bump": 0, "key": "BASE64", "segment": 7}]}]}
 
-    {"veilmq_grant": 1, "name": "job", "scopes": [
-        {"filter": "plant/#", "wire": "plant/#", "epoch": 0, "key": "BASE64", "token_key": null}]}
-
-`key` is null for shares-only and plain scopes, `token_key` where topic names are not hidden; a scope is listed
-once for each epoch. Mode 0600, owned by whoever runs the executors, and at the same path for each of them. It
-may not lie in the spool: ciphertext, shares and keys together are plaintext. A job's plan, options, checkpoint
-and logs hold the file's *path* only. This module asks nobody for keys.
+The receiver in the driver writes it (`grants_writer`) whenever it has learned a key: executors talk to no key service.
+`keyed` is false for shares-only and plain scopes, `token_key` null where topic names are not hidden; `segment` is the
+last one of the spool whose rows need the key, 0 for none. Mode 0600, owned by whoever runs the executors, and at the
+same path for each of them. It may not lie in the spool: ciphertext, shares and keys together are plaintext. A job's
+plan, options, checkpoint and logs hold the file's *path* only.
 """
 
 from __future__ import annotations
@@ -18,24 +18,57 @@ import binascii
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from keys.epochs import KEY_BYTES, KeyName
+
 from .errors import GrantsError
 
-KEY_BYTES = 32
-GRANT_FORMAT = 1
+GRANT_FORMAT = 2
 GRANTS_BYTES_MAX = 16 << 20
 """Stops a wrong path (a device, an image) from being read without end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Grants:
-    """Keys by (wire filter of the scope, epoch), None for a scope without; the keys of topic tokens."""
+class GrantedScope:
+    """What it takes to read one scope. `wire`: its wire filter; `keys`: 32 bytes each; `segments`: see the module."""
 
-    scopes: Mapping[tuple[str, int], bytes | None] = field(repr=False)
-    token_keys: tuple[bytes, ...] = field(default=(), repr=False)
+    wire: str
+    keyed: bool
+    token_key: bytes | None = field(default=None, repr=False)
+    keys: Mapping[KeyName, bytes] = field(default_factory=dict, repr=False)
+    segments: Mapping[KeyName, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """Scopes by wire filter."""
+
+    scopes: Mapping[str, GrantedScope] = field(repr=False)
+
+    @property
+    def token_keys(self) -> tuple[bytes, ...]:
+        """The keys of topic tokens, each once."""
+        return tuple(dict.fromkeys(scope.token_key for scope in self.scopes.values() if scope.token_key is not None))
+
+
+def encode_grants(scopes: Iterable[GrantedScope]) -> bytes:
+    """The content of the file: equal scopes give equal bytes."""
+    entries = [
+        {
+            "wire": scope.wire,
+            "keyed": scope.keyed,
+            "token_key": _encode(scope.token_key),
+            "keys": [
+                {"epoch": n.epoch, "bump": n.bump, "key": _encode(scope.keys[n]), "segment": scope.segments.get(n, 0)}
+                for n in sorted(scope.keys)
+            ],
+        }
+        for scope in sorted(scopes, key=lambda scope: scope.wire)
+    ]
+    return json.dumps({"veilmq_grant": GRANT_FORMAT, "scopes": entries}, separators=(",", ":")).encode()
 
 
 def read_grants(path: Path) -> Grants:
@@ -43,12 +76,14 @@ def read_grants(path: Path) -> Grants:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise GrantsError(f"grants={path}: {error.strerror}; name the file that holds the scopes' keys") from None
+        raise GrantsError(
+            f"grants={path}: {error.strerror}; name the file that the job's receiver writes, and start the receiver"
+        ) from None
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         mode = stat.S_IMODE(status.st_mode)
         if not stat.S_ISREG(status.st_mode) or status.st_size > GRANTS_BYTES_MAX:
-            raise GrantsError(f"grants={path} is not a grant")
+            raise GrantsError(f"grants={path} is no file of scope keys; name the one that the job's receiver writes")
         if mode & 0o077:
             raise GrantsError(f"grants={path} has mode {mode:04o}, which lets others read keys; chmod 600 {path}")
         text = file.read()
@@ -57,7 +92,7 @@ def read_grants(path: Path) -> Grants:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         # The text of a decoder's error may quote the file: only its kind is told.
         raise GrantsError(
-            f"grants={path} is not a grant ({type(error).__name__}); ask the overlay's owner for it"
+            f"grants={path} is no file of scope keys ({type(error).__name__}); move it away, or name another"
         ) from None
 
 
@@ -86,20 +121,36 @@ class GrantsFile:
 def _parse(document: Mapping[str, object]) -> Grants:
     if document["veilmq_grant"] != GRANT_FORMAT:
         raise ValueError("another version")
-    scopes: dict[tuple[str, int], bytes | None] = {}
-    token_keys: dict[bytes, None] = {}
+    scopes: dict[str, GrantedScope] = {}
     entries = document["scopes"]
     if not isinstance(entries, list):
         raise TypeError("scopes is a list")
     for entry in entries:
-        wire, epoch = entry["wire"], entry["epoch"]
-        if not isinstance(wire, str) or not isinstance(epoch, int):
-            raise TypeError("a scope is text, an epoch a number")
-        scopes[wire, epoch] = _decode(entry["key"])
-        token_key = _decode(entry["token_key"])
-        if token_key is not None:
-            token_keys[token_key] = None
-    return Grants(scopes, tuple(token_keys))
+        wire, keyed = entry["wire"], entry["keyed"]
+        if not isinstance(wire, str) or not isinstance(keyed, bool):
+            raise TypeError("a scope is text, and has a key or none")
+        keys: dict[KeyName, bytes] = {}
+        segments: dict[KeyName, int] = {}
+        for told in entry["keys"]:
+            name = KeyName(wire, _number(told["epoch"]), _number(told["bump"]))
+            key = _decode(told["key"])
+            if key is None:
+                raise TypeError("an epoch key is text")
+            keys[name] = key
+            if number := _number(told["segment"]):
+                segments[name] = number
+        scopes[wire] = GrantedScope(wire, keyed, _decode(entry["token_key"]), keys, segments)
+    return Grants(scopes)
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise TypeError("an epoch, a bump and a segment are numbers")
+    return value
+
+
+def _encode(key: bytes | None) -> str | None:
+    return None if key is None else base64.b64encode(key).decode()
 
 
 def _decode(text: object) -> bytes | None:

@@ -3,20 +3,20 @@
 A key is *usable* with k level-1 shares that fit the publisher's commitments; exactly those k go to the spool.
 On a path of one region the replicas deliver level-1 shares, and a liar shows at once. On longer paths the
 level-1 values are recombined from shares of shares. Either way the secret alone opens nothing: executors add
-the scope's epoch key, which the receiver neither has nor needs.
+the scope's epoch key. Of that the keyring knows only *whether* executors have it (`learn`): until then what is
+sealed under it waits, so that no row is shown which they cannot open yet.
 """
 
 from __future__ import annotations
 
 import base64
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from keys.envelope import KeyHeader, MessageHeader, check_share, from_property
-from keys.errors import BadShare, KeysError, NotAuthorised, NotEnoughShares, SearchExhausted
-from keys.identity import Certificate, Role
+from keys.envelope import KeyHeader, KeyName, MessageHeader, check_share, from_property
+from keys.errors import BadFrame, BadShare, KeysError, NotAuthorised, NotEnoughShares, SearchExhausted
+from keys.keyheader import NO_KCV
 from keys.sharetree import (
     Combination,
     Hop,
@@ -29,27 +29,18 @@ from keys.sharetree import (
     recombine,
 )
 
+from .admission import member_of, path_from, sealed_at_s
+from .directory import Directory, Scope
 from .spool_writer import KeyMaterial
 
 KEYS_MAX = 4_096
 """Keys in memory over all publishers; the one that was used longest ago goes first."""
 KEYS_PER_PUBLISHER_MAX = 256
 """Stops one publisher from pushing out everybody else's keys; beyond it, it pushes out its own."""
+WANTED_MAX = 64
+"""Epoch keys that are asked for at a time, as many as a request holds; what is still missing is wanted again."""
 KEYS_KEPT = 1_024
 """Keys that a roll writes into the spool's state for the next process."""
-
-
-class Directory(Protocol):
-    """What the owner-signed overlay says; whoever implements it has verified the owner's signatures."""
-
-    def certificate(self, party_id: bytes) -> Certificate | None:
-        """The member with this id."""
-
-    def path(self, region: int) -> tuple[Hop, ...]:
-        """Regions from a publisher's region to ours, both included, in their current views; () if none."""
-
-    def scope_of(self, wire_topic: str) -> str | None:
-        """The most specific scope of a wire topic."""
 
 
 @dataclass(slots=True)
@@ -70,6 +61,8 @@ class Keyring:
         self._texts: OrderedDict[str, bytes] = OrderedDict()  # property as received, verified: key id
         self._owned: dict[bytes, OrderedDict[bytes, None]] = {}  # publisher: its key ids, oldest first
         self._combinations: dict[tuple[int, ...], Combination] = {}  # what worked last, by path
+        self._names: frozenset[KeyName] = frozenset()
+        self._wanted: dict[KeyName, None] = {}
 
     def attach(self, directory: Directory) -> None:
         self._directory = directory
@@ -110,11 +103,14 @@ class Keyring:
             self._keys.move_to_end(key_id)
             return self._keys[key_id]
         header = KeyHeader.decode(from_property(told))
-        certificate = self._directory.certificate(header.publisher)
-        if certificate is None or certificate.role is Role.REPLICA:
-            raise NotAuthorised("a key of nobody who may publish")
+        certificate = member_of(self._directory, header.publisher)
         header.verify(certificate.public_key)
-        path = self._path(header)
+        scope = self._directory.scope_named(header.scope)
+        if scope is None or not self._directory.may_publish_in(certificate.name, scope.filter, header.epoch):
+            raise NotAuthorised(f"{certificate.name} may not publish in this scope in epoch {header.epoch}")
+        if (header.kcv == NO_KCV) is scope.keyed:
+            raise BadFrame("a key without the scope's epoch key where there is one, or with one where there is none")
+        path = path_from(self._directory, certificate)
         if header.hops[0] != path[0] or not set(path) <= set(header.hops):
             raise BadShare("a key that was split for other views than ours")
         key = self._keys.get(header.key_id) or self._add(header)
@@ -125,11 +121,7 @@ class Keyring:
 
     def _path(self, header: KeyHeader) -> tuple[Hop, ...]:
         assert self._directory is not None
-        certificate = self._directory.certificate(header.publisher)
-        path = self._directory.path(certificate.region) if certificate else ()
-        if not path:
-            raise NotAuthorised("no path of regions leads from the publisher to us")
-        return path
+        return path_from(self._directory, member_of(self._directory, header.publisher))
 
     def _add(self, header: KeyHeader) -> _Key:
         key = self._keys[header.key_id] = _Key(header)
@@ -185,15 +177,34 @@ class Keyring:
 
     # -------------------------------------------------------------------------------------------- asking
 
-    def missing(self, header: MessageHeader, wire_topic: str) -> str | None:
+    def learn(self, names: Collection[KeyName]) -> None:
+        """Executors have these epoch keys, and no others."""
+        self._names = frozenset(names)
+        self._wanted.clear()
+
+    def missing(self, header: MessageHeader, scope: Scope) -> str | None:
         """Why a publication cannot be opened with what is here, in the words of column `reason`; None if it can."""
         assert self._directory is not None
         key = self._keys.get(header.key_id)
         if key is None:
             return "key: no key header came"
-        if key.header.publisher != header.publisher or key.header.scope != self._directory.scope_of(wire_topic):
+        if key.header.publisher != header.publisher or key.header.scope != scope.filter:
             return "key: it belongs to another publisher or scope"
-        return None if key.material is not None else "shares: fewer than k fit the commitments"
+        if not self._directory.calendar.may_seal(key.header.epoch, sealed_at_s(header)):
+            return f"key: it is of epoch {key.header.epoch}, in which this was not sealed"
+        if key.material is None:
+            return "shares: fewer than k fit the commitments"
+        name = key.header.epoch_key
+        if scope.keyed and name not in self._names:
+            if len(self._wanted) < WANTED_MAX:
+                self._wanted[name] = None
+            return f"grant: no epoch key came for {told_name(name)}"
+        return None
+
+    def take_wanted(self) -> list[KeyName]:
+        """Epoch keys that publications wait for, since the last call."""
+        names, self._wanted = list(self._wanted), {}
+        return names
 
     def material(self, key_id: bytes) -> KeyMaterial | None:
         """What the spool keeps about a key; with fewer than k shares when there are no more."""
@@ -237,3 +248,8 @@ def _material(header: KeyHeader, hop: Hop, level1: dict[int, bytes]) -> KeyMater
 
 def _b64(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+def told_name(name: KeyName) -> str:
+    """A name of an epoch key, in the words of column `reason`."""
+    return f"scope {name.scope}, epoch {name.epoch}, bump {name.bump}"

@@ -19,6 +19,8 @@ from .spool import CONSUMERS, RECEIVER_NAME
 
 N = TypeVar("N", int, float)
 
+GRANTS_NAME = "scope_keys.json"
+"""In the identity directory: the scope keys for executors, unless option grants names another file."""
 DEFAULT_AVAILABILITY = "+/+/+/availability,+/+/+/+/availability"
 """Topics on which gateways tell who is alive: PREFIX/GATEWAY/ENTITY/availability, prefix of one or two levels."""
 
@@ -85,10 +87,13 @@ def parse_options(given: Mapping[str, str]) -> Options:
         have, want = ("identity", "overlay") if identity else ("overlay", "identity")
         raise BadOption(f"option {have} needs option {want} too: both to receive, neither to read the spool only")
     stream = _stream(told.get("stream", Stream.TELEMETRY))
-    grant = told.get("grants") or (str(Path(identity) / "grant.json") if identity else None)
-    if grant is None:
-        raise BadOption('option grants is missing; write .option("grants", FILE) with the grant of this job')
-    grants = Path(grant).absolute()
+    named = told.get("grants") or (str(Path(identity) / GRANTS_NAME) if identity else None)
+    if named is None:
+        raise BadOption(
+            f'option grants is missing; write .option("grants", FILE) with the file that the receiver writes: '
+            f"{GRANTS_NAME} in its identity directory, if it was told nothing else"
+        )
+    grants = Path(named).absolute()
     spool_path = Path(spool).absolute()
     if grants.is_relative_to(spool_path):
         raise BadOption(

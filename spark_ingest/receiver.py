@@ -5,7 +5,8 @@
 One process writes for one receiver name; another that is told to do the same waits for the lock and takes over.
 Every error of the disk ends the session with the replicas: what was not acknowledged comes again, and what the
 spool has is known again from the spool itself. When the spool's cap is reached nothing is written and nothing
-is acknowledged until a consumer has trimmed.
+is acknowledged until a consumer has trimmed. Epoch keys pass through: from the client into the file that executors
+read, and only then may rows of their epochs be written.
 """
 
 from __future__ import annotations
@@ -16,14 +17,19 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from .collector import Ack, Collector, Wire
+from keys.envelope import KeyName
+
+from .admission import Wire
+from .collector import Ack, Collector
+from .directory import Directory
 from .errors import SpoolBusy, SpoolError
-from .keyring import Directory
+from .grants import Grants
+from .grants_writer import GrantsWriter, names_in, names_of
 from .recovery import recovered, state_of
 from .spool_writer import SEGMENT_BYTES, SpoolWriter
 
@@ -53,19 +59,39 @@ class ReplicaClient(Protocol):
     @property
     def directory(self) -> Directory: ...
 
-    def run(self, on_wire: OnWire) -> Awaitable[None]:
-        """Connect, subscribe, deliver; until cancelled."""
+    def held(self) -> Grants:
+        """The scopes that the job may read now, with the epoch keys that it has."""
+
+    def want(self, names: Collection[KeyName]) -> None:
+        """Publications name these epoch keys; `on_keys` tells when one has come."""
+
+    def run(self, on_wire: OnWire, on_keys: Callable[[], None]) -> Awaitable[None]:
+        """Connect, subscribe, deliver; until cancelled. `on_keys`: what is `held` has changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiverSettings:
-    """Where a receiver writes and how long it waits for missing pieces."""
+    """Where a receiver writes publications and scope keys, and how long it waits for missing pieces."""
 
     spool: Path
+    grants: Path
     name: str = "main"
     cap_bytes: int = 8 << 30
     incomplete_s: float = 10.0
     segment_bytes: int = SEGMENT_BYTES
+
+
+@dataclass(slots=True)
+class _Session:
+    """What lives as long as one connection to the region."""
+
+    client: ReplicaClient
+    collector: Collector
+    writer: SpoolWriter
+    grants: GrantsWriter
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    keys_changed: bool = False
 
 
 class Receiver:
@@ -139,28 +165,36 @@ class Receiver:
         )
         try:
             seen, keyring = await asyncio.to_thread(lambda: recovered(writer.state, writer.history()))
-            await asyncio.to_thread(writer.roll, state_of(seen, keyring))
+            needed = await asyncio.to_thread(lambda: names_in(writer.history()))
+            grants = await asyncio.to_thread(lambda: GrantsWriter(settings.grants, writer.segment, needed))
             client = self._connect()
+            # Before the new segment, so that the file knows what is sealed under which key when that one is the newest.
+            await self._renew(client, writer, grants)
+            await asyncio.to_thread(writer.roll, state_of(seen, keyring))
             collector = Collector(client.directory, seen=seen, keyring=keyring, incomplete_s=settings.incomplete_s)
             collector.figures = self.figures
-            await self._receive(client, collector, writer, stop)
+            collector.learn(grants.names)
+            await self._receive(_Session(client, collector, writer, grants), stop)
         finally:
             writer.close()
 
-    async def _receive(
-        self, client: ReplicaClient, collector: Collector, writer: SpoolWriter, stop: asyncio.Event
-    ) -> None:
+    async def _receive(self, session: _Session, stop: asyncio.Event) -> None:
         """Until `stop`, or the first error of links or disk, which is raised; a group in writing is finished."""
-        wake, done = asyncio.Event(), asyncio.Event()
+        wake, done = session.wake, session.done
+        collector = session.collector
 
         def on_wire(place: int, replica: str, wire: Wire, ack: Ack) -> None:
             collector.receive(place, replica, wire, ack, time.time())
             if collector.ready:
                 wake.set()
 
+        def on_keys() -> None:
+            session.keys_changed = True
+            wake.set()
+
         self.trouble = None
-        links = asyncio.ensure_future(client.run(on_wire))
-        writing = asyncio.ensure_future(self._write(collector, writer, wake, done))
+        links = asyncio.ensure_future(session.client.run(on_wire, on_keys))
+        writing = asyncio.ensure_future(self._write(session))
         stopping = asyncio.ensure_future(stop.wait())
         try:
             await asyncio.wait({links, writing, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -174,14 +208,16 @@ class Receiver:
             if isinstance(result, Exception):
                 raise result
 
-    async def _write(self, collector: Collector, writer: SpoolWriter, wake: asyncio.Event, done: asyncio.Event) -> None:
+    async def _write(self, session: _Session) -> None:
         """Groups one after another; while one is synced the next collects. Raises OSError, SpoolError."""
+        collector, writer, wake, done = session.collector, session.writer, session.wake, session.done
         while not done.is_set():
             deadline = collector.next_deadline
             patience_s = TICK_S if deadline is None else min(TICK_S, max(0.01, deadline - time.time()))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(wake.wait(), patience_s)
             wake.clear()
+            await self._keys(session)
             collector.tick(time.time())
             self._tell_lies(time.time())
             while collector.ready and not done.is_set():
@@ -192,13 +228,32 @@ class Receiver:
                     continue
                 self.trouble = None
                 if writer.segment_full:
+                    await self._renew(session.client, writer, session.grants)
                     await asyncio.to_thread(writer.roll, state_of(collector.seen, collector.keyring))
+                await self._keys(session)
                 group = collector.take(GROUP_ROWS, GROUP_BYTES)
                 if group is None:
                     break
                 await asyncio.to_thread(writer.append, group.records, group.keys)
+                session.grants.used(writer.segment, names_of(key.header for key in group.keys.values()))
                 for ack in collector.written(group):
                     ack()
+
+    async def _keys(self, session: _Session) -> None:
+        """Ask for the epoch keys that publications wait for; hand on those that came. Raises OSError."""
+        wanted = session.collector.keyring.take_wanted()
+        if wanted:
+            session.client.want(wanted)
+        if session.keys_changed:
+            session.keys_changed = False
+            await self._renew(session.client, session.writer, session.grants)
+            session.collector.learn(session.grants.names)
+
+    async def _renew(self, client: ReplicaClient, writer: SpoolWriter, grants: GrantsWriter) -> None:
+        """Bring the file of scope keys up to date; one call at a time. Raises OSError."""
+        content = grants.renew(client.held(), writer.oldest_segment, writer.segment)
+        if content is not None:
+            await asyncio.to_thread(grants.write, content)
 
     def _full(self) -> None:
         told = self.trouble

@@ -1,24 +1,32 @@
 """The receiver's client: all replicas of the home region, through `gateway.client.RegionClient`.
 
-Adapts names only: identity, signed overlay, rights, TLS, sessions and reconnection are that client's business,
-and its errors (one line each) end the query that asked for a receiver.
+Adapts names only: identity, signed overlay and its changes, rights, keys, TLS, sessions and reconnection are that
+client's business, and its errors (one line each) end the query that asked for a receiver.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection
 
 from gateway.client import Arrival, RegionClient
+from keys.envelope import KeyName
+from keys.epochs import Calendar
 from keys.identity import Certificate
 from keys.sharetree import Hop
 
+from .directory import Scope
 from .errors import BadOption
+from .grants import GrantedScope, Grants
 from .options import Options
 from .receiver import OnWire
 
+RIGHTS_MAX = 65_536
+"""(Publisher, topic, epoch) whose right is remembered: no scan over grants for each publication."""
+
 
 class RegionReplicas:
-    """A `receiver.ReplicaClient`, and what the signed overlay says as `keyring.Directory`.
+    """A `receiver.ReplicaClient`, and what the signed overlay says as `directory.Directory`.
 
     Raises BadOption, and TrustError, OverlayError or TlsError of the gateway.
     """
@@ -27,7 +35,12 @@ class RegionReplicas:
         if options.identity is None or options.overlay is None:
             raise BadOption("receiving needs the options identity and overlay")
         self._on_wire: OnWire | None = None
-        self._client = RegionClient(options.identity, options.overlay, options.subscribed, self._arrived)
+        self._on_keys: Callable[[], None] | None = None
+        self._client = RegionClient(
+            options.identity, options.overlay, options.subscribed, self._arrived, on_keys=self._keys_changed
+        )
+        self._overlay = self._client.overlay
+        self._rights: dict[tuple[str, str, int], bool] = {}
 
     @property
     def directory(self) -> RegionReplicas:
@@ -37,9 +50,31 @@ class RegionReplicas:
         assert self._on_wire is not None
         self._on_wire(arrival.place, arrival.replica, arrival.wire, arrival.done)
 
-    async def run(self, on_wire: OnWire) -> None:
+    def _keys_changed(self) -> None:
+        if self._on_keys is not None:
+            self._on_keys()
+
+    def held(self) -> Grants:
+        """The scopes that the job may read now, with the epoch keys that it has."""
+        keys: dict[str, dict[KeyName, bytes]] = {}
+        for name, key in self._client.scope_keys:
+            keys.setdefault(name.scope, {})[name] = key
+        scopes = [(secret.scope, secret.token_key) for secret in self._client.secrets]
+        return Grants(
+            {
+                scope.filter: GrantedScope(scope.filter, scope.keyed, token_key, keys.get(scope.filter, {}))
+                for scope, token_key in scopes
+            }
+        )
+
+    def want(self, names: Collection[KeyName]) -> None:
+        """Ask the key service for them, as far as there is one."""
+        for name in names:
+            self._client.want(name)
+
+    async def run(self, on_wire: OnWire, on_keys: Callable[[], None]) -> None:
         """Until cancelled; the sessions stay at the replicas."""
-        self._on_wire = on_wire
+        self._on_wire, self._on_keys = on_wire, on_keys
         self._client.start()
         try:
             await asyncio.Event().wait()
@@ -47,6 +82,10 @@ class RegionReplicas:
             await self._client.close()
 
     # ------------------------------------------------------------------------------------------ directory
+
+    @property
+    def calendar(self) -> Calendar:
+        return self._client.overlay.policy.calendar
 
     def certificate(self, party_id: bytes) -> Certificate | None:
         return self._client.publisher(party_id)
@@ -57,6 +96,23 @@ class RegionReplicas:
             return ()
         return overlay.hops_between(region, self._client.home_region)
 
-    def scope_of(self, wire_topic: str) -> str | None:
-        scope = self._client.overlay.scope_of(wire_topic)
-        return None if scope is None else scope.filter
+    def scope_of(self, wire_topic: str) -> Scope | None:
+        return self._client.overlay.scope_of(wire_topic)
+
+    def scope_named(self, wire_filter: str) -> Scope | None:
+        return self._client.overlay.scope_named(wire_filter)
+
+    def may_publish(self, name: str, wire_topic: str, epoch: int) -> bool:
+        overlay = self._client.overlay
+        if overlay is not self._overlay or len(self._rights) >= RIGHTS_MAX:
+            self._overlay = overlay
+            self._rights.clear()
+        asked = (name, wire_topic, epoch)
+        if asked not in self._rights:
+            self._rights[asked] = overlay.may_publish(*asked)
+        return self._rights[asked]
+
+    def may_publish_in(self, name: str, wire_filter: str, epoch: int) -> bool:
+        overlay = self._client.overlay
+        scope = overlay.scope_named(wire_filter)
+        return scope is not None and overlay.may_publish_in(name, scope, epoch)

@@ -158,6 +158,16 @@ class SpoolWriter:
             yield from read_groups(self._sealed)
 
     @property
+    def segment(self) -> int:
+        """Number of the newest segment; 0 in an empty spool."""
+        return self._number
+
+    @property
+    def oldest_segment(self) -> int:
+        """Number of the oldest segment that is not trimmed yet."""
+        return next(iter(segment_numbers(self._directory)), self._number)
+
+    @property
     def segment_full(self) -> bool:
         return self._end >= self._segment_bytes
 

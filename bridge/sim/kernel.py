@@ -8,7 +8,7 @@ deadlines. It judges nothing: `checkers` does. Randomness is a `random.Random(se
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -23,7 +23,9 @@ from ..machine import (
     LinkDown,
     LinkUp,
     Machine,
+    Publication,
     Received,
+    Republish,
     Send,
     Tick,
 )
@@ -48,6 +50,7 @@ class Trace:
     blamed: list[tuple[str, Blame]] = field(default_factory=list)
     figures: dict[str, int] = field(default_factory=dict)
     forgotten: dict[str, set[int]] = field(default_factory=dict)
+    republished: dict[str, list[Publication]] = field(default_factory=dict)
     sent: int = 0
 
     def named(self) -> set[str]:
@@ -67,7 +70,10 @@ class Kernel:
         rng: RandomSource,
         now: float,
         latency_s: tuple[float, float] = (0.001, 0.020),
+        clocks: Mapping[str, float] | None = None,
     ) -> None:
+        """`clocks`: by how many seconds a node's own clock is ahead of the kernel's; 0 where none is given."""
+        self._clocks = dict(clocks or {})
         self._makers = dict(makers)
         self.nodes: dict[str, Machine] = {name: make() for name, make in makers.items()}
         self._peers = {name: tuple(sorted(p)) for name, p in peers.items()}
@@ -127,6 +133,10 @@ class Kernel:
         for one, other in ((a, b), (b, a)):
             self.at(self.now + self._rng.random(), one, LinkUp(other))
 
+    def call(self, name: str, act: Callable[[Machine, float], Sequence[Effect]]) -> None:
+        """What the shell does to a node beside events: `act(node, its time)` gives effects."""
+        self._effects(name, act(self.nodes[name], self.now + self._clocks.get(name, 0.0)))
+
     def run(self, until: float) -> Trace:
         """Let everything happen up to the moment `until`."""
         for _ in range(STEPS_MAX):
@@ -151,9 +161,15 @@ class Kernel:
                 return True
 
     def _apply(self, name: str, event: Event) -> None:
-        for effect in self.nodes[name].handle(event, self.now):
+        ahead_s = self._clocks.get(name, 0.0)
+        self._effects(name, self.nodes[name].handle(event, self.now + ahead_s))
+
+    def _effects(self, name: str, effects: Iterable[Effect]) -> None:
+        for effect in effects:
             self._effect(name, effect)
         deadline = self.nodes[name].next_deadline
+        if deadline is not None:
+            deadline -= self._clocks.get(name, 0.0)
         if deadline is not None and deadline < self._ticks.get(name, float("inf")):
             self._ticks[name] = deadline
             self.at(max(deadline, self.now), name, Tick())
@@ -177,6 +193,8 @@ class Kernel:
                 self.trace.figures[key] = self.trace.figures.get(key, 0) + amount
             case Forget(sequences):
                 self.trace.forgotten.setdefault(name, set()).update(sequences)
+            case Republish(publications):
+                self.trace.republished.setdefault(name, []).extend(publications)
             case _:
                 pass
 

@@ -29,7 +29,7 @@ from .operators import Operators
 from .play import Play, print_json
 from .processes import ENDING_SIGNALS, Fleet, undisturbed
 from .report import Report, render
-from .setup import REGIONS, DemoError, build
+from .setup import KEY_SERVERS, REGIONS, DemoError, build
 from .timeline import Timeline
 
 INTERRUPTED = 130
@@ -45,7 +45,7 @@ def run(seconds: float, json_output: bool, keep: bool, seed: int | None = None) 
     progress = Console(stderr=json_output)
     seed = secrets.randbelow(1 << 32) if seed is None else seed
     directory = Path(tempfile.mkdtemp(prefix="veilmq-demo-"))
-    timeline = Timeline.draw(seed, seconds, list(REGIONS.values()))
+    timeline = Timeline.draw(seed, seconds, list(REGIONS.values()), KEY_SERVERS)
     progress.print(f"seed {seed}, files in {directory}", highlight=False)
     try:
         with _ended_once():

@@ -44,14 +44,26 @@ class Ledger:
                 self._named[name].update(figures.get("named", ()))
 
     def restarted(self, name: str) -> None:
-        """The process of `name` is gone: its next figures begin at zero."""
+        """The process of `name` is gone: its next figures begin at zero. Nothing for roles that say nothing."""
         with self._lock:
+            if name not in self._earlier:
+                return
             self._earlier[name].update(self._latest.pop(name, {}).get("suspected", {}))
 
     def not_ready(self) -> list[str]:
         """Roles that say nothing yet, or have links that are not up."""
         with self._lock:
             return [name for name in self._earlier if not _linked(self._latest.get(name))]
+
+    def epoch(self) -> int:
+        """The latest epoch that any role is in."""
+        with self._lock:
+            return max((int(figures.get("epoch", 0)) for figures in self._latest.values()), default=0)
+
+    def counted(self, figure: str) -> int:
+        """A figure, over all roles that run now."""
+        with self._lock:
+            return sum(int(figures.get("counts", {}).get(figure, 0)) for figures in self._latest.values())
 
     def blamed(self) -> Blamed:
         """What all roles say, the liar's too."""

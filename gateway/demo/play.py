@@ -27,8 +27,8 @@ from keys.errors import KeysError
 from .logs import PROBE, Sent, read_lines, seen_messages, sent_messages
 from .operators import Ledger
 from .processes import Fleet
-from .report import Report, Row, Sample, tally, tally_spark
-from .setup import AVAILABILITY, GATEWAYS, HOST, INGEST, REPLICAS, TELEMETRY, DemoError, Layout
+from .report import KeyServiceTally, Report, Row, Sample, tally, tally_spark
+from .setup import AVAILABILITY, GATEWAYS, HOST, INGEST, KEY_SERVERS, REPLICAS, TELEMETRY, DemoError, Layout
 from .timeline import Action, Step, Timeline
 
 READY_S = 180.0
@@ -58,14 +58,15 @@ class Play:
         self._log = layout.directory / "logs"
         self._shown = 0.0
         self._unlinked: tuple[str, ...] = ()
+        self._before = (0, 0)  # epoch and waits when publishing began
 
     # ------------------------------------------------------------------------------------------- starting
 
     def start(self) -> None:
         """Start all processes; the replica that will lie gets the same configuration as the others."""
         self._log.mkdir(exist_ok=True)
-        for name in REPLICAS:
-            self._start_replica(name)
+        for name in (*KEY_SERVERS, *REPLICAS):
+            self._start_member(name)
         for name in GATEWAYS:
             self._fleet.start(name, *VEILMQ, "broker", "-c", f"{name}.yaml")
         bind = f"{HOST}:{self._layout.plain_port}"
@@ -78,7 +79,7 @@ class Play:
         )  # fmt: skip
         self._start_telemetry(self._timeline.seconds, self._log / "sent.jsonl")
 
-    def _start_replica(self, name: str) -> None:
+    def _start_member(self, name: str) -> None:
         if name == self._timeline.liar:
             seed, saw = str(self._timeline.seed), str(self._log / "replica-saw.jsonl")
             self._fleet.start(name, "-m", "gateway.demo.liar", "-c", f"{name}.yaml", "--seed", seed, "--saw", saw)
@@ -94,7 +95,7 @@ class Play:
         layout = self._layout
         return [
             "--identity", str(layout.identity(INGEST)), "--overlay", str(layout.overlay),
-            "--grants", str(layout.grant), "--work", str(layout.directory / "spark"),
+            "--grants", str(layout.grants), "--work", str(layout.directory / "spark"),
             "--telemetry", TELEMETRY, "--availability", AVAILABILITY, "--sink", str(self._sink),
         ]  # fmt: skip
 
@@ -144,7 +145,10 @@ class Play:
     def wait_ready(self) -> None:
         """Until every link is up and a probe has gone the whole way to the subscriber and into Spark."""
         begun = time.monotonic()
-        self._say(f"starting {len(REPLICAS)} replicas, {len(GATEWAYS)} gateways, an ordinary broker, clients and Spark")
+        self._say(
+            f"starting {len(REPLICAS)} replicas, {len(KEY_SERVERS)} key servers, {len(GATEWAYS)} gateways, "
+            "an ordinary broker, clients and Spark"
+        )
         self._wait("starting", self._not_ready, READY_S)
         self._say(f"every link is up and Spark has its first row, after {time.monotonic() - begun:.0f} s")
 
@@ -161,6 +165,7 @@ class Play:
     def publish(self) -> None:
         """Publishing time with the injected faults, then until the last confirmation."""
         telemetry, seconds = self._fleet["telemetry"], self._timeline.seconds
+        self._before = (self._ledger.epoch(), self._ledger.counted("key_waits"))
         telemetry.say("go")
         self._wait("starting", lambda: [] if "started" in self._facts["telemetry"] else ["telemetry"], 30.0)
         self._say(f"publishing for {seconds:.0f} s")
@@ -197,7 +202,7 @@ class Play:
                 replica.kill()
                 self._ledger.restarted(step.replica)
             case Action.RESTART:
-                self._start_replica(step.replica)
+                self._start_member(step.replica)
 
     def drain(self) -> None:
         """Until subscriber and Spark have everything, at most so long; what is missing then is lost."""
@@ -240,8 +245,14 @@ class Play:
             unlinked=self._unlinked,
             blamed=self._ledger.blamed().without(self._timeline.liar),
             timeline=self._timeline,
+            key_service=self._key_service(),
             sample=find_sample(self._timeline.liar, self._log / "replica-saw.jsonl", rows, sent),
         )
+
+    def _key_service(self) -> KeyServiceTally:
+        epoch, waits = self._before
+        epochs = self._ledger.epoch() - epoch + 1
+        return KeyServiceTally(len(KEY_SERVERS), 1, epochs, max(0, self._ledger.counted("key_waits") - waits))
 
     def keep_running(self) -> None:
         """Go on publishing, uncounted, until the user interrupts."""

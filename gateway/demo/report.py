@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.console import Group
@@ -83,6 +83,19 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyServiceTally:
+    """Key servers, how many of them were killed, epochs that the publishing saw, publications that waited for a key."""
+
+    servers: int
+    down: int
+    epochs: int
+    waits: int
+
+    def __str__(self) -> str:
+        return f"{self.servers} servers, {self.down} down, {self.epochs} epochs, {self.waits} waits"
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Everything that the table and `--json` show.
 
@@ -98,6 +111,7 @@ class Report:
     unlinked: tuple[str, ...]
     blamed: Blamed
     timeline: Timeline
+    key_service: KeyServiceTally
     sample: Sample | None
 
     def failures(self) -> list[str]:
@@ -149,6 +163,7 @@ class Report:
                 "killed": self.timeline.killed,
                 "steps": steps,
             },
+            "key_service": asdict(self.key_service),
             "latency_ms": {"plain": _percentiles(self.plain), "sealed": _percentiles(sealed)},
             "replica_saw": None
             if self.sample is None
@@ -241,6 +256,7 @@ def render(report: Report) -> Group:
         table.add_row("fault", f"{step.at_s:5.1f} s  {step.replica} {step.action.value}")
     table.add_row("suspected", _suspected(report.blamed))
     table.add_row("named", _named(report.blamed), end_section=True)
+    table.add_row("key service", str(report.key_service))
     for name, way in (("one ordinary broker", report.plain), ("sealed, two regions", sealed)):
         p50, p99 = percentile(way.latencies_ms, 0.5), percentile(way.latencies_ms, 0.99)
         table.add_row(f"latency, {name}", f"p50 {p50:8.2f} ms   p99 {p99:8.2f} ms")

@@ -8,6 +8,7 @@ a trust domain of its own. Nothing is started here.
       gateway `site`                 │  joined by an edge of the region tree
     centre (region 2): r2a r2b r2c ──┘
       gateway `control`, ingest job `spark`
+    key servers k1 k2 k3 k4, in no region: one may lie or be away, and none can derive a key alone
 """
 
 from __future__ import annotations
@@ -22,17 +23,21 @@ from typing import Any
 
 import yaml
 
-from gateway.overlay_file import sign_overlay
+from gateway.owner import sign_overlay
 from gateway.trust import TrustDomain
 from keys.identity import Role
 
 HOST = "127.0.0.1"
 REGIONS: Mapping[str, tuple[str, ...]] = {"plant": ("r1a", "r1b", "r1c"), "centre": ("r2a", "r2b", "r2c")}
 REPLICAS = tuple(replica for replicas in REGIONS.values() for replica in replicas)
+KEY_SERVERS = ("k1", "k2", "k3", "k4")
+EPOCHS: Mapping[str, int] = {"length_s": 10, "ahead_s": 3, "grace_s": 2, "skew_s": 1, "history_epochs": 0}
+"""Seconds, where an installation has hours: a short run is to see keys change."""
 GATEWAYS: Mapping[str, str] = {"site": "plant", "control": "centre"}
 INGEST = "spark"
 DOMAINS: Mapping[str, str] = {
     **dict(zip(REPLICAS, ("opA", "opB", "opC", "opD", "opE", "opF"), strict=True)),
+    **dict(zip(KEY_SERVERS, ("opG", "opH", "opI", "opJ"), strict=True)),
     "site": "site-operator",
     "control": "owner",
     INGEST: "owner",
@@ -73,9 +78,9 @@ class Layout:
         return self.directory / "overlay.json"
 
     @property
-    def grant(self) -> Path:
-        """The ingest job's scope keys."""
-        return self.directory / "grants" / f"{INGEST}.json"
+    def grants(self) -> Path:
+        """Where Spark's receiver writes the scope keys for its executors."""
+        return self.identity(INGEST) / "scope_keys.json"
 
     def config(self, name: str) -> Path:
         return self.directory / f"{name}.yaml"
@@ -91,10 +96,10 @@ def build(directory: Path, now: float) -> Layout:
         raise DemoError(
             f"{directory}: only {free >> 20} MiB are free, {FREE_BYTES_MIN >> 20} are needed; make room or set TMPDIR"
         )
-    ports = iter(free_ports(2 * len(REPLICAS) + len(GATEWAYS) + 1))
+    ports = iter(free_ports(2 * len(REPLICAS) + len(KEY_SERVERS) + len(GATEWAYS) + 1))
     layout = Layout(
         directory=directory,
-        overlay_ports={name: next(ports) for name in REPLICAS},
+        overlay_ports={name: next(ports) for name in (*REPLICAS, *KEY_SERVERS)},
         client_ports={name: next(ports) for name in (*REPLICAS, *GATEWAYS)},
         plain_port=next(ports),
     )
@@ -102,16 +107,24 @@ def build(directory: Path, now: float) -> Layout:
         name: TrustDomain.create(directory / "domains" / name, name, now) for name in dict.fromkeys(DOMAINS.values())
     }
     for member, domain in DOMAINS.items():
-        role = Role.REPLICA if member in REPLICAS else Role.INGEST if member == INGEST else Role.GATEWAY
-        domains[domain].issue(member, role, (HOST,), layout.identity(member), now)
+        domains[domain].issue(member, role_of(member), (HOST,), layout.identity(member), now)
     description = directory / "overlay.yaml"
     _write_yaml(description, overlay_description(layout), "What the owner signs: `veilmq overlay sign`.")
     sign_overlay(description, domains["owner"].directory, layout.overlay, now)
     for name in REPLICAS:
         _write_yaml(layout.config(name), replica_settings(layout, name), f"Replica {name} of {DOMAINS[name]}.")
+    for name in KEY_SERVERS:
+        _write_yaml(layout.config(name), key_server_settings(layout, name), f"Key server {name} of {DOMAINS[name]}.")
     for name in GATEWAYS:
         _write_yaml(layout.config(name), gateway_settings(layout, name), f"Gateway {name} of {DOMAINS[name]}.")
     return layout
+
+
+def role_of(member: str) -> Role:
+    """What a member of `DOMAINS` is certified as."""
+    if member == INGEST:
+        return Role.INGEST
+    return Role.REPLICA if member in REPLICAS else Role.KEY_SERVER if member in KEY_SERVERS else Role.GATEWAY
 
 
 def free_ports(count: int) -> list[int]:
@@ -153,6 +166,13 @@ def overlay_description(layout: Layout) -> dict[str, Any]:
         ],
         "edges": [list(REGIONS)],
         "scopes": [{"filter": TELEMETRY, "tokens": True}, {"filter": AVAILABILITY}],
+        "key_service": {
+            "issuer": "threshold",
+            "servers": [
+                {"card": _card(layout, name), "address": f"{HOST}:{layout.overlay_ports[name]}"} for name in KEY_SERVERS
+            ],
+        },
+        "epochs": dict(EPOCHS),
         "members": [
             {"card": _card(layout, name), "region": GATEWAYS.get(name, "centre"), **rights}
             for name, rights in members.items()
@@ -170,6 +190,19 @@ def replica_settings(layout: Layout, name: str) -> dict[str, Any]:
         "allow_anonymous": True,
         "data": f"data/{name}",
         "overlay": {"identity": f"identities/{name}", "overlay": layout.overlay.name},
+    }
+
+
+def key_server_settings(layout: Layout, name: str) -> dict[str, Any]:
+    """A key server: one listener for members of the overlay, and what the owner handed over."""
+    return {
+        "listeners": {"overlay": {"bind": f"{HOST}:{layout.overlay_ports[name]}", "overlay": True}},
+        "data": f"data/{name}",
+        "overlay": {
+            "identity": f"identities/{name}",
+            "overlay": layout.overlay.name,
+            "key_server": {"material": f"keyserver/{name}.material"},
+        },
     }
 
 

@@ -155,8 +155,13 @@ class Message:
         return template
 
 
+_LASTING = frozenset({"payload_format", "content_type", "response_topic", "correlation_data", "user"})
+
+
 def _lasting(properties: Properties) -> Properties:
-    """Those properties that a server forwards unaltered."""
+    """Those properties that a server forwards unaltered; mostly there are no others, and nothing is copied."""
+    if vars(properties).keys() <= _LASTING:
+        return properties
     return Properties(
         payload_format=properties.payload_format,
         content_type=properties.content_type,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 
 class Version(IntEnum):
@@ -29,8 +29,8 @@ class Properties:
 
     `user` keeps order and repeats. Which packet may carry which is checked by the codec. Frozen, so that
     all packets without properties share `NO_PROPERTIES` (a broker makes a packet per message); change one
-    with `dataclasses.replace`. Not slotted on purpose: absent properties are found on the class, and the
-    decoder pays only for those present (see `properties.py`).
+    with `dataclasses.replace`. Not slotted on purpose: absent properties are found on the class, and whoever
+    makes one pays only for those present (see `properties.py`).
     """
 
     payload_format: int | None = None
@@ -60,6 +60,13 @@ class Properties:
     wildcard_subscription_available: int | None = None
     subscription_ids_available: int | None = None
     shared_subscription_available: int | None = None
+
+    if not TYPE_CHECKING:  # the one of the dataclass stores all 27 fields, at the cost of encoding a whole PUBLISH
+
+        def __init__(self, **present: Any) -> None:
+            if not present.keys() <= self.__dataclass_fields__.keys():
+                raise TypeError(f"no such properties: {sorted(present)}")
+            self.__dict__.update(present)
 
 
 NO_PROPERTIES = Properties()

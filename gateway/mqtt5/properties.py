@@ -235,8 +235,7 @@ def decode_properties(data: bytes, at: int, end: int, carrier: Carrier) -> tuple
             raise ProtocolViolation(f"property {row.field} appears twice")
     if user:
         found["user"] = tuple(user)
-    # Not through __init__: it would store all 27 fields, at more than the cost of the rest of a PUBLISH.
-    # Absent fields are read from the class, where the dataclass keeps its defaults.
+    # Not through __init__, which asks whether the names are fields. Absent ones are read from the class.
     properties = object.__new__(Properties)
     properties.__dict__.update(found)
     return properties, at
@@ -266,7 +265,7 @@ def encode_property_fields(properties: Properties, carrier: Carrier) -> bytes:
     """As `encode_properties`, without the length in front: for callers that add properties of their own."""
     rows = _BY_IDENTIFIER[carrier]
     parts: list[bytes] = []
-    # Instances made by the decoder hold only what is present; those made by __init__ hold every field.
+    # Instances hold what they were given; `dataclasses.replace` gives every field.
     for field, value in properties.__dict__.items():
         if value is None or value == ():
             continue

@@ -166,8 +166,8 @@ class Ring:
 class Acknowledger:
     """A QoS 1 subscriber's answers: packets of one size come, their PUBACKs go in one write, by slices."""
 
-    def __init__(self, sock: socket.socket, size: int) -> None:
-        self._sock, self._size = sock, size
+    def __init__(self, sock: socket.socket, size: int, id_at: int = ID_AT) -> None:
+        self._sock, self._size, self._id_at = sock, size, id_at
         self._held = b""
         self._answers = bytearray()
         self.delivered = 0
@@ -186,8 +186,8 @@ class Acknowledger:
         assert data[0] & 0xF0 == 0x30, "not a PUBLISH of the expected size"
         if len(self._answers) != 4 * number:
             self._answers = bytearray(b"\x40\2\0\0" * number)
-        self._answers[2::4] = data[ID_AT : end : self._size]
-        self._answers[3::4] = data[ID_AT + 1 : end : self._size]
+        self._answers[2::4] = data[self._id_at : end : self._size]
+        self._answers[3::4] = data[self._id_at + 1 : end : self._size]
         self._sock.sendall(self._answers)
         self.delivered += number
 

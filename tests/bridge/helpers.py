@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from bridge.adopting import OVERLAY_TOPIC
 from bridge.machine import (
     Blame,
     Committed,
@@ -29,6 +30,7 @@ from keys.envelope import (
     DataKey,
     Inner,
     KeyHeader,
+    KeyName,
     MessageHeader,
     Mode,
     SignedHeader,
@@ -81,7 +83,9 @@ def replica(world: World, name: str, links: Iterable[str] = ()) -> ReplicaNode:
 
 
 def sent(effects: Iterable[Effect], peer: str | None = None) -> list[Send]:
-    return [e for e in effects if isinstance(e, Send) and peer in (None, e.peer)]
+    """What concerns publications and statements; offers of overlays, which every new link brings, aside."""
+    of_peer = [e for e in effects if isinstance(e, Send) and peer in (None, e.peer)]
+    return [send for send in of_peer if send.wire.topic != OVERLAY_TOPIC]
 
 
 def delivered(effects: Iterable[Effect]) -> list[Deliver]:
@@ -135,7 +139,7 @@ class ForgedKey:
         return (PROPERTY_KEY, to_property(self.header.encode())), *carried
 
 
-def forge_key(world: World, publisher: str, scope: str, salt: int = 0) -> ForgedKey:
+def forge_key(world: World, publisher: str, scope: str, salt: int = 0, *, epoch: int = 0, bump: int = 0) -> ForgedKey:
     """A correct key; what is wrong with it is the test's choice."""
     overlay = world.overlay
     found = overlay.scope_named(scope)
@@ -143,8 +147,9 @@ def forge_key(world: World, publisher: str, scope: str, salt: int = 0) -> Forged
     secret = next(s for s in world.secrets if s.scope.filter == scope)
     hops = overlay.key_hops(found, overlay.certificate(publisher).region)
     draw = random.Random(f"{publisher}{scope}{salt}").randbytes
-    key = None if found.shares_only else secret.key
-    return ForgedKey(*make_key(world.identities[publisher], scope, 0, hops, 1, 64, key, draw))
+    name = KeyName(secret.scope.filter, epoch, bump)
+    key = None if found.shares_only else world.keys.get(name)
+    return ForgedKey(*make_key(world.identities[publisher], name, hops, 1, 64, key, draw))
 
 
 def craft(

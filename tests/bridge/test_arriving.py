@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.arriving import Admission
-from bridge.machine import Wire
-from bridge.views import Scope
+from bridge.arriving import Admission, refused
+from bridge.machine import Blame, Count, Wire
+from bridge.policy import Scope
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, Mode, to_property
-from keys.errors import BadFrame, BadShare, BadSignature, Expired, KeysError, NotAuthorised
+from keys.errors import BadFrame, BadShare, BadSignature, Expired, KeysError, NotAuthorised, WrongEpochKey
 from keys.keyheader import KEY_DOMAIN
 from keys.sharetree import SHARES_LIMIT, Place, Share, encode_shares
 from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
@@ -27,7 +27,7 @@ def world() -> World:
 
 
 def admit(world: World, wire: Wire, now: float = NOW) -> bool:
-    return Admission(world.overlay).publication(wire, dict(wire.properties), now).intact
+    return Admission(world.overlay, replica=True).publication(wire, dict(wire.properties), now).intact
 
 
 def refusal(world: World, wire: Wire, now: float = NOW) -> type[KeysError]:
@@ -38,7 +38,7 @@ def refusal(world: World, wire: Wire, now: float = NOW) -> type[KeysError]:
 
 def test_an_honest_publication_is_admitted_with_its_publisher_and_scope(world: World):
     wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
-    admitted = Admission(world.overlay).publication(wire, dict(wire.properties), NOW)
+    admitted = Admission(world.overlay, replica=True).publication(wire, dict(wire.properties), NOW)
     assert (admitted.publisher.name, admitted.scope.filter, admitted.intact) == ("site", "plant/#", True)
 
 
@@ -69,7 +69,7 @@ def test_a_stranger_is_refused(world: World):
 
 
 def test_keys_are_verified_once_and_forgeries_each_time(world: World):
-    admission, key = Admission(world.overlay), forge_key(world, "site", "plant/#")
+    admission, key = Admission(world.overlay, replica=True), forge_key(world, "site", "plant/#")
     carried = dict(key.properties())
     first = admission.key(carried, NOW)
     assert admission.key(carried, NOW) is first
@@ -83,7 +83,11 @@ def test_keys_are_verified_once_and_forgeries_each_time(world: World):
 
 
 def test_keys_need_a_scope_our_views_and_the_right_to_publish_there(world: World):
-    admission, key, identity = Admission(world.overlay), forge_key(world, "site", "plant/#"), world.identities["site"]
+    admission, key, identity = (
+        Admission(world.overlay, replica=True),
+        forge_key(world, "site", "plant/#"),
+        world.identities["site"],
+    )
 
     def resigned(**changes: object) -> dict[str, str]:
         header = replace(key.header, **changes)
@@ -107,7 +111,7 @@ def share_at(*places: Place) -> dict[str, str]:
 
 
 def test_labels_fit_the_path_the_views_and_the_link(world: World):
-    admission = Admission(world.overlay)
+    admission = Admission(world.overlay, replica=True)
     sender, ours = Place(1, 1, 2), Place(2, 1, 3)
     assert len(admission.shares(share_at(sender, ours), [sender, ours])) == 1
     assert len(admission.shares(share_at(Place(1, 1, 3), ours), [1, ours])) == 1
@@ -128,10 +132,20 @@ def test_labels_fit_the_path_the_views_and_the_link(world: World):
 @pytest.mark.parametrize("frame", [b"", b"\0" * 40, bytes([1, 1, 0, 9]), bytes([1, 1, 0, 1]) + bytes(8) + b"\xff\xff"])
 def test_malformed_share_frames_are_refused(world: World, frame: bytes):
     with pytest.raises(BadFrame):
-        Admission(world.overlay).shares({PROPERTY_SHARES: to_property(frame)}, [1])
+        Admission(world.overlay, replica=True).shares({PROPERTY_SHARES: to_property(frame)}, [1])
 
 
 def test_a_huge_share_list_is_refused(world: World):
     body = bytes([1, 1, 0, 1]) + (1).to_bytes(4) + (1).to_bytes(4) + (SHARES_LIMIT + 1).to_bytes(2)
     with pytest.raises(BadFrame):
-        Admission(world.overlay).shares({PROPERTY_SHARES: to_property(body + bytes(33 * 1000))}, [1])
+        Admission(world.overlay, replica=True).shares({PROPERTY_SHARES: to_property(body + bytes(33 * 1000))}, [1])
+
+
+@pytest.mark.parametrize(
+    ("error", "suspects"),
+    [(Expired, False), (WrongEpochKey, False), (NotAuthorised, True), (BadSignature, True), (BadFrame, True)],
+)
+def test_whoever_may_only_be_late_is_not_suspected(error: type[KeysError], suspects: bool):
+    effects = refused("r1a", error("why"))
+    assert Count("refused", 1, error.__name__) in effects
+    assert any(isinstance(effect, Blame) for effect in effects) is suspects

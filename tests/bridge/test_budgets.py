@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.budgets import RESEALED_MAX, Allowance, FairTable, Repeats
+from bridge.budgets import REFUSED_BURST, RESEALED_MAX, Allowance, Budget, FairTable, LinkGuard, Repeats
+from bridge.machine import Count
 
 
 @settings(max_examples=100, deadline=None)
@@ -66,3 +67,35 @@ def test_an_allowance_refills_with_time_up_to_its_burst():
     assert [allowance.take(10.0), allowance.take(10.0)] == [True, False]
     assert [allowance.take(1000.0) for _ in range(3)] == [True, True, False]
     assert not allowance.take(500.0), "a clock that goes back gives nothing"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 30)), max_size=40))
+def test_a_budget_gives_no_more_than_its_burst_and_rate(steps: list[tuple[float, float]]):
+    """Whoever spends while it is open gets burst + rate * time, and the one spending that emptied it."""
+    budget, now, spent, most = Budget(2.0, 10.0, 0.0), 0.0, 0.0, 0.0
+    for wait_s, cost in steps:
+        now += wait_s
+        if budget.open(now):
+            budget.spend(cost, now)
+            spent += cost
+            most = max(most, cost)
+    assert spent <= 10.0 + 2.0 * now + most + max(0.0, most - 20.0) * len(steps) + 1e-6
+
+
+def test_debt_is_bounded_so_that_a_link_recovers():
+    budget = Budget(1.0, 10.0, 0.0)
+    assert not budget.spend(1e9, 0.0)
+    assert not budget.open(9.9)
+    assert budget.open(10.1)
+    assert budget.open(5.0), "a clock that goes back takes nothing"
+
+
+def test_a_neighbour_that_left_is_forgotten():
+    guard = LinkGuard()
+    for _ in range(int(REFUSED_BURST) + 1):
+        guard.charge("liar", [Count("refused", 1, "BadFrame")], 0.0)
+    assert guard.closed("liar", 0.0)
+    assert not guard.closed("other", 0.0)
+    guard.keep(["other"])
+    assert not guard.closed("liar", 0.0)

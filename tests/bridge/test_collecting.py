@@ -22,9 +22,9 @@ from bridge.machine import (
     Wire,
 )
 from bridge.node import GatewayNode
+from bridge.policy import Scope
 from bridge.streams import GAPS_MAX
 from bridge.subscriptions import KEYS_TOPIC
-from bridge.views import Scope
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Inner, Mode, to_property
 from keys.keyheader import KEY_DOMAIN
 from keys.sharetree import Share, encode_shares

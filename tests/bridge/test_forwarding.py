@@ -6,10 +6,11 @@ import random
 
 import pytest
 
-from bridge.machine import Committed, LinkDown, LinkUp, Publication, Received, Wire
+from bridge.forwarding import NEW_KEYS_EVERY_S
+from bridge.machine import Committed, Effect, LinkDown, LinkUp, Publication, Received, Wire
 from bridge.node import ReplicaNode
+from bridge.policy import Scope
 from bridge.subscriptions import KEYS_TOPIC
-from bridge.views import Scope
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, Mode, from_property, to_property
 from keys.sharetree import Share, encode_shares
 from tests.sim.world import World, make_world
@@ -298,7 +299,7 @@ def test_a_flood_of_keys_evicts_only_the_flooders(world: World, monkeypatch: pyt
 
 
 def test_a_flood_of_retained_topics_evicts_only_the_flooders(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.forwarding.RETAINED_MAX", 8)
+    monkeypatch.setattr("bridge.retaining.RETAINED_MAX", 8)
     node = first_hop(world)
     for n in range(1, 21):
         node.handle(Received("evil", craft(world, "evil", f"open/{n}", sequence=n, key_id=b"k" * 16, retain=True)), NOW)
@@ -389,3 +390,19 @@ def test_a_subscriber_that_restates_without_end_is_not_served_without_end(world:
     assert served <= 10
     wire = statement(world, "local", "plant/#", 1000)
     assert sent(node.handle(Received("local", wire), NOW + 600), "local"), "it recovers"
+
+
+def test_a_publisher_of_keys_without_end_is_refused_and_nobody_else(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.forwarding.NEW_KEYS_BURST", 5)
+    world = make_world({1: 3}, [], {"site": 1, "evil": 1, "control": 1})
+    node = replica(world, "r1a")
+
+    def announce(publisher: str, salt: int, now: float) -> list[Effect]:
+        wire = Wire(KEYS_TOPIC, b"", properties=forge_key(world, publisher, "plant/#", salt).properties())
+        return node.handle(Received(publisher, wire), now)
+
+    refusals = [counted(announce("evil", salt, NOW), "refused") for salt in range(8)]
+    assert refusals == [0] * 5 + [1] * 3
+    assert counted(announce("evil", 0, NOW), "refused") == 0, "a key that is known costs nothing"
+    assert counted(announce("site", 0, NOW), "refused") == 0
+    assert counted(announce("evil", 9, NOW + 2 * NEW_KEYS_EVERY_S), "refused") == 0

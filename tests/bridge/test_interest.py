@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from bridge.interest import Interest
+from bridge.interest import REPEAT_S, Interest
 from bridge.machine import Acked, Effect, Send, Watch
+from bridge.policy import Scope
 from bridge.subscriptions import RENEW_AFTER_S, SUBSCRIBE_TOPIC, RoutingTable, Statement
-from bridge.views import Scope
+from keys.epochs import Calendar
+from keys.identity import Identity
 from tests.sim.world import NOW, World, make_world
 
 from .helpers import counted, sent
@@ -125,3 +129,58 @@ def test_versions_rise_over_a_restart(world: World):
     before = statements(interest_of(world).subscribed("plant/#", NOW))[0]
     after = statements(interest_of(world).subscribed("plant/#", NOW + 1))[0]
     assert after.version > before.version
+
+
+# ------------------------------------------------------------------------------------------------- epochs
+
+
+CALENDAR = Calendar(int((NOW - 700) * 1000), length_s=100, ahead_s=20, grace_s=20, skew_s=5)
+
+
+def epochs_world(first: int, last: int) -> World:
+    world = make_world({1: 5}, [], {"control": 1}, SCOPES, calendar=CALENDAR)
+    ranged = tuple(replace(grant, first_epoch=first, last_epoch=last) for grant in world.overlay.policy.grants)
+    world.overlay = world.with_policy(grants=ranged)
+    return world
+
+
+def test_a_right_that_begins_with_an_epoch_is_used_once_all_clocks_are_in_it():
+    interest = interest_of(epochs_world(8, 20))
+    assert statements(interest.subscribed("#", NOW)) == []
+    assert interest.wanted() == frozenset()
+    assert interest.next_deadline == NOW + 5, "epoch 7 began at NOW, for the slowest clock 5 s later"
+    for now in (NOW + 5, NOW + 100, NOW + 104):
+        assert statements(interest.tick(now)) == []
+    fresh = interest_of(epochs_world(8, 20))
+    assert statements(fresh.subscribed("#", NOW + 104)) == [], "some replica may still be in epoch 7"
+    for waiting in (interest, fresh):
+        assert {s.filter for s in statements(waiting.tick(NOW + 105))} == {"plant/#", "open/#"}
+    assert statements(interest.tick(NOW + 205)) == [], "said once"
+
+
+def test_a_right_that_ends_takes_the_statement_back():
+    interest = interest_of(epochs_world(0, 7))
+    assert {s.on for s in statements(interest.subscribed("#", NOW))} == {True}
+    assert {s.on for s in statements(interest.tick(NOW + 105))} == {False}
+    assert interest.wanted() == frozenset()
+    assert not interest.accepted("plant/#")
+    assert statements(interest.tick(NOW + RENEW_AFTER_S + 105)) == []
+
+
+def test_a_newer_overlay_that_lets_us_read_is_used_at_once_and_said_again_when_all_must_have_it():
+    world = epochs_world(20, 30)
+    interest = interest_of(world)
+    assert statements(interest.subscribed("plant/t", NOW + 10)) == []
+    granted = world.with_policy(grants=tuple(replace(g, first_epoch=7) for g in world.overlay.policy.grants))
+    first = statements(interest.adopt(granted, world.secrets, NOW + 11))
+    again = statements(interest.tick(NOW + 11 + REPEAT_S))
+    assert {s.filter for s in first} == {s.filter for s in again} == {"plant/#"}
+    assert min(s.version for s in again) > max(s.version for s in first)
+
+
+def test_after_a_rotation_statements_are_signed_with_the_new_key(world: World):
+    interest = interest_of(world)
+    fresh = Identity.generate(bytes(range(32)))
+    interest.rotate(fresh)
+    (statement, *_) = statements(interest.subscribed("plant/t", NOW))
+    assert statement == statement.signed(fresh)

@@ -16,7 +16,7 @@ WORLD = make_world({1: 3}, [], {"a": 1, "b": 1})
 
 def held(publisher: str, sequence: int, sealed: float, topic: str = "plant/t", arrived: float = NOW) -> Held:
     wire = craft(WORLD, publisher, topic, sequence=sequence, now=sealed, key_id=b"k" * 16, content=b"c", retain=True)
-    admitted = Admission(WORLD.overlay).publication(wire, dict(wire.properties), arrived)
+    admitted = Admission(WORLD.overlay, replica=True).publication(wire, dict(wire.properties), arrived)
     return Held(admitted, wire.payload, topic, arrived)
 
 
@@ -64,3 +64,14 @@ def test_a_flooder_of_topics_displaces_only_its_own(monkeypatch: pytest.MonkeyPa
     assert len(due) == 5
     assert due[0].topic == "plant/t"
     assert joining.next_deadline is None
+
+
+def test_only_the_same_under_another_epoch_key_was_sealed_anew():
+    joining = Joining()
+    assert not joining.sealed_anew("t", "site", b"21", (7, 0))
+    assert not joining.sealed_anew("t", "site", b"21", (7, 0)), "published twice, told twice"
+    assert joining.sealed_anew("t", "site", b"21", (8, 0))
+    assert joining.sealed_anew("t", "site", b"21", (8, 1))
+    assert not joining.sealed_anew("t", "other", b"21", (9, 0))
+    assert not joining.sealed_anew("t", "other", b"22", (10, 0))
+    assert not joining.sealed_anew("u", "other", b"22", (11, 0))

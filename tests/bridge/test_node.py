@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+import zlib
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridge.adopting import FLAG_DOCUMENT, OVERLAY_TOPIC, Version
+from bridge.key_service import GRANT_TOPIC
 from bridge.machine import (
     Acked,
     Committed,
@@ -23,9 +26,9 @@ from bridge.machine import (
     Wire,
 )
 from bridge.node import GatewayNode, ReplicaNode, peers_of
+from bridge.policy import Scope
 from bridge.sealing import ScopeSecret
 from bridge.subscriptions import KEYS_TOPIC, SUBSCRIBE_TOPIC
-from bridge.views import Scope
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES
 from tests.sim.world import NOW, World, make_world
 
@@ -63,7 +66,9 @@ def test_a_replica_has_no_deadlines_and_ignores_what_is_for_gateways():
 
 def test_outgoing_scopes_may_be_fewer_than_those_that_are_read():
     plant, open_ = WORLD.secrets
-    node = GatewayNode(WORLD.overlay, WORLD.identities["site"], "site", [plant, open_], bytes, outgoing=[plant])
+    node = GatewayNode(
+        WORLD.overlay, WORLD.identities["site"], "site", [plant, open_], WORLD.keys, bytes, outgoing=[plant]
+    )
     assert node.publisher.secret_for("plant/t") == plant
     assert node.publisher.secret_for("open/t") is None
     assert {s.peer for s in sent(node.handle(LinkUp("r1a"), NOW) + node.handle(Subscribed("open/#"), NOW))} == {"r1a"}
@@ -72,11 +77,11 @@ def test_outgoing_scopes_may_be_fewer_than_those_that_are_read():
 def test_secrets_and_payloads_are_in_no_repr():
     secret = WORLD.secrets[0]
     assert isinstance(secret, ScopeSecret)
-    assert secret.key is not None
+    ((_, key), *_) = WORLD.keys
     publication = Publication("plant/t", b"classified")
     node = subscriber(WORLD, "control")
-    text = f"{secret!r} {publication!r} {node.collector!r} {Committed(((1, 0, publication),))!r}"
-    assert repr(secret.key)[2:-1] not in text
+    text = f"{secret!r} {WORLD.keys!r} {publication!r} {node.collector!r} {Committed(((1, 0, publication),))!r}"
+    assert repr(key)[2:-1] not in text
     assert "classified" not in text
 
 
@@ -105,12 +110,27 @@ def wires_of(world: World) -> list[Wire]:
         *wires,
         *(s.wire for w in wires for s in sent(far.handle(Received("r1a", w), NOW))),
         statement(world, "control", "plant/#"),
+        Wire(OVERLAY_TOPIC, Version(2, bytes(32)).encode()),
+        Wire(OVERLAY_TOPIC, Version(2, bytes(32)).encode(FLAG_DOCUMENT) + zlib.compress(b"[" * 99_999)),
     ]
 
 
 MATERIAL = wires_of(WORLD)
 NAMES = ("site", "local", "control", "r1a", "r1b", "r1c", "r2a", "r2b", "r2c", "stranger")
-TOPICS = (KEYS_TOPIC, SUBSCRIBE_TOPIC, "plant/t", "plant/#", "open/t", "$SYS/x", "", "\0", "\ud800", "x" * 70_000)
+TOPICS = (
+    KEYS_TOPIC,
+    SUBSCRIBE_TOPIC,
+    OVERLAY_TOPIC,
+    GRANT_TOPIC,
+    "plant/t",
+    "plant/#",
+    "open/t",
+    "$SYS/x",
+    "",
+    "\0",
+    "\ud800",
+    "x" * 70_000,
+)
 
 
 def mutated(rng: random.Random) -> Wire:

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from bridge.arriving import Admission
+from bridge.machine import Blame, Doubted, Wanted
 from bridge.opening import KeyRing
-from bridge.views import Scope
+from bridge.policy import Scope
+from keys.epochs import KeyName, ScopeKeys
 from keys.keyheader import KEY_DOMAIN
 from tests.sim.world import NOW, World, make_world
 
@@ -21,7 +23,7 @@ def world() -> World:
 
 
 def ring_of(world: World) -> KeyRing:
-    return KeyRing(world.overlay, 1, world.secrets, Admission(world.overlay))
+    return KeyRing(world.overlay, 1, world.secrets, world.keys, Admission(world.overlay, replica=True))
 
 
 def take(ring: KeyRing, key: ForgedKey, place: int, now: float = NOW) -> tuple[int, bool]:
@@ -44,9 +46,11 @@ def test_k_shares_open_a_key(world: World, scope: str):
 
 
 def test_another_epoch_key_is_nobodys_fault_and_never_searched_for(world: World):
-    other = make_world({1: 3}, [], {"site": 1, "evil": 1}, [Scope("plant/#"), Scope("sealed/#", shares_only=True)])
-    other.secrets = [replace(s, key=bytes(31) + b"x") for s in other.secrets]
-    ring, key = ring_of(other), forge_key(world, "site", "plant/#")
+    held = ScopeKeys()
+    name = KeyName("plant/#", 0, 0)
+    held.put(name, bytes(31) + b"x")
+    ring = KeyRing(world.overlay, 1, world.secrets, held, Admission(world.overlay, replica=False))
+    key = forge_key(world, "site", "plant/#")
     effects = [
         e
         for p in (1, 2, 3)
@@ -54,6 +58,52 @@ def test_another_epoch_key_is_nobodys_fault_and_never_searched_for(world: World)
     ]
     assert counted(effects, "wrong_epoch_key") == 1
     assert counted(effects, "recombine_retries") == 0
+    assert [e for e in effects if isinstance(e, Doubted)] == [Doubted(name)]
+    assert not [e for e in effects if isinstance(e, Blame)]
+    right = world.keys.get(name)
+    assert right is not None
+    held.replace(name, right)  # a key server had lied to us
+    assert ring.keys_changed(NOW)[1] == [key.header.key_id]
+
+
+def test_a_key_waits_for_its_epoch_key_which_is_asked_for_once(world: World):
+    held = ScopeKeys()
+    ring = KeyRing(world.overlay, 1, world.secrets, held, Admission(world.overlay, replica=False))
+    keys = [forge_key(world, "site", "plant/#", salt) for salt in range(3)]
+    effects = [
+        effect
+        for key in keys
+        for p in (1, 2, 3)
+        for effect in ring.take(f"r1{'abc'[p - 1]}", dict(key.properties(key.shares[p - 1 : p])), NOW)[0]
+    ]
+    name = KeyName("plant/#", 0, 0)
+    assert [e for e in effects if isinstance(e, Wanted)] == [Wanted(name)]
+    assert ring.keys_changed(NOW)[1] == []
+    key = world.keys.get(name)
+    assert key is not None
+    held.put(name, key)
+    effects, opened = ring.keys_changed(NOW + 1)
+    assert sorted(opened) == sorted(key.header.key_id for key in keys)
+    assert counted(effects, "recombined") == 3
+    assert ring.keys_changed(NOW + 2) == ([], [])
+
+
+def test_a_key_of_a_newer_bump_waits_for_the_newer_policy(world: World):
+    held, name = ScopeKeys(), KeyName("plant/#", 0, 1)
+    world.learn(held, [0], bump=1)
+    world.keys.put(name, held.get(name) or b"")
+    key = forge_key(world, "site", "plant/#", bump=1)
+    ring = KeyRing(world.overlay, 1, world.secrets, ScopeKeys(), Admission(world.overlay, replica=False))
+    effects = [
+        effect
+        for p in (1, 2, 3)
+        for effect in ring.take(f"r1{'abc'[p - 1]}", dict(key.properties(key.shares[p - 1 : p])), NOW)[0]
+    ]
+    assert not [e for e in effects if isinstance(e, Wanted)]
+    newer = world.revoked("evil", -1, bump=1)
+    effects, opened = ring.adopt(newer, world.secrets_under(newer), NOW)
+    assert [e for e in effects if isinstance(e, Wanted)] == [Wanted(name)]
+    assert not opened
 
 
 def test_a_long_search_in_vain_makes_its_publisher_wait_and_nobody_else(world: World, monkeypatch: pytest.MonkeyPatch):

@@ -6,19 +6,15 @@ import random
 
 import pytest
 
+from bridge.datakeys import ANNOUNCE_AFTER_S, ANNOUNCE_EVERY, KEY_AGE_S, KEY_BYTES_MAX, KEY_MESSAGES_MAX
+from bridge.lanes import WINDOW_MAX
 from bridge.machine import Acked, Committed, Effect, Forget, LinkDown, LinkUp, Publication, Tick, Wire
 from bridge.node import GatewayNode
+from bridge.policy import Scope
 from bridge.sealing import (
-    ANNOUNCE_AFTER_S,
-    ANNOUNCE_EVERY,
     BATCH_MAX,
-    KEY_AGE_S,
-    KEY_BYTES_MAX,
-    KEY_MESSAGES_MAX,
     STRAGGLER_S,
-    WINDOW_MAX,
 )
-from bridge.views import Scope
 from keys.envelope import NO_KEY, PROPERTY_HEADER, PROPERTY_KEY, Mode, SignedHeader, from_property
 from tests.sim.world import World, make_world
 
@@ -170,7 +166,7 @@ def test_a_replica_that_comes_back_gets_all_it_lacks_in_order_as_sealed_before(w
     before = {s.ticket: s.wire for s in sent(effects, "r1b")}
     node.handle(Acked("r1b", 2), NOW)
     node.handle(LinkDown("r1b"), NOW)
-    again = sent(node.handle(LinkUp("r1b"), NOW), "r1b")
+    again = [send for send in sent(node.handle(LinkUp("r1b"), NOW), "r1b") if send.ticket > 0]
     assert [s.ticket for s in again] == [1, 3, 4, 5]
     assert carries_key(again[0].wire)
     assert all(signed(s.wire) == signed(before[s.ticket]) and s.wire.payload == before[s.ticket].payload for s in again)
@@ -221,7 +217,7 @@ def test_a_replica_that_never_acknowledges_costs_bounded_memory(world: World, mo
         kept -= forgotten(effects)
     assert len(kept) <= 600
     assert node.publisher.depth == len(kept)
-    assert sum(len(lane.waiting) for lane in node.publisher._lanes.values()) <= 600
+    assert sum(len(lane.waiting) for _, lane in node.publisher._lanes) <= 600
 
 
 def test_the_stragglers_bound_drops_nothing_that_too_few_have(world: World, monkeypatch: pytest.MonkeyPatch):

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.subscriptions import RoutingTable, Statement
-from bridge.views import Scope
-from keys.errors import BadFrame, BadSignature, Expired, NotAuthorised
+from bridge.policy import Scope
+from bridge.subscriptions import NEWS_BURST, NEWS_EVERY_S, RoutingTable, Statement
+from bridge.views import Member, Overlay
+from keys.errors import BadFrame, BadSignature, Expired, NotAuthorised, TooOften
+from keys.identity import Identity
 from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
 
 EXPIRES_MS = int((NOW + 3600) * 1000)
@@ -103,3 +105,49 @@ def test_a_full_table_still_takes_news_of_what_it_knows(world: World, monkeypatc
     assert table.accept(stated(world), NOW)
     assert not table.accept(stated(world, wire_filter="open/#"), NOW)
     assert table.accept(stated(world, version=2, on=False), NOW)
+
+
+# ------------------------------------------------------------------------------- other versions, rotation
+
+
+def with_members(world: World, members: list[Member]) -> Overlay:
+    assert world.owner is not None
+    return Overlay.sign(world.owner, world.overlay.policy, world.overlay.views.values(), members)
+
+
+def test_statements_of_members_and_scopes_that_are_gone_are_forgotten(world: World):
+    table = RoutingTable(world.overlay)
+    table.accept(stated(world), NOW)
+    table.accept(stated(world, wire_filter="open/#"), NOW)
+    table.adopt(world.with_policy(scopes=(PLANT,)))
+    assert [s.filter for s in table.all()] == ["plant/#"]
+    table.adopt(with_members(world, [m for n, m in world.overlay.members.items() if n != "control"]))
+    assert table.all() == []
+    assert table.wanting(PLANT, NOW) == []
+
+
+def test_a_former_certificate_counts_to_its_end_and_no_longer(world: World):
+    assert world.owner is not None
+    old = world.overlay.certificate("control")
+    fresh = Identity.generate(bytes(range(32)))
+    new = replace(old, public_key=fresh.public_bytes, agreement_key=fresh.agreement_bytes)
+    ending = replace(old, not_after_ms=int((NOW + 60) * 1000))
+    others = [m for n, m in world.overlay.members.items() if n != "control"]
+    table = RoutingTable(with_members(world, [*others, Member(new, before=ending)]))
+    assert table.accept(stated(world, version=1), NOW)
+    assert table.accept(Statement("control", "plant/#", 2, True, EXPIRES_MS).signed(fresh), NOW)
+    with pytest.raises(Expired):
+        table.accept(stated(world, version=3), NOW + 61)
+    with pytest.raises(BadSignature):
+        table.accept(Statement("control", "plant/#", 4, True, EXPIRES_MS).signed(world.identities["nosy"]), NOW)
+
+
+def test_an_author_of_statements_without_end_is_refused_and_nobody_else(world: World):
+    table = RoutingTable(world.overlay)
+    for version in range(1, NEWS_BURST + 1):
+        assert table.accept(stated(world, version=version), NOW)
+    with pytest.raises(TooOften):
+        table.accept(stated(world, version=NEWS_BURST + 1), NOW)
+    assert not table.accept(stated(world, version=NEWS_BURST), NOW), "a repetition costs nothing"
+    assert table.accept(stated(world, "nosy", on=False), NOW)
+    assert table.accept(stated(world, version=NEWS_BURST + 1), NOW + 2 * NEWS_EVERY_S)

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from bridge.views import DEPTH_MAX, SHARES_PER_KEY_MAX, Member, Overlay, OverlayError, Policy, RegionView, Scope
+from bridge.policy import Policy, Scope
+from bridge.views import DEPTH_MAX, SHARES_PER_KEY_MAX, Member, Overlay, OverlayError, RegionView
 from keys.envelope import Mode
 from keys.errors import BadFrame
 from keys.identity import Certificate, Identity, Role
@@ -33,11 +34,13 @@ def overlay_of(
             RegionView(region, 1, f"region-{region}", tuple(names[:1] + names[:-1] if twice else names), trusted)
         )
         for name in names[1:] if missing else names:
+            identity = Identity.generate(draw.randbytes(32))
             certificate = Certificate.issue(
                 OWNER,
                 name=name,
                 role=role,
-                public_key=Identity.generate(draw.randbytes(32)).public_bytes,
+                public_key=identity.public_bytes,
+                agreement_key=identity.agreement_bytes,
                 domain=domain or f"d-{name}",
                 region=region if of_region is None else of_region,
                 not_after_ms=NOT_AFTER_MS,
@@ -104,6 +107,12 @@ def test_paths_that_make_too_many_shares_or_are_too_long_are_refused():
     assert overlay_of(dict.fromkeys(range(1, 5), 5), chain[:3]).path(1, 4) == (1, 2, 3, 4)
 
 
+@pytest.mark.parametrize("counts", [(3, 10, 10), (3, 11, 11), (3, 3, 9, 9), (3, 19)])
+def test_paths_whose_liars_could_outlast_a_readers_search_are_refused(counts: tuple[int, ...]):
+    chain = [(n, n + 1) for n in range(1, len(counts))]
+    refused(lambda: overlay_of(dict(enumerate(counts, 1)), chain), "combinations", "smaller regions")
+
+
 def test_paths_and_neighbours():
     overlay = overlay_of({1: 3, 2: 3, 3: 3, 4: 3}, [(1, 2), (1, 3), (3, 4)])
     assert overlay.path(2, 4) == (2, 1, 3, 4)
@@ -133,7 +142,7 @@ def test_a_topic_belongs_to_its_most_specific_scope():
 def test_a_right_must_cover_the_whole_scope():
     rights = {"all": ((), ("plant/#",)), "part": ((), ("plant/line1/#",)), "none": (("plant/#",), ())}
     overlay = make_world({1: 3}, [], dict.fromkeys(rights, 1), [Scope("plant/#")], rights=rights).overlay
-    assert [overlay.may_read(name, overlay.policy.scopes[0]) for name in rights] == [True, False, False]
+    assert [overlay.may_read(name, overlay.policy.scopes[0], 0) for name in rights] == [True, False, False]
 
 
 def test_a_key_states_the_publishers_region_first_and_only_regions_of_its_scope():
@@ -218,11 +227,18 @@ def test_parts_may_not_be_given_twice():
 
 def test_one_key_may_not_serve_two_members():
     """Whoever holds it would be two replicas at once."""
-    key = Identity.generate(bytes(32)).public_bytes
+    both = Identity.generate(bytes(32))
     members = [
         Member(
             Certificate.issue(
-                OWNER, name=name, role=Role.REPLICA, public_key=key, domain=name, region=1, not_after_ms=NOT_AFTER_MS
+                OWNER,
+                name=name,
+                role=Role.REPLICA,
+                public_key=both.public_bytes,
+                agreement_key=both.agreement_bytes,
+                domain=name,
+                region=1,
+                not_after_ms=NOT_AFTER_MS,
             )
         )
         for name in ("a", "b", "c")
@@ -253,3 +269,13 @@ def test_old_parts_do_not_mix_with_new_ones_and_addresses_are_signed() -> None:
     with pytest.raises(OverlayError, match="tampered"):
         Overlay.load(fewer, int(NOW * 1000))
     assert Overlay.load(document, int(NOW * 1000)).to_document() == document
+
+
+def test_the_policy_alone_is_verified_too() -> None:
+    """What is checked before the rest of a document is read."""
+    world = make_world({1: 3}, [], {"site": 1})
+    document = world.overlay.to_document()
+    assert Overlay.policy_of(document, world.overlay.owner) == world.overlay.policy
+    for owner, spoiled in ((OWNER.public_bytes, document), (world.overlay.owner, {"policy": 1}), (b"", {})):
+        with pytest.raises(OverlayError):
+            Overlay.policy_of(spoiled, owner)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ from typing import Any
 import paho.mqtt.client as paho
 import yaml
 
-from gateway.overlay_file import sign_overlay
+from gateway.owner import sign_overlay
 from gateway.trust import TrustDomain
 from keys.identity import Role
 
 START_S = 20.0
+VEILMQ = ("-c", "from gateway.cli import main; main()", "broker")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 SCOPES = ({"filter": "plant/#", "tokens": True}, {"filter": "open/#", "mode": "plain"})
 
 
@@ -41,6 +44,21 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
+@dataclass(frozen=True)
+class KeyService:
+    """Who issues epoch keys. The short epochs leave time for a start; `grace_s` is what an outage may last."""
+
+    servers: int = 4
+    issuer: str = "threshold"
+    epochs: Mapping[str, int] = field(
+        default_factory=lambda: {"length_s": 6, "ahead_s": 2, "grace_s": 2, "skew_s": 0, "history_epochs": 0}
+    )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"keys{i + 1}" for i in range(self.servers))
+
+
 @dataclass
 class OverlayProcesses:
     """Files in `directory`; members are started by name and end with `stop`."""
@@ -55,15 +73,21 @@ class OverlayProcesses:
         edges: Sequence[tuple[str, str]],
         gateways: Mapping[str, str],
         owner_name: str = "owner",
+        service: KeyService | None = None,
     ) -> OverlayProcesses:
-        """Regions by name with their number of replicas, gateways by name with their region."""
+        """Regions by name with their number of replicas, gateways by name with their region.
+
+        Each member has an overlay file of its own, as on machines of its own; `overlay.json` is the owner's.
+        """
         now = time.time()
         replicas = {f"{region}{i + 1}": region for region, size in regions.items() for i in range(size)}
-        ports = free_ports(len(replicas) + len(gateways))
-        self.ports = dict(zip([*replicas, *gateways], ports, strict=True))
-        for name in replicas:
+        servers = [f"keys{i + 1}" for i in range(service.servers if service else 0)]
+        ports = free_ports(len(replicas) + len(gateways) + len(servers))
+        self.ports = dict(zip([*replicas, *gateways, *servers], ports, strict=True))
+        for name in (*replicas, *servers):
             domain = TrustDomain.create(self.directory / f"domain-{name}", f"operator-{name}", now)
-            domain.issue(name, Role.REPLICA, ("127.0.0.1",), self.directory / name, now)
+            role = Role.REPLICA if name in replicas else Role.KEY_SERVER
+            domain.issue(name, role, ("127.0.0.1",), self.directory / name, now)
         owner = TrustDomain.create(self.directory / owner_name, owner_name, now)
         for name in gateways:
             owner.issue(name, Role.GATEWAY, ("127.0.0.1",), self.directory / name, now)
@@ -87,8 +111,18 @@ class OverlayProcesses:
                 for name, region in gateways.items()
             ],
         }
+        if service is not None:
+            cards = [{"card": f"{name}/card.json", "address": f"127.0.0.1:{self.ports[name]}"} for name in servers]
+            description["key_service"] = {"issuer": service.issuer, "servers": cards}
+            description["epochs"] = dict(service.epochs)
         self._write("overlay.yaml", description)
         sign_overlay(self.directory / "overlay.yaml", self.directory / owner_name, self.directory / "overlay.json", now)
+        for name in servers:
+            listener = {"bind": f"127.0.0.1:{self.ports[name]}", "overlay": True, "ssl": True}
+            content = self._member(name, listener)
+            content["overlay"]["key_server"] = {"material": f"keyserver/{name}.material"}
+            self._write(f"{name}.yaml", content)
+        self.hand_out(*self.ports)
         for name in replicas:
             listener = {"bind": f"127.0.0.1:{self.ports[name]}", "overlay": True, "ssl": True}
             self._write(f"{name}.yaml", self._member(name, listener))
@@ -105,17 +139,56 @@ class OverlayProcesses:
         return {
             "listeners": {"default": listener},
             "data": f"data-{name}",
-            "overlay": {"identity": name, "overlay": "overlay.json"},
+            "overlay": {"identity": name, "overlay": f"{name}-overlay.json"},
         }
+
+    def hand_out(self, *names: str) -> None:
+        """Give the owner's present overlay file to these members, as a file that is replaced whole."""
+        content = (self.directory / "overlay.json").read_bytes()
+        for name in names:
+            fresh = self.directory / f"{name}-overlay.new"
+            fresh.write_bytes(content)
+            fresh.replace(self.directory / f"{name}-overlay.json")
+
+    def describe(self, change: Callable[[dict[str, Any]], object] = lambda _: None, cards: Sequence[str] = ()) -> None:
+        """Edit the owner's YAML and sign it anew, with newer cards of members; `hand_out` gives it to members."""
+        path = self.directory / "overlay.yaml"
+        description = yaml.safe_load(path.read_text())
+        change(description)
+        path.write_text(yaml.safe_dump(description))
+        newer = [word for card in cards for word in ("--card", card)]
+        self.veilmq("overlay", "sign", "overlay.yaml", "--owner", "owner", "--out", "overlay.json", *newer)
+
+    def veilmq(self, *arguments: str) -> str:
+        """A command of the owner's or an operator's, which must succeed; its output."""
+        result = run_veilmq(*arguments, cwd=self.directory)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    def figures(self, name: str) -> dict[str, Any]:
+        """What a gateway says of itself now; {} if it says nothing for a while."""
+        found: list[dict[str, Any]] = []
+        watcher = self.client(name, f"watch-{time.monotonic()}")
+        watcher.on_message = lambda client, userdata, message: found.append(json.loads(message.payload))
+        watcher.subscribe("$SYS/veilmq/figures")
+        try:
+            wait_until(lambda: bool(found), 5.0)
+        finally:
+            watcher.loop_stop()
+            watcher.disconnect()
+        return found[-1] if found else {}
 
     def _write(self, name: str, content: object) -> None:
         (self.directory / name).write_text(yaml.safe_dump(content))
 
-    def start(self, *names: str) -> None:
+    def start(self, *names: str, command: Sequence[str] = VEILMQ) -> None:
+        """Start members and wait until they listen. `command`: what runs them, before `-c FILE`."""
         for name in names:
             log = (self.directory / f"{name}.log").open("ab")
-            command = [sys.executable, "-c", "from gateway.cli import main; main()", "broker", "-c", f"{name}.yaml"]
-            self.running[name] = subprocess.Popen(command, cwd=self.directory, stdout=log, stderr=log)
+            arguments = [sys.executable, *command, "-c", f"{name}.yaml"]
+            self.running[name] = subprocess.Popen(
+                arguments, cwd=self.directory, env=ENVIRONMENT, stdout=log, stderr=log
+            )
             log.close()
         for name in names:
             self._wait_for(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 import shlex
@@ -11,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,10 @@ import pytest
 from gateway import cli
 from gateway.client import Client
 from gateway.config import load
-from gateway.overlay_file import read_description
+from gateway.description import read_description
+from gateway.trust import TrustDomain
+from keys.identity import Role
+from keys.material import Material
 
 ROOT = Path(__file__).parent.parent.parent
 CONFIGS = ROOT / "configs"
@@ -38,26 +43,48 @@ def veilmq(capsys: pytest.CaptureFixture[str]) -> Any:
     return run
 
 
-def example_commands() -> Sequence[str]:
+def example_commands() -> Sequence[Sequence[str]]:
+    """The commands of configs/README.md, block by block."""
     text = (CONFIGS / "README.md").read_text("utf-8")
-    (block,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-    return [line for line in block.splitlines() if line]
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    return [[line for line in block.splitlines() if line] for block in blocks]
 
 
 @pytest.fixture
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, veilmq: Any) -> Path:
-    """The directory after all commands of configs/README.md, on ports of our own."""
+    """The directory after the first commands of configs/README.md, on ports of our own."""
     for path in CONFIGS.glob("*.yaml"):
         text = re.sub(r"bind: 127\.0\.0\.1:\d+", "bind: 127.0.0.1:0", path.read_text("utf-8"))
         (tmp_path / path.name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    for command in example_commands():
+    for command in example_commands()[0]:
         status, _, err = veilmq(*shlex.split(command)[1:])
         assert (status, err) == (0, ""), command
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["edge.yaml", "gateway.yaml", "replica.yaml"])
+def with_key_service(directory: Path, issuer: str = "threshold") -> None:
+    """What configs/README.md says of a key service: uncomment it, and issue the servers' identities."""
+    path = directory / "overlay.yaml"
+    text = path.read_text("utf-8")
+    start = text.index("# key_service:")
+    end = text.index("# When keys change")
+    block = re.sub(r"^# ", "", text[start:end], flags=re.MULTILINE).replace("issuer: threshold", f"issuer: {issuer}")
+    path.write_text(text[:start] + block + text[end:])
+    for place in range(1, 5):
+        domain = TrustDomain.create(directory / f"operator{place}", f"operator{place}", time.time())
+        domain.issue(f"k{place}", Role.KEY_SERVER, ("127.0.0.1",), directory / f"k{place}", time.time())
+
+
+def test_every_command_of_the_manual_works(example: Path, veilmq: Any) -> None:
+    for block in example_commands()[1:]:
+        for command in block:
+            status, out, err = veilmq(*shlex.split(command)[1:])
+            assert (status, err) == (0, ""), command
+    assert "protected" in out
+
+
+@pytest.mark.parametrize("name", ["edge.yaml", "gateway.yaml", "replica.yaml", "keyserver.yaml"])
 def test_the_configurations_that_we_ship_load(name: str) -> None:
     settings = load(CONFIGS / name)
     assert settings.listeners
@@ -90,6 +117,108 @@ def test_check_of_a_replica_and_of_a_plain_broker(example: Path, veilmq: Any) ->
     status, out, _ = veilmq("check", "-c", "edge.yaml", "x")
     assert status == 0
     assert "local only" in out
+
+
+OWNER = ("--owner", "owner")
+OUT = ("--out", "overlay.json")
+
+
+def test_a_key_service_from_its_description_to_its_check(example: Path, veilmq: Any) -> None:
+    with_key_service(example)
+    status, _, err = veilmq("overlay", "sign", "overlay.yaml", *OWNER, *OUT)
+    assert (status, "`veilmq trust rekey`" in err) == (2, True)
+    status, out, _ = veilmq("trust", "rekey", "overlay.yaml", *OWNER, *OUT)
+    assert status == 0
+    assert out.count("secret keyserver/k") == 4
+    status, out, err = veilmq("check", "-c", "keyserver.yaml")
+    assert (status, err) == (0, "")
+    assert "key service: threshold of 4, bears 1 that lie" in out
+    assert "key material in keyserver/k1.material; the first start takes it in" in out
+    (example / "keyserver" / "k1.material").unlink()
+    status, _, err = veilmq("check", "-c", "keyserver.yaml")
+    assert (status, "none is kept; ask the overlay's owner" in err) == (2, True)
+    status, out, err = veilmq("check", "-c", "gateway.yaml", "ward/7/pulse")
+    assert (status, err) == (0, "")
+    assert "keys of the next from" in out
+
+
+def test_check_sees_what_will_fail_at_a_key_server(example: Path, veilmq: Any) -> None:
+    with_key_service(example)
+    veilmq("trust", "rekey", "overlay.yaml", *OWNER, *OUT)
+    material = example / "keyserver" / "k1.material"
+    material.chmod(0o644)
+    assert "chmod 600" in veilmq("check", "-c", "keyserver.yaml")[2]
+    material.chmod(0o600)
+    material.write_text("nonsense")
+    assert "is not key material" in veilmq("check", "-c", "keyserver.yaml")[2]
+    replace(example / "keyserver.yaml", "overlay: true", "overlay: false")
+    assert "a key server needs a listener with overlay: true" in veilmq("check", "-c", "keyserver.yaml")[2]
+
+
+def test_revoking_says_when_and_check_warns_of_it(example: Path, veilmq: Any) -> None:
+    with_key_service(example)
+    veilmq("trust", "rekey", "overlay.yaml", *OWNER, *OUT)
+    status, out, _ = veilmq("trust", "revoke", "overlay.json", *OWNER, "--member", "g1", "--read", "ward/#")
+    assert status == 0
+    moment = re.search(r"end at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)", out)
+    assert moment
+    status, out, _ = veilmq("check", "-c", "gateway.yaml")
+    assert status == 0
+    assert f"warning: the right to read ward/# ends at {moment[1]}" in out
+    status, out, _ = veilmq("trust", "revoke", "overlay.json", *OWNER, "--member", "g1", "--now")
+    assert "new keys for veilmq/traces/#, ward/#" in out
+    status, _, err = veilmq("check", "-c", "gateway.yaml")
+    assert (status, "ward/#: we have no right to publish there" in err) == (2, True)
+
+
+def test_check_says_that_a_rotation_and_new_tokens_are_under_way(example: Path, veilmq: Any) -> None:
+    veilmq("trust", "rotate", "g1", "--domain", "owner")
+    status, _, _ = veilmq(
+        "overlay", "sign", "overlay.yaml", *OWNER, *OUT, "--card", "g1/next/card.json", "--new-tokens"
+    )
+    assert status == 0
+    status, out, err = veilmq("check", "-c", "gateway.yaml", "ward/7/pulse")
+    assert (status, err) == (0, "")
+    assert "the key of g1 was rotated; the former one counts until" in out
+    assert "ward/#: names are hidden anew" in out
+    assert "protected" in out
+
+
+def test_no_command_shows_a_secret_and_no_public_file_holds_one(example: Path, veilmq: Any) -> None:
+    with_key_service(example, "chain")
+    commands = [
+        ("trust", "rekey", "overlay.yaml", *OWNER, *OUT),
+        ("trust", "grant", "overlay.json", *OWNER, "--member", "spark", "--publish", "public/#"),
+        ("trust", "show", "overlay.json", *OWNER), ("trust", "show", "overlay.json", "--json"),
+        ("trust", "show", "owner"), ("trust", "show", "g1", "--json"),
+        ("trust", "revoke", "overlay.json", *OWNER, "--member", "spark", "--publish", "public/#", "--now"),
+        ("trust", "rotate", "g1", "--domain", "owner"),
+        ("trust", "export", "g1", "--out", "g1.pem"), ("trust", "export", "owner", "--out", "owner.pem"),
+        ("overlay", "sign", "overlay.yaml", *OWNER, *OUT, "--card", "g1/next/card.json", "--new-tokens"),
+        ("overlay", "show", "overlay.json"), ("overlay", "show", "overlay.json", "--json"),
+        ("check", "-c", "gateway.yaml", "ward/7/pulse"), ("check", "-c", "keyserver.yaml", "--json"),
+    ]  # fmt: skip
+    shown = b""
+    for command in commands:
+        status, out, err = veilmq(*command)
+        assert status == 0, (command, err)
+        shown += (out + err).encode()
+    private = [path for path in example.rglob("*") if path.is_file() and path.stat().st_mode & 0o077 == 0]
+    public = [path for path in example.rglob("*") if path.is_file() and path.stat().st_mode & 0o077]
+    assert {"root.key", "owner.key", "ca.key", "key.pem", "k1.material"} <= {path.name for path in private}
+    secrets = [path.read_bytes() for path in private if path.suffix == ".key" and b"PRIVATE" not in path.read_bytes()]
+    pems = [path.read_bytes() for path in private if b"PRIVATE" in path.read_bytes()]
+    secrets += [base64.b64decode(b"".join(pem.splitlines()[1:-1]))[-32:] for pem in pems]
+    material = Material.decode((example / "keyserver" / "k1.material").read_bytes())
+    secrets += [subkey for _, subkey in material.generations[0].subkeys]
+    assert len(secrets) > 15
+    for content in (shown, *(path.read_bytes() for path in public)):
+        for secret in secrets:
+            assert secret not in content
+            assert secret.hex().encode() not in content
+            assert base64.b64encode(secret) not in content
+            assert repr(secret)[2:-1].encode() not in content
+        assert b"PRIVATE KEY" not in content
 
 
 def replace(path: Path, old: str, new: str) -> None:
@@ -166,6 +295,14 @@ def test_an_altered_overlay_is_refused(example: Path, veilmq: Any) -> None:
         (["trust", "show", "/nonexistent"], "holds no identity"),
         (["trust", "init", "x", "--domain", "no spaces please"], "a trust domain is 1 to 64"),
         (["trust", "issue", "x", "--name", "a", "--role", "king", "--out", "y"], "role king does not exist"),
+        (["trust", "grant", "o.json", "--owner", "x", "--member", "a"], "which rights? name them with --publish"),
+        (["trust", "grant", "o.json", "--owner", "x", "--member", "a", "--read", "b"], "holds no trust domain"),
+        (["trust", "revoke", "o.json", "--owner", "x", "--member", "a"], "holds no trust domain"),
+        (["trust", "rotate", "x", "--domain", "y"], "holds no trust domain"),
+        (["trust", "rekey", "x.yaml", "--owner", "y", "--out", "z"], "holds no trust domain"),
+        (["trust", "export", "x", "--out", "y"], "holds no identity"),
+        (["simulate", "nothing", "--figure", "1"], "no experiment nothing; take one of"),
+        (["simulate", "eventguard", "--figure", "999"], "no figure 999; take one of"),
         (["overlay", "show", "/nonexistent"], "/nonexistent: No such file or directory"),
         (["check", "-c", "/nonexistent"], "/nonexistent: No such file or directory"),
         (["broker", "-c", "/nonexistent"], "/nonexistent: No such file or directory"),

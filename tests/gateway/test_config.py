@@ -131,3 +131,14 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_every_limit_has_a_default_that_is_valid() -> None:
     assert parse({}) == Settings()
+
+
+def test_a_key_servers_material_is_taken_from_the_directory_of_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "overlay: {identity: k1, overlay: o.json, key_server: {material: k1.material}}")
+    overlay = load(path).overlay
+    assert overlay is not None
+    assert overlay.key_server is not None
+    assert overlay.key_server.material == tmp_path / "k1.material"
+    path = write(tmp_path, "overlay: {identity: k1, overlay: o.json, key_server: {material: k1.material, file: x}}")
+    with pytest.raises(ConfigError, match=r"overlay\.key_server\.file: unknown key; known are material"):
+        load(path)

@@ -32,14 +32,27 @@ from gateway.demo.logs import PROBE, LineLog, Seen, Sent, digest_of, id_of, read
 from gateway.demo.operators import Ledger
 from gateway.demo.play import find_sample, read_sink
 from gateway.demo.processes import Fleet
-from gateway.demo.report import Blamed, Report, Row, SparkTally, Tally, percentile, render, tally, tally_spark
+from gateway.demo.report import (
+    Blamed,
+    KeyServiceTally,
+    Report,
+    Row,
+    SparkTally,
+    Tally,
+    percentile,
+    render,
+    tally,
+    tally_spark,
+)
 from gateway.demo.sensors import machine_id, sweep
 from gateway.demo.setup import DOMAINS, GATEWAYS, REPLICAS, DemoError, build, free_ports
 from gateway.demo.timeline import Action, Timeline
-from gateway.overlay_file import load_grant, load_overlay
+from gateway.overlay_file import load_overlay, load_secrets
+from gateway.trust import LocalIdentity
 from keys.batch import SignedHeader, leaf, sign_batch
 from keys.envelope import PROPERTY_HEADER, PROPERTY_SHARES, to_property
 from keys.identity import Identity
+from keys.material import Material
 from keys.message import MessageHeader, Mode
 from keys.sharetree import Place, Share, encode_shares
 from spark_ingest.demo import _cause
@@ -47,6 +60,7 @@ from spark_ingest.sink import PublicationSink
 
 NS = 1_000_000
 REGIONS = list(setup.REGIONS.values())
+KEY_SERVERS = setup.KEY_SERVERS
 
 
 def sent(id_: str, confirmed: bool = True, sent_ns: int = 0, plain_ns: int = 0) -> Sent:
@@ -67,15 +81,18 @@ def by_id(*messages: Sent) -> dict[str, Sent]:
 
 @given(st.integers(0, 2**32), st.floats(1, 1000))
 def test_the_liar_is_honest_again_before_another_replica_is_killed_and_comes_back(seed: int, seconds: float) -> None:
-    timeline = Timeline.draw(seed, seconds, REGIONS)
-    assert timeline == Timeline.draw(seed, seconds, REGIONS)
+    timeline = Timeline.draw(seed, seconds, REGIONS, KEY_SERVERS)
+    assert timeline == Timeline.draw(seed, seconds, REGIONS, KEY_SERVERS)
     (liars_region,) = (region for region in REGIONS if timeline.liar in region)
     assert timeline.killed not in liars_region
+    assert timeline.key_server in KEY_SERVERS
     assert [(step.action, step.replica) for step in timeline.steps] == [
+        (Action.KILL, timeline.key_server),
         (Action.LIE, timeline.liar),
         (Action.RECOVER, timeline.liar),
         (Action.KILL, timeline.killed),
         (Action.RESTART, timeline.killed),
+        (Action.RESTART, timeline.key_server),
     ]
     times = [step.at_s for step in timeline.steps]
     assert times == sorted(times)
@@ -83,14 +100,15 @@ def test_the_liar_is_honest_again_before_another_replica_is_killed_and_comes_bac
     assert times[-1] < seconds
 
 
-def test_over_many_seeds_every_replica_lies_and_every_one_is_killed() -> None:
-    drawn = [Timeline.draw(seed, 45, REGIONS) for seed in range(200)]
+def test_over_many_seeds_every_replica_lies_and_every_one_and_every_key_server_is_killed() -> None:
+    drawn = [Timeline.draw(seed, 45, REGIONS, KEY_SERVERS) for seed in range(200)]
     assert {each.liar for each in drawn} == {each.killed for each in drawn} == set(REPLICAS)
+    assert {each.key_server for each in drawn} == set(KEY_SERVERS)
 
 
 @given(st.lists(st.floats(0, 60), max_size=30))
 def test_every_step_is_due_exactly_once_however_often_one_looks(looks: list[float]) -> None:
-    timeline = Timeline.draw(1, 45, REGIONS)
+    timeline = Timeline.draw(1, 45, REGIONS, KEY_SERVERS)
     moments = [0.0, *sorted(looks), 60.0]
     found = [step for a, b in itertools.pairwise(moments) for step in timeline.due(a, b)]
     assert found == list(timeline.steps)
@@ -163,7 +181,7 @@ def test_there_is_no_percentile_of_nothing() -> None:
 
 # --------------------------------------------------------------------------------------------- verdict
 
-TIMELINE = Timeline.draw(7, 45, REGIONS)
+TIMELINE = Timeline.draw(7, 45, REGIONS, KEY_SERVERS)
 INNOCENT = next(name for name in REPLICAS if name not in (TIMELINE.liar, TIMELINE.killed))
 GOOD = Report(
     sealed=Tally(2, 2, 0, 0, 0, (4.0, 9.0)),
@@ -174,6 +192,7 @@ GOOD = Report(
     unlinked=(),
     blamed=Blamed({TIMELINE.liar: {"control": 3}}, {}),
     timeline=TIMELINE,
+    key_service=KeyServiceTally(4, 1, 5, 0),
     sample=None,
 )
 
@@ -289,22 +308,26 @@ def test_every_role_has_a_configuration_that_loads_and_an_identity_of_its_own_do
     assert {name: member.certificate.domain for name, member in overlay.members.items()} == dict(DOMAINS)
     assert len({overlay.members[name].ca for name in REPLICAS}) == len(REPLICAS)
     assert [view.members for _, view in sorted(overlay.views.items())] == list(setup.REGIONS.values())
-    for name in (*REPLICAS, *GATEWAYS):
+    for name in (*REPLICAS, *KEY_SERVERS, *GATEWAYS):
         settings = load(layout.config(name))
         assert settings.overlay is not None
         assert settings.overlay.overlay == layout.overlay
-        if name in REPLICAS:
+        assert (settings.overlay.key_server is not None) == (name in KEY_SERVERS)
+        if name not in GATEWAYS:
             assert overlay.members[name].address == settings.listeners["overlay"].bind
             assert settings.listeners["overlay"].overlay
 
 
-def test_only_those_who_may_read_get_keys_and_names_are_hidden(layout: setup.Layout) -> None:
+def test_only_those_who_may_read_get_names_and_only_key_servers_what_keys_come_from(layout: setup.Layout) -> None:
     overlay = load_overlay(layout.overlay, int(time.time() * 1000))
-    assert sorted(path.stem for path in (layout.directory / "grants").iterdir()) == ["control", "site", "spark"]
-    granted = load_grant(layout.grant, overlay, "spark")
+    assert [name for name, member in overlay.members.items() if member.box] == ["control", "site", "spark"]
+    granted, keys = load_secrets(LocalIdentity.load(layout.identity("spark")), overlay)
     assert {secret.clear_filter for secret in granted} == {setup.TELEMETRY, setup.AVAILABILITY}
+    assert len(keys) == 0  # they are fetched
     assert "machine" not in layout.overlay.read_text()
-    assert layout.grant.stat().st_mode & 0o077 == 0
+    materials = [load(layout.config(name)).overlay.key_server.material for name in KEY_SERVERS]  # type: ignore[union-attr]
+    assert [Material.decode(path.read_bytes()).generations[0].number for path in materials] == [1, 2, 3, 4]
+    assert {path.stat().st_mode & 0o077 for path in materials} == {0}
 
 
 def test_ports_differ_and_one_that_is_taken_is_not_chosen(
@@ -424,7 +447,16 @@ def test_blame_is_kept_over_a_crash_of_the_one_who_blamed() -> None:
     assert ledger.not_ready() == ["r1a", "control"]
     assert ledger.blamed().suspected == {"r1b": {"r1a": 5, "control": 1}}
     say("r1a", 2)
+    ledger.restarted("a key server that says nothing")
     assert ledger.blamed() == Blamed({"r1b": {"r1a": 7, "control": 1}}, {"r1b": ["r1a", "control"]})
+
+
+def test_epochs_and_waits_are_those_of_all_roles() -> None:
+    ledger = Ledger(["site", "control"])
+    assert (ledger.epoch(), ledger.counted("key_waits")) == (0, 0)
+    ledger.take("site", b'{"epoch": 7, "counts": {"key_waits": 2}}')
+    ledger.take("control", b'{"epoch": 8, "counts": {}}')
+    assert (ledger.epoch(), ledger.counted("key_waits")) == (8, 2)
 
 
 def test_the_sink_is_read_as_spark_wrote_it(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from bridge.machine import Blame, Count
 from gateway import cli, hooks
 from gateway.check import check as look
 from gateway.config import ConfigError, StartError, parse
+from gateway.dials import Dials
 from gateway.links import Links
 from gateway.logs import JsonLines, KeyValueLines
 from gateway.metrics import Figures
@@ -31,6 +33,7 @@ from gateway.mqtt5.packets import Connect, Disconnect, PubAck, Publish, Subscrib
 from gateway.mqtt5.types import ReasonCode
 from gateway.prometheus import overlay_metrics
 from gateway.sys_topics import Load
+from keys.epochs import Calendar
 
 from .harness import Wire, serving
 
@@ -225,9 +228,11 @@ def test_prometheus_is_shown_broker_process_and_overlay() -> None:
 
 def test_the_overlays_shell_is_one_that_is_shown() -> None:
     nothing: Any = None
-    links = Links(nothing, Figures("g", "gateway"), nothing, lambda *_: None, {})
+    policy = SimpleNamespace(version=3, calendar=Calendar(length_s=10, zero_ms=0))
+    keeping: Any = SimpleNamespace(overlay=SimpleNamespace(policy=policy))
+    links = Links(nothing, Figures("g", "gateway"), nothing, keeping, Dials(nothing), clock=lambda: 25.0)
     assert isinstance(links, hooks.Measured)
-    assert links.gauges() == {"outbox_depth": 0, "links_up": 0, "links": 0}
+    assert links.gauges() == {"outbox_depth": 0, "links_up": 0, "links": 0, "epoch": 2, "policy_version": 3}
 
 
 def test_what_a_peer_names_is_escaped() -> None:

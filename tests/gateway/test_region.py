@@ -212,7 +212,7 @@ def one_line_error(*arguments: str, cwd: Path) -> str:
 
 def test_a_tampered_view_is_refused_before_anything_listens(overlay: OverlayProcesses):
     one_region(overlay)
-    path = overlay.directory / "overlay.json"
+    path = overlay.directory / "north1-overlay.json"
     document = json.loads(path.read_text())
     body = document["views"][0]["body"]
     document["views"][0]["body"] = body[:20] + ("A" if body[20] != "A" else "B") + body[21:]

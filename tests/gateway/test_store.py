@@ -10,7 +10,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -191,10 +190,8 @@ def test_a_deletion_that_the_disk_refused_is_made_later(tmp_path: Path) -> None:
         def refuse(*_: object) -> None:
             raise OutboxFullError("disk is full")
 
-        tried = threading.Event()
-        store._outbox.commit = lambda *_: (tried.set(), refuse())  # type: ignore[assignment,func-returns-value]
+        store._outbox.commit = refuse  # type: ignore[assignment]
         store.forget([entry.sequence])
-        assert tried.wait(5)
         with pytest.raises(OutboxFullError):
             await store.put(message())
         store._outbox.commit = commit  # type: ignore[method-assign]
@@ -244,8 +241,8 @@ def test_a_split_seed_is_durable_differs_by_epoch_and_can_be_erased(tmp_path: Pa
         assert store.split_seed(4) != seeds[-1]
 
     async def erase(store: Store) -> None:
-        store.erase_seed(3)
-        store.erase_seed(3)
+        assert store.erase_seeds(lambda epoch: epoch < 4) == [3]
+        assert store.erase_seeds(lambda epoch: epoch < 4) == []
 
     run_with(tmp_path, use)
     run_with(tmp_path, use)
@@ -253,6 +250,19 @@ def test_a_split_seed_is_durable_differs_by_epoch_and_can_be_erased(tmp_path: Pa
     run_with(tmp_path, erase)
     run_with(tmp_path, use)
     assert seeds[2] != seeds[0]
+
+
+def test_keys_for_other_files_differ_by_purpose_and_store_and_outlive_a_restart(tmp_path: Path) -> None:
+    keys: list[bytes] = []
+
+    async def use(store: Store) -> None:
+        keys.extend([store.sealing_key(b"one"), store.sealing_key(b"two")])
+
+    run_with(tmp_path / "a", use)
+    run_with(tmp_path / "a", use)
+    run_with(tmp_path / "b", use)
+    assert keys[:2] == keys[2:4]
+    assert len(set(keys)) == 4
 
 
 def test_a_seed_that_others_may_read_is_refused(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bridge.views import Overlay
+from bridge.views import Member, Overlay
 from gateway.overlay_file import load_overlay
 from gateway.tls import LinkTls, TlsError, explain
 from gateway.trust import LocalIdentity, TrustDomain
@@ -32,6 +33,11 @@ def overlay(world: World) -> Overlay:
 def links(world: World, overlay: Overlay, name: str) -> LinkTls:
     local = LocalIdentity.load(world.directory / name)
     return LinkTls(name, local.cert, local.key, overlay.members)
+
+
+def files(world: World, name: str) -> tuple[Path, Path]:
+    local = LocalIdentity.load(world.directory / name)
+    return local.cert, local.key
 
 
 async def shake_hands(
@@ -133,3 +139,57 @@ def test_failures_are_explained_in_one_line(world: World, overlay: Overlay, tmp_
     assert "no trust domain of the overlay issued" in explain(caught.value, "r1:8883")
     assert "does not answer" in explain(TimeoutError(), "r1:8883")
     assert "Connection refused" in explain(ConnectionRefusedError(111, "Connection refused"), "r1:8883")
+
+
+# ------------------------------------------------------------------------------------------ while it runs
+
+
+def without(overlay: Overlay, *names: str) -> dict[str, Member]:
+    return {name: member for name, member in overlay.members.items() if name not in names}
+
+
+def test_a_member_that_is_dropped_is_not_recognised_and_one_that_comes_is(world: World, overlay: Overlay) -> None:
+    """Party 2's authority is unknown to the contexts at first: they learn it while they are in use."""
+    server, client = links(world, overlay, "g1"), links(world, overlay, "r2")
+    fresh = LinkTls("g1", *files(world, "g1"), without(overlay, "r2"))
+    with pytest.raises((ssl.SSLError, OSError, asyncio.IncompleteReadError)):
+        asyncio.run(shake_hands(fresh, client.client))
+    fresh.trust(overlay.members)
+    assert asyncio.run(shake_hands(fresh, client.client, client)) == ("r2", "g1")
+    server.trust(without(overlay, "r2"))
+    recognised, _ = asyncio.run(shake_hands(server, client.client))
+    assert recognised is None
+
+
+def test_a_rotated_key_is_shown_from_the_next_handshake_on_and_the_former_one_counts_to_its_end(
+    world: World, overlay: Overlay, tmp_path: Path
+) -> None:
+    owner = TrustDomain.load(world.owner)
+    local = owner.issue("g1", Role.GATEWAY, HOSTS, tmp_path / "g1", world.now)
+    old = overlay.members["g1"].certificate
+    ends_ms = int(world.now * 1000) + 60_000
+    certificate = replace(old, public_key=local.identity.public_bytes)
+    member = replace(overlay.members["g1"], certificate=certificate, before=replace(old, not_after_ms=ends_ms))
+    now = [world.now]
+    server = LinkTls("r1", *files(world, "r1"), overlay.members, lambda: now[0])
+    before = links(world, overlay, "g1")
+    rotating = links(world, overlay, "g1")
+    with pytest.raises(TlsError, match="not the certificate of g1"):
+        rotating.show(local.cert, local.key)  # the overlay does not list it yet
+    assert asyncio.run(shake_hands(server, rotating.client))[0] == "g1"
+    for tls in (server, rotating):
+        tls.trust({**overlay.members, "g1": member})
+    rotating.show(local.cert, local.key)
+    assert asyncio.run(shake_hands(server, rotating.client))[0] == "g1"
+    assert asyncio.run(shake_hands(server, before.client))[0] == "g1"
+    now[0] += 61
+    assert asyncio.run(shake_hands(server, rotating.client))[0] == "g1"
+    assert asyncio.run(shake_hands(server, before.client))[0] is None
+
+
+def test_an_authority_that_cannot_be_read_changes_nothing(world: World, overlay: Overlay) -> None:
+    tls, client = links(world, overlay, "r1"), links(world, overlay, "g1")
+    broken = {"g1": replace(overlay.members["g1"], ca=b"no certificate")}
+    with pytest.raises(TlsError, match="an authority that cannot be read"):
+        tls.trust(broken)
+    assert asyncio.run(shake_hands(tls, client.client))[0] == "g1"

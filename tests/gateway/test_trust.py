@@ -1,9 +1,10 @@
-"""Trust domains, identities, the signed overlay and grants, as an operator and a thief meet them."""
+"""Trust domains, identities, rotation, and the signed overlay as members, operators and thieves meet them."""
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -13,15 +14,13 @@ import pytest
 import yaml
 
 from bridge.views import OverlayError
-from gateway.overlay_file import (
-    describe_overlay,
-    grant_path,
-    load_grant,
-    load_overlay,
-    read_description,
-    sign_overlay,
-)
-from gateway.trust import Card, LocalIdentity, TrustDomain, TrustError, describe
+from gateway import rotation
+from gateway.description import read_description
+from gateway.membership import SignOptions
+from gateway.overlay_file import describe_overlay, load_overlay, load_secrets, save_overlay
+from gateway.owner import Signed, sign_overlay
+from gateway.trust import IDENTITY_FILES, Card, LocalIdentity, TrustDomain, TrustError, describe, export
+from keys.epochs import KeyName
 from keys.identity import Role
 from keys.topictokens import tokenise_topic
 
@@ -70,12 +69,21 @@ class World:
             ],
         }
 
-    def sign(self, change: Callable[[dict[str, Any]], object] | None = None, now: float | None = None) -> Any:
+    def sign(
+        self,
+        change: Callable[[dict[str, Any]], object] | None = None,
+        now: float | None = None,
+        **options: Any,
+    ) -> Signed:
         if change:
             change(self.description)
         path = self.directory / "overlay.yaml"
         path.write_text(yaml.safe_dump(self.description))
-        return sign_overlay(path, self.owner, self.out, self.now if now is None else now)
+        when = self.now if now is None else now
+        return sign_overlay(path, self.owner, self.out, when, SignOptions(**options))
+
+    def local(self, name: str) -> LocalIdentity:
+        return LocalIdentity.load(self.directory / name)
 
 
 @pytest.fixture
@@ -89,8 +97,8 @@ def mode(path: Path) -> int:
 
 def test_every_secret_is_0600_and_every_public_file_readable(world: World) -> None:
     world.sign()
-    private = [*world.directory.rglob("*.key"), *world.directory.rglob("key.pem"), *world.directory.rglob("grants/*")]
-    assert len(private) == 4 * 3 + 5 + 2
+    private = [path for name in ("*.key", "key.pem", "overlays/*.json") for path in world.directory.rglob(name)]
+    assert len(private) == 4 * 3 + 5 + 1
     assert {mode(path) for path in private} == {0o600}
     assert {mode(path) for path in world.directory.rglob("c*.pem")} == {0o644}
 
@@ -139,9 +147,11 @@ def test_a_card_with_another_key_or_name_is_refused(world: World) -> None:
         ("public_key", base64.b64encode(other.public_key).decode()),
         ("name", "r9"),
         ("role", "gateway"),
+        ("agreement_key", base64.b64encode(other.agreement_key).decode()),
+        ("former", base64.b64encode(other.public_key).decode()),
         ("ca", base64.b64encode(other.ca).decode()),
         ("role", "king"),
-        ("veilmq_card", 2),
+        ("veilmq_card", 1),
     ]:
         fields = json.loads(path.read_bytes())
         fields[field] = value
@@ -167,55 +177,59 @@ def test_the_signed_overlay_holds_what_the_owner_wrote(world: World) -> None:
     shown = describe_overlay(overlay)
     assert [scope["mode"] for scope in shown["scopes"]] == ["copies", "copies", "plain", "copies"]
     assert "ward" not in world.out.read_text()  # names of a scope with tokens appear nowhere
-    assert overlay.certificate("spark").read == ("pumps/#",)
+    assert [(g.member, g.filter) for g in overlay.policy.grants if g.member == "spark"] == [("spark", "pumps/#")]
 
 
-def test_a_grant_opens_the_scopes_of_its_member_and_no_other(world: World) -> None:
+def test_a_box_opens_the_scopes_of_its_member_and_no_other(world: World) -> None:
+    overlay = world.sign().overlay
+    secrets, keys = load_secrets(world.local("g1"), overlay)
+    by_name = {s.clear_filter: s for s in secrets}
+    assert set(by_name) == {"ward/#", "pumps/#", "public/#", "vault/#"}
+    assert by_name["pumps/#"].token_key is None
+    held = dict(keys)
+    assert set(held) == {KeyName(by_name["ward/#"].scope.filter, 0, 0), KeyName("pumps/#", 0, 0)}
+    assert len(set(held.values())) == 2
+    of_spark, keys_of_spark = load_secrets(world.local("spark"), overlay)
+    assert [s.clear_filter for s in of_spark] == ["pumps/#"]
+    assert list(keys_of_spark) == [(KeyName("pumps/#", 0, 0), held[KeyName("pumps/#", 0, 0)])]
+
+
+def test_the_box_of_another_member_does_not_open(world: World) -> None:
+    """Attack: a member with the owner's file wants what is sealed for another."""
+    overlay = world.sign().overlay
+    thief = world.local("spark")
+    taken = LocalIdentity(thief.directory, world.local("g1").card, thief.identity)
+    with pytest.raises(TrustError, match="does not open"):
+        load_secrets(taken, overlay)
+
+
+def test_a_box_moved_to_another_member_is_refused(world: World) -> None:
     world.sign()
-    overlay = load_overlay(world.out, NOW_MS)
-    gateway = LocalIdentity.load(world.directory / "g1")
-    secrets = {s.clear_filter: s for s in load_grant(grant_path(gateway, world.out), overlay, "g1")}
-    assert set(secrets) == {"ward/#", "pumps/#", "public/#", "vault/#"}
-    assert secrets["ward/#"].key
-    assert secrets["ward/#"].key != secrets["pumps/#"].key
-    assert secrets["public/#"].key is None
-    assert secrets["vault/#"].key is None
-    assert secrets["pumps/#"].token_key is None
-    spark = load_grant(world.directory / "grants" / "spark.json", overlay, "spark")
-    assert [(s.clear_filter, s.key) for s in spark] == [("pumps/#", secrets["pumps/#"].key)]
-    with pytest.raises(TrustError, match="not of g1"):
-        load_grant(world.directory / "grants" / "spark.json", overlay, "g1")
+    document = json.loads(world.out.read_text())
+    boxes = [entry["box"] for entry in document["members"]]
+    for entry, box in zip(document["members"], reversed(boxes), strict=True):
+        entry["box"] = box
+    world.out.write_text(json.dumps(document))
+    with pytest.raises(OverlayError, match="tampered with"):
+        load_overlay(world.out, NOW_MS)
+
+
+def test_a_stranger_gets_nothing(world: World) -> None:
+    overlay = world.sign().overlay
+    TrustDomain.load(world.owner).issue("eve", Role.GATEWAY, HOSTS, world.directory / "eve", NOW)
+    with pytest.raises(TrustError, match="eve is no member"):
+        load_secrets(world.local("eve"), overlay)
 
 
 def test_rights_in_clear_names_become_tokens_where_the_scope_hides_names(world: World) -> None:
-    world.sign()
-    overlay = load_overlay(world.out, NOW_MS)
-    (secret,) = [s for s in load_grant(world.directory / "grants" / "g1.json", overlay, "g1") if s.token_key]
+    overlay = world.sign().overlay
+    (secret,) = [s for s in load_secrets(world.local("g1"), overlay)[0] if s.token_key]
     assert secret.token_key
     wire = tokenise_topic("ward/7/pulse", secret.token_key)
-    certificate = overlay.certificate("g1")
     assert overlay.scope_of(wire) == secret.scope
-    assert certificate.may_publish(wire)  # publish "#" covers the hidden scope too
-    assert certificate.may_read(wire)
-    assert not overlay.certificate("spark").may_read(wire)
-    assert certificate.read == (secret.scope.filter, "public/#")
-
-
-def test_a_key_that_lies_open_or_elsewhere(world: World) -> None:
-    world.sign()
-    overlay = load_overlay(world.out, NOW_MS)
-    gateway = LocalIdentity.load(world.directory / "g1")
-    beside = grant_path(gateway, world.out)
-    own = gateway.directory / "grant.json"
-    own.write_bytes(beside.read_bytes())
-    own.chmod(0o644)
-    assert grant_path(gateway, world.out) == own
-    with pytest.raises(TrustError, match="chmod 600"):
-        load_grant(own, overlay, "g1")
-    own.chmod(0o600)
-    own.write_text("{}")
-    with pytest.raises(TrustError, match="is not a grant"):
-        load_grant(own, overlay, "g1")
+    assert overlay.may_publish("g1", wire, 0)  # publish "#" covers the hidden scope too
+    assert overlay.may_read("g1", secret.scope, 0)
+    assert not overlay.may_read("spark", secret.scope, 0)
 
 
 def test_versions_follow_from_the_file_that_is_replaced(world: World) -> None:
@@ -249,6 +263,38 @@ def test_a_member_remembers_the_owner_and_refuses_an_older_version(world: World)
     assert mode(pin) == 0o600
 
 
+def test_a_newer_overlay_is_kept_and_never_an_older_one(world: World) -> None:
+    pin = world.directory / "pin.json"
+    first, second = world.sign().overlay, world.sign().overlay
+    newest = world.out.read_bytes()
+    save_overlay(world.out, pin, first)  # the operator put a newer file there meanwhile
+    assert world.out.read_bytes() == newest
+    save_overlay(world.out, pin, second)
+    with pytest.raises(OverlayError, match="keep the newer"):
+        save_overlay(world.out, pin, first)
+    world.out.unlink()
+    save_overlay(world.out, pin, second)
+    assert load_overlay(world.out, NOW_MS, pin).policy.version == 2
+
+
+def test_a_crash_between_file_and_pin_locks_nobody_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    pin = world.directory / "pin.json"
+    world.sign()
+    load_overlay(world.out, NOW_MS, pin)
+    old = world.out.read_bytes()
+    newer = world.sign().overlay
+    world.out.write_bytes(old)
+    with monkeypatch.context() as patched:
+        patched.setattr("gateway.overlay_file.write_private", _crash)
+        with pytest.raises(KeyboardInterrupt):
+            save_overlay(world.out, pin, newer)
+    assert load_overlay(world.out, NOW_MS, pin).policy.version == 2
+
+
+def _crash(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_another_owner_cannot_replace_the_file_by_accident(world: World) -> None:
     world.sign()
     world.owner = world.directory / "party1"
@@ -272,6 +318,9 @@ def test_expired_certificates_are_refused_by_members_and_renewed_by_the_owner(wo
         (lambda d: d["regions"][0]["members"][0].update(address="8883"), "regions.0.members.0.address"),
         (lambda d: d["regions"][0]["members"].pop(), "has 2 replicas and cannot share a secret"),
         (lambda d: d["scopes"].append({"filter": "a/#/b"}), "'#' must be the last level"),
+        (lambda d: d["scopes"].append({"filter": "pumps/#"}), "scope pumps/# is listed twice"),
+        (lambda d: d.update(name="../owner"), "name: string should match"),
+        (lambda d: d.update(epochs={"length_s": 60}), "epochs need a key_service"),
         (lambda d: d["members"][0].update(read=["a+"]), "g1: read: a\\+"),
         (lambda d: d["members"][0].update(region="south"), "there is no region south; known are north"),
         (lambda d: d["members"].append(d["members"][0]), "g1 is listed twice"),
@@ -294,3 +343,101 @@ def test_a_file_that_is_no_yaml(tmp_path: Path) -> None:
     path.write_text("a: [")
     with pytest.raises(TrustError, match=r"x\.yaml:1: not valid YAML"):
         read_description(path)
+
+
+# ------------------------------------------------------------------------------------------------ rotation
+
+
+def rotated(world: World, name: str = "g1") -> Path:
+    """The card of the next key, made by the party that has the present one."""
+    return rotation.prepare(world.directory / name, TrustDomain.load(world.owner), NOW).directory / "card.json"
+
+
+def test_a_rotation_lists_both_keys_until_the_overlap_ends(world: World) -> None:
+    world.sign()
+    old = world.local("g1").identity
+    overlay = world.sign(cards=(rotated(world),), overlap_hours=2).overlay
+    member = overlay.members["g1"]
+    assert member.before is not None
+    assert (member.before.public_key, member.before.not_after_ms) == (old.public_bytes, NOW_MS + 7_200_000)
+    rotation.take_next(world.directory / "g1")
+    assert world.local("g1").identity.public_bytes == member.certificate.public_key != old.public_bytes
+    assert load_secrets(world.local("g1"), overlay)[0]
+    assert not rotation.drop_previous(world.directory / "g1", overlay, NOW_MS)
+    assert rotation.drop_previous(world.directory / "g1", overlay, NOW_MS + 7_200_000)
+    assert not (world.directory / "g1" / "previous").exists()
+    assert world.sign(now=NOW + 7_201).overlay.members["g1"].before is None
+
+
+def test_the_card_of_before_changes_nothing_after_a_rotation(world: World) -> None:
+    """The owner's description may name the old file until somebody replaces it."""
+    world.sign()
+    key = world.sign(cards=(rotated(world),)).overlay.members["g1"].certificate.public_key
+    assert world.sign().overlay.members["g1"].certificate.public_key == key
+
+
+@pytest.mark.parametrize("step", range(2 * len(IDENTITY_FILES)))
+def test_a_crash_at_any_step_of_taking_the_next_key_is_mended_by_the_next_start(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    directory = world.directory / "g1"
+    key = Card.load(rotated(world)).public_key
+    steps = iter(range(100))
+    replace = os.replace
+
+    def crashing(source: Path, target: Path) -> None:
+        if next(steps) == step:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gateway.trust.os.replace", crashing)
+        with pytest.raises(KeyboardInterrupt):
+            rotation.take_next(directory)
+    assert LocalIdentity.load(directory).identity.public_bytes == key
+    assert LocalIdentity.load(directory / "previous").name == "g1"
+    assert mode(directory / "previous" / "key.pem") == mode(directory / "key.pem") == 0o600
+
+
+def test_a_card_for_a_known_name_needs_the_signature_of_the_present_key(world: World) -> None:
+    """Attack: issue oneself an identity of a name that is in the overlay, and hand its card in."""
+    world.sign()
+    thief = TrustDomain.create(world.directory / "thief", "owner-org", NOW)
+    thief.issue("g1", Role.GATEWAY, HOSTS, world.directory / "stolen", NOW)
+    card = world.directory / "stolen" / "card.json"
+    with pytest.raises(TrustError, match="that key did not sign it"):
+        world.sign(cards=(card,))
+    former = world.local("spark").identity  # countersigned by a member, but not by the one of that name
+    thief.issue("g1", Role.GATEWAY, HOSTS, world.directory / "stolen2", NOW, former)
+    with pytest.raises(TrustError, match="that key did not sign it"):
+        world.sign(cards=(world.directory / "stolen2" / "card.json",))
+    assert load_overlay(world.out, NOW_MS).policy.version == 1
+
+
+def test_a_lost_key_is_replaced_on_the_owners_word_and_outdates_what_it_could_fetch(world: World) -> None:
+    world.sign()
+    domain = TrustDomain.load(world.owner)
+    domain.issue("g1", Role.GATEWAY, HOSTS, world.directory / "again", NOW)
+    signed = world.sign(cards=(world.directory / "again" / "card.json",), replace_lost=("g1",))
+    assert signed.overlay.members["g1"].before is None
+    assert signed.bumped == ("pumps/#", "ward/#")
+    with pytest.raises(TrustError, match="no new card of that name"):
+        world.sign(cards=(world.directory / "again" / "card.json",), replace_lost=("g1",))
+
+
+def test_only_the_domain_that_issued_an_identity_rotates_it(world: World) -> None:
+    with pytest.raises(TrustError, match="was issued by owner-org"):
+        rotation.prepare(world.directory / "g1", TrustDomain.load(world.directory / "party1"), NOW)
+    rotated(world)
+    with pytest.raises(TrustError, match="is prepared already"):
+        rotated(world)
+
+
+def test_an_export_is_public_and_brings_the_card(world: World) -> None:
+    out = world.directory / "out.pem"
+    export(world.directory / "g1", out)
+    assert Card.load(out) == world.local("g1").card
+    assert b"PRIVATE" not in out.read_bytes()
+    export(world.owner, out)
+    assert b"PRIVATE" not in out.read_bytes()
+    assert out.read_bytes().count(b"BEGIN") == 2

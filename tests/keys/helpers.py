@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from keys.envelope import DataKey, KeyHeader, MessageHeader, Mode, check_share, make_key, open_key
+from keys.epochs import KeyName
 from keys.errors import BadContent, BadFrame, KeysError
 from keys.identity import Identity
 from keys.sharetree import Hop, Share, resplit
@@ -62,7 +63,7 @@ def made(*counts: int, seed: str = "made") -> Made:
     """A data key whose shares went through regions of so many replicas each."""
     hops = path(*counts)
     random = stream(seed)
-    header, key, shares = make_key(PUBLISHER, "plant/#", 3, hops, 1000, 64, SCOPE_KEY, random)
+    header, key, shares = make_key(PUBLISHER, KeyName("plant/#", 3, 0), hops, 1000, 64, SCOPE_KEY, random)
     secret = stream(seed)(32)  # the first thing that make_key draws
     for hop in hops[1:]:
         shares = [sub for share in shares for sub in resplit(share, header.digest, hop, replica_seed(share))]

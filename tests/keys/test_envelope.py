@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from keys import envelope
 from keys.envelope import DataKey, Inner, check_epoch_key, check_share, make_key, open_key, require_share
+from keys.epochs import KeyName
 from keys.errors import BadContent, BadShare, OurFault, WrongEpochKey
 from keys.sharetree import Place, first_split
 from tests.keys.helpers import PUBLISHER, SCOPE_KEY, made, message_header, path, stream
@@ -33,7 +34,7 @@ def test_what_the_publisher_seals_a_reader_opens() -> None:
 
 
 def test_a_scope_without_an_epoch_key_works_by_shares_alone() -> None:
-    header, key, _ = make_key(PUBLISHER, "open/#", 0, path(3), 0, 64, None, stream("shares only"))
+    header, key, _ = make_key(PUBLISHER, KeyName("open/#", 0, 0), path(3), 0, 64, None, stream("shares only"))
     secret = stream("shares only")(32)
     prefix = message_header(header.key_id, 5).prefix()
     assert open_key(header, secret, None).open(prefix, 5, "t", key.seal(prefix, 5, "t", b"x")) == b"x"
@@ -59,7 +60,7 @@ def test_content_opens_only_where_it_was_sealed() -> None:
 
 
 def test_a_nonce_never_serves_twice_nor_a_key_beyond_its_limit() -> None:
-    header, key, _ = make_key(PUBLISHER, "s", 0, path(3), 0, 2, SCOPE_KEY, stream("limit"))
+    header, key, _ = make_key(PUBLISHER, KeyName("s", 0, 0), path(3), 0, 2, SCOPE_KEY, stream("limit"))
 
     def seal(sequence: int) -> bytes:
         return key.seal(message_header(header.key_id, sequence).prefix(), sequence, TOPIC, b"x")
@@ -89,7 +90,7 @@ def test_prefix_and_sequence_and_key_belong_together() -> None:
 
 def test_the_wrong_epoch_key_is_no_fault_of_the_shares() -> None:
     header = MADE.header
-    shares_only, _, _ = make_key(PUBLISHER, "s", 0, path(3), 0, 64, None, stream("none"))
+    shares_only, _, _ = make_key(PUBLISHER, KeyName("s", 0, 0), path(3), 0, 64, None, stream("none"))
     for wrong_header, key in ((header, bytes(range(32))), (header, None), (shares_only, SCOPE_KEY)):
         with pytest.raises(WrongEpochKey):
             open_key(wrong_header, MADE.secret, key)
@@ -102,7 +103,7 @@ def test_an_epoch_key_of_zeros_or_another_size_is_refused() -> None:
     """Zeros as a salt are what a scope without a key uses: such a key would add nothing."""
     for key in (bytes(32), bytes(31) + b"\1" + b"\1", b""):
         with pytest.raises(OurFault):
-            make_key(PUBLISHER, "s", 0, path(3), 0, 64, key, stream("zeros"))
+            make_key(PUBLISHER, KeyName("s", 0, 0), path(3), 0, 64, key, stream("zeros"))
         with pytest.raises(OurFault):
             open_key(MADE.header, MADE.secret, key)
 
@@ -123,6 +124,7 @@ def test_quorum_without_epoch_key_and_reader_without_secret_get_nothing() -> Non
 def test_keys_depend_on_the_whole_header() -> None:
     changes: tuple[dict[str, object], ...] = (
         {"epoch": 4},
+        {"bump": 1},
         {"scope": "other/#"},
         {"hops": path(3, 3)},
         {"first_sequence": 1},

@@ -55,3 +55,12 @@ def test_vectors_are_added_element_by_element(a: bytes, data: st.DataObject) -> 
 def test_vectors_of_different_lengths_are_not_added() -> None:
     with pytest.raises(OurFault):
         gf256.xor(b"ab", b"abc")
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(element, st.binary(min_size=7, max_size=7)), min_size=1, max_size=6))
+def test_a_weighted_sum_is_scaled_and_added_element_by_element(terms: list[tuple[int, bytes]]) -> None:
+    expected = bytes(7)
+    for c, value in terms:
+        expected = bytes(x ^ multiply_by_hand(c, y) for x, y in zip(expected, value, strict=True))
+    assert gf256.weighted_sum([value for _, value in terms], [gf256.MUL_TABLE[c] for c, _ in terms]) == expected

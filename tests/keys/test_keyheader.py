@@ -43,7 +43,7 @@ def test_a_signature_from_another_domain_does_not_do() -> None:
 def test_the_key_id_names_everything_but_the_signature() -> None:
     assert HEADER.key_id == HEADER.digest[:16]
     assert replace(HEADER, signature=bytes(64)).key_id == HEADER.key_id
-    for change in ({"epoch": 4}, {"scope": "plant/b/#"}, {"kcv": bytes(16)}, {"message_limit": 65}):
+    for change in ({"epoch": 4}, {"bump": 1}, {"scope": "plant/b/#"}, {"kcv": bytes(16)}, {"message_limit": 65}):
         assert replace(HEADER, **change).key_id != HEADER.key_id
 
 
@@ -66,6 +66,7 @@ def signed(header: KeyHeader) -> KeyHeader:
         {"commitment": bytes(31)},
         {"share_commitments": (bytes(16), bytes(16), bytes(15))},
         {"epoch": 1 << 32},
+        {"bump": 1 << 16},
         {"first_sequence": -1},
     ],
 )
@@ -82,11 +83,11 @@ def test_an_unsigned_header_is_not_sent() -> None:
 @pytest.mark.parametrize(
     ("offset", "data"),
     [
-        (3 + 16 + 2 + 7 + 4, b"\0"),  # no region at all
-        (3 + 16 + 2 + 7 + 4 + 1 + 8, b"\0"),  # threshold 0
-        (3 + 16 + 2 + 7 + 4 + 1 + 8, b"\4"),  # threshold above the number of replicas
-        (3 + 16 + 2 + 7 + 4 + 1 + 10, b"\0\0\0\1"),  # region 1 twice
-        (3 + 16 + 2 + 7 + 4 + 1 + 20 + 8, b"\0\0\0\0"),  # no message
+        (3 + 16 + 2 + 7 + 6, b"\0"),  # no region at all
+        (3 + 16 + 2 + 7 + 6 + 1 + 8, b"\0"),  # threshold 0
+        (3 + 16 + 2 + 7 + 6 + 1 + 8, b"\4"),  # threshold above the number of replicas
+        (3 + 16 + 2 + 7 + 6 + 1 + 10, b"\0\0\0\1"),  # region 1 twice
+        (3 + 16 + 2 + 7 + 6 + 1 + 20 + 8, b"\0\0\0\0"),  # no message
         (3 + 16 + 2, b"\xff"),  # a scope that is not UTF-8
     ],
 )
@@ -99,8 +100,8 @@ def test_headers_that_cannot_be_are_not_read(offset: int, data: bytes) -> None:
 def test_the_offsets_of_the_test_above_are_right() -> None:
     frame = HEADER.encode()
     assert frame[3 + 16 + 2 : 3 + 16 + 2 + 7] == b"plant/#"
-    assert frame[32] == 2
-    assert frame[33 + 20 + 8 : 33 + 20 + 12] == (64).to_bytes(4)
+    assert frame[34] == 2
+    assert frame[35 + 20 + 8 : 35 + 20 + 12] == (64).to_bytes(4)
 
 
 @settings(max_examples=60)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keys.errors import BadShare, OurFault
-from keys.shamir import combine, split, threshold_of
+from keys.gf256 import mul
+from keys.shamir import combine, interpolate, split, threshold_of
 from tests.keys.helpers import stream
 
 
@@ -20,6 +21,29 @@ def test_any_k_of_n_give_the_secret(secret: bytes, count: int, data: st.DataObje
     shares = split(secret, threshold, count, data.draw(st.binary(min_size=size, max_size=size)))
     chosen = data.draw(st.permutations(range(1, count + 1)))[:threshold]
     assert combine({x: shares[x - 1] for x in chosen}) == secret
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 20), st.integers(1, 5), st.integers(0, 4), st.data())
+def test_a_share_is_the_value_of_the_polynomial_byte_by_byte(
+    size: int, threshold: int, spare: int, data: st.DataObject
+) -> None:
+    numbers = data.draw(st.binary(min_size=threshold * size, max_size=threshold * size))
+    rows = [numbers[start : start + size] for start in range(0, len(numbers), size)]
+    for x, share in enumerate(split(rows[0], threshold, threshold + spare, numbers[size:]), 1):
+        for at in range(size):
+            value = 0
+            for row in reversed(rows):
+                value = mul(value, x) ^ row[at]
+            assert share[at] == value
+
+
+def test_joined_shares_of_many_secrets_are_interpolated_together() -> None:
+    secrets = [stream(f"secret {n}")(32) for n in range(5)]
+    splits = [split(secret, 3, 5, stream(f"coefficients {n}")(64)) for n, secret in enumerate(secrets)]
+    for places in combinations(range(1, 6), 3):
+        joined = [b"".join(shares[x - 1] for shares in splits) for x in places]
+        assert interpolate(places, joined) == b"".join(secrets)
 
 
 def test_all_subsets_of_a_region_of_seven() -> None:
@@ -82,7 +106,15 @@ def test_a_split_that_cannot_be(secret: bytes, threshold: int, count: int, coeff
 
 @pytest.mark.parametrize(
     "shares",
-    [{}, {0: b"a", 1: b"b"}, {256: b"a", 1: b"b"}, {-1: b"a"}, {1: b"a", 2: b"ab"}, {1: b"", 2: b""}],
+    [
+        {},
+        {0: b"a", 1: b"b"},
+        {256: b"a", 1: b"b"},
+        {-1: b"a"},
+        {1: b"a", 2: b"ab"},
+        {1: b"", 2: b"a"},
+        {1: b"", 2: b""},
+    ],
 )
 def test_shares_are_validated_before_arithmetic(shares: dict[int, bytes]) -> None:
     with pytest.raises(BadShare):

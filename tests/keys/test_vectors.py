@@ -27,7 +27,7 @@ from keys.envelope import (
     open_key,
     sign_batch,
 )
-from keys.epochs import scope_key, token_key
+from keys.epochs import KeyName, scope_key, token_key
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop, decode_shares, encode_shares, recombine, resplit
 from keys.topictokens import tokenise_filter, tokenise_topic
@@ -83,8 +83,8 @@ TOPIC = "plant/line/speed"
 def current_frames() -> dict[str, str]:
     """Our frames from the fixed seeds above, as hex or text."""
     owner, publisher = Identity.generate(OWNER_SEED), Identity.generate(PUBLISHER_SEED)
-    epoch_key = scope_key(ROOT, "plant/#", 3)
-    header, key, shares = make_key(publisher, "plant/#", 3, HOPS, 1000, 64, epoch_key, counted(b"frames"))
+    epoch_key = scope_key(ROOT, "plant/#", 3, 1)
+    header, key, shares = make_key(publisher, KeyName("plant/#", 3, 1), HOPS, 1000, 64, epoch_key, counted(b"frames"))
     inner = Inner(TOPIC, 1_700_000_000_000, b"21.5", "text/plain", "reply", b"\1\2", 1, (("unit", "m/s"),))
     draft = message_header(header.key_id, publisher=publisher.party_id)
     sealed = key.seal(draft.prefix(), draft.sequence, TOPIC, inner.encode(pad_to=128))
@@ -95,11 +95,10 @@ def current_frames() -> dict[str, str]:
         name="gateway-1",
         role=Role.GATEWAY,
         public_key=publisher.public_bytes,
+        agreement_key=publisher.agreement_bytes,
         domain="acme",
         region=1,
         not_after_ms=2_000_000_000_000,
-        publish=["plant/line/#"],
-        read=["plant/#"],
     )
     return {
         "key_header": header.encode().hex(),
@@ -126,13 +125,13 @@ def test_the_frozen_frames_still_work_together() -> None:
     frames = unhex(frozen)
     certificate = Certificate.decode(frames["certificate"])
     certificate.verify(Identity.generate(OWNER_SEED).public_bytes, 0)
-    assert certificate.may_publish(TOPIC)
+    assert certificate.agreement_key == Identity.generate(PUBLISHER_SEED).agreement_bytes
     header = KeyHeader.decode(frames["key_header"])
     header.verify(certificate.public_key)
     signed = SignedHeader.decode(frames["signed_header"])
     HeaderVerifier().verify(signed, TOPIC, certificate.public_key)
     assert signed.header.digests == (hashlib.sha256(frames["sealed"]).digest(),)
-    epoch_key = scope_key(ROOT, "plant/#", 3)
+    epoch_key = scope_key(ROOT, "plant/#", 3, 1)
     found = recombine(
         decode_shares(frames["level2_shares"]),
         HOPS,
@@ -153,10 +152,10 @@ def test_the_derivations_are_those_of_the_readme() -> None:
     """Sealed content opened with nothing but HMAC, SHA-256 and AES-GCM, by the offsets that the README gives."""
     frames = unhex({k: v for k, v in load("frames.json")["frames"].items() if "tokens" not in k})
     header, message = frames["key_header"], frames["signed_header"]
-    hops_end = 3 + 16 + 2 + len("plant/#") + 4 + 1 + 2 * 10
+    hops_end = 3 + 16 + 2 + len("plant/#") + 4 + 2 + 1 + 2 * 10
     binding = hashlib.sha256(header[: hops_end + 8 + 4]).digest()
     secret = hashlib.shake_256(b"frames\0").digest(32)
-    epoch_key = expand(bytes([1]) * 32, b"veilmq/1 scope" + b"\0\7plant/#" + b"\0\0\0\3")
+    epoch_key = expand(bytes([1]) * 32, b"veilmq/1 scope" + b"\0\7plant/#" + b"\0\0\0\3" + b"\0\1")
     prk = hmac.digest(epoch_key, secret, "sha256")
     after = header[hops_end + 12 :]
     assert after[:16] == expand(epoch_key, b"veilmq/1 kcv")[:16]

@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 
+from bridge.policy import Scope
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
-from bridge.views import Scope
 from keys.envelope import Mode
 
 from .world import NOW, Traffic, World, make_world, subscribe

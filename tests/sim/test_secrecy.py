@@ -11,10 +11,10 @@ from itertools import combinations, product
 import pytest
 
 from bridge.machine import Effect, Event, Machine, Received, Wire
+from bridge.policy import Scope
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_liveness, check_safety
 from bridge.sim.kernel import Kernel
-from bridge.views import Scope
 from keys.envelope import (
     PROPERTY_KEY,
     PROPERTY_SHARES,

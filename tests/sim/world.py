@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bridge.machine import Committed, Machine, Publication, Subscribed
 from bridge.node import GatewayNode, ReplicaNode, peers_of
+from bridge.policy import ENDLESS_EPOCH, Issuer, Policy, Scope
 from bridge.sealing import ScopeSecret
 from bridge.sim.adversary import Adversary, Behaviour
 from bridge.sim.kernel import Kernel
-from bridge.views import Member, Overlay, Policy, RegionView, Scope
-from keys.epochs import scope_key, token_key
+from bridge.views import Member, Overlay, RegionView
+from keys.epochs import Calendar, KeyName, ScopeKeys, scope_key, token_key
+from keys.grants import Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.topictokens import tokenise_filter
 
@@ -23,20 +25,57 @@ ROOT = bytes(range(32))
 
 @dataclass
 class World:
-    """An overlay with the identities of all its members."""
+    """An overlay with the identities of all its members. `own_keys`: epoch keys of those that do not hold all."""
 
     overlay: Overlay
     identities: dict[str, Identity]
     secrets: list[ScopeSecret]
+    keys: ScopeKeys
     seed: int
     liars: dict[str, frozenset[Behaviour]] = field(default_factory=dict)
     probability: float = 1.0
+    own_keys: dict[str, ScopeKeys] = field(default_factory=dict)
+    owner: Identity | None = None
+
+    def keys_of(self, name: str) -> ScopeKeys:
+        return self.own_keys.get(name, self.keys)
+
+    def learn(self, keys: ScopeKeys, epochs: Sequence[int], bump: int = 0) -> None:
+        """What a key service gives somebody who is authorised in these epochs."""
+        for secret in self.secrets:
+            for epoch in epochs:
+                name = KeyName(secret.scope.filter, epoch, bump)
+                keys.put(name, scope_key(ROOT, name.scope, epoch, bump))
+
+    def with_policy(self, **changes: object) -> Overlay:
+        """The next version of the overlay, signed by the same owner."""
+        assert self.owner is not None
+        old = self.overlay
+        policy = replace(old.policy, version=old.policy.version + 1, **changes)  # type: ignore[arg-type]
+        return Overlay.sign(self.owner, policy, old.views.values(), old.members.values())
+
+    def revoked(self, member: str, last_epoch: int, bump: int | None = None) -> Overlay:
+        """The next version, in which the member's grants end; a `bump` outdates the keys of all scopes."""
+        grants = tuple(
+            replace(g, last_epoch=min(g.last_epoch, last_epoch)) if g.member == member else g
+            for g in self.overlay.policy.grants
+            if last_epoch >= 0 or g.member != member
+        )
+        scopes = tuple(s if bump is None else replace(s, bump=bump) for s in self.overlay.policy.scopes)
+        return self.with_policy(grants=grants, scopes=scopes)
+
+    def secrets_under(self, overlay: Overlay) -> list[ScopeSecret]:
+        """Our secrets with the scopes as another version of the overlay has them."""
+        found = [(secret, overlay.scope_named(secret.scope.filter)) for secret in self.secrets]
+        return [replace(secret, scope=scope) for secret, scope in found if scope is not None]
 
     def node(self, name: str, rng: random.Random) -> Machine:
         certificate = self.overlay.certificate(name)
         if certificate.role is Role.REPLICA:
-            return ReplicaNode(self.overlay, name, random.Random(f"{self.seed}{name}").randbytes(32))
-        return GatewayNode(self.overlay, self.identities[name], name, self.secrets, rng.randbytes)
+            return ReplicaNode(
+                self.overlay, name, lambda epoch: random.Random(f"{self.seed}{name}{epoch}").randbytes(32)
+            )
+        return GatewayNode(self.overlay, self.identities[name], name, self.secrets, self.keys_of(name), rng.randbytes)
 
     def maker(self, name: str, rng: random.Random) -> Callable[[], Machine]:
         def make() -> Machine:
@@ -47,13 +86,21 @@ class World:
 
         return make
 
-    def kernel(self, rng: random.Random, latency_s: tuple[float, float] = (0.001, 0.020)) -> Kernel:
+    def kernel(
+        self,
+        rng: random.Random,
+        latency_s: tuple[float, float] = (0.001, 0.020),
+        clocks: Mapping[str, float] | None = None,
+    ) -> Kernel:
+        """`clocks`: by how many seconds nodes' clocks are ahead."""
+        names = [n for n, member in self.overlay.members.items() if member.certificate.role is not Role.KEY_SERVER]
         kernel = Kernel(
-            {name: self.maker(name, rng) for name in self.overlay.members},
-            {name: peers_of(self.overlay, name) for name in self.overlay.members},
+            {name: self.maker(name, rng) for name in names},
+            {name: peers_of(self.overlay, name).intersection(names) for name in names},
             rng,
             NOW,
             latency_s,
+            clocks,
         )
         kernel.start()
         return kernel
@@ -68,15 +115,18 @@ def make_world(
     publish: Sequence[str] = ("#",),
     read: Sequence[str] = ("#",),
     rights: Mapping[str, tuple[Sequence[str], Sequence[str]]] | None = None,
+    calendar: Calendar = ENDLESS_EPOCH,
 ) -> World:
     """Regions by id with their number of replicas, tree edges, gateways by name with their home region.
 
-    `rights`: what single gateways may publish and read, where that differs from `publish` and `read`.
+    `rights`: what single gateways may publish and read, where that differs from `publish` and `read`. With a
+    `calendar` of epochs there is a key service in the policy (which no node plays) and no epoch key in `keys` yet.
     """
     rng = random.Random(seed)
     owner = Identity.generate(rng.randbytes(32))
     identities: dict[str, Identity] = {}
     members = []
+    grants: list[Grant] = []
     views = []
 
     def member(name: str, role: Role, region: int) -> None:
@@ -87,12 +137,14 @@ def make_world(
             name=name,
             role=role,
             public_key=identities[name].public_bytes,
+            agreement_key=identities[name].agreement_bytes,
             domain=f"domain-{name}",
             region=region,
             not_after_ms=NOT_AFTER_MS,
-            publish=() if role is Role.REPLICA else tuple(may_publish),
-            read=() if role is Role.REPLICA else tuple(may_read),
         )
+        if role is Role.GATEWAY:
+            grants.extend(Grant(name, topic_filter, Right.PUBLISH) for topic_filter in may_publish)
+            grants.extend(Grant(name, topic_filter, Right.READ) for topic_filter in may_read)
         members.append(Member(certificate))
 
     for region, size in sizes.items():
@@ -102,10 +154,14 @@ def make_world(
             member(name, Role.REPLICA, region)
     for name, region in gateways.items():
         member(name, Role.GATEWAY, region)
+    servers = ("keys",) if calendar.length_s else ()
+    for name in servers:
+        member(name, Role.KEY_SERVER, next(iter(sizes)))
     given = list(scopes) if scopes is not None else [Scope("plant/#"), Scope("open/#")]
     tokens = token_key(ROOT)
     wire_scopes = []
     secrets = []
+    keys = ScopeKeys()
     for scope in given:
         wire = Scope(
             tokenise_filter(scope.filter, tokens) if scope.tokens else scope.filter,
@@ -115,11 +171,13 @@ def make_world(
             scope.shares_only,
         )
         wire_scopes.append(wire)
-        key = scope_key(ROOT, scope.filter, 0)
-        secrets.append(ScopeSecret(wire, scope.filter, key, tokens if scope.tokens else None))
-    policy = Policy("test", 1, tuple(edges), tuple(wire_scopes))
+        if not servers:
+            keys.put(KeyName(wire.filter, 0, 0), scope_key(ROOT, wire.filter, 0))
+        secrets.append(ScopeSecret(wire, scope.filter, tokens if scope.tokens else None))
+    issuer = Issuer.CHAIN if servers else Issuer.OWNER
+    policy = Policy("test", 1, tuple(edges), tuple(wire_scopes), tuple(grants), calendar, issuer, servers)
     overlay = Overlay.sign(owner, policy, views, members)
-    return World(overlay, identities, secrets, seed)
+    return World(overlay, identities, secrets, keys, seed, owner=owner)
 
 
 class Traffic:
@@ -146,6 +204,15 @@ class Traffic:
         self.published[sequence] = publication
         self.entries[sequence] = (sequence, previous, publication)
         kernel.at(when, self.gateway, Committed((self.entries[sequence],)))
+        return sequence
+
+    def republish(self, kernel: Kernel, publication: Publication) -> int:
+        """What the shell does with `Republish`: an outbox entry like any other."""
+        sequence = self._next
+        self._next += 1
+        self.published[sequence] = publication
+        self.entries[sequence] = (sequence, self._last.get(publication.topic, 0), publication)
+        kernel.at(kernel.now, self.gateway, Committed((self.entries[sequence],)))
         return sequence
 
     def recommit(self, kernel: Kernel, when: float, forgotten: Collection[int]) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import itertools
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from keys.envelope import (
     DataKey,
     Inner,
     KeyHeader,
+    KeyName,
     MessageHeader,
     Mode,
     SignedHeader,
@@ -27,15 +26,18 @@ from keys.envelope import (
     sign_batch,
     to_property,
 )
+from keys.epochs import Calendar, scope_key
+from keys.grants import ENDLESS, Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop, Share, encode_shares, resplit
-from keys.topictokens import matches, tokenise_topic
+from keys.topictokens import covers, matches, tokenise_topic
 from spark_ingest.collector import Collector, Group
+from spark_ingest.grants import GrantedScope, Grants, encode_grants
 from spark_ingest.spool_writer import SpoolWriter
 
 NOW = 1_800_000_000.0
 FAR_MS = int((NOW + 1e8) * 1000)
-SCOPE_KEY = hashlib.sha256(b"scope key of the tests").digest()
+ROOT = hashlib.sha256(b"root of the tests' scope keys").digest()
 TOKEN_KEY = hashlib.sha256(b"token key of the tests").digest()
 
 
@@ -58,15 +60,36 @@ def stream_of_bytes(seed: str) -> Callable[[int], bytes]:
     return draw
 
 
+def epoch_key(name: KeyName) -> bytes:
+    return scope_key(ROOT, *name)
+
+
+@dataclass(frozen=True)
+class Scope:
+    filter: str
+    mode: Mode = Mode.COPIES
+    bump: int = 0
+    keyed: bool = True
+
+
 class Overlay:
     """The directory of a receiver: members, scopes, paths of regions. The last hop is the receiver's region."""
 
     def __init__(
-        self, scopes: Sequence[str] = ("plant/#", "entities/#"), path: Sequence[Hop] = (Hop(1, 1, 2, 3),)
+        self,
+        scopes: Sequence[str] = ("plant/#", "entities/#"),
+        path: Sequence[Hop] = (Hop(1, 1, 2, 3),),
+        calendar: Calendar = Calendar(),  # noqa: B008  frozen
     ) -> None:
-        self.scopes = tuple(scopes)
+        self.scopes = tuple(map(Scope, scopes))
         self.hops = tuple(path)
+        self.calendar = calendar
         self.members: dict[bytes, Certificate] = {}
+        self.grants: list[Grant] = []
+
+    def change(self, **fields: Any) -> None:
+        """The owner changes all scopes."""
+        self.scopes = tuple(replace(scope, **fields) for scope in self.scopes)
 
     def certificate(self, party_id: bytes) -> Certificate | None:
         return self.members.get(party_id)
@@ -74,37 +97,85 @@ class Overlay:
     def path(self, region: int) -> tuple[Hop, ...]:
         return self.hops if region == self.hops[0].region else ()
 
-    def scope_of(self, wire_topic: str) -> str | None:
-        return next((scope for scope in self.scopes if matches(scope, wire_topic)), None)
+    def scope_of(self, wire_topic: str) -> Scope | None:
+        return next((scope for scope in self.scopes if matches(scope.filter, wire_topic)), None)
+
+    def scope_named(self, wire_filter: str) -> Scope | None:
+        return next((scope for scope in self.scopes if scope.filter == wire_filter), None)
+
+    def may_publish(self, name: str, wire_topic: str, epoch: int) -> bool:
+        return any(g.member == name and g.may_publish(wire_topic, epoch) for g in self.grants)
+
+    def may_publish_in(self, name: str, wire_filter: str, epoch: int) -> bool:
+        return any(
+            g.member == name and g.live(epoch) and (covers(g.filter, wire_filter) or covers(wire_filter, g.filter))
+            for g in self.grants
+        )
+
+    def names(self, epochs: Iterable[int] = range(3), bumps: Iterable[int] = range(2)) -> set[KeyName]:
+        """Epoch keys of all scopes."""
+        return {KeyName(s.filter, e, b) for s in self.scopes for e, b in itertools.product(epochs, bumps)}
+
+    def held(self, names: Collection[KeyName] | None = None, token_key: bytes | None = None) -> Grants:
+        """What the job has."""
+        names = self.names() if names is None else names
+        return Grants(
+            {
+                scope.filter: GrantedScope(
+                    scope.filter,
+                    scope.keyed,
+                    token_key,
+                    {name: epoch_key(name) for name in names if scope.keyed and name.scope == scope.filter},
+                )
+                for scope in self.scopes
+            }
+        )
 
 
 class Publisher:
     """One gateway: seals publications and splits keys for the overlay's first region."""
 
     def __init__(
-        self, overlay: Overlay, name: str = "gw1", *, publish: Sequence[str] = ("#",), shares_only: bool = False
+        self, overlay: Overlay, name: str = "gw1", *, publish: Sequence[str] = ("#",), last_epoch: int = ENDLESS
     ) -> None:
         self.overlay = overlay
         self.random = stream_of_bytes(name)
         self.identity = Identity.generate(self.random(32))
         self.certificate = Certificate.issue(
             Identity.generate(bytes(31) + b"o"), name=name, role=Role.GATEWAY, public_key=self.identity.public_bytes,
-            domain="plant", region=overlay.hops[0].region, not_after_ms=FAR_MS, publish=publish,
+            agreement_key=self.identity.agreement_bytes, domain="plant", region=overlay.hops[0].region,
+            not_after_ms=FAR_MS,
         )  # fmt: skip
         overlay.members[self.identity.party_id] = self.certificate
+        overlay.grants += [Grant(name, each, Right.PUBLISH, 0, last_epoch) for each in publish]
         self.sequence = 0
-        self.shares_only = shares_only
         self.keys: dict[str, tuple[KeyHeader, DataKey, list[Share]]] = {}
+        self.pinned: set[str] = set()
 
-    def new_key(self, scope: str, epoch: int = 0) -> None:
-        secret = None if self.shares_only else SCOPE_KEY
+    def new_key(self, scope: str, epoch: int | None = None, bump: int | None = None, *, time: float = NOW) -> None:
+        """Under the present epoch key, or under another one, which then is used until the next call."""
+        rule = self.overlay.scope_named(scope)
+        assert rule is not None
+        pinned = epoch is not None or bump is not None
+        (self.pinned.add if pinned else self.pinned.discard)(scope)
+        at = self.overlay.calendar.at(time) if epoch is None else epoch
+        name = KeyName(scope, at, rule.bump if bump is None else bump)
+        secret = epoch_key(name) if rule.keyed else None
         self.keys[scope] = make_key(
-            self.identity, scope, epoch, self.overlay.hops, self.sequence + 1, 1 << 20, secret, self.random
+            self.identity, name, self.overlay.hops, self.sequence + 1, 1 << 20, secret, self.random
         )
+
+    def key_for(self, scope: Scope, time: float) -> tuple[KeyHeader, DataKey, list[Share]]:
+        """The data key in use; a new one in another epoch or after a bump."""
+        key = self.keys.get(scope.filter)
+        name = KeyName(scope.filter, self.overlay.calendar.at(time), scope.bump)
+        if key is None or (key[0].epoch_key != name and scope.filter not in self.pinned):
+            self.new_key(scope.filter, time=time)
+        return self.keys[scope.filter]
 
     def seal(
         self, topic: str, payload: bytes = b"{}", *, wire_topic: str | None = None, time: float = NOW,
-        sequence: int = 0, mode: Mode = Mode.COPIES, **fields: Any,
+        sequence: int = 0, **fields: Any,
     ) -> Sealed:  # fmt: skip
         """A publication as every replica will carry it. `fields`: of MessageHeader (qos, retain, ...) or Inner."""
         self.sequence = sequence or self.sequence + 1
@@ -112,20 +183,18 @@ class Publisher:
         inner_fields = {name: fields.pop(name) for name in ("properties", "content_type") if name in fields}
         inner = Inner(fields.pop("inner_topic", topic), int(time * 1000), payload, **inner_fields).encode()
         scope = self.overlay.scope_of(wire_topic)
+        assert scope is not None
         header = MessageHeader(
             publisher=self.identity.party_id, key_id=bytes(16), sequence=self.sequence, previous=0,
-            time_ms=int(time * 1000), deadline_ms=0, qos=1, retain=False, tombstone=False, mode=mode,
+            time_ms=int(time * 1000), deadline_ms=0, qos=1, retain=False, tombstone=False, mode=scope.mode,
             digests=(bytes(32),),
         )  # fmt: skip
         header = replace(header, **fields)
-        if mode is Mode.PLAIN:
+        if header.mode is Mode.PLAIN:
             key = None
             content = inner
         else:
-            assert scope is not None
-            if scope not in self.keys:
-                self.new_key(scope)
-            key = self.keys[scope]
+            key = self.key_for(scope, time)
             header = replace(header, key_id=key[0].key_id)
             content = key[1].seal(header.prefix(), self.sequence, wire_topic, inner)
         header = replace(header, digests=(content_digest(content),))
@@ -169,10 +238,14 @@ class Sealed:
 
 
 class Link:
-    """The replicas' side of a collector: sends pieces, remembers what was acknowledged."""
+    """The replicas' side of a collector: sends pieces, remembers what was acknowledged.
 
-    def __init__(self, collector: Collector) -> None:
-        self.collector = collector
+    `known`: the epoch keys that executors have, `options`: of Collector.
+    """
+
+    def __init__(self, overlay: Overlay, known: Collection[KeyName] | None = None, **options: Any) -> None:
+        self.collector = Collector(overlay, **options)
+        self.collector.learn(overlay.names() if known is None else known)
         self.acknowledged: list[tuple[int, Wire]] = []
         self.sent = 0
 
@@ -209,22 +282,9 @@ def token_topic(topic: str) -> str:
     return tokenise_topic(topic, TOKEN_KEY)
 
 
-def write_grant(
-    path: Path, scopes: Sequence[str] = ("plant/#", "entities/#"), *, epoch: int = 0, **change: Any
-) -> Path:
-    """A grant file as the overlay's owner makes it."""
-    entries = [
-        {
-            "filter": s,
-            "wire": s,
-            "epoch": epoch,
-            "key": base64.b64encode(SCOPE_KEY).decode(),
-            "token_key": None,
-            **change,
-        }
-        for s in scopes
-    ]
-    path.touch(mode=0o600)
-    path.chmod(0o600)
-    path.write_text(json.dumps({"veilmq_grant": 1, "name": "job", "owner": "", "policy_version": 1, "scopes": entries}))
-    return path
+def write_grants(path: Path, grants: Grants | None = None) -> Path:
+    """A file of scope keys as a receiver writes it: those of an overlay without changes, if nothing else is given."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.touch(mode=0o600)
+    fresh.write_bytes(encode_grants((grants or Overlay().held()).scopes.values()))
+    return fresh.replace(path)

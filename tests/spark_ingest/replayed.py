@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from collections.abc import Callable, Collection
 
+from keys.envelope import KeyName
+from spark_ingest.grants import Grants
 from spark_ingest.options import Options
 from spark_ingest.receiver import OnWire, ReplicaClient
 from spark_ingest.source import VeilMQDataSource
@@ -19,8 +22,19 @@ class FileReplicas:
         assert options.identity is not None
         self.directory, self._wires = pickle.loads(options.identity.read_bytes())
         assert isinstance(self.directory, Overlay)
+        self._names = self.directory.names(epochs=(0,), bumps=(0,))
+        self._on_keys: Callable[[], None] = lambda: None
 
-    async def run(self, on_wire: OnWire) -> None:
+    def held(self) -> Grants:
+        return self.directory.held(self._names)
+
+    def want(self, names: Collection[KeyName]) -> None:
+        """A key service that gives whatever is asked for."""
+        self._names |= set(names)
+        self._on_keys()
+
+    async def run(self, on_wire: OnWire, on_keys: Callable[[], None]) -> None:
+        self._on_keys = on_keys
         for number, (place, wire) in enumerate(self._wires):
             on_wire(place, f"r{place}", wire, lambda: None)
             if number % 50 == 0:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from keys.envelope import Mode
 from keys.sharetree import Hop, Place, decode_shares
-from spark_ingest.collector import FRESH_MS, LATE_KEPT, Collector
+from spark_ingest.collector import FRESH_MS, LATE_KEPT
 from spark_ingest.recovery import recovered, state_of
 from spark_ingest.spool_writer import SpoolWriter
 
@@ -23,7 +23,7 @@ TWO_REGIONS = (Hop(1, 1, 2, 3), Hop(2, 4, 2, 3))
 def setup(path: tuple[Hop, ...] = (Hop(1, 1, 2, 3),)) -> tuple[Overlay, Publisher, Link]:
     overlay = Overlay(path=path)
     publisher = Publisher(overlay)
-    return overlay, publisher, Link(Collector(overlay))
+    return overlay, publisher, Link(overlay)
 
 
 def test_three_pieces_make_one_record_with_k_shares() -> None:
@@ -187,7 +187,7 @@ def test_a_replay_after_restart_makes_no_second_row(tmp_path: Path) -> None:
 
     writer = SpoolWriter(tmp_path, "main", cap_bytes=1 << 30)
     seen, keyring = recovered(writer.state, writer.history())
-    again = Link(Collector(overlay, seen=seen, keyring=keyring))
+    again = Link(overlay, seen=seen, keyring=keyring)
     for sealed in sent:
         again.publish(sealed)
     assert not again.write()
@@ -319,6 +319,28 @@ def test_a_publication_sealed_anew_under_the_same_sequence_makes_one_row() -> No
     assert len(link.acknowledged) == link.sent
 
 
+@pytest.mark.parametrize("is_being_written", [False, True])
+def test_a_form_that_is_whole_after_another_and_before_the_disk_makes_no_second_row(is_being_written: bool) -> None:
+    """What was on its way when an epoch ended is sealed anew under the same sequence; both forms become whole."""
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    publisher.new_key("plant/#")
+    anew = publisher.seal("plant/a", sequence=sealed.publication[1])
+    link.publish(sealed)
+    group = link.collector.take(10) if is_being_written else None
+    link.publish(anew)
+    assert not link.acknowledged, "neither is on disk"
+    groups = [group] if group is not None else []
+    for each in groups:
+        for ack in link.collector.written(each):
+            ack()
+    assert len(list(records([*groups, *link.write()]))) == 1
+    assert len(link.acknowledged) == link.sent
+    link.publish(anew, places=(1,))
+    assert not link.write()
+    assert len(link.acknowledged) == link.sent
+
+
 def test_incomplete_publications_in_memory_are_bounded() -> None:
     _, publisher, link = setup()
     for _ in range(LATE_KEPT + 3):
@@ -330,8 +352,9 @@ def test_incomplete_publications_in_memory_are_bounded() -> None:
 
 
 def test_plain_content_needs_no_key() -> None:
-    _, publisher, link = setup()
-    link.publish(publisher.seal("plant/a", mode=Mode.PLAIN), places=(2,))
+    overlay, publisher, link = setup()
+    overlay.change(mode=Mode.PLAIN, keyed=False)
+    link.publish(publisher.seal("plant/a"), places=(2,))
     assert [r.reason for r in records(link.write())] == [None]
 
 

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from keys.envelope import KeyName
+from keys.epochs import Calendar
 from spark_ingest.consumers import Consumer
+from spark_ingest.errors import GrantsError
+from spark_ingest.grants import Grants, read_grants
+from spark_ingest.grants_writer import names_of
 from spark_ingest.options import parse_options
 from spark_ingest.reader import SpoolStreamReader
 from spark_ingest.receiver import OnWire, Receiver, ReceiverSettings
-from spark_ingest.spool import SpoolView, read_groups, segment_numbers
-from spark_ingest.spool_writer import SpoolWriter
+from spark_ingest.rows import RowReader
+from spark_ingest.spool import Position, SpoolView, read_groups, segment_numbers
+from spark_ingest.spool_writer import KeyMaterial, Record, SpoolWriter
 
-from .region import Overlay, Publisher, Sealed, Wire, write_grant
+from .region import Overlay, Publisher, Sealed, Wire, epoch_key
 
 PATIENCE_S = 20.0
 
@@ -29,12 +37,29 @@ class Replicas:
         self.directory = overlay
         self.sessions: dict[int, list[Wire]] = {1: [], 2: [], 3: []}
         self.connections = 0
+        self.names = overlay.names()
+        self.wanted: set[KeyName] = set()
+        self._on_keys: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._on_wire: OnWire | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def run(self, on_wire: OnWire) -> None:
+    def held(self) -> Grants:
+        return self.directory.held(self.names)
+
+    def want(self, names: Collection[KeyName]) -> None:
+        self.wanted |= set(names)
+
+    def learn(self, *names: KeyName) -> None:
+        """From the test's thread: the key service answers."""
+        assert self._loop is not None
+        assert self._on_keys is not None
+        self.names |= set(names)
+        self._loop.call_soon_threadsafe(self._on_keys)
+
+    async def run(self, on_wire: OnWire, on_keys: Callable[[], None]) -> None:
         self.connections += 1
+        self._on_keys = on_keys
         with self._lock:
             self._on_wire, self._loop = on_wire, asyncio.get_running_loop()
             waiting = [(place, wire) for place, wires in self.sessions.items() for wire in wires]
@@ -67,6 +92,11 @@ class Replicas:
         return sum(map(len, self.sessions.values()))
 
 
+def settings_in(root: Path, **settings: Any) -> ReceiverSettings:
+    """A receiver that spools into `root` and keeps scope keys beside it."""
+    return ReceiverSettings(root, root.with_name(f"{root.name}-keys.json"), **settings)
+
+
 def wait_until(what: Callable[[], bool]) -> None:
     until = time.monotonic() + PATIENCE_S
     while not what():
@@ -92,7 +122,7 @@ def publisher(overlay: Overlay) -> Publisher:
 
 def test_everything_is_spooled_once_and_acknowledged(tmp_path: Path, overlay: Overlay, publisher: Publisher) -> None:
     replicas = Replicas(overlay)
-    receiver = Receiver(ReceiverSettings(tmp_path), lambda: replicas)
+    receiver = Receiver(settings_in(tmp_path), lambda: replicas)
     receiver.start()
     for _ in range(50):
         replicas.publish(publisher.seal("plant/a", time=time.time()))
@@ -111,7 +141,7 @@ def test_a_liar_is_told_of_in_the_log(
     sealed = publisher.seal("plant/a", time=time.time())
     replicas.sessions[2].append(sealed.piece(2, content=b"lie"))
     replicas.publish(sealed, places=(1, 3))
-    receiver = Receiver(ReceiverSettings(tmp_path), lambda: replicas)
+    receiver = Receiver(settings_in(tmp_path), lambda: replicas)
     receiver.start()
     wait_until(lambda: "wrong_content from r2: 1" in caplog.text)
     receiver.stop()
@@ -123,7 +153,7 @@ def test_restarts_lose_and_repeat_nothing(tmp_path: Path, overlay: Overlay, publ
     for turn in range(1, 4):
         for _ in range(20):
             replicas.publish(publisher.seal("plant/a", time=time.time()))
-        receiver = Receiver(ReceiverSettings(tmp_path), lambda: replicas)
+        receiver = Receiver(settings_in(tmp_path), lambda: replicas)
         receiver.start()
         wait_until(lambda turn=turn: len(spooled(tmp_path)) == 20 * turn)  # type: ignore[misc]
         receiver.stop()
@@ -141,7 +171,7 @@ def test_a_crash_between_sync_and_acknowledgement_makes_no_second_row(
         replicas = Replicas(overlay)
         for sealed in sent:
             replicas.publish(sealed)
-        receiver = Receiver(ReceiverSettings(tmp_path), lambda replicas=replicas: replicas)  # type: ignore[misc]
+        receiver = Receiver(settings_in(tmp_path), lambda replicas=replicas: replicas)  # type: ignore[misc]
         receiver.start()
         wait_until(lambda replicas=replicas: not replicas.unacknowledged)  # type: ignore[misc]
         receiver.stop()
@@ -162,7 +192,7 @@ def test_a_failing_disk_ends_the_session_and_the_next_one_gets_everything(
 
     monkeypatch.setattr(SpoolWriter, "append", failing)
     monkeypatch.setattr("spark_ingest.receiver.RETRY_S", 0.05)
-    receiver = Receiver(ReceiverSettings(tmp_path), lambda: replicas)
+    receiver = Receiver(settings_in(tmp_path), lambda: replicas)
     receiver.start()
     for _ in range(10):
         replicas.publish(publisher.seal("plant/a", time=time.time()))
@@ -178,7 +208,7 @@ def test_a_full_spool_acknowledges_nothing_until_it_is_trimmed(
     monkeypatch.setattr("spark_ingest.receiver.FULL_RETRY_S", 0.05)
     monkeypatch.setattr("spark_ingest.receiver.GROUP_BYTES", 10_000)
     replicas = Replicas(overlay)
-    receiver = Receiver(ReceiverSettings(tmp_path, cap_bytes=100_000, segment_bytes=20_000), lambda: replicas)
+    receiver = Receiver(settings_in(tmp_path, cap_bytes=100_000, segment_bytes=20_000), lambda: replicas)
     receiver.start()
     for _ in range(150):
         replicas.publish(publisher.seal("plant/a", bytes(1000), time=time.time()))
@@ -205,15 +235,124 @@ def test_a_full_spool_acknowledges_nothing_until_it_is_trimmed(
     assert segment_numbers(tmp_path / "main")[0] > 1
 
 
+# ------------------------------------------------------------------------------------------- scope keys
+
+
+def rows_in_clear(root: Path) -> list[bytes]:
+    """What an executor makes of all that is visible; a row that it cannot open yet would be missing here."""
+    reader = RowReader(parse_options({"spool": str(root), "grants": str(settings_in(root).grants)}))
+    view = SpoolView(root)
+    extents = view.ranges({}, view.advance({}), 1)
+    return [each for extent in extents for batch in reader.read(extent) for each in batch.column("payload").to_pylist()]
+
+
+def epochs_from(now: float) -> Calendar:
+    """The present one is number 1 and has just begun."""
+    return Calendar(int(now * 1000) - 3_600_000, 3_600, grace_s=60, skew_s=5)
+
+
+def test_rows_of_a_new_epoch_show_when_the_file_has_its_key_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = SpoolWriter.append
+    early: list[KeyName] = []
+
+    def watched(self: SpoolWriter, records: Sequence[Record], keys: Mapping[bytes, KeyMaterial]) -> Position:
+        scopes = read_grants(settings_in(tmp_path).grants).scopes.values()
+        early.extend(names_of(key.header for key in keys.values()) - {name for s in scopes for name in s.keys})
+        return append(self, records, keys)
+
+    monkeypatch.setattr(SpoolWriter, "append", watched)
+    now = time.time()
+    overlay = Overlay(calendar=epochs_from(now))
+    publisher, replicas = Publisher(overlay), Replicas(overlay)
+    replicas.names = {KeyName("plant/#", 0, 0)}
+    receiver = Receiver(settings_in(tmp_path, incomplete_s=600.0), lambda: replicas)
+    receiver.start()
+    replicas.publish(publisher.seal("plant/a", b"before", time=now - 1))  # within skew of the epoch's end
+    wait_until(lambda: spooled(tmp_path) == [1])
+    replicas.publish(publisher.seal("plant/a", b"after", time=now))
+    wait_until(lambda: replicas.wanted == {KeyName("plant/#", 1, 0)})
+    assert spooled(tmp_path) == [1]
+    assert replicas.unacknowledged == 3
+    replicas.learn(KeyName("plant/#", 1, 0))
+    wait_until(lambda: spooled(tmp_path) == [1, 2] and not replicas.unacknowledged)
+    receiver.stop()
+    assert rows_in_clear(tmp_path) == [b"before", b"after"]
+    assert not early
+
+
+def test_a_bump_reaches_executors_through_a_running_receiver(tmp_path: Path, overlay: Overlay) -> None:
+    publisher, replicas = Publisher(overlay), Replicas(overlay)
+    replicas.names = {KeyName("plant/#", 0, 0)}
+    receiver = Receiver(settings_in(tmp_path, incomplete_s=600.0), lambda: replicas)
+    receiver.start()
+    replicas.publish(publisher.seal("plant/a", b"old", time=time.time()))
+    wait_until(lambda: len(spooled(tmp_path)) == 1)
+    overlay.change(bump=1)
+    replicas.names.clear()  # the service issues keys of the new bump only
+    replicas.learn(KeyName("plant/#", 0, 1))
+    replicas.publish(publisher.seal("plant/a", b"new", time=time.time()))
+    wait_until(lambda: len(spooled(tmp_path)) == 2)
+    receiver.stop()
+    assert rows_in_clear(tmp_path) == [b"old", b"new"], "the old key is there as long as the spool has its rows"
+
+
+def test_a_restart_without_the_key_service_goes_on_with_the_keys_in_the_file(tmp_path: Path, overlay: Overlay) -> None:
+    publisher, replicas = Publisher(overlay), Replicas(overlay)
+    for turn in range(2):
+        receiver = Receiver(settings_in(tmp_path), lambda: replicas)
+        receiver.start()
+        replicas.publish(publisher.seal("plant/a", b"%d" % turn, time=time.time()))
+        wait_until(lambda turn=turn: len(spooled(tmp_path)) == turn + 1)  # type: ignore[misc]
+        receiver.stop()
+        replicas.names = set()
+    assert rows_in_clear(tmp_path) == [b"0", b"1"]
+    assert not replicas.wanted
+
+
+def test_no_key_is_in_the_log_or_in_the_spool(
+    tmp_path: Path, overlay: Overlay, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(0)
+    replicas = Replicas(overlay)
+    receiver = Receiver(settings_in(tmp_path), lambda: replicas)
+    receiver.start()
+    publisher.new_key("plant/#", bump=7)
+    replicas.publish(publisher.seal("plant/a", time=time.time()))
+    wait_until(lambda: bool(replicas.wanted))
+    replicas.learn(KeyName("plant/#", 0, 7))
+    wait_until(lambda: len(spooled(tmp_path)) == 1)
+    receiver.stop()
+    disk = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    kept = settings_in(tmp_path).grants.read_bytes()
+    for key in map(epoch_key, replicas.names):
+        assert base64.b64encode(key) in kept
+        for form in (key, base64.b64encode(key), key.hex().encode()):
+            assert form not in disk
+            assert form not in caplog.text.encode()
+
+
+def test_a_file_of_keys_that_is_none_fails_the_query_with_one_line(tmp_path: Path, overlay: Overlay) -> None:
+    settings_in(tmp_path).grants.write_text("notes of somebody")
+    settings_in(tmp_path).grants.chmod(0o600)
+    receiver = Receiver(settings_in(tmp_path), lambda: Replicas(overlay))
+    receiver.start()
+    wait_until(lambda: not receiver.alive)
+    assert isinstance(receiver.failure, GrantsError)
+    assert "\n" not in str(receiver.failure)
+    assert settings_in(tmp_path).grants.read_text() == "notes of somebody"
+
+
 def test_a_second_receiver_waits_and_takes_over(
     tmp_path: Path, overlay: Overlay, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_ingest.receiver.RETRY_S", 0.05)
     replicas = Replicas(overlay)
-    first = Receiver(ReceiverSettings(tmp_path), lambda: replicas)
+    first = Receiver(settings_in(tmp_path), lambda: replicas)
     first.start()
     wait_until(lambda: replicas.connections == 1)
-    second = Receiver(ReceiverSettings(tmp_path), lambda: replicas)
+    second = Receiver(settings_in(tmp_path), lambda: replicas)
     second.start()
     wait_until(lambda: second.trouble is not None)
     assert replicas.connections == 1
@@ -224,13 +363,12 @@ def test_a_second_receiver_waits_and_takes_over(
 
 
 def test_a_receiver_that_cannot_be_made_fails_the_query(tmp_path: Path) -> None:
-    write_grant(tmp_path / "grant.json")
     options = parse_options(
         {
             "spool": str(tmp_path / "spool"),
             "identity": "nowhere",
             "overlay": "nothing",
-            "grants": str(tmp_path / "grant.json"),
+            "grants": str(tmp_path / "keys.json"),
         }
     )
 
@@ -254,9 +392,9 @@ def test_the_reader_in_the_driver(tmp_path: Path, overlay: Overlay, publisher: P
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
     replicas = Replicas(overlay)
-    grant = write_grant(tmp_path / "grant.json")
+    grants = tmp_path / "keys.json"
     options = parse_options(
-        {"spool": str(tmp_path / "spool"), "grants": str(grant), "identity": "i", "overlay": "o", "max_rows": "10"}
+        {"spool": str(tmp_path / "spool"), "grants": str(grants), "identity": "i", "overlay": "o", "max_rows": "10"}
     )
 
     def connect(_: object) -> Replicas:

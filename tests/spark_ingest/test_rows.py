@@ -11,30 +11,30 @@ from typing import Any
 
 import pytest
 
-from keys.envelope import Mode, leaf, sign_batch
+from keys.envelope import KeyName, Mode, leaf, sign_batch
+from keys.epochs import Calendar
 from keys.sharetree import Hop
-from spark_ingest.collector import Collector
 from spark_ingest.errors import BadOption, GrantsError
-from spark_ingest.grants import GrantsFile, read_grants
+from spark_ingest.grants import Grants, GrantsFile, read_grants
 from spark_ingest.options import Options, Stream, parse_options
 from spark_ingest.rows import DDL, SCHEMAS, RowReader, availability_of
 from spark_ingest.spool import SpoolView
 from spark_ingest.spool_writer import SpoolWriter
 
-from .region import NOW, SCOPE_KEY, TOKEN_KEY, Link, Overlay, Publisher, Sealed, corrupt, token_topic, write_grant
+from .region import NOW, TOKEN_KEY, Link, Overlay, Publisher, Sealed, corrupt, epoch_key, token_topic, write_grants
 
 
 class Job:
     """A spool, a receiver without network, and an executor's reader."""
 
-    def __init__(self, tmp_path: Path, overlay: Overlay | None = None, **grant: Any) -> None:
+    def __init__(self, tmp_path: Path, overlay: Overlay | None = None, grants: Grants | None = None) -> None:
         self.overlay = overlay or Overlay()
         self.publisher = Publisher(self.overlay)
         self.root = tmp_path / "spool"
-        self.grant = write_grant(tmp_path / "grant.json", **grant)
+        self.grants = write_grants(tmp_path / "keys.json", grants or self.overlay.held())
         self.writer = SpoolWriter(self.root, "main", cap_bytes=1 << 30)
         self.writer.roll(b"")
-        self.link = Link(Collector(self.overlay))
+        self.link = Link(self.overlay)
 
     def publish(self, *sealed: Sealed, **how: Any) -> None:
         for each in sealed:
@@ -42,7 +42,7 @@ class Job:
         self.link.write(self.writer)
 
     def options(self, stream: str = "telemetry", **options: str) -> Options:
-        return parse_options({"spool": str(self.root), "grants": str(self.grant), "stream": stream, **options})
+        return parse_options({"spool": str(self.root), "grants": str(self.grants), "stream": stream, **options})
 
     def batches(self, stream: str = "telemetry", **options: str) -> list[Any]:
         view = SpoolView(self.root)
@@ -129,19 +129,18 @@ def test_topics_choose_rows(job: Job) -> None:
 
 
 def test_plain_and_shares_only_scopes(tmp_path: Path) -> None:
-    job = Job(tmp_path, key=None)
-    job.publisher.shares_only = True
-    job.publish(job.publisher.seal("plant/a", b"shares"), job.publisher.seal("plant/b", b"plain", mode=Mode.PLAIN))
+    overlay = Overlay()
+    overlay.change(keyed=False)
+    job = Job(tmp_path, overlay)
+    job.publish(job.publisher.seal("plant/a", b"shares"))
+    overlay.change(mode=Mode.PLAIN)
+    job.publish(job.publisher.seal("plant/b", b"plain"))
     assert [row["payload"] for row in job.rows()] == [b"shares", b"plain"]
 
 
 def test_hidden_topic_names(tmp_path: Path) -> None:
-    import base64
-
-    wire_scope = token_topic("plant") + "/#"
-    job = Job(
-        tmp_path, Overlay(scopes=(wire_scope,)), scopes=(wire_scope,), token_key=base64.b64encode(TOKEN_KEY).decode()
-    )
+    overlay = Overlay(scopes=(token_topic("plant") + "/#",))
+    job = Job(tmp_path, overlay, overlay.held(token_key=TOKEN_KEY))
     job.publish(
         job.publisher.seal("plant/a", b"1", wire_topic=token_topic("plant/a")),
         job.publisher.seal("plant/b", b"2", wire_topic=token_topic("plant/a")),
@@ -204,17 +203,18 @@ def test_odd_times_in_a_statement_become_null() -> None:
 
 
 def test_what_cannot_be_opened_is_a_row_of_the_quarantine_with_its_reason(job: Job, tmp_path: Path) -> None:
-    job.publisher.new_key("plant/#", epoch=7)
+    job.publisher.new_key("plant/#", bump=1)
     job.publish(job.publisher.seal("plant/a"))
     job.publisher.new_key("plant/#")
     job.publish(job.publisher.seal("plant/good"))
+    write_grants(job.grants, job.overlay.held({KeyName("plant/#", 0, 0)}))
     job.link.publish(job.publisher.seal("plant/b"), content=b"")
     job.link.collector.tick(NOW + 10)
     job.link.write(job.writer)
     job.publish(job.publisher.seal("plant/c", inner_topic="plant/d"))
     assert [row["topic"] for row in job.rows()] == ["plant/good"]
     reasons = {row["wire_topic"]: row["reason"] for row in job.rows("quarantine")}
-    assert "scope plant/#, epoch 7" in reasons["plant/a"]
+    assert reasons["plant/a"] == "grant: the grants file has no key for scope plant/#, epoch 0, bump 1"
     assert reasons["plant/b"].startswith("content: no copy")
     assert "another topic" in reasons["plant/c"]
     counted: Counter[str] = Counter()
@@ -229,14 +229,13 @@ def test_what_cannot_be_opened_is_a_row_of_the_quarantine_with_its_reason(job: J
     assert counted.total() == 3
 
 
-def test_another_epoch_key_is_named_as_such(tmp_path: Path) -> None:
-    import base64
-
-    job = Job(tmp_path, key=base64.b64encode(bytes(31) + b"x").decode())
+def test_another_epoch_key_is_named_as_such(job: Job) -> None:
+    scope = job.overlay.held({KeyName("plant/#", 0, 0)}).scopes["plant/#"]
+    write_grants(job.grants, Grants({"plant/#": replace(scope, keys=dict.fromkeys(scope.keys, bytes(31) + b"x"))}))
     job.publish(job.publisher.seal("plant/a"))
     assert not job.rows()
     (row,) = job.rows("quarantine")
-    assert row["reason"].startswith("grant")
+    assert row["reason"].startswith("grant: another epoch key")
 
 
 def test_ciphertext_that_was_changed_on_disk_stays_closed(job: Job) -> None:
@@ -266,53 +265,79 @@ def test_a_corrupted_share_in_the_spool_opens_nothing(job: Job) -> None:
     assert row["reason"].startswith("content")
 
 
-def test_a_new_grant_is_used_without_a_restart(job: Job) -> None:
-    job.publisher.new_key("plant/#", epoch=1)
+def test_a_key_that_is_learned_later_is_used_without_a_restart(job: Job) -> None:
     job.publish(job.publisher.seal("plant/a"))
+    write_grants(job.grants, job.overlay.held(set()))
     reader = RowReader(job.options())
     view = SpoolView(job.root)
     (extent,) = view.ranges({}, view.advance({}), 1)
     assert not list(reader.read(extent))
-    write_grant(job.grant, epoch=1)
+    write_grants(job.grants, job.overlay.held())
     assert sum(batch.num_rows for batch in reader.read(extent)) == 1
 
 
+def test_rows_of_several_epochs_and_bumps_open_with_a_key_each(tmp_path: Path) -> None:
+    overlay = Overlay(calendar=Calendar(int(NOW * 1000), 100, grace_s=20, skew_s=5))
+    job = Job(tmp_path, overlay)
+    for epoch in range(3):
+        now = NOW + 100 * epoch
+        overlay.change(bump=epoch // 2)
+        job.publish(job.publisher.seal("plant/a", b"%d" % epoch, time=now), now=now)
+    assert [row["payload"] for row in job.rows()] == [b"0", b"1", b"2"]
+    write_grants(job.grants, overlay.held({KeyName("plant/#", 2, 0), KeyName("plant/#", 1, 0)}))
+    assert [row["payload"] for row in job.rows()] == [b"1"]
+    first, second = (row["reason"] for row in job.rows("quarantine"))
+    assert first.endswith("scope plant/#, epoch 0, bump 0")
+    assert second.endswith("scope plant/#, epoch 2, bump 1")
+
+
 def test_nothing_secret_is_in_the_spool_or_in_what_is_pickled(job: Job) -> None:
+    import base64
     import pickle
 
     sealed = job.publisher.seal("plant/a", b"the payload in clear")
     job.publish(sealed)
     disk = b"".join(path.read_bytes() for path in job.root.rglob("*") if path.is_file())
-    assert SCOPE_KEY not in disk
     assert b"the payload in clear" not in disk
-    assert SCOPE_KEY not in pickle.dumps(job.options())
-    assert SCOPE_KEY.hex() not in repr(read_grants(job.grant))
-    assert repr(SCOPE_KEY) not in repr(read_grants(job.grant))
+    key = epoch_key(KeyName("plant/#", 0, 0))
+    assert base64.b64encode(key) in job.grants.read_bytes(), "this is what the others must not hold"
+    shown = repr(read_grants(job.grants)).encode() + pickle.dumps(job.options())
+    for form in (key, base64.b64encode(key), key.hex().encode(), repr(key).encode()):
+        assert form not in disk
+        assert form not in shown
 
 
 # ------------------------------------------------------------------------------------- grants and options
 
 
 def test_a_grant_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    path = write_grant(tmp_path / "grant.json")
+    path = write_grants(tmp_path / "keys.json")
     path.chmod(0o640)
     with pytest.raises(GrantsError, match="chmod 600"):
         read_grants(path)
 
 
+SCOPE = (
+    '{"veilmq_grant": 2, "scopes": [{"wire": "a", "keyed": true, "token_key": null, "keys": '
+    '[{"key": "%s", "epoch": %s, "bump": %s, "segment": 0}]}]}'
+)
+
+
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "[]", '{"veilmq_grant": 2, "scopes": []}', '{"veilmq_grant": 1, "scopes": {}}',
-     '{"veilmq_grant": 1, "scopes": [{"wire": "a", "epoch": 0, "key": "c2hvcnQ=", "token_key": null}]}',
-     '{"veilmq_grant": 1, "scopes": [{"wire": "a", "epoch": "0", "key": null, "token_key": null}]}'],
+    ["", "{}", "[]", '{"veilmq_grant": 1, "scopes": []}', '{"veilmq_grant": 2, "scopes": {}}',
+     SCOPE % ("c2hvcnQ=", "0", "0"), SCOPE % ("c2hvcnQ", "0", "0"), SCOPE % ("A" * 43 + "=", '"0"', "0"),
+     SCOPE % ("A" * 43 + "=", "-1", "0"), SCOPE % ("A" * 43 + "=", "0", "true")],
 )  # fmt: skip
 def test_what_is_no_grant_is_refused_without_quoting_it(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "grant.json"
+    path = tmp_path / "keys.json"
     path.touch(mode=0o600)
     path.write_text(text)
     with pytest.raises(GrantsError) as error:
         read_grants(path)
     assert "c2hvcnQ" not in str(error.value)
+    path.write_text(SCOPE % ("A" * 43 + "=", "0", "0"))
+    assert KeyName("a", 0, 0) in read_grants(path).scopes["a"].keys, "the form that the others spoil"
     assert "\n" not in str(error.value)
 
 
@@ -322,10 +347,10 @@ def test_an_absent_grant_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_an_unchanged_grant_is_read_once(tmp_path: Path) -> None:
-    file = GrantsFile(write_grant(tmp_path / "grant.json"))
+    file = GrantsFile(write_grants(tmp_path / "keys.json"))
     assert file.load()[1]
     assert not file.load()[1]
-    os.utime(tmp_path / "grant.json", (1, 1))
+    os.utime(tmp_path / "keys.json", (1, 1))
     assert file.load()[1]
 
 
@@ -337,18 +362,18 @@ def test_an_unchanged_grant_is_read_once(tmp_path: Path) -> None:
      ({"topics": "$share/g/a"}, "shared"),
      ({"rows_per_batch": "0"}, "out of range"), ({"max_rows": "x"}, "not a number"), ({"recieve": "1"}, "unknown"),
      ({"consumer": "../x"}, "not a name"), ({"receiver": "consumers"}, "not a name"),
-     ({"grants": "/s/spool/grant.json"}, "lies in the spool"), ({"incomplete_s": "nan"}, "out of range")],
+     ({"grants": "/s/spool/keys.json"}, "lies in the spool"), ({"incomplete_s": "nan"}, "out of range")],
 )  # fmt: skip
 def test_each_option_that_cannot_work_is_one_clear_error(change: dict[str, str], message: str) -> None:
     with pytest.raises(BadOption, match=message) as error:
-        parse_options({"spool": "/s/spool", "grants": "/s/grant.json", **change})
+        parse_options({"spool": "/s/spool", "grants": "/s/keys.json", **change})
     assert "\n" not in str(error.value)
 
 
 def test_options_have_sensible_defaults() -> None:
     options = parse_options({"path": "spool", "identity": "id", "overlay": "o.json", "Stream": "Availability"})
     assert options.spool.is_absolute()
-    assert options.grants == Path("id/grant.json").absolute()
+    assert options.grants == Path("id/scope_keys.json").absolute()
     assert (options.stream, options.consumer, options.receives) == (Stream.AVAILABILITY, "availability", True)
     assert options.subscribed == ("#", *options.availability)
 

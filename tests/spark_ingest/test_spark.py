@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -16,12 +17,13 @@ from typing import Any
 
 import pytest
 
-from spark_ingest.collector import Collector
+from keys.epochs import Calendar
+from spark_ingest.grants import read_grants
 from spark_ingest.sink import PublicationSink
 from spark_ingest.spool import segment_numbers
 from spark_ingest.spool_writer import SpoolWriter
 
-from .region import NOW, Link, Overlay, Publisher, Sealed, write_grant
+from .region import NOW, Link, Overlay, Publisher, Sealed, write_grants
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -52,9 +54,9 @@ class Site:
         self.overlay = Overlay()
         self.publisher = Publisher(self.overlay)
         self.spool = tmp_path / "spool"
-        self.grant = write_grant(tmp_path / "grant.json")
+        self.grants = write_grants(tmp_path / "keys.json")
         self.published: list[tuple[int, str, str]] = []
-        self.link = Link(Collector(self.overlay))
+        self.link = Link(self.overlay)
 
     def seal(self, topic: str, payload: bytes, **fields: Any) -> Sealed:
         sealed = self.publisher.seal(topic, payload, **fields)
@@ -71,7 +73,7 @@ class Site:
         writer.close()
 
     def stream(self, source: str = "veilmq", **options: str) -> Any:
-        given = {"spool": str(self.spool), "grants": str(self.grant), **options}
+        given = {"spool": str(self.spool), "grants": str(self.grants)} | options
         return self.spark.readStream.format(source).options(**given).load()
 
     def run(self, rows: Any, write: Any, **trigger: Any) -> Any:
@@ -114,7 +116,7 @@ def test_types_and_properties_arrive_in_spark(site: Site) -> None:
     site.link.publish(site.seal("plant/a", b"\x00\x01", qos=2, retain=True, properties=(("k", "1"), ("k", "2"))))
     site.link.write(writer)
     writer.close()
-    frame = site.spark.read.format("veilmq").option("grants", str(site.grant)).load(str(site.spool))
+    frame = site.spark.read.format("veilmq").option("grants", str(site.grants)).load(str(site.spool))
     (row,) = frame.selectExpr("*", "cast(published_at as double) as at").collect()
     assert (row.topic, bytes(row.payload), row.sequence, row.qos, row.retain) == ("plant/a", b"\x00\x01", 1, 2, True)
     assert row["at"] == NOW
@@ -122,17 +124,23 @@ def test_types_and_properties_arrive_in_spark(site: Site) -> None:
 
 
 def test_the_receiver_runs_in_the_driver_and_survives_the_query(site: Site) -> None:
-    """Stopped in mid-stream, Spark kills the receiver's process; the replicas then send everything again."""
+    """Stopped in mid-stream, Spark kills the receiver's process; the replicas then send everything again.
+
+    Half-way an epoch begins: the running query needs a key that comes only then.
+    """
     total = 600
+    now = time.time()
+    site.overlay.calendar = Calendar(int(now * 1000) - 3_600_000, 3_600, grace_s=300, skew_s=60)
     wires = [
         (place, sealed.piece(place))
-        for sealed in [site.seal("plant/a", str(n).encode(), time=time.time()) for n in range(total)]
+        for sealed in [site.seal("plant/a", str(n).encode(), time=now + n // (total // 2) - 1) for n in range(total)]
         for place in (1, 3)
     ]
     feed = site.path / "feed"
     feed.write_bytes(pickle.dumps((site.overlay, wires)))
     sink = site.sink()
-    options = {"identity": str(feed), "overlay": "none"}
+    keys = site.path / "job" / "scope_keys.json"
+    options = {"identity": str(feed), "overlay": "none", "grants": str(keys)}
     rows = site.stream("veilmq-replayed", **options)
     query = site.run(rows, sink.write, processingTime="0 seconds")
     wait_until(query, lambda: any(True for _ in sink.arrived()))
@@ -145,6 +153,13 @@ def test_the_receiver_runs_in_the_driver_and_survives_the_query(site: Site) -> N
     assert found == sorted(site.published)
     assert before <= total
     assert len(segment_numbers(site.spool / "main")) >= 1
+    held = [key for scope in read_grants(keys).scopes.values() for key in scope.keys.items()]
+    assert {name.epoch for name, _ in held} == {0, 1}
+    files = [path for path in site.path.rglob("*") if path.is_file() and path not in (keys, site.grants)]
+    kept = b"".join(path.read_bytes() for path in files)
+    for _, key in held:
+        assert key not in kept, "in checkpoint, spool or sink"
+        assert base64.b64encode(key) not in kept
 
 
 def test_availability_and_quarantine_streams(site: Site) -> None:
@@ -152,10 +167,11 @@ def test_availability_and_quarantine_streams(site: Site) -> None:
     writer.roll(b"")
     state = json.dumps({"state": "offline", "since": int(NOW * 1000), "last_seen": 5, "reason": "keep-alive"}).encode()
     site.link.publish(site.seal("entities/gw1/pump/availability", state, retain=True))
-    site.publisher.new_key("plant/#", epoch=9)
-    site.link.publish(site.seal("plant/a", b"no grant for this epoch"))
+    site.publisher.new_key("plant/#", bump=1)
+    site.link.publish(site.seal("plant/a", b"no key for this bump"))
     site.link.write(writer)
     writer.close()
+    write_grants(site.grants, site.overlay.held(site.overlay.names(bumps=(0,))))
     found: dict[str, list[Any]] = {}
     for stream in ("availability", "quarantine", "telemetry"):
         checkpoint = site.path / stream
@@ -173,7 +189,7 @@ def test_availability_and_quarantine_streams(site: Site) -> None:
     (entity,) = found["availability"]
     assert (entity.gateway, entity.entity, entity.state, entity.reason) == ("gw1", "pump", "offline", "keep-alive")
     (closed,) = found["quarantine"]
-    assert "epoch 9" in closed.reason
+    assert "epoch 0, bump 1" in closed.reason
     assert not found.get("telemetry")
 
 
@@ -190,7 +206,7 @@ def test_windows_over_readings(site: Site) -> None:
         site.link.publish(site.seal("entities/gw1/pump/availability", state))
     site.link.write(writer)
     writer.close()
-    read = site.spark.read.format("veilmq").option("grants", str(site.grant))
+    read = site.spark.read.format("veilmq").option("grants", str(site.grants))
     found = windows(read.load(str(site.spool))).orderBy("start").collect()
     assert [(row["count"], row.mean, row.greatest) for row in found] == [(2, 2.0, 3.0), (1, 10.0, 10.0)]
     alive = entities(read.option("stream", "availability").load(str(site.spool))).collect()

@@ -1,0 +1,193 @@
+"""Where replicas do the most good: the three phases of placement (A11, A12; paper 000, "Replica Placement Framework").
+
+Phase 1 deals a budget of replicas to end-to-end paths, in proportion to hops x failure ratio x weight. Phase 2 deals
+the part of each path to its nodes, in proportion to their failures. Phase 3 takes replicas off paths that have too many
+for their latency, the least failing node first. Then every virtual node is made odd, since an even one tolerates no
+more than the odd one below it, and one of two cannot share a secret at all (A1).
+
+Pure: failures come with their time, paths from whoever knows the tree. Not here: whether a path's shares fit a receiver
+(`views.SHARES_PER_KEY_MAX`), starting or attaching the brokers that a placement asks for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from keys.errors import OurFault
+from keys.shamir import MAX_PLACE
+
+SHARING_MIN = 3
+"""The smallest virtual node that can share a secret."""
+ADDED_MAX = (MAX_PLACE - 1) // 2 * 2
+"""More members than an odd number of places has no view."""
+FAILURES_KEPT_MAX = 65_536
+"""Bounds the memory of a window when nodes flap; the oldest failures go first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """An end-to-end path: ids of its virtual nodes, the publisher's first, and how important it is (omega > 0)."""
+
+    nodes: tuple[int, ...]
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.nodes or len(set(self.nodes)) != len(self.nodes):
+            raise OurFault("a path names at least one node and none twice; list it from publisher to subscriber")
+        if not 0 < self.weight < float("inf"):
+            raise OurFault(f"a path of weight {self.weight}; give a positive number, 1 for an ordinary one")
+
+
+class FailureWindow:
+    """Which nodes failed in the last `window_s` seconds, as FAILED traces report it."""
+
+    def __init__(self, window_s: float) -> None:
+        self._window_s = window_s
+        self._failures: deque[tuple[float, int]] = deque(maxlen=FAILURES_KEPT_MAX)
+
+    def failed(self, node: int, now: float) -> None:
+        """One failure of one replica of `node`. Times may not run backwards."""
+        self._failures.append((now, node))
+
+    def counts(self, now: float) -> dict[int, int]:
+        """Failures of each node that failed at all in the window that ends now."""
+        while self._failures and self._failures[0][0] <= now - self._window_s:
+            self._failures.popleft()
+        found: dict[int, int] = {}
+        for _, node in self._failures:
+            found[node] = found.get(node, 0) + 1
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What came out. `sizes`: replicas of each node, its first broker included, odd. `by_path`: phase 1, in the order
+    of the paths. `stripped`: replicas that phase 3 took off. `unused`: those of the budget that found no place."""
+
+    sizes: dict[int, int]
+    by_path: tuple[int, ...]
+    stripped: int
+    unused: int
+
+
+def deal(total: int, claims: Sequence[float]) -> list[int]:
+    """`total` indivisible things in proportion to `claims`, by largest remainder; of equal ones the first gets it.
+
+    Raises `OurFault` unless all claims are finite and none negative, and some positive if there is anything to deal.
+    """
+    whole = sum(claims)
+    if total < 0 or any(claim < 0 for claim in claims) or not whole < float("inf") or (total and not whole):
+        raise OurFault("nothing can be dealt in these proportions; give a budget >= 0 and positive claims")
+    if not total:
+        return [0] * len(claims)
+    quotas = [total * claim / whole for claim in claims]
+    parts = [int(quota) for quota in quotas]
+    by_remainder = sorted(range(len(claims)), key=lambda at: parts[at] - quotas[at])
+    for at in by_remainder[: total - sum(parts)]:
+        parts[at] += 1
+    return parts
+
+
+def priorities(paths: Sequence[Path], failures: Mapping[int, int]) -> list[float]:
+    """rho = hops x gamma x omega of each path; gamma is its part of the failures on all paths.
+
+    A path fails when one of its nodes does. One failure is added to each, so that a system without failures is not
+    without placement, and no path is without a claim.
+    """
+    on_path = [1 + sum(failures.get(node, 0) for node in path.nodes) for path in paths]
+    everything = sum(on_path)
+    return [len(p.nodes) * count / everything * p.weight for p, count in zip(paths, on_path, strict=True)]
+
+
+def place(
+    paths: Sequence[Path],
+    replicas: int,
+    failures: Mapping[int, int],
+    *,
+    path_max: int | None = None,
+    one_pack: bool = False,
+) -> Placement:
+    """Spend up to `replicas` more brokers on the nodes of `paths`, each of which has one already.
+
+    `failures`: of each node, see `FailureWindow`. `path_max`: phase 3, the most that may be added along one path.
+    `one_pack`: a node on several paths keeps its largest pack only; the rest goes to nodes that cannot share yet.
+    Raises `OurFault` for a negative budget or maximum.
+    """
+    if replicas < 0 or (path_max is not None and path_max < 0):
+        raise OurFault("the budget of replicas and the maximum of a path cannot be negative")
+    if not paths:
+        return Placement({}, (), 0, replicas)
+    by_path = deal(replicas, priorities(paths, failures))
+    rank = {node: (failures.get(node, 0), -node) for path in paths for node in path.nodes}
+    added = _on_nodes(paths, by_path, failures, rank, one_pack)
+    stripped = 0
+    if path_max is not None:
+        stripped = _strip(paths, added, rank, path_max)
+    _make_odd(paths, added, rank, path_max)
+    sizes = {node: 1 + count for node, count in sorted(added.items())}
+    return Placement(sizes, tuple(by_path), stripped, replicas - stripped - sum(added.values()))
+
+
+def _on_nodes(
+    paths: Sequence[Path],
+    by_path: Sequence[int],
+    failures: Mapping[int, int],
+    rank: Mapping[int, tuple[int, int]],
+    one_pack: bool,
+) -> dict[int, int]:
+    """Phase 2: what each node gets from all its paths together, or the largest pack."""
+    added = dict.fromkeys(rank, 0)
+    freed = 0
+    for path, count in zip(paths, by_path, strict=True):
+        if count:
+            packs = deal(count, [1 + failures.get(node, 0) for node in path.nodes])
+            for node, pack in zip(path.nodes, packs, strict=True):
+                if one_pack:
+                    freed += min(added[node], pack)
+                added[node] = max(added[node], pack) if one_pack else added[node] + pack
+    for node in sorted(added, key=rank.__getitem__, reverse=True):
+        given = min(freed, max(0, SHARING_MIN - 1 - added[node]))
+        added[node] += given
+        freed -= given
+    return added
+
+
+def _strip(paths: Sequence[Path], added: dict[int, int], rank: Mapping[int, tuple[int, int]], path_max: int) -> int:
+    """Phase 3: off every path what exceeds `path_max`, from its least failing node that still has some."""
+    stripped = 0
+    for path in paths:
+        excess = sum(added[node] for node in path.nodes) - path_max
+        for node in sorted(path.nodes, key=rank.__getitem__):
+            taken = max(0, min(excess, added[node]))
+            added[node] -= taken
+            excess -= taken
+            stripped += taken
+    return stripped
+
+
+def _make_odd(
+    paths: Sequence[Path], added: dict[int, int], rank: Mapping[int, tuple[int, int]], path_max: int | None
+) -> None:
+    """A node of even size gives its last replica to one that fails more and is even too, where its paths have room."""
+    uneven = sorted((node for node in added if added[node] % 2), key=rank.__getitem__, reverse=True)
+    for node in uneven:
+        added[node] -= 1
+    spare = len(uneven)
+    through: dict[int, list[Path]] = {node: [] for node in uneven}
+    if path_max is not None:
+        for path in paths:
+            for node in through.keys() & set(path.nodes):
+                through[node].append(path)
+    for node in uneven:
+        full = path_max is not None and _full(through[node], added, path_max)
+        if spare >= 2 and not full:
+            added[node] += 2
+            spare -= 2
+    added.update((node, ADDED_MAX) for node, count in added.items() if count > ADDED_MAX)
+
+
+def _full(paths: Collection[Path], added: Mapping[int, int], path_max: int) -> bool:
+    """Whether two more would be too many for one of `paths`."""
+    return any(sum(added[node] for node in path.nodes) + 2 > path_max for path in paths)

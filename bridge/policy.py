@@ -1,0 +1,135 @@
+"""The owner's policy: scopes, grants, the calendar of epochs, who issues keys, and how regions are joined.
+
+One signed, versioned document (PROTOCOL §2, §6). A topic belongs to its most specific scope; grants and revocations
+name scopes. The policy carries a digest over all views and members of its version, so that nobody who delivers the
+overlay can mix old parts with new ones. Not here: members, regions and the questions that machines ask (`views`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from keys.envelope import Mode
+from keys.epochs import Calendar
+from keys.errors import BadFrame
+from keys.frames import Kind, Reader, number, opening, sized, text
+from keys.grants import Grant
+from keys.identity import Identity
+
+FLAG_TOKENS = 0x01
+FLAG_SHARES_ONLY = 0x02
+FLAG_RETIRING = 0x04
+KEY_SERVERS_MAX = 16  # of a chain; a threshold service has at most `keys.material.THRESHOLD_SERVERS_MAX`
+ENDLESS_EPOCH = Calendar()
+DOMAIN_POLICY = "veilmq/1 policy"
+
+
+class Issuer(IntEnum):
+    """Who issues the scopes' epoch keys (PROTOCOL §6)."""
+
+    OWNER = 0
+    """The owner itself, in the overlay file: one endless epoch, a new key by a bump."""
+    CHAIN = 1
+    """Stateless key servers of one trust domain with one root, walked forward."""
+    THRESHOLD = 2
+    """n >= 3f + 1 key servers, of which no f can derive a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Topics that share one epoch key. `filter` is what the wire shows: tokens where names are hidden.
+
+    `regions` are the regions that publications of the scope may enter; empty means all of them. `bump` rises when
+    somebody is shut out at once: keys of lower bumps seal nothing from then on. A `retiring` scope is still read, but
+    no longer published in: its topics have new tokens.
+    """
+
+    filter: str
+    mode: Mode = Mode.COPIES
+    regions: tuple[int, ...] = ()
+    tokens: bool = False
+    shares_only: bool = False
+    bump: int = 0
+    retiring: bool = False
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it takes an epoch key to read it."""
+        return self.mode is not Mode.PLAIN and not self.shares_only
+
+    def encode(self) -> bytes:
+        flags = (FLAG_TOKENS if self.tokens else 0) | (FLAG_SHARES_ONLY if self.shares_only else 0)
+        flags |= FLAG_RETIRING if self.retiring else 0
+        parts = [opening(Kind.SCOPE, flags), text(self.filter), number(self.mode, 1), number(self.bump, 2)]
+        return b"".join([*parts, number(len(self.regions), 1), *(number(r, 4) for r in self.regions)])
+
+    @classmethod
+    def decode(cls, data: bytes) -> Scope:
+        frame = Reader(data)
+        flags = frame.opening(Kind.SCOPE, FLAG_TOKENS | FLAG_SHARES_ONLY | FLAG_RETIRING)
+        wire_filter, mode, bump = frame.text(), frame.number(1), frame.number(2)
+        if mode not in Mode.__members__.values():
+            raise BadFrame(f"unknown content mode {mode}")
+        regions = tuple(frame.number(4) for _ in range(frame.number(1)))
+        frame.end()
+        tokens, shares_only, retiring = (bool(flags & f) for f in (FLAG_TOKENS, FLAG_SHARES_ONLY, FLAG_RETIRING))
+        return cls(wire_filter, Mode(mode), regions, tokens, shares_only, bump, retiring)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The owner's versioned rules. `edges`: how regions are joined (a tree). `key_servers`: names, in the order that
+    numbers them.
+
+    `contents`: SHA-256 over all views and members that go with this version, so that nobody who delivers the file
+    can mix old parts with new ones, or exchange an address.
+    """
+
+    overlay: str
+    version: int
+    edges: tuple[tuple[int, int], ...]
+    scopes: tuple[Scope, ...]
+    grants: tuple[Grant, ...] = ()
+    calendar: Calendar = ENDLESS_EPOCH
+    issuer: Issuer = Issuer.OWNER
+    key_servers: tuple[str, ...] = ()
+    contents: bytes = bytes(32)
+    signature: bytes = b""
+
+    def body(self) -> bytes:
+        parts = [
+            opening(Kind.POLICY),
+            text(self.overlay),
+            number(self.version, 8),
+            self.contents,
+            number(len(self.edges), 2),
+        ]
+        parts += [number(a, 4) + number(b, 4) for a, b in self.edges]
+        parts += [number(len(self.scopes), 2), *(sized(s.encode()) for s in self.scopes)]
+        parts += [number(len(self.grants), 2), *(sized(g.encode()) for g in self.grants)]
+        parts += [self.calendar.encode(), number(self.issuer, 1), number(len(self.key_servers), 1)]
+        return b"".join([*parts, *map(text, self.key_servers)])
+
+    def signed(self, owner: Identity) -> Policy:
+        return replace(self, signature=owner.sign(DOMAIN_POLICY, self.body()))
+
+    @classmethod
+    def decode(cls, body: bytes, signature: bytes) -> Policy:
+        frame = Reader(body)
+        frame.opening(Kind.POLICY)
+        overlay, version, contents = frame.text(), frame.number(8), frame.take(32)
+        edges = tuple((frame.number(4), frame.number(4)) for _ in range(frame.number(2)))
+        scopes = tuple(Scope.decode(frame.sized()) for _ in range(frame.number(2)))
+        grants = tuple(Grant.decode(frame.sized()) for _ in range(frame.number(2)))
+        calendar, issuer = Calendar.read(frame), frame.number(1)
+        if issuer not in Issuer.__members__.values():
+            raise BadFrame(f"unknown issuer of keys {issuer}")
+        servers = tuple(frame.text() for _ in range(frame.number(1)))
+        frame.end()
+        return cls(overlay, version, edges, scopes, grants, calendar, Issuer(issuer), servers, contents, signature)
+
+    @property
+    def server_faults(self) -> int:
+        """f: key servers that may lie or be away. A chain is one trust domain: its servers are believed."""
+        return (len(self.key_servers) - 1) // 3 if self.issuer is Issuer.THRESHOLD else 0

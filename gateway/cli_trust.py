@@ -1,0 +1,262 @@
+"""`veilmq trust` and `veilmq overlay`: trust domains, identities, rights, keys and the signed overlay.
+
+Commands of the owner and of those who run members; each calls one function and prints what has to be done next.
+"""
+
+# ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.printing import as_text, print_json, print_table
+
+if TYPE_CHECKING:
+    from gateway.membership import SignOptions
+    from gateway.owner import Signed
+    from keys.grants import Right
+
+OPTIONS: dict[str, Any] = {
+    "no_args_is_help": True,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+trust_app = typer.Typer(help="Trust domains, identities, rights and keys.", **OPTIONS)
+overlay_app = typer.Typer(help="Who is in, and how it is joined.", **OPTIONS)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+Description = Annotated[Path, typer.Argument(metavar="OVERLAY.yaml")]
+OverlayFile = Annotated[Path, typer.Argument(metavar="OVERLAY.json", help="The signed overlay; it is replaced.")]
+Owner = Annotated[Path, typer.Option(metavar="DIR", help="Trust domain that owns the overlay.")]
+Out = Annotated[Path, typer.Option(help="Signed file to write.")]
+Member = Annotated[str, typer.Option(metavar="NAME", help="Gateway or ingest job.")]
+Publish = Annotated[list[str] | None, typer.Option(metavar="FILTER", help="Clear names; may be repeated.")]
+Read = Annotated[list[str] | None, typer.Option(metavar="FILTER", help="Clear names, whole scopes; may be repeated.")]
+Cards = Annotated[list[Path] | None, typer.Option("--card", metavar="FILE", help="Newer card of a member.")]
+Lost = Annotated[
+    list[str] | None, typer.Option("--replace-lost", metavar="NAME", help="Its key is lost: take a new one.")
+]
+
+
+@trust_app.command("init")
+def trust_init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR")],
+    domain: Annotated[str, typer.Option(help="Name of the trust domain, e.g. of your organisation.")],
+) -> None:
+    """Make a trust domain: its certificate authority and, should it own an overlay, owner and root keys."""
+    from gateway.trust import TrustDomain
+
+    TrustDomain.create(directory, domain, time.time())
+    print(f"trust domain {domain} in {directory}; back it up, and show ca.key, owner.key and root.key to nobody")
+
+
+@trust_app.command("issue")
+def trust_issue(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Trust domain that issues.")],
+    name: Annotated[str, typer.Option(help="Name in the overlay, unique there.")],
+    role: Annotated[str, typer.Option(help="replica, gateway, ingest or keyserver.")],
+    out: Annotated[Path, typer.Option(help="Identity directory to make.")],
+    host: Annotated[list[str] | None, typer.Option(help="Host name or IP address; may be repeated.")] = None,
+) -> None:
+    """Make an identity: key, TLS certificate, and the card that the overlay's owner needs."""
+    from gateway.trust import ISSUABLE, TrustDomain, TrustError
+    from keys.identity import Role
+
+    if role not in set(ISSUABLE):
+        raise TrustError(f"role {role} does not exist; take one of {', '.join(ISSUABLE)}")
+    TrustDomain.load(directory).issue(name, Role(role), tuple(host or ("127.0.0.1",)), out, time.time())
+    print(f"identity {name} in {out}; give {out / 'card.json'} to the owner of the overlay")
+
+
+@trust_app.command("show")
+def trust_show(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Trust domain, identity, or OVERLAY.json.")],
+    owner: Annotated[Path | None, typer.Option(metavar="DIR", help="The overlay's owner: shows clear names.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Describe a trust domain or an identity, or who may do what in an overlay; prints no secret."""
+    from gateway.trust import describe
+
+    content = describe(path) if path.is_dir() or not path.exists() else _grants(path, owner)
+    if as_json:
+        print_json(content)
+        return
+    grants = content.pop("grants", [])
+    print_table("", ["", ""], [[key, as_text(value)] for key, value in content.items()])
+    if grants:
+        print_table("grants", list(grants[0]), [[as_text(value) for value in grant.values()] for grant in grants])
+
+
+def _grants(path: Path, owner: Path | None) -> dict[str, Any]:
+    from gateway.overlay_file import describe_grants, load_overlay
+    from gateway.owner_record import open_record_of
+    from gateway.trust import TrustDomain
+
+    overlay = load_overlay(path, int(time.time() * 1000))
+    if owner is None:
+        return describe_grants(overlay)
+    domain = TrustDomain.load(owner)
+    return describe_grants(overlay, open_record_of(domain, path)[0].clear_names(domain.root))
+
+
+@trust_app.command("export")
+def trust_export(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Trust domain or identity.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="PEM file to write.")],
+) -> None:
+    """Write the public part for other tools: the certificate chain, and an identity's card."""
+    from gateway.trust import export
+
+    export(directory, out)
+    print(f"public part of {directory} in {out}; it holds no secret")
+
+
+@trust_app.command("rotate")
+def trust_rotate(
+    directory: Annotated[Path, typer.Argument(metavar="IDENTITY_DIR")],
+    domain: Annotated[Path, typer.Option(metavar="DIR", help="Trust domain that issued it.")],
+) -> None:
+    """Prepare a new key; the running process takes it once the overlay lists it."""
+    from gateway.rotation import prepare
+    from gateway.trust import TrustDomain
+
+    made = prepare(directory, TrustDomain.load(domain), time.time())
+    print(f"next key of {made.name} in {made.directory}; give {made.directory / 'card.json'} to the overlay's owner")
+
+
+@trust_app.command("grant")
+def trust_grant(
+    overlay: OverlayFile,
+    owner: Owner,
+    member: Member,
+    publish: Publish = None,
+    read: Read = None,
+    history: Annotated[bool, typer.Option("--history", help="Ended epochs too, while their keys are kept.")] = False,
+) -> None:
+    """Give rights to a member, from the present epoch on."""
+    from gateway.owner import grant
+
+    changed = grant(overlay, owner, member, _required(publish, read), time.time(), history)
+    print(f"version {changed.policy.version} in {overlay}: {member} has these rights as soon as members adopt it")
+
+
+@trust_app.command("revoke")
+def trust_revoke(
+    overlay: OverlayFile,
+    owner: Owner,
+    member: Member,
+    publish: Publish = None,
+    read: Read = None,
+    at_once: Annotated[bool, typer.Option("--now", help="Do not wait for the end of the epoch.")] = False,
+) -> None:
+    """Take rights from a member: those named, or all of them."""
+    from gateway.overlay_file import date_of
+    from gateway.owner import revoke
+
+    now = time.time()
+    changed, taken = revoke(overlay, owner, member, _rights(publish, read) or None, now, at_once)
+    when = "as soon as members adopt it" if taken.ends_s <= now else f"at {date_of(taken.ends_s)}"
+    print(f"version {changed.policy.version} in {overlay}: these rights of {member} end {when}")
+    if taken.bumped:
+        print(f"new keys for {', '.join(taken.bumped)}: those that {member} holds seal nothing from then on")
+
+
+def _rights(publish: list[str] | None, read: list[str] | None) -> list[tuple[str, Right]]:
+    from keys.grants import Right
+
+    return [(clear, Right.PUBLISH) for clear in publish or ()] + [(clear, Right.READ) for clear in read or ()]
+
+
+def _required(publish: list[str] | None, read: list[str] | None) -> list[tuple[str, Right]]:
+    from gateway.trust import TrustError
+
+    if not (publish or read):
+        raise TrustError("which rights? name them with --publish FILTER or --read FILTER")
+    return _rights(publish, read)
+
+
+@trust_app.command("rekey")
+def trust_rekey(
+    description: Description, owner: Owner, out: Out, card: Cards = None, replace_lost: Lost = None
+) -> None:
+    """Sign with new material for the key servers; they, the issuer and the length of epochs may change."""
+    from gateway.membership import SignOptions
+    from gateway.owner import rekey
+
+    options = SignOptions(cards=tuple(card or ()), replace_lost=tuple(replace_lost or ()))
+    _print_signed(rekey(description, owner, out, time.time(), options), out)
+
+
+# --------------------------------------------------------------------------------------------- overlay
+
+
+@overlay_app.command("sign")
+def overlay_sign(
+    description: Description,
+    owner: Owner,
+    out: Out,
+    card: Cards = None,
+    replace_lost: Lost = None,
+    overlap_hours: Annotated[
+        float, typer.Option(min=0, max=24 * 365, help="How long the key of before a rotation counts.")
+    ] = 24,
+    new_tokens: Annotated[bool, typer.Option("--new-tokens", help="Hide names anew; the old tokens retire.")] = False,
+    drop_retiring: Annotated[bool, typer.Option("--drop-retiring", help="End scopes with old tokens.")] = False,
+) -> None:
+    """Sign the next version of the overlay; at the first, deal the key servers' material."""
+    from gateway.membership import SignOptions
+    from gateway.owner import sign_overlay
+
+    options: SignOptions = SignOptions(
+        cards=tuple(card or ()),
+        replace_lost=tuple(replace_lost or ()),
+        overlap_hours=overlap_hours,
+        new_tokens=new_tokens,
+        drop_retiring=drop_retiring,
+    )
+    _print_signed(sign_overlay(description, owner, out, time.time(), options), out)
+
+
+def _print_signed(signed: Signed, out: Path) -> None:
+    from gateway.overlay_file import date_of
+
+    policy = signed.overlay.policy
+    if signed.materials:
+        print(f"material for the key servers, in force from {date_of(signed.since_s)}; no copy of it is kept here")
+    for path in signed.materials:
+        print(f"secret {path}: hand it to {path.stem} alone, erase it here, and restart that key server")
+    if signed.bumped:
+        print(f"new keys for {', '.join(signed.bumped)}: somebody who held them left, or lost a key")
+    faults = policy.server_faults
+    if policy.key_servers and not faults:
+        bears = "one that is away" if len(policy.key_servers) > 1 else "none that is away"
+        print(f"key service of {len(policy.key_servers)}: bears {bears}, but none that lies")
+    domains = {signed.overlay.certificate(name).domain for name in policy.key_servers}
+    if faults and len(domains) < len(policy.key_servers):
+        print("some key servers share a trust domain: who runs them counts as one that lies, and may be more than that")
+    print(f"overlay {policy.overlay} version {policy.version} in {out}; give it to every member")
+
+
+@overlay_app.command("show")
+def overlay_show(path: Annotated[Path, typer.Argument(metavar="FILE")], as_json: Json = False) -> None:
+    """Verify a signed overlay and describe it."""
+    from gateway.overlay_file import describe_overlay, load_overlay
+
+    content = describe_overlay(load_overlay(path, int(time.time() * 1000)))
+    if as_json:
+        print_json(content)
+        return
+    print(f"overlay {content['overlay']} version {content['version']}, owner {content['owner']}")
+    service, epochs = content["key_service"], content["epochs"]
+    if service["servers"]:
+        print(f"key service: {service['issuer']} of {len(service['servers'])}, bears {service['faults']} that lie")
+        print(f"epochs of {epochs['length_s']} s, the first from {epochs['first']}")
+    for title in ("regions", "scopes", "members"):
+        rows = [[as_text(value) for value in entry.values()] for entry in content[title]]
+        if rows:
+            print_table(title, list(content[title][0]), rows)
+    print(f"edges: {', '.join(f'{a}-{b}' for a, b in content['edges']) or 'none'}")

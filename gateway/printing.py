@@ -1,0 +1,35 @@
+"""How commands print: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+
+
+def as_text(value: object) -> str:
+    """One cell: lists by line, truth as yes and no."""
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return "\n".join(as_text(item) for item in value)
+    if isinstance(value, dict):
+        return " ".join(as_text(item) for item in value.values())
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def print_json(content: object) -> None:
+    print(json.dumps(content, indent=2, ensure_ascii=False))
+
+
+def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """As wide as the terminal; long cells are folded."""
+    from rich.box import SIMPLE  # noqa: PLC0415  heavy, and JSON needs none of it
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(title=title or None, title_justify="left", box=SIMPLE, show_header=any(columns))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))  # Text: brackets of a name are not markup
+    Console().print(table)

@@ -1,0 +1,165 @@
+"""The gateway as a plugin of an unmodified amqtt broker: its MQTT 3.1.1 devices stay, their topics travel sealed.
+
+    plugins:
+      gateway.stock.GatewayPlugin:
+        settings: gateway.yaml     # `data` and `overlay` as for `veilmq broker`; its listeners are not used
+
+What amqtt received and permitted goes into the outbox, what arrives is broadcast to amqtt's clients. The guarantees are
+weaker than those of `veilmq broker`, because amqtt tells a plugin of a message and does not ask it: a device has its
+PUBACK before the outbox is on disk; wills stay local, amqtt publishes them without telling; there is no MQTT 5, so what
+was published with properties arrives without; amqtt's own queues have no bounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amqtt.broker import BrokerContext
+from amqtt.plugins.base import BasePlugin
+from amqtt.session import ApplicationMessage
+
+from bridge.machine import Publication, UserProperties
+from gateway.broker import EdgeBroker
+from gateway.config import ConfigError, load
+from gateway.links import Links
+from gateway.party import Party, build
+from keys.identity import Role
+
+log = logging.getLogger("veilmq.stock")
+
+ARRIVED_MAX = 10_000
+"""Deliveries that wait for amqtt; beyond it QoS 0 and 1 alike are dropped and counted: amqtt knows no back-pressure."""
+
+
+class GatewayPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc]
+    """See the module. A setting that is wrong is one line in the log, and amqtt does not start."""
+
+    @dataclass
+    class Config:
+        """`settings`: path of a gateway's YAML file."""
+
+        settings: str = ""
+
+    def __init__(self, context: BrokerContext) -> None:
+        super().__init__(context)
+        if isinstance(getattr(context, "_broker_instance", None), EdgeBroker):
+            raise ConfigError(
+                "gateway.stock.GatewayPlugin is for amqtt's own broker; remove it, `overlay` does the same"
+            )
+        if not self.config.settings:
+            raise ConfigError("gateway.stock.GatewayPlugin: settings: missing; name the gateway's YAML file")
+        party = Party(load(Path(self.config.settings)))
+        if party.local.role is not Role.GATEWAY:
+            raise ConfigError(f"{party.name} is a {party.local.role}; the plugin needs the identity of a gateway")
+        self._party = party
+        self._links: Links | None = None
+        self._shell = _Shell(context)
+        self._filters: frozenset[str] = frozenset()
+
+    async def on_broker_post_start(self) -> None:
+        self._links = build(self._party)
+        self._shell.start()
+        self._links.start(self._shell)
+        self._filters = frozenset(self._shell.local_filters())
+
+    async def on_broker_pre_shutdown(self) -> None:
+        if self._links is not None:
+            await self._links.stop()
+            self._links = None
+        await self._shell.stop()
+
+    async def on_broker_message_broadcast(self, *, client_id: str, message: ApplicationMessage) -> None:
+        """A client's publication that amqtt's topic plugins permitted."""
+        if self._links is None or message is None:
+            return
+        publication = Publication(
+            topic=message.topic,
+            payload=bytes(message.data or b""),
+            qos=message.qos or 0,
+            retain=bool(message.publish_packet is not None and message.publish_packet.retain_flag),
+            time_ms=int(time.time() * 1000),
+        )
+        self._links.publish(client_id, publication, _log_refusal(publication.topic))
+
+    async def on_broker_client_subscribed(self, *, client_id: str, topic: str, qos: int) -> None:
+        self._follow()
+
+    async def on_broker_client_unsubscribed(self, *, client_id: str, topic: str) -> None:
+        self._follow()
+
+    async def on_broker_client_disconnected(self, *, client_id: str, client_session: Any) -> None:
+        self._follow()  # a clean session takes its subscriptions with it, and no other event says so
+
+    def _follow(self) -> None:
+        """Tell the overlay which local filters came and which went."""
+        if self._links is None:
+            return
+        now = frozenset(self._shell.local_filters())
+        for topic_filter in sorted(now - self._filters):
+            self._links.subscribed(topic_filter)
+        for topic_filter in sorted(self._filters - now):
+            self._links.unsubscribed(topic_filter)
+        self._filters = now
+
+
+class _Shell:
+    """What `Links` needs of a broker, out of what amqtt's context offers."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._arrived: asyncio.Queue[Publication] = asyncio.Queue(ARRIVED_MAX)
+        self._task: asyncio.Task[None] | None = None
+        self._dropped = 0
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._hand_on(), name="deliveries to amqtt")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def deliver_local(self, publication: Publication) -> None:
+        try:
+            self._arrived.put_nowait(publication)
+        except asyncio.QueueFull:
+            self._dropped += 1
+            if self._dropped & (self._dropped - 1) == 0:  # 1, 2, 4, ...: a flood of losses is no flood of lines
+                log.warning("amqtt takes no more: %d deliveries dropped so far", self._dropped)
+
+    def local_filters(self) -> Sequence[str]:
+        return [topic_filter for topic_filter, held in self._context.subscriptions.items() if held]
+
+    def send_to_peer(
+        self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Callable[[int], None]
+    ) -> bool:
+        """A gateway dials all its peers; nobody dials a stock broker."""
+        return False
+
+    async def _hand_on(self) -> None:
+        while True:
+            publication = await self._arrived.get()
+            # Without a QoS amqtt takes the subscription's, which may exceed the publication's.
+            await self._context.broadcast_message(publication.topic, publication.payload, publication.qos)
+            if publication.retain:
+                await self._context.retain_message(publication.topic, publication.payload, publication.qos)
+
+
+def _log_refusal(topic: str) -> Callable[[int], None]:
+    def done(code: int) -> None:
+        if code >= 0x80:
+            log.warning(
+                "a publication on %s was not taken for the overlay (0x%02X); amqtt acknowledged it all the same",
+                topic,
+                code,
+            )
+
+    return done

@@ -1,0 +1,64 @@
+"""What a key server keeps of an ended epoch: its outputs, sealed to whoever might read in it (PROTOCOL §6).
+
+    archive   opening(3: version, kind 17, flags 0)  epoch(4)  count(4), each: party(16)  length(4) and box, ascending
+
+Each box holds `outputs` (see `requests`). Once the subkeys of the epoch are erased the server cannot open or remake
+them: who is authorised later, or takes the server over, finds nothing that it can use. A reader opens its box with the
+key pair that it had then; after a rotation it needs that one.
+
+Not here: when epochs end and how long archives are kept (`issuing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from keys import frames
+from keys.errors import BadFrame
+from keys.identity import PARTY_ID_BYTES, Certificate
+from keys.requests import Outputs, encode_outputs
+from keys.sealedbox import AGREEMENT_KEY_BYTES, seal_box
+
+
+def make_archive(
+    server: str,
+    epoch: int,
+    readers: Iterable[tuple[Certificate, Sequence[Outputs]]],
+    random: Callable[[int], bytes],
+) -> bytes:
+    """`readers`: each with all that it may read in that epoch. `random(n)`: n random secret bytes."""
+    boxes = {
+        certificate.party_id: seal_box(
+            certificate.agreement_key,
+            encode_outputs(outputs),
+            archive_info(server, certificate.party_id, epoch),
+            random(AGREEMENT_KEY_BYTES),
+        )
+        for certificate, outputs in readers
+    }
+    parts = [frames.opening(frames.Kind.KEY_ARCHIVE), frames.number(epoch, 4), frames.number(len(boxes), 4)]
+    for party, box in sorted(boxes.items()):
+        parts += [party, frames.number(len(box), 4), box]
+    return b"".join(parts)
+
+
+def find_box(archive: bytes, party: bytes) -> bytes | None:
+    """The box of one reader. Raises `BadFrame` for what is no archive up to there."""
+    reader = frames.Reader(archive)
+    reader.opening(frames.Kind.KEY_ARCHIVE)
+    reader.take(4)
+    before = b""
+    for _ in range(reader.number(4)):
+        owner, box = reader.take(PARTY_ID_BYTES), reader.take(reader.number(4))
+        if owner <= before:
+            raise BadFrame("an archive out of order")
+        if owner == party:
+            return box
+        before = owner
+    reader.end()
+    return None
+
+
+def archive_info(server: str, party: bytes, epoch: int) -> bytes:
+    """What an archived box is bound to."""
+    return b"veilmq/1 key archive" + frames.text(server) + party + frames.number(epoch, 4)

@@ -1,0 +1,383 @@
+"""Fetching scope keys from key servers, some of which may lie, be behind or be away (E2, PROTOCOL §6).
+
+One `KeyFetcher` a gateway or job. It asks for the present epoch's keys of all scopes that it has a right to, for the
+next epoch's ahead of time, and for those that `want` names; it believes an output of a set of servers once f + 1 of
+them signed the same, and puts a key into `ScopeKeys` once every set has one. Until then every server is
+asked again after a growing pause, until then: an outage ends by itself. In a chain one server is asked at a time, the
+next if it refuses or does not answer.
+
+Outputs of different deals (`material`) are never mixed; of two that are complete the later deal counts. Not here: who
+has which right (`issuing.Directory`), how requests travel, keeping keys on disk.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from keys.archive import archive_info
+from keys.epochs import KeyName, ScopeKeys
+from keys.errors import BadContent, BadFrame, BadSignature, Expired, Replayed
+from keys.identity import Identity, Role
+from keys.issuing import Directory
+from keys.requests import (
+    NAMES_MAX,
+    NONCE_BYTES,
+    KeyAnswer,
+    KeyRequest,
+    Outputs,
+    answer_info,
+    decode_outputs,
+    digest_of,
+)
+from keys.verdicts import Verdict
+
+RETRY_S = 2.0  # the first pause before a server is asked for the same key again; it doubles
+RETRY_MAX_S = 60.0
+PENDING_MAX = 64  # requests without an answer at one server; the oldest are given up
+EXTRA_MAX = 256  # names beyond our scopes' present and next keys; stops a publisher that invents epochs
+EXTRA_EVERY_S = 2.0  # such names are gathered: one request of at most 64 so often, which servers bear for ever
+EXTRA_S = 600.0  # how long such a name is asked for; a header that needs it later names it again
+DOUBT_S = 60.0  # how long a doubted key is asked for again, and how soon it may be doubted again
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send this request to that key server."""
+
+    server: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """This key is in `ScopeKeys` now, or replaced one there that was wrong."""
+
+    name: KeyName
+
+
+@dataclass(frozen=True, slots=True)
+class Lied:
+    """This server signed an output that f + 1 others contradict: at least one of them is honest."""
+
+    server: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """This server gave no output, or none that can be used. Nobody is blamed: policies may differ for a while."""
+
+    server: str
+    why: str
+
+
+Effect = Ask | Learned | Lied | Refused
+
+
+@dataclass(slots=True)
+class _Try:
+    """Asking one server for one key: how often, when again, and whether it refused since."""
+
+    count: int = 0
+    at: float = 0.0
+    refused: bool = False
+
+
+@dataclass(slots=True)
+class _Wish:
+    """One key that we want, or got and still compare. `until`: when to stop asking; infinite for our scopes' present
+    and next keys. `doubt`: servers that we ask once more, because a publisher uses another key."""
+
+    verdict: Verdict
+    until: float
+    open: bool = True
+    tries: dict[str, _Try] = field(default_factory=dict)
+    doubt: set[str] | None = None
+    doubted_at: float = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request on its way. `identity`: ours when we asked; the answer is sealed to it."""
+
+    names: tuple[KeyName, ...]
+    identity: Identity
+
+
+class KeyFetcher:
+    """See the module. `name`: our overlay name. `random(n)`: n random bytes. Every method returns what to do now.
+
+    Raises `OurFault` if the directory's servers cannot be a key service.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        name: str,
+        directory: Directory,
+        keys: ScopeKeys,
+        random: Callable[[int], bytes],
+    ) -> None:
+        self._identity = identity
+        self._name = name
+        self._directory = directory
+        self._keys = keys
+        self._random = random
+        self._wishes: dict[KeyName, _Wish] = {}
+        self._up: dict[str, OrderedDict[bytes, _Asked]] = {}
+        self._ahead = (-1, 0.0)  # an epoch and when to fetch its keys
+        self._planned: tuple[int, bool] | None = None
+        self._extra_at = float("-inf")  # when names beyond our own may be asked for again
+        self._named: set[str] = set()  # liars of this epoch
+        self._next = float("-inf")
+        self._verdict()
+
+    # -------------------------------------------------------------------------------------------- inputs
+
+    @property
+    def next_deadline(self) -> float:
+        """When to `tick`; infinite if only a link or an answer can help."""
+        return self._next
+
+    def link_up(self, server: str, now: float) -> list[Effect]:
+        """A key server can be reached: it is asked at once."""
+        if server in self._directory.servers:
+            self._up[server] = OrderedDict()
+            for wish in self._wishes.values():
+                wish.tries.pop(server, None)
+        return self._work(now)
+
+    def link_down(self, server: str, now: float) -> list[Effect]:
+        """A key server cannot be reached; what it was asked is asked elsewhere or later."""
+        self._up.pop(server, None)
+        return self._work(now)
+
+    def want(self, name: KeyName, now: float) -> list[Effect]:
+        """Somebody met a key header of this name. What we have, may not read or what cannot be is ignored."""
+        if self._keys.get(name) is not None or not self._possible(name, now):
+            return []
+        wish = self._wishes.get(name)
+        if wish is None or not wish.open:
+            self._add(name, now + EXTRA_S)
+        if now < self._extra_at:
+            self._next = min(self._next, self._extra_at)
+            return []
+        return self._work(now)
+
+    def doubted(self, name: KeyName, now: float) -> list[Effect]:
+        """A publisher uses another key of that name than ours. Servers are asked again: in a chain those that were not.
+
+        A bad publisher can make us do that, once in `DOUBT_S` a name, but cannot make us believe another key.
+        """
+        if self._keys.get(name) is None or not self._possible(name, now):
+            return self.want(name, now)
+        wish = self._wishes.get(name) or self._add(name, now + DOUBT_S)
+        if now < wish.doubted_at + DOUBT_S:
+            return []
+        servers = set(self._directory.servers)
+        wish.doubt = servers if self._directory.faults else servers - wish.verdict.heard()
+        wish.open, wish.doubted_at, wish.tries = True, now, {}
+        wish.verdict.doubt()
+        return self._work(now)
+
+    def adopt(self, directory: Directory, now: float) -> list[Effect]:
+        """Another version of the overlay counts: other rights, bumps, servers. Raises `OurFault` as the class does."""
+        self._directory = directory
+        self._verdict()
+        self._up = {server: asked for server, asked in self._up.items() if server in directory.servers}
+        extra = {name: wish.until for name, wish in self._wishes.items() if wish.open and wish.until < float("inf")}
+        self._wishes = {name: self._wish(until) for name, until in extra.items() if self._possible(name, now)}
+        self._planned = None
+        return self._work(now)
+
+    def rotate(self, identity: Identity) -> None:
+        """Our key pair was replaced. Answers that are on their way still open with the one before."""
+        self._identity = identity
+
+    def tick(self, now: float) -> list[Effect]:
+        """Time passed."""
+        return self._work(now) if now >= self._next else []
+
+    def answered(self, server: str, data: bytes, now: float) -> list[Effect]:
+        """An answer came over that server's link.
+
+        Raises `BadFrame`, `BadSignature`, `Expired`, or `Replayed` for an answer to what we did not ask it (any more).
+        """
+        answer = KeyAnswer.decode(data)
+        certificate = self._directory.certificate(answer.server)
+        if certificate is None or certificate.name != server or certificate.role is not Role.KEY_SERVER:
+            raise BadSignature(f"an answer about keys that is not from {server}")
+        answer.verify(certificate)
+        if now * 1000 > certificate.not_after_ms:
+            raise Expired(f"the certificate of {server} has ended")
+        asked = self._up[server].pop(answer.request, None) if server in self._up else None
+        if asked is None:
+            raise Replayed(f"an answer of {server} to what it was not asked, or answered before")
+        effects = list(self._refusals(server, answer, asked))
+        try:
+            for said in _opened(server, answer, asked):
+                effects += self._heard(server, said)
+        except (BadContent, BadFrame) as error:
+            self._turn_from(server, asked.names)
+            effects.append(Refused(server, f"its answer cannot be read: {error}"))
+        return effects + self._work(now)
+
+    # ------------------------------------------------------------------------------------------- answers
+
+    def _refusals(self, server: str, answer: KeyAnswer, asked: _Asked) -> Iterator[Effect]:
+        for index, reason in answer.refused:
+            if index >= len(asked.names):
+                yield Refused(server, "it refuses what it was not asked for")
+                return
+            name = asked.names[index]
+            self._turn_from(server, (name,))
+            what = reason.name.lower().replace("_", " ")
+            yield Refused(server, f"{what}: scope {name.scope!r}, epoch {name.epoch}, bump {name.bump}")
+
+    def _heard(self, server: str, said: Outputs) -> list[Effect]:
+        wish = self._wishes.get(said.name)
+        if wish is None or server not in self._directory.servers:
+            return []
+        if not wish.verdict.hear(server, said):
+            self._turn_from(server, (said.name,))
+            return [Refused(server, f"outputs of other sets than its own for scope {said.name.scope!r}")]
+        if wish.doubt is not None:
+            wish.doubt.discard(server)
+        effects: list[Effect] = []
+        key = wish.verdict.key()
+        if key is not None:
+            if self._keys.get(said.name) != key:
+                self._keys.replace(said.name, key)
+                effects.append(Learned(said.name))
+            for liar in sorted(wish.verdict.liars() - self._named):
+                self._named.add(liar)
+                why = f"another output than {self._directory.faults + 1} servers for scope {said.name.scope!r}"
+                effects.append(Lied(liar, f"{why}, epoch {said.name.epoch}, bump {said.name.bump}"))
+        return effects
+
+    def _turn_from(self, server: str, names: tuple[KeyName, ...]) -> None:
+        """It gave nothing for these: in a chain it is the next server's turn."""
+        for name in names:
+            wish = self._wishes.get(name)
+            if wish is not None and server in wish.tries:
+                wish.tries[server].refused = True
+
+    # -------------------------------------------------------------------------------------------- asking
+
+    def _work(self, now: float) -> list[Effect]:
+        """Plan, give up what is over, ask whoever is due, and find the next deadline."""
+        self._plan(now)
+        due: dict[str, list[KeyName]] = {}
+        deadlines = [self._directory.calendar.end_s(self._directory.calendar.at(now))]
+        deadlines += [self._ahead[1]] if self._ahead[1] > now else []
+        pauses: dict[tuple[str, int], float] = {}
+        extra = NAMES_MAX if now >= self._extra_at else 0
+        for name, wish in self._wishes.items():
+            if not wish.open:
+                continue
+            servers = self._due(wish, now)
+            if servers and wish.until < float("inf"):
+                extra, servers = extra - 1, servers if extra > 0 else []
+                self._extra_at = now + EXTRA_EVERY_S if servers else self._extra_at
+                deadlines.append(self._extra_at)
+            for server in servers:
+                due.setdefault(server, []).append(name)
+                count = wish.tries[server].count + 1 if server in wish.tries else 1
+                if (server, count) not in pauses:  # what is asked together is asked together again
+                    pauses[server, count] = self._pause_s(count)
+                wish.tries[server] = _Try(count, now + pauses[server, count])
+            deadlines += [wish.tries[server].at for server in wish.tries.keys() & self._up.keys()]
+            deadlines.append(wish.until)
+        self._next = min((at for at in deadlines if at > now), default=float("inf"))
+        return [ask for server, names in due.items() for ask in self._ask(server, names, now)]
+
+    def _plan(self, now: float) -> None:
+        """Wish for our scopes' present keys and, once its moment has come, the next epoch's."""
+        calendar, directory = self._directory.calendar, self._directory
+        present = calendar.at(now)
+        if self._ahead[0] != present + 1:
+            # a random moment of the first half, lest all members ask at once
+            moment = calendar.fetch_from_s(present + 1) + self._chance() * calendar.ahead_s / 2
+            self._ahead = (present + 1, moment if calendar.length_s else float("inf"))
+        for name, wish in list(self._wishes.items()):
+            over = now >= wish.until or (wish.until == float("inf") and name.epoch + 1 < present)
+            if over:
+                del self._wishes[name]
+            elif not wish.doubt or now >= wish.doubted_at + DOUBT_S:
+                wish.doubt, wish.open = None, self._keys.get(name) is None
+        planned = (present, now >= self._ahead[1])
+        if planned == self._planned:
+            return
+        if self._planned is None or self._planned[0] != present:
+            self._named.clear()
+        self._planned = planned
+        epochs = range(present, (calendar.last(now) if planned[1] else present) + 1)
+        for scope in directory.scopes():
+            for epoch in epochs:
+                if directory.may_read(self._name, scope, epoch) or directory.may_publish_in(self._name, scope, epoch):
+                    name = KeyName(scope, epoch, directory.bump(scope) or 0)
+                    if self._keys.get(name) is None:
+                        self._wishes.setdefault(name, self._wish(0.0)).until = float("inf")
+
+    def _due(self, wish: _Wish, now: float) -> list[str]:
+        servers = [server for server in self._up if wish.doubt is None or server in wish.doubt]
+        tries = {server: wish.tries.get(server, _Try()) for server in servers}
+        due = [server for server in servers if tries[server].at <= now]
+        if not self._directory.chain:
+            return due
+        if any(found.at > now and not found.refused for found in tries.values()):
+            return []  # its answer may still come
+        return sorted(due, key=lambda server: (tries[server].count, self._rank(server)))[:1]
+
+    def _ask(self, server: str, names: list[KeyName], now: float) -> Iterator[Ask]:
+        pending = self._up[server]
+        for start in range(0, len(names), NAMES_MAX):
+            some = tuple(names[start : start + NAMES_MAX])
+            request = KeyRequest.signed(self._identity, server, self._random(NONCE_BYTES), int(now * 1000), some)
+            data = request.encode()
+            pending[digest_of(data)] = _Asked(some, self._identity)
+            if len(pending) > PENDING_MAX:
+                pending.popitem(last=False)
+            yield Ask(server, data)
+
+    def _possible(self, name: KeyName, now: float) -> bool:
+        bump = self._directory.bump(name.scope)
+        if bump is None or name.bump > bump or name.epoch > self._directory.calendar.last(now):
+            return False
+        return self._directory.may_read(self._name, name.scope, name.epoch)
+
+    def _add(self, name: KeyName, until: float) -> _Wish:
+        extra = [name for name, wish in self._wishes.items() if wish.until < float("inf")]
+        if len(extra) >= EXTRA_MAX:
+            del self._wishes[extra[0]]
+        wish = self._wishes[name] = self._wish(until)
+        return wish
+
+    def _wish(self, until: float) -> _Wish:
+        return _Wish(self._verdict(), until)
+
+    def _verdict(self) -> Verdict:
+        directory = self._directory
+        return Verdict(tuple(directory.servers), directory.faults, chain=directory.chain)
+
+    def _rank(self, server: str) -> int:
+        """In a chain different members begin with different servers."""
+        servers = list(self._directory.servers)
+        return (servers.index(server) + sum(self._identity.party_id)) % len(servers)
+
+    def _pause_s(self, count: int) -> float:
+        return min(RETRY_MAX_S, RETRY_S * 2.0 ** min(count - 1, 10)) * (0.75 + self._chance() / 2)
+
+    def _chance(self) -> float:
+        return int.from_bytes(self._random(4)) / 2**32
+
+
+def _opened(server: str, answer: KeyAnswer, asked: _Asked) -> list[Outputs]:
+    """What it says about names that we asked for; all else in its boxes is ignored."""
+    said = decode_outputs(asked.identity.open_box(answer.box, answer_info(server, answer.request)))
+    for epoch, box in answer.archived:
+        info = archive_info(server, asked.identity.party_id, epoch)
+        said += decode_outputs(asked.identity.open_box(box, info))
+    return [outputs for outputs in said if outputs.name in asked.names]

@@ -1,0 +1,273 @@
+"""Sealed publications across an overlay beside bridged Mosquittos: `python -m tests.bench.forwarding [--json]`.
+
+256-byte messages at QoS 1 from a site to a control room, 100 in flight; nothing is pinned to a core, every process is on
+this machine. One region (2 of 3 replicas suffice) stands beside site, middle and control Mosquitto with mutual TLS
+between them, each further region beside one Mosquitto more. Those carry messages that somebody sealed before, as long
+as ours are on the wire. The second peer is ourselves, with a scope that is signed and not sealed. Each figure is the
+median of some runs, ours and the peers' taken in turn, each with fresh processes; `cpu` and `read` are what all
+processes together used and read (by `read`: their sockets, mostly) for each message that was delivered.
+
+The last rows have no peer but a base of our own. How many messages one data key serves is no setting: the processes
+of those rows are started with another `bridge.datakeys.KEY_MESSAGES_MAX`.
+
+With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit; ratio is ours / peer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from keys.batch import Proof, SignedHeader
+from keys.envelope import PROPERTY_HEADER, Inner, MessageHeader, Mode, to_property
+from tests.bench import across, bridged
+from tests.bench.broker import Target
+from tests.bench.load import in_process, open_client, subscribe
+from tests.bench.peers import MOSQUITTO, OURS, Running
+from tests.gateway.overlay_processes import VEILMQ, OverlayProcesses
+
+RUNS = 3
+SECONDS = 3.0
+WINDOW = 100
+PACE = 300
+PAYLOAD_BYTES = 256
+SEALED, PLAIN = "bench/load", "open/load"
+KEY_MESSAGES = 64
+MESSAGES, MICROSECONDS, BYTES = "msg/s", "us", "bytes"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An overlay: replicas of each region, along one path; messages that one data key serves; the topic asked for."""
+
+    regions: tuple[int, ...] = (3,)
+    key_messages: int = KEY_MESSAGES
+    topic: str = SEALED
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Mosquittos, one bridged to the next."""
+
+    length: int
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one run."""
+
+    rate: float
+    loaded_us: float
+    paced_us: float
+    cpu_us: float
+    read_bytes: float
+
+
+@dataclass(frozen=True)
+class Result:
+    work: str
+    ours: float
+    peer: float
+    peer_name: str
+    unit: str
+    target: Target | None = None
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.peer if self.peer else float("inf")
+
+    @property
+    def verdict(self) -> str:
+        if self.target is None:
+            return ""
+        return f"{self.target} {'met' if self.target.is_met(self.ratio) else 'MISSED'}"
+
+
+# ---------------------------------------------------------------------------------------------- contenders
+
+
+def wire_bytes(payload_bytes: int) -> int:
+    """What a message of ours is on the wire between members: sealed content and signed header, in a full batch."""
+    header = MessageHeader(bytes(16), b"k" * 16, 1, 0, 0, 0, 1, False, False, Mode.COPIES, (bytes(32),))
+    proof = Proof(0, (bytes(32),) * 4, bytes(64))
+    signed = to_property(SignedHeader(header, proof).encode())
+    content = len(Inner(SEALED, 0, bytes(payload_bytes)).encode()) + 16
+    return content + len(PROPERTY_HEADER) + len(signed) + 5
+
+
+@contextlib.contextmanager
+def overlay(shape: Shape) -> Iterator[tuple[list[Running], across.Way]]:
+    """Its running processes, and the way from gateway to gateway."""
+    with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as name:
+        processes = OverlayProcesses(Path(name))
+        regions = [f"r{place + 1}-" for place in range(len(shape.regions))]
+        sizes = dict(zip(regions, shape.regions, strict=True))
+        processes.make(sizes, list(zip(regions, regions[1:], strict=False)), {"site": regions[0], "control": regions[-1]})
+        processes.describe(lambda description: description.update(scopes=[_scope(SEALED), _scope(PLAIN)]))
+        processes.hand_out(*processes.ports)
+        for gateway in ("site", "control"):
+            path = Path(name) / f"{gateway}.yaml"
+            path.write_text(yaml.safe_dump(_configured(yaml.safe_load(path.read_text()))))
+        command = ("-c", f"from bridge import datakeys; datakeys.KEY_MESSAGES_MAX = {shape.key_messages}; {VEILMQ[1]}")
+        try:
+            processes.start(*processes.ports, command=(*command, *VEILMQ[2:]))
+            way = across.Way(processes.ports["site"], processes.ports["control"], shape.topic, PAYLOAD_BYTES)
+            # Somebody wants the scope throughout, so that no run begins before replicas know it.
+            with open_client(way.port_out, "holder") as holder:
+                subscribe(holder, 0, f"{way.topic}/held")
+                across.wait_through(way.port_in, way.port_out, f"{way.topic}/probe")
+                yield [Running(processes.ports[n], p.pid) for n, p in processes.running.items()], way
+        finally:
+            processes.stop()
+
+
+def _scope(topic: str) -> dict[str, str]:
+    whole = {"filter": topic.split("/")[0] + "/#"}
+    return whole if topic == SEALED else {**whole, "mode": "plain"}
+
+
+def _configured(content: dict[str, Any]) -> dict[str, Any]:
+    del content["availability"]
+    content["overlay"]["protect"] = [_scope(SEALED)]
+    return content
+
+
+@contextlib.contextmanager
+def chain(of: Chain) -> Iterator[tuple[list[Running], across.Way]]:
+    with bridged.chain(of.length, SEALED, WINDOW) as running:
+        yield running, across.Way(running[0].port, running[-1].port, SEALED, wire_bytes(PAYLOAD_BYTES))
+
+
+def measured(contender: Shape | Chain, seconds: float) -> Figures:
+    """One run, with fresh processes."""
+    with overlay(contender) if isinstance(contender, Shape) else chain(contender) as (running, way):
+        cpu_s, read = sum(each.cpu_s() for each in running), sum(each.read_bytes() for each in running)
+        flow: across.Flow = in_process(across.windowed, way, seconds, WINDOW)
+        cpu_s = sum(each.cpu_s() for each in running) - cpu_s
+        read = sum(each.read_bytes() for each in running) - read
+        time.sleep(0.2)
+        p50_us, _ = in_process(across.paced, way, seconds, PACE)
+    used = cpu_s / flow.delivered * 1e6, read / flow.delivered
+    return Figures(flow.rate, flow.p50_us, p50_us, *used)
+
+
+# --------------------------------------------------------------------------------------------------- tables
+
+
+@dataclass
+class Medians:
+    """Figures of every contender that was asked for; runs of a group are taken in turn."""
+
+    seconds: float
+    runs: int
+    _known: dict[Shape | Chain, Figures] = field(default_factory=dict)
+
+    def of(self, contenders: Sequence[Shape | Chain]) -> list[Figures]:
+        """Known ones are not measured again."""
+        missing = [contender for contender in contenders if contender not in self._known]
+        runs = [[measured(contender, self.seconds) for contender in missing] for _ in range(self.runs if missing else 0)]
+        for place, contender in enumerate(missing):
+            each = [vars(run[place]) for run in runs]
+            self._known[contender] = Figures(*(statistics.median(one[name] for one in each) for name in each[0]))
+        return [self._known[contender] for contender in contenders]
+
+
+def one_region(medians: Medians) -> Iterator[Result]:
+    ours, peer, plain = medians.of([Shape(), Chain(3), Shape(topic=PLAIN)])
+    many, soon = Target(0.8), Target(1.5, is_least=False)
+    for name, other, targets in ((f"{MOSQUITTO} x 3", peer, (many, soon)), (f"{OURS} plain", plain, (None, None))):
+        yield Result("throughput", ours.rate, other.rate, name, MESSAGES, targets[0])
+        yield Result(f"p50, {WINDOW} in flight", ours.loaded_us, other.loaded_us, name, MICROSECONDS, targets[1])
+        yield Result(f"p50, {PACE} msg/s", ours.paced_us, other.paced_us, name, MICROSECONDS, targets[1])
+        yield Result("cpu a message", ours.cpu_us, other.cpu_us, name, MICROSECONDS)
+
+
+def further_regions(medians: Medians) -> Iterator[Result]:
+    """What each region more adds, beside what each bridge more adds."""
+    shapes = [Shape((3,) * hops) for hops in (1, 2, 3)]
+    figures = medians.of([*shapes, Chain(3), Chain(4), Chain(5)])
+    target = Target(1.3, is_least=False)
+    for hops in (2, 3):
+        ours, before, peer, peer_before = (figures[at] for at in (hops - 1, hops - 2, hops + 2, hops + 1))
+        name, adds = f"{MOSQUITTO} {hops + 2}th", f"region {hops} adds to"
+        paced = ours.paced_us - before.paced_us, peer.paced_us - peer_before.paced_us
+        yield Result(f"{adds} p50, {PACE} msg/s", *paced, name, MICROSECONDS, target)
+        cpu = ours.cpu_us - before.cpu_us, peer.cpu_us - peer_before.cpu_us
+        yield Result(f"{adds} cpu a message", *cpu, name, MICROSECONDS, target)
+
+
+def _beside_base(shapes: dict[str, Shape], base: str, medians: Medians) -> Iterator[Result]:
+    figures = dict(zip(shapes, medians.of(list(shapes.values())), strict=True))
+    for name, ours in figures.items():
+        yield Result(f"cpu a message, {name}", ours.cpu_us, figures[base].cpu_us, base, MICROSECONDS)
+        yield Result(f"read a message, {name}", ours.read_bytes, figures[base].read_bytes, base, BYTES)
+
+
+def by_size(medians: Medians) -> Iterator[Result]:
+    shapes = {f"{n // 2 + 1} of {n}": Shape((n,)) for n in (3, 5, 7)}
+    yield from _beside_base(shapes, "2 of 3", medians)
+
+
+def by_hops(medians: Medians) -> Iterator[Result]:
+    shapes = {f"{hops} region{'s' * (hops > 1)}": Shape((3,) * hops) for hops in (1, 2, 3, 4)}
+    yield from _beside_base(shapes, "1 region", medians)
+
+
+def by_refresh(medians: Medians) -> Iterator[Result]:
+    shapes = {f"{number} messages a key": Shape(key_messages=number) for number in (1, 10, KEY_MESSAGES)}
+    yield from _beside_base(shapes, f"{KEY_MESSAGES} messages a key", medians)
+
+
+TABLES: dict[str, Callable[[Medians], Iterator[Result]]] = {
+    "region": one_region,
+    "further": further_regions,
+    "size": by_size,
+    "hops": by_hops,
+    "refresh": by_refresh,
+}
+
+
+def show(result: Result) -> str:
+    figures = f"{result.ours:>10,.0f}{result.peer:>10,.0f} {result.unit:<6}{result.ratio:>7.2f}"
+    return f"{result.work:<38}{figures} {result.peer_name:<21}{result.verdict}"
+
+
+def as_json(result: Result) -> str:
+    fields = {"bench": "forwarding", "work": result.work, "ours": round(result.ours, 3), "peer": round(result.peer, 3)}
+    return json.dumps(
+        {**fields, "peer_name": result.peer_name, "ratio": round(result.ratio, 3), "unit": result.unit}
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="length of one run")
+    parser.add_argument("--runs", type=int, default=RUNS, help="runs of which the median counts")
+    parser.add_argument("--only", action="append", choices=TABLES, metavar="NAME", help=f"of {', '.join(TABLES)}")
+    arguments = parser.parse_args()
+    form = as_json if arguments.json else show
+    if not arguments.json:
+        print(f"load of the machine before we begin: {os.getloadavg()[0]:.1f}, cores {os.cpu_count()}")
+        print(f"{'work':<38}{'ours':>10}{'peer':>10} {'unit':<6}{'ratio':>7} {'peer':<21}target")
+    medians = Medians(arguments.seconds, arguments.runs)
+    for name in arguments.only or TABLES:
+        for result in TABLES[name](medians):
+            print(form(result), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,343 @@
+"""What epochs, bumps and revocations must stop, one attack a test, each refused with its own error class.
+
+attack                                                    where its test is
+------------------------------------------------------    --------------------------------------------------------
+a publication or a key of a dead or a future epoch        here
+a key of an outdated bump; of last epoch, replayed        here
+a message sealed under a key of another epoch             here
+backdated by a revoked publisher: at a replica; at a      here
+reader with f bad replicas of its region
+a just-revoked reader asks again, or waits for shares     here
+a just-revoked reader forges a publisher's sequence       test_arriving (whoever signs must be the publisher)
+wrong topic, wrong scope, replica as publisher            test_arriving
+a revoked reader that taps every link; brokers' quorum    tests/sim/test_epochs
+equivocation: one ciphertext under two keys               tests/keys/test_envelope (key commitment)
+a reused key id, a key of another publisher or scope      test_collecting, test_opening
+downgrade to plain mode or to shares-only                 test_arriving (mode), tests/keys/test_envelope (kcv)
+duplicated or zero coordinates                            tests/keys/test_sharetree, test_arriving
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.arriving import BUMP_GRACE_S, Admission
+from bridge.forwarding import Forwarder
+from bridge.machine import Blame, Effect, Received, Wire
+from bridge.policy import Scope
+from bridge.subscriptions import RoutingTable, Statement
+from keys.envelope import Mode
+from keys.epochs import Calendar
+from keys.errors import Expired, NotAuthorised, WrongEpochKey
+from tests.sim.world import World, make_world
+
+from .helpers import (
+    NOW,
+    ForgedKey,
+    counted,
+    craft,
+    delivered,
+    forge_key,
+    replica,
+    sent,
+    statement,
+    subscriber,
+    with_properties,
+)
+
+EPOCH = 7  # it begins at NOW
+CALENDAR = Calendar(int((NOW - EPOCH * 100) * 1000), length_s=100, ahead_s=20, grace_s=20, skew_s=5)
+DEAD_S = 100 + 20 + 5  # after NOW: from here on the epoch is dead for everybody
+REPLICAS = ("r1a", "r1b", "r1c")
+
+
+@pytest.fixture
+def world() -> World:
+    made = make_world(
+        {1: 3}, [], {"site": 1, "evil": 1, "control": 1}, [Scope("plant/#"), Scope("clear/#", Mode.PLAIN)],
+        calendar=CALENDAR,
+    )  # fmt: skip
+    made.learn(made.keys, range(EPOCH + 4))
+    return made
+
+
+def admission(world: World, *, at_replica: bool = True) -> Admission:
+    return Admission(world.overlay, replica=at_replica)
+
+
+def admit(checks: Admission, wire: Wire, now: float) -> bool:
+    return checks.publication(wire, dict(wire.properties), now).live
+
+
+def clear(world: World, publisher: str, now: float, sequence: int = 1) -> Wire:
+    return craft(world, publisher, "clear/a", sequence=sequence, mode=Mode.PLAIN, now=now)
+
+
+def carried(key: ForgedKey) -> dict[str, str]:
+    return dict(key.properties())
+
+
+def sealed_wires(world: World, key: ForgedKey, now: float, sequence: int = 1) -> list[tuple[str, Wire]]:
+    """One sealed publication as each replica passes it on, with its own share."""
+    wire = craft(world, "evil", "plant/a", sequence=sequence, key=key, now=now)
+    return [
+        (peer, with_properties(wire, *key.properties(key.shares[place : place + 1])))
+        for place, peer in enumerate(REPLICAS)
+    ]
+
+
+# ------------------------------------------------------------------------------------------------- epochs
+
+
+@pytest.mark.parametrize("late_s", [0.0, 99.0, DEAD_S - 1.0])
+def test_what_was_sealed_in_a_live_epoch_passes(world: World, late_s: float):
+    assert admit(admission(world), clear(world, "site", NOW), NOW + late_s)
+
+
+def test_a_publication_of_a_dead_epoch_is_expired_at_a_replica_and_not_live_for_a_reader(world: World):
+    wire = clear(world, "site", NOW + 99)
+    with pytest.raises(Expired):
+        admit(admission(world), wire, NOW + DEAD_S)
+    assert not admit(admission(world, at_replica=False), wire, NOW + DEAD_S)
+
+
+@pytest.mark.parametrize("at_replica", [True, False])
+def test_a_publication_of_an_epoch_to_come_is_refused_by_everybody(world: World, at_replica: bool):
+    checks = admission(world, at_replica=at_replica)
+    ahead = clear(world, "site", NOW + 100)
+    with pytest.raises(NotAuthorised):
+        admit(checks, ahead, NOW + 100 - CALENDAR.skew_s - 1)
+    assert admit(checks, ahead, NOW + 100 - CALENDAR.skew_s)
+
+
+def test_keys_of_dead_and_future_epochs_are_refused(world: World):
+    checks = admission(world)
+    key = forge_key(world, "site", "plant/#", epoch=EPOCH)
+    assert checks.key(carried(key), NOW) == key.header
+    with pytest.raises(NotAuthorised):
+        checks.key(carried(forge_key(world, "site", "plant/#", epoch=EPOCH + 1)), NOW)
+    with pytest.raises(Expired):
+        checks.key(carried(forge_key(world, "site", "plant/#", epoch=EPOCH - 2)), NOW)
+
+
+def test_a_key_header_of_last_epoch_that_was_verified_once_is_refused_when_replayed(world: World):
+    checks, key = admission(world), forge_key(world, "site", "plant/#", epoch=EPOCH)
+    checks.key(carried(key), NOW + DEAD_S - 1)
+    with pytest.raises(Expired):
+        checks.key(carried(key), NOW + DEAD_S)
+
+
+def test_a_message_sealed_now_under_the_key_of_an_earlier_epoch_is_not_opened(world: World):
+    node = subscriber(world, "control")
+    key = forge_key(world, "evil", "plant/#", epoch=EPOCH)
+    within, later = NOW + 119, NOW + 120  # the epoch's grace ends between them
+
+    def arriving(now: float, sequence: int) -> list[Effect]:
+        return [e for peer, w in sealed_wires(world, key, now, sequence) for e in node.handle(Received(peer, w), now)]
+
+    assert len(delivered(arriving(within, 1))) == 1
+    effects = arriving(later, 2)
+    assert not delivered(effects)
+    assert [e.member for e in effects if isinstance(e, Blame)] == ["evil"]
+
+
+# -------------------------------------------------------------------------------------------------- bumps
+
+
+def test_a_key_of_an_older_bump_counts_until_everybody_had_time_to_learn_of_the_newer(world: World):
+    checks, key = admission(world), forge_key(world, "site", "plant/#", epoch=EPOCH)
+    newer = world.revoked("evil", EPOCH - 1, bump=1)
+    checks.adopt(newer, NOW)
+    assert checks.key(carried(key), NOW + BUMP_GRACE_S - 1) is not None
+    with pytest.raises(WrongEpochKey):
+        checks.key(carried(key), NOW + BUMP_GRACE_S)
+    with pytest.raises(WrongEpochKey):  # whoever starts with the newer policy has no reason to wait
+        Admission(newer, replica=True).key(carried(key), NOW)
+
+
+def test_an_outdated_key_and_what_is_retained_under_it_go_from_a_replica(world: World):
+    node = replica(world, "r1a", ["site", "control"])
+    key = forge_key(world, "site", "plant/#", epoch=EPOCH)
+    wire = craft(world, "site", "plant/a", sequence=1, key=key, retain=True, properties=key.properties(key.shares[:1]))
+    node.handle(Received("site", wire), NOW)
+    newer = world.revoked("evil", EPOCH - 1, bump=1)
+    node.forwarder.adopt(newer, NOW)
+    assert node.forwarder.tick(NOW + BUMP_GRACE_S - 1) == []
+    assert node.forwarder.next_deadline == NOW + BUMP_GRACE_S
+    assert counted(node.forwarder.tick(NOW + BUMP_GRACE_S), "retained_ended") == 1
+    wanted = node.handle(Received("control", statement(world, "control", "plant/#")), NOW + BUMP_GRACE_S)
+    assert not sent(wanted, "control")
+
+
+def test_what_is_retained_in_clear_goes_with_its_epoch_too(world: World):
+    node = replica(world, "r1a", ["site", "control"])
+    wire = craft(world, "site", "clear/a", sequence=1, mode=Mode.PLAIN, retain=True)
+    node.handle(Received("site", wire), NOW)
+    assert counted(node.forwarder.tick(NOW + DEAD_S - 1), "retained_ended") == 0
+    assert node.forwarder.next_deadline == NOW + DEAD_S
+    effects = node.handle(Received("control", statement(world, "control", "clear/#")), NOW + DEAD_S)
+    assert counted(effects, "retained_ended") == 1
+    assert not sent(effects, "control")
+
+
+def test_the_seed_of_a_dead_epoch_is_forgotten_and_never_asked_for_twice():
+    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, calendar=CALENDAR)
+    world.learn(world.keys, range(EPOCH, EPOCH + 2))
+    asked: list[int] = []
+
+    def seeds(epoch: int) -> bytes:
+        asked.append(epoch)
+        return bytes([epoch] * 32)
+
+    node = Forwarder(world.overlay, "r1a", seeds)
+    for peer in ("site", "r2a", "r2b"):
+        node.link_up(peer)
+    node.received(Received("r2a", statement(world, "control", "plant/#")), NOW)
+    for epoch in (EPOCH, EPOCH + 1):
+        for salt in range(2):
+            now = CALENDAR.start_s(epoch) + 1
+            key = forge_key(world, "site", "plant/#", salt, epoch=epoch)
+            wire = craft(world, "site", "plant/a", sequence=1 + 2 * epoch + salt, key=key, now=now)
+            effects = node.received(Received("site", with_properties(wire, *key.properties(key.shares[:1]))), now)
+            assert {send.peer for send in sent(effects)} == {"r2a", "r2b"}
+    assert asked == [EPOCH, EPOCH + 1]
+    assert set(node._known_seeds) == {EPOCH, EPOCH + 1}
+    node.tick(NOW + DEAD_S)
+    assert set(node._known_seeds) == {EPOCH + 1}
+    assert {held.header.epoch for held in node._held.values()} == {EPOCH + 1}
+
+
+# ------------------------------------------------------------------------------------ revoked publishers
+
+
+def test_a_revoked_publisher_is_refused_from_the_end_of_its_last_epoch(world: World):
+    checks = admission(world)
+    checks.adopt(world.revoked("evil", EPOCH), NOW)
+    assert admit(checks, clear(world, "evil", NOW + 99), NOW + 99)
+    with pytest.raises(NotAuthorised):
+        admit(checks, clear(world, "evil", NOW + 100), NOW + 100)
+    with pytest.raises(NotAuthorised):
+        checks.key(carried(forge_key(world, "evil", "plant/#", epoch=EPOCH + 1)), NOW + 100)
+
+
+def test_backdating_helps_a_revoked_publisher_at_a_replica_no_longer_than_the_grace(world: World):
+    checks = admission(world)
+    checks.adopt(world.revoked("evil", EPOCH), NOW)
+    assert admit(checks, clear(world, "evil", NOW + 99), NOW + DEAD_S - 1)
+    with pytest.raises(Expired):
+        admit(checks, clear(world, "evil", NOW + 99, 2), NOW + DEAD_S)
+
+
+def test_f_bad_replicas_cannot_bring_a_reader_what_a_revoked_publisher_backdates(world: World):
+    node = subscriber(world, "control")
+    node.collector.adopt(world.revoked("evil", EPOCH), world.secrets, NOW)
+    wire = clear(world, "evil", NOW + 99)
+    for _ in range(3):  # again and again over the same link
+        effects = node.handle(Received("r1a", wire), NOW + DEAD_S)
+        assert not delivered(effects)
+        assert counted(effects, "vouchers_awaited") == 1
+
+
+def test_a_reader_that_was_away_takes_what_f_plus_one_replicas_kept_for_it(world: World):
+    node = subscriber(world, "control")
+    node.collector.adopt(world.revoked("evil", EPOCH), world.secrets, NOW)
+    wire = clear(world, "evil", NOW + 99)
+    assert not delivered(node.handle(Received("r1a", wire), NOW + DEAD_S))
+    assert len(delivered(node.handle(Received("r1b", wire), NOW + DEAD_S))) == 1
+    assert counted(node.handle(Received("r1c", wire), NOW + DEAD_S), "duplicates_dropped") == 1
+
+
+def test_bad_content_is_no_voucher(world: World):
+    node = subscriber(world, "control")
+    wire = clear(world, "site", NOW + 99)
+    broken = Wire(wire.topic, b"x" + wire.payload, wire.qos, wire.retain, wire.properties)
+    node.handle(Received("r1a", broken), NOW + DEAD_S)
+    assert not delivered(node.handle(Received("r1b", wire), NOW + DEAD_S))
+
+
+def test_a_flood_of_dead_publications_costs_bounded_memory(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.collecting.VOUCHED_MAX", 4)
+    node = subscriber(world, "control")
+    honest = clear(world, "site", NOW + 99)
+    node.handle(Received("r1b", honest), NOW + DEAD_S)
+    for sequence in range(1, 20):
+        node.handle(Received("r1a", clear(world, "evil", NOW + 99, sequence)), NOW + DEAD_S)
+    assert len(node.collector._vouchers) == 4
+    assert len(delivered(node.handle(Received("r1c", honest), NOW + DEAD_S))) == 1
+
+
+def test_f_bad_replicas_cannot_open_a_dead_key_for_a_reader(world: World):
+    """Shares are vouchers: k of them come over k links, and honest replicas refuse the key."""
+    node = subscriber(world, "control")
+    key = forge_key(world, "evil", "plant/#", epoch=EPOCH)
+    (peer, wire), (other, honest), _ = sealed_wires(world, key, NOW + 99)
+    assert not delivered(node.handle(Received(peer, wire), NOW + DEAD_S))
+    effects = replica(world, other, ["evil", "control"]).handle(Received("evil", honest), NOW + DEAD_S)
+    assert counted(effects, "refused") == 1
+    assert not sent(effects)
+
+
+# --------------------------------------------------------------------------------------- revoked readers
+
+
+def test_a_reader_gets_nothing_from_the_moment_its_grant_ends_though_nothing_else_happens(world: World):
+    node = replica(world, "r1a", ["site", "evil", "control"])
+    for member in ("evil", "control"):
+        node.handle(Received(member, statement(world, member, "clear/#")), NOW)
+    node.forwarder.adopt(world.revoked("evil", EPOCH), NOW)
+
+    def to(now: float, sequence: int) -> set[str]:
+        return {s.peer for s in sent(node.handle(Received("site", clear(world, "site", now, sequence)), now))}
+
+    assert to(NOW + 99.9, 1) == {"evil", "control"}
+    assert to(NOW + 100, 2) == {"control"}
+
+
+def test_shares_that_come_late_are_not_for_a_reader_that_was_revoked_meanwhile(world: World):
+    node = replica(world, "r1a", ["site", "evil", "control"])
+    for member in ("evil", "control"):
+        node.handle(Received(member, statement(world, member, "plant/#")), NOW)
+    key = forge_key(world, "site", "plant/#", epoch=EPOCH)
+    first = craft(world, "site", "plant/a", sequence=1, key=key, properties=key.properties())  # header, no share yet
+    assert {s.peer for s in sent(node.handle(Received("site", first), NOW))} == {"evil", "control"}
+    node.forwarder.adopt(world.revoked("evil", EPOCH - 1), NOW + 1)
+    shares = Wire("$veil/keys", b"", 1, False, key.properties(key.shares[:1]))
+    assert {s.peer for s in sent(node.handle(Received("site", shares), NOW + 2))} == {"control"}
+
+
+@pytest.mark.parametrize("through", ["evil", "r1b"])
+def test_a_revoked_reader_that_states_its_wish_again_is_refused(world: World, through: str):
+    """Whoever passes it on: a bad replica makes no difference."""
+    table = RoutingTable(world.overlay)
+    table.adopt(world.revoked("evil", EPOCH))
+    wish = Statement("evil", "plant/#", 9, True, int((NOW + 3600) * 1000)).signed(world.identities["evil"])
+    assert table.accept(wish, NOW + 99)
+    later = Statement("evil", "plant/#", 10, True, int((NOW + 3600) * 1000)).signed(world.identities["evil"])
+    with pytest.raises(NotAuthorised):
+        table.accept(later, NOW + 100)
+    off = Statement("evil", "plant/#", 11, False, int((NOW + 3600) * 1000)).signed(world.identities["evil"])
+    assert table.accept(off, NOW + 100), "nobody needs a right to want nothing"
+
+
+def test_a_newcomer_without_the_right_is_served_no_keys_and_nothing_retained(world: World):
+    node = replica(world, "r1a", ["site", "evil"])
+    key = forge_key(world, "site", "plant/#", epoch=EPOCH)
+    wire = craft(world, "site", "plant/a", sequence=1, key=key, retain=True, properties=key.properties(key.shares[:1]))
+    node.handle(Received("site", wire), NOW)
+    node.forwarder.adopt(world.revoked("evil", EPOCH - 1), NOW)
+    effects = node.handle(Received("evil", statement(world, "evil", "plant/#")), NOW + 1)
+    assert not sent(effects)
+    assert counted(effects, "refused") == 1
+
+
+def test_a_member_that_the_overlay_lists_no_more_is_a_stranger(world: World):
+    assert world.owner is not None
+    members = [m for name, m in world.overlay.members.items() if name != "evil"]
+    newer = type(world.overlay).sign(world.owner, world.overlay.policy, world.overlay.views.values(), members)
+    node = replica(world, "r1a", ["site", "evil", "control"])
+    node.handle(Received("evil", statement(world, "evil", "clear/#")), NOW)
+    node.handle(Received("evil", clear(world, "evil", NOW)), NOW)
+    node.forwarder.adopt(newer, NOW)
+    assert not sent(node.handle(Received("site", clear(world, "site", NOW)), NOW), "evil")
+    with pytest.raises(NotAuthorised):
+        admit(Admission(newer, replica=True), clear(world, "evil", NOW), NOW)

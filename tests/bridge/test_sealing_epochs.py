@@ -1,0 +1,279 @@
+"""The publisher over epochs, bumps and grants: its keys, what it seals anew, what waits and for how long."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from bridge.machine import Acked, Committed, Effect, LinkUp, Publication, Republish, Wire
+from bridge.node import GatewayNode
+from bridge.ownretained import OwnRetained
+from bridge.policy import Scope
+from bridge.sealing import UNAUTHORISED_S, ScopeSecret
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, Mode, SignedHeader, from_property
+from keys.epochs import Calendar, KeyName
+from keys.identity import Identity
+from tests.sim.world import World, make_world
+
+from .helpers import NOW, counted, gateway, sent
+
+EPOCH = 7  # it begins at NOW
+CALENDAR = Calendar(int((NOW - EPOCH * 100) * 1000), length_s=100, ahead_s=20, grace_s=20, skew_s=5)
+REPLICAS = ("r1a", "r1b", "r1c")
+
+
+@pytest.fixture
+def world() -> World:
+    scopes = [Scope("plant/#"), Scope("clear/#", Mode.PLAIN), Scope("sealed/#", shares_only=True)]
+    made = make_world({1: 3}, [], {"site": 1, "control": 1}, scopes, calendar=CALENDAR)
+    made.learn(made.keys, [EPOCH])
+    return made
+
+
+def entry(sequence: int, topic: str = "plant/t", payload: bytes = b"x", retain: bool = False) -> Committed:
+    return Committed(((sequence, 0, Publication(topic, payload, 1, retain, time_ms=int(NOW * 1000))),))
+
+
+def key_in(wire: Wire) -> KeyHeader:
+    return KeyHeader.decode(from_property(dict(wire.properties)[PROPERTY_KEY]))
+
+
+def sealed_ms(wire: Wire) -> int:
+    return SignedHeader.decode(from_property(dict(wire.properties)[PROPERTY_HEADER])).header.time_ms
+
+
+def acked(node: GatewayNode, sequence: int, now: float, peers: tuple[str, ...] = REPLICAS) -> list[Effect]:
+    return [effect for peer in peers for effect in node.handle(Acked(peer, sequence), now)]
+
+
+@pytest.mark.parametrize("topic", ["plant/t", "sealed/t"])
+def test_each_epoch_has_data_keys_of_its_own(world: World, topic: str):
+    node = gateway(world, "site")
+    world.learn(world.keys, [EPOCH + 1])
+    epochs = []
+    for sequence, now in ((1, NOW), (2, NOW + 99), (3, NOW + 100), (4, NOW + 101)):
+        (wire, *_) = [send.wire for send in sent(node.handle(entry(sequence, topic), now), "r1a")]
+        acked(node, sequence, now)
+        epochs.append(key_in(wire).epoch if PROPERTY_KEY in dict(wire.properties) else None)
+    assert epochs == [EPOCH, EPOCH, EPOCH + 1, None]
+
+
+def test_within_the_grace_the_last_key_serves_and_then_the_entry_waits(world: World):
+    node = gateway(world, "site")
+    node.handle(entry(1), NOW)
+    acked(node, 1, NOW)
+    assert sent(node.handle(entry(2), NOW + 119.9))
+    effects = node.handle(entry(3), NOW + 120)
+    assert not sent(effects)
+    assert counted(effects, "key_waits") >= 1
+    assert sent(node.handle(entry(4, "clear/t"), NOW + 120)), "other scopes go on"
+    world.learn(world.keys, [EPOCH + 1])
+    effects = node.publisher.keys_changed(NOW + 130)
+    assert [send.ticket for send in sent(effects, "r1a")] == [2, 3], "what nobody acknowledged is sealed anew, in order"
+    assert {key_in(send.wire).epoch for send in sent(effects) if PROPERTY_KEY in dict(send.wire.properties)} == {
+        EPOCH + 1
+    }
+
+
+def test_waiting_entries_are_counted_once_and_their_order_is_kept(world: World):
+    node = gateway(world, "site")
+    sequences = [n * n * 1000 + n for n in range(1, 301)]  # more than a window
+    for sequence in sequences:
+        node.handle(entry(sequence), NOW + 100 + CALENDAR.grace_s)
+    assert node.publisher.depth == 300
+    assert counted(node.publisher.keys_changed(NOW + 130), "key_waits") == 0
+    world.learn(world.keys, [EPOCH + 1])
+    effects = node.publisher.keys_changed(NOW + 131)
+    for sequence in sequences:
+        effects += node.handle(Acked("r1b", sequence), NOW + 131)
+    assert [send.ticket for send in sent(effects, "r1b")] == sequences
+
+
+def test_what_was_sealed_in_an_ended_epoch_is_sealed_anew_for_everybody_who_lacks_it(world: World):
+    node = gateway(world, "site")
+    first = {send.peer: send.wire for send in sent(node.handle(entry(1), NOW))}
+    acked(node, 1, NOW, ("r1a",))
+    world.learn(world.keys, [EPOCH + 1])
+    effects = node.publisher.tick(NOW + 100)
+    again = {send.peer: send.wire for send in sent(effects)}
+    assert set(again) == set(REPLICAS)
+    assert sealed_ms(again["r1b"]) > sealed_ms(first["r1b"])
+    assert key_in(again["r1b"]).epoch == EPOCH + 1
+
+
+def test_a_clock_that_is_set_back_over_an_epoch_takes_what_was_sealed_with_it(world: World):
+    node = gateway(world, "site")
+    world.learn(world.keys, [EPOCH + 1])
+    node.handle(entry(1), NOW + 190)
+    (again, *_) = sent(node.handle(entry(2), NOW + 10), "r1b")
+    assert again.ticket == 1
+    assert key_in(again.wire).epoch == EPOCH
+    assert sealed_ms(again.wire) == (NOW + 10) * 1000
+
+
+def test_an_acknowledgement_of_a_former_sealing_does_not_count(world: World):
+    node = gateway(world, "site")
+    node.handle(entry(1), NOW)
+    world.learn(world.keys, [EPOCH + 1])
+    assert len(sent(node.publisher.tick(NOW + 100))) == 3
+    acked(node, 1, NOW + 100)
+    assert node.publisher.depth == 1
+    acked(node, 1, NOW + 100)
+    assert node.publisher.depth == 0
+
+
+def test_what_only_an_absent_replica_lacks_is_sealed_anew_when_it_comes(world: World):
+    node = gateway(world, "site", links=False)
+    for peer in ("r1a", "r1b"):
+        node.handle(LinkUp(peer), NOW)
+    node.handle(entry(1), NOW)
+    acked(node, 1, NOW, ("r1a", "r1b"))
+    world.learn(world.keys, [EPOCH + 1])
+    assert not sent(node.publisher.tick(NOW + 100))
+    assert {send.peer for send in sent(node.handle(LinkUp("r1c"), NOW + 110)) if send.ticket > 0} == set(REPLICAS)
+
+
+def test_after_a_bump_nothing_is_sealed_under_the_old_keys(world: World):
+    node = gateway(world, "site")
+    newer = world.revoked("control", EPOCH - 1, bump=1)
+    node.publisher.adopt(newer, world.secrets_under(newer), NOW)
+    effects = node.handle(entry(1), NOW + 1)
+    assert not sent(effects)
+    assert counted(effects, "key_waits") >= 1
+    world.learn(world.keys, [EPOCH], bump=1)
+    wires = [send.wire for send in sent(node.publisher.keys_changed(NOW + 2))]
+    assert {key_in(wire).epoch_key for wire in wires} == {KeyName("plant/#", EPOCH, 1)}
+
+
+# ------------------------------------------------------------------------------------------------- rights
+
+
+def test_without_the_right_an_entry_waits_counted_and_goes_by_age(world: World):
+    node = gateway(world, "site")
+    newer = world.revoked("site", EPOCH - 1)
+    node.publisher.adopt(newer, world.secrets_under(newer), NOW)
+    assert not node.publisher.may_publish("plant/t", NOW)
+    effects = node.handle(entry(1), NOW)
+    assert not sent(effects)
+    assert counted(effects, "not_authorised") == 1
+    for now in (NOW + 101, NOW + 201):
+        assert counted(node.publisher.tick(now), "not_authorised") == 0
+    effects = node.publisher.tick(NOW + UNAUTHORISED_S)
+    assert counted(effects, "not_authorised_dropped") == 1
+    assert node.publisher.depth == 0
+
+
+def test_a_right_that_comes_back_frees_what_waits(world: World):
+    node = gateway(world, "site")
+    before = world.overlay
+    newer = world.revoked("site", EPOCH - 1)
+    node.publisher.adopt(newer, world.secrets, NOW)
+    node.handle(entry(1), NOW)
+    assert len(sent(node.publisher.adopt(before, world.secrets, NOW + 1))) == 3
+
+
+def test_the_right_ends_with_its_epoch_and_the_topic_stays_protected(world: World):
+    newer = world.revoked("site", EPOCH)
+    node = gateway(world, "site")
+    node.publisher.adopt(newer, world.secrets, NOW)
+    assert node.publisher.may_publish("plant/t", NOW + 99)
+    assert not node.publisher.may_publish("plant/t", NOW + 100)
+    assert node.publisher.secret_for("plant/t") is not None, "refused, not local"
+    assert not node.publisher.may_publish("elsewhere", NOW)
+
+
+def test_nothing_is_published_in_a_retiring_scope(world: World):
+    retiring = tuple(replace(s, retiring=s.filter == "plant/#") for s in world.overlay.policy.scopes)
+    newer = world.with_policy(scopes=retiring)
+    node = gateway(world, "site")
+    node.publisher.adopt(newer, world.secrets_under(newer), NOW)
+    assert node.publisher.secret_for("plant/t") is None
+    assert not node.publisher.may_publish("plant/t", NOW)
+
+
+def test_the_successor_of_a_retiring_scope_takes_its_topics(world: World):
+    wire = "0" * 4 + "/#"
+    scopes = (*(replace(s, retiring=s.filter == "plant/#") for s in world.overlay.policy.scopes), Scope(wire))
+    newer = world.with_policy(scopes=scopes)
+    node = gateway(world, "site")
+    node.handle(entry(1), NOW)
+    successor = ScopeSecret(Scope(wire), "plant/#", bytes(range(32)))
+    node.publisher.adopt(newer, [*world.secrets_under(newer), successor], NOW)
+    assert node.publisher.secret_for("plant/t") == successor
+
+
+def test_after_a_rotation_new_entries_are_signed_with_the_new_key(world: World):
+    node = gateway(world, "site")
+    (old, *_) = sent(node.handle(entry(1), NOW), "r1a")
+    fresh = Identity.generate(bytes(range(32)))
+    node.publisher.rotate(fresh)
+    (new, *_) = sent(node.handle(entry(2), NOW), "r1a")
+    assert key_in(old.wire).publisher == world.identities["site"].party_id
+    assert key_in(new.wire).publisher == fresh.party_id
+
+
+# ----------------------------------------------------------------------------------------------- retained
+
+
+def republished(effects: list[Effect]) -> list[str]:
+    return [p.topic for effect in effects if isinstance(effect, Republish) for p in effect.publications]
+
+
+@pytest.mark.parametrize("topic", ["plant/t", "clear/t", "sealed/t"])
+def test_what_is_retained_is_published_again_in_every_epoch_and_after_every_bump(world: World, topic: str):
+    node = gateway(world, "site")
+    node.handle(entry(1, topic, retain=True), NOW)
+    acked(node, 1, NOW)
+    world.learn(world.keys, [EPOCH + 1])
+    assert republished(node.publisher.tick(NOW + 100)) == [topic]
+    assert republished(node.publisher.tick(NOW + 101)) == []
+    newer = world.revoked("control", EPOCH, bump=1)
+    world.learn(world.keys, [EPOCH + 1], bump=1)
+    assert republished(node.publisher.adopt(newer, world.secrets_under(newer), NOW + 102)) == [topic]
+
+
+def test_what_is_retained_is_published_again_though_the_key_came_late(world: World):
+    node = gateway(world, "site")
+    node.handle(entry(1, retain=True), NOW)
+    acked(node, 1, NOW)
+    assert republished(node.publisher.tick(NOW + 120)) == []
+    world.learn(world.keys, [EPOCH + 1])
+    assert republished(node.publisher.keys_changed(NOW + 130)) == ["plant/t"]
+
+
+def test_what_is_retained_and_still_in_the_outbox_is_not_published_twice(world: World):
+    node = gateway(world, "site")
+    node.handle(entry(1, retain=True), NOW)
+    world.learn(world.keys, [EPOCH + 1])
+    effects = node.publisher.tick(NOW + 100)
+    assert republished(effects) == []
+    assert len(sent(effects)) == 3
+
+
+def test_cleared_expired_and_overtaken_topics_are_not_published_again():
+    kept = OwnRetained()
+    for sequence, topic in enumerate(("cleared", "expired", "overtaken", "stays"), 1):
+        expiry_s = 5 if topic == "expired" else None
+        kept.published(sequence, "s", Publication(topic, b"x", 1, True, expiry_s=expiry_s, time_ms=int(NOW * 1000)))
+    kept.published(5, "s", Publication("cleared", b"", 1, True))
+    kept.published(2, "s", Publication("stays", b"old", 1, True))  # read from disk again
+    kept.overtaken("overtaken", int(NOW * 1000))
+    kept.overtaken("stays", int(NOW * 1000) - 1)  # theirs is older than ours
+    assert republished(kept.due({"s"}, set(), NOW + 10)) == ["stays"]
+    assert republished(kept.due({"other"}, set(), NOW + 10)) == []
+
+
+def test_memory_for_retained_payloads_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.ownretained.RETAINED_OWN_MAX", 10)
+    monkeypatch.setattr("bridge.ownretained.RETAINED_OWN_BYTES_MAX", 500)
+    kept, rng, dropped = OwnRetained(), random.Random(1), 0
+    for sequence in range(1, 101):
+        publication = Publication(f"t{rng.randrange(30)}", bytes(1 + rng.randrange(200)), 1, True)
+        dropped += counted(kept.published(sequence, "s", publication), "retained_own_dropped")
+        again = next(e for e in kept.due({"s"}, set(), NOW) if isinstance(e, Republish)).publications
+        assert len(again) <= 10
+        assert sum(len(p.payload) for p in again) <= 500
+        assert again[-1] == publication
+    assert dropped > 0

@@ -1,0 +1,216 @@
+"""Key servers as real processes: epochs pass under load while servers are killed, lie or are all away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+
+from gateway.client import Arrival, RegionClient
+from gateway.overlay_file import load_overlay
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, from_property, open_key
+from keys.epochs import Calendar, ScopeKeys
+from keys.errors import KeysError
+from keys.sharetree import Share, decode_shares, recombine
+
+from .overlay_processes import KeyService, OverlayProcesses, wait_until
+
+GATEWAYS = ("site", "control")
+REPLICAS = ("north1", "north2", "north3")
+TOPIC = "plant/a"
+
+
+@pytest.fixture
+def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
+    made = OverlayProcesses(tmp_path)
+    yield made
+    made.stop()
+
+
+@dataclass
+class Load:
+    """One device that publishes numbers at a steady pace, and one reader at the other gateway."""
+
+    overlay: OverlayProcesses
+    sent: int = 0
+    got: list[bytes] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._device = self.overlay.client("site", "device", paho.MQTTv5)
+        self._reader = self.overlay.client("control", "reader", paho.MQTTv5)
+        self._reader.on_message = lambda client, userdata, message: self.got.append(message.payload)
+        self._reader.subscribe(TOPIC, 1)
+
+    def one(self) -> None:
+        self._device.publish(TOPIC, b"%d" % self.sent, qos=1)
+        self.sent += 1
+
+    def until(self, done: Callable[[], bool], seconds: float, pace_s: float = 0.05) -> bool:
+        """Publish until `done`, or for so long."""
+        deadline = time.monotonic() + seconds
+        while not done() and time.monotonic() < deadline:
+            self.one()
+            time.sleep(pace_s)
+        return done()
+
+    def story(self) -> str:
+        """What to look at when something is missing."""
+        got = [int(number) for number in self.got]
+        missing = sorted(set(range(got[0] if got else 0, self.sent)) - set(got))
+        twice = sorted({number for number in got if got.count(number) > 1})
+        return f"sent {self.sent}, missing {missing}, twice {twice}, {[self.overlay.figures(n) for n in GATEWAYS]}"
+
+    @property
+    def complete(self) -> bool:
+        """Everything since the first that arrived has arrived, in order and once. Before it nobody had subscribed."""
+        first = int(self.got[0]) if self.got else 0
+        return self.got == [b"%d" % number for number in range(first, self.sent)]
+
+
+def calendar_of(overlay: OverlayProcesses) -> Calendar:
+    return load_overlay(overlay.directory / "overlay.json", int(time.time() * 1000)).policy.calendar
+
+
+def flowing(load: Load) -> bool:
+    """Until the first publication has gone the whole way."""
+    return load.until(lambda: bool(load.got), 20, 0.2)
+
+
+def test_epochs_pass_while_one_server_lies_and_then_is_killed(overlay: OverlayProcesses) -> None:
+    """n = 4 bears one fault of any kind. The liar answers from a subkey that nobody else has, and signs that."""
+    epochs = {"length_s": 3, "ahead_s": 1, "grace_s": 1, "skew_s": 0, "history_epochs": 0}
+    service = KeyService(epochs=epochs)
+    overlay.make({"north": 3}, [], {"site": "north", "control": "north"}, service=service)
+    calendar = calendar_of(overlay)
+    material = overlay.directory / "keyserver" / "keys2.material"
+    dealt = material.read_bytes()
+    material.write_bytes(dealt[:-1] + bytes([dealt[-1] ^ 1]))  # in the last subkey
+    overlay.start(*service.names, *REPLICAS, "site", "control")
+    load = Load(overlay)
+    assert flowing(load)
+    first = calendar.at(time.time())
+    assert load.until(lambda: calendar.at(time.time()) >= first + 2, 10)
+    figures = overlay.figures("control")
+    overlay.kill("keys2")
+    assert load.until(lambda: calendar.at(time.time()) >= first + 4, 10)
+    assert wait_until(lambda: load.complete, 5), load.story()
+    assert figures["counts"].get("key_server_lies.keys2", 0) > 0, figures
+    assert set(figures["named"]) <= {"keys2"}
+    assert not material.exists()
+    assert "Traceback" not in "".join(overlay.log(name) for name in overlay.running)
+
+
+def test_an_outage_of_every_key_server_delays_and_loses_nothing(overlay: OverlayProcesses) -> None:
+    epochs = {"length_s": 5, "ahead_s": 1, "grace_s": 2, "skew_s": 0, "history_epochs": 0}
+    service = KeyService(epochs=epochs)
+    overlay.make({"north": 3}, [], {"site": "north", "control": "north"}, service=service)
+    calendar = calendar_of(overlay)
+    overlay.start(*service.names, *REPLICAS, "site", "control")
+    load = Load(overlay)
+    assert flowing(load)
+    epoch = calendar.at(time.time()) + 1  # it begins with keys, its successor without
+    assert load.until(lambda: calendar.at(time.time()) == epoch, 10)
+    for name in service.names:
+        overlay.kill(name)
+    overlay.kill("site")  # and it comes back while nobody gives it keys
+    overlay.start("site")
+    over_s = calendar.end_s(epoch) + calendar.grace_s
+    assert load.until(lambda: time.time() > calendar.end_s(epoch) + 0.5, 12)
+    assert wait_until(lambda: load.complete, 1.2), "within the grace everything flows"
+    assert load.until(lambda: time.time() > over_s + 0.5, 6)
+    held_back = load.sent
+    load.until(lambda: False, 1.0)
+    assert len(load.got) <= held_back, "nothing is sealed under keys that are over"
+    overlay.start(*service.names)
+    assert wait_until(lambda: load.complete, 20), load.story()
+
+
+@dataclass
+class Tap:
+    """What one more authorised reader's links carry: all that the revoked one could see of the wire."""
+
+    overlay: OverlayProcesses
+    arrivals: list[Arrival] = field(default_factory=list)
+
+    def client(self, name: str, on_arrival: Callable[[Arrival], object]) -> RegionClient:
+        directory = self.overlay.directory
+        return RegionClient(directory / name, directory / f"{name}-overlay.json", ["plant/#"], on_arrival)
+
+    async def keys_of(self, name: str) -> ScopeKeys:
+        """All that the member can fetch now."""
+        client = self.client(name, Arrival.done)
+        client.start()
+        async with asyncio.timeout(10):
+            while not len(client.scope_keys):
+                await asyncio.sleep(0.02)
+        await client.close()
+        return client.scope_keys
+
+    async def listen(self, name: str, meanwhile: Callable[[], object], publish: Callable[[], object]) -> ScopeKeys:
+        """Let something happen, then listen until there is a message under a key that was not there before."""
+        client = self.client(name, self.arrivals.append)
+        client.start()
+        async with asyncio.timeout(30):
+            while not (client.accepted and len(client.scope_keys)):
+                await asyncio.sleep(0.02)
+            await asyncio.to_thread(meanwhile)
+            while not (len(client.scope_keys) > 1 and self.headers()):
+                await asyncio.to_thread(publish)
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(0.5)  # shares of all replicas, and time for what must not come to the revoked one
+        await client.close()
+        return client.scope_keys
+
+    def headers(self) -> dict[bytes, tuple[KeyHeader, list[Share]]]:
+        """Key headers of later bumps than the first by key id, with all their shares."""
+        found: dict[bytes, tuple[KeyHeader, list[Share]]] = {}
+        for arrival in self.arrivals:
+            properties = dict(arrival.wire.properties)
+            if PROPERTY_KEY not in properties:
+                continue
+            header = KeyHeader.decode(from_property(properties[PROPERTY_KEY]))
+            if header.epoch_key.bump:
+                shares = decode_shares(from_property(properties[PROPERTY_SHARES]))
+                found.setdefault(header.key_id, (header, []))[1].extend(shares)
+        return found
+
+
+def test_a_reader_that_is_revoked_now_gets_nothing_more_and_opens_nothing(overlay: OverlayProcesses) -> None:
+    epochs = {"length_s": 600, "ahead_s": 60, "grace_s": 60, "skew_s": 1, "history_epochs": 0}
+    service = KeyService(servers=1, issuer="chain", epochs=epochs)
+    members = {"site": "north", "control": "north", "audit": "north", "thief": "north"}
+    overlay.make({"north": 3}, [], members, service=service)
+    overlay.start(*service.names, *REPLICAS, "site", "control")
+    load, received, tap = Load(overlay), list[int](), Tap(overlay)
+    assert flowing(load)
+    assert wait_until(lambda: load.complete, 5)
+
+    def version(name: str) -> int:
+        return load_overlay(overlay.directory / name, int(time.time() * 1000)).policy.version
+
+    def revoke() -> None:
+        for member in ("control", "thief"):
+            overlay.veilmq("trust", "revoke", "overlay.json", "--owner", "owner", "--member", member, "--now")
+        overlay.hand_out("north1")
+        for member in ("site", "control", "north3", "keys1", "audit"):
+            spread = wait_until(lambda name=member: version(f"{name}-overlay.json") == version("overlay.json"), 15)
+            assert spread, member
+        received.append(len(load.got))
+        tap.arrivals.clear()
+
+    stolen = asyncio.run(tap.keys_of("thief"))
+    keys = asyncio.run(tap.listen("audit", revoke, load.one))
+    assert received == [len(load.got)]
+    hop = load_overlay(overlay.directory / "overlay.json", int(time.time() * 1000)).views[1].hop
+    for header, shares in tap.headers().values():
+        secret = recombine(shares, [hop], lambda *_: True, lambda _: True).secret
+        open_key(header, secret, keys.get(header.epoch_key))
+        assert stolen.get(header.epoch_key) is None
+        for _, key in stolen:
+            with pytest.raises(KeysError):
+                open_key(header, secret, key)

@@ -1,0 +1,153 @@
+"""keys.requests: the frames between members and key servers, and what strangers can send in their place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keys import frames
+from keys.epochs import KeyName
+from keys.errors import BadFrame, BadSignature, NotAuthorised, OurFault
+from keys.identity import Role
+from keys.requests import (
+    ANSWER_BYTES_MAX,
+    NAMES_MAX,
+    KeyAnswer,
+    KeyRequest,
+    Outputs,
+    Refusal,
+    decode_outputs,
+    encode_outputs,
+)
+from tests.keys.helpers import assert_canonical, assert_strict, bit_flips
+from tests.keys.service import certificate_for, identity_of
+
+READER, SERVER = identity_of("reader"), identity_of("keys-1")
+READER_CERTIFICATE = certificate_for("reader", Role.GATEWAY, READER)
+SERVER_CERTIFICATE = certificate_for("keys-1", Role.KEY_SERVER, SERVER)
+NAMES = (KeyName("plant/#", 10, 0), KeyName("plant/#", 11, 3))
+REQUEST = KeyRequest.signed(READER, "keys-1", bytes(16), 1_700_000_000_000, NAMES)
+REFUSED = ((0, Refusal.TOO_EARLY), (1, Refusal.GONE))
+ANSWER = KeyAnswer(SERVER.party_id, bytes(32), 7, REFUSED, b"box", ((9, b"old"), (10, b"less old"))).signed_by(SERVER)
+OUTPUTS = [Outputs(NAMES[0], bytes(12), ((0, bytes(32)), (2, bytes(32)))), Outputs(NAMES[1], bytes(12), ())]
+
+
+def outputs_again(data: bytes) -> object:
+    return decode_outputs(data)
+
+
+def test_the_frames_are_strict() -> None:
+    assert_strict(KeyRequest.decode, KeyRequest.encode, REQUEST.encode())  # type: ignore[arg-type]
+    assert_strict(KeyAnswer.decode, KeyAnswer.encode, ANSWER.encode())  # type: ignore[arg-type]
+    assert_strict(outputs_again, encode_outputs, encode_outputs(OUTPUTS))  # type: ignore[arg-type]
+    assert KeyRequest.decode(REQUEST.encode()) == REQUEST
+    assert KeyAnswer.decode(ANSWER.encode()) == ANSWER
+    assert decode_outputs(encode_outputs(OUTPUTS)) == OUTPUTS
+
+
+def test_a_flipped_bit_anywhere_is_noticed() -> None:
+    for changed in bit_flips(REQUEST.encode()):
+        with pytest.raises((BadFrame, BadSignature)):
+            KeyRequest.decode(changed).verify(READER_CERTIFICATE)
+    for changed in bit_flips(ANSWER.encode()):
+        with pytest.raises((BadFrame, BadSignature)):
+            KeyAnswer.decode(changed).verify(SERVER_CERTIFICATE)
+
+
+def test_nobody_signs_for_another_nor_one_frame_as_another() -> None:
+    with pytest.raises(BadSignature):
+        REQUEST.verify(SERVER_CERTIFICATE)
+    with pytest.raises(BadSignature):
+        ANSWER.verify(READER_CERTIFICATE)
+    crossed = replace(ANSWER, signature=SERVER.sign("veilmq/1 key request", ANSWER.signed_bytes()))
+    with pytest.raises(BadSignature):
+        crossed.verify(SERVER_CERTIFICATE)
+
+
+@pytest.mark.parametrize("count", [0, NAMES_MAX + 1])
+def test_a_request_names_1_to_64_keys(count: int) -> None:
+    names = tuple(KeyName("plant/#", epoch, 0) for epoch in range(count))
+    with pytest.raises(OurFault):
+        KeyRequest.signed(READER, "keys-1", bytes(16), 0, names)
+    frame = REQUEST.encode()
+    at = 3 + 16 + 2 + len("keys-1") + 16 + 8
+    assert frame[at : at + 2] == b"\0\2"
+    body = b"".join(frames.text(n.scope) + frames.number(n.epoch, 4) + frames.number(n.bump, 2) for n in names)
+    with pytest.raises(BadFrame):
+        KeyRequest.decode(frame[:at] + count.to_bytes(2) + body + bytes(64))
+
+
+def test_64_names_are_allowed() -> None:
+    names = [KeyName("plant/#", epoch, 0) for epoch in range(NAMES_MAX)]
+    assert len(KeyRequest.decode(KeyRequest.signed(READER, "s", bytes(16), 0, names).encode()).names) == NAMES_MAX
+
+
+def test_requests_that_cannot_be_are_our_fault() -> None:
+    for nonce, time_ms, names in ((bytes(15), 0, NAMES), (bytes(16), -1, NAMES), (bytes(16), 0, NAMES[:1] * 2)):
+        with pytest.raises(OurFault):
+            KeyRequest.signed(READER, "keys-1", nonce, time_ms, names)
+
+
+def test_answers_out_of_order_of_unknown_reasons_or_too_long_are_refused() -> None:
+    for changes in (
+        {"refused": REFUSED[::-1]},
+        {"refused": REFUSED[:1] * 2},
+        {"archived": ((10, b""), (9, b""))},
+        {"refused": tuple((index, Refusal.GONE) for index in range(NAMES_MAX + 1))},
+        {"archived": tuple((epoch, b"") for epoch in range(NAMES_MAX + 1))},
+    ):
+        with pytest.raises(BadFrame):
+            KeyAnswer.decode(replace(ANSWER, **changes).encode())  # type: ignore[arg-type]
+    at = 3 + 16 + 32 + 8 + 2 + 2
+    frame = ANSWER.encode()
+    assert frame[at] == Refusal.TOO_EARLY
+    with pytest.raises(BadFrame, match="reason"):
+        KeyAnswer.decode(frame[:at] + b"\x09" + frame[at + 1 :])
+    with pytest.raises(BadFrame):
+        KeyAnswer.decode(bytes(ANSWER_BYTES_MAX + 1))
+    with pytest.raises(OurFault):
+        replace(ANSWER, box=bytes(ANSWER_BYTES_MAX)).encode()
+
+
+def test_outputs_of_one_name_twice_or_out_of_order_are_refused() -> None:
+    for entries in (OUTPUTS[:1] * 2, [Outputs(NAMES[0], bytes(12), OUTPUTS[0].outputs[::-1])]):
+        with pytest.raises(BadFrame):
+            decode_outputs(encode_outputs(entries))
+
+
+def test_every_refusal_is_an_error_of_its_own() -> None:
+    assert Refusal.of(NotAuthorised("no")) is Refusal.NOT_AUTHORISED
+    with pytest.raises(StopIteration):
+        Refusal.of(BadFrame("not a refusal"))
+
+
+def test_outputs_do_not_show() -> None:
+    secret = b"\xaa" * 32
+    assert "aa" * 3 not in repr(Outputs(NAMES[0], bytes(12), ((0, secret),)))
+    assert "xaa" not in repr(Outputs(NAMES[0], bytes(12), ((0, secret),)))
+
+
+FRAMES = {13: REQUEST.encode(), 14: ANSWER.encode(), 16: encode_outputs(OUTPUTS)}
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(sorted(FRAMES)), st.integers(0, 260), st.binary(min_size=1, max_size=6))
+def test_arbitrary_changes_are_refused_or_canonical(kind: int, offset: int, data: bytes) -> None:
+    frame = FRAMES[kind]
+    changed = frame[:offset] + data + frame[offset + len(data) :]
+    assert_canonical(KeyRequest.decode, KeyRequest.encode, changed)  # type: ignore[arg-type]
+    assert_canonical(KeyAnswer.decode, KeyAnswer.encode, changed)  # type: ignore[arg-type]
+    assert_canonical(outputs_again, encode_outputs, changed)  # type: ignore[arg-type]
+
+
+@settings(max_examples=100)
+@given(st.sampled_from(sorted(FRAMES)), st.binary(max_size=200))
+def test_garbage_is_refused(kind: int, data: bytes) -> None:
+    for decode in (KeyRequest.decode, KeyAnswer.decode, decode_outputs):
+        try:
+            decode(bytes((1, kind, 0)) + data)  # type: ignore[operator]
+        except BadFrame:
+            continue

@@ -1,0 +1,189 @@
+"""Floods (EventGuard E1, E4): they end at the first honest node, cost others nothing, and honest bursts pass.
+
+A malicious replica of the first region floods an honest one of the second with what it can have: garbage, forgeries,
+replays, publications that are properly signed by a member without the right, statements, keys, offers.
+"""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from functools import cache
+
+import pytest
+
+from bridge.adopting import OVERLAY_TOPIC, Version, canonical
+from bridge.budgets import REFUSED_BURST, Limits
+from bridge.machine import Effect, Received, Send, Wire
+from bridge.node import ReplicaNode, peers_of
+from bridge.policy import Scope
+from bridge.subscriptions import KEYS_TOPIC
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES
+from tests.bridge.helpers import (
+    counted,
+    craft,
+    forge_key,
+    gateway,
+    publish,
+    replica,
+    sent,
+    statement,
+    subscribe_at,
+    with_properties,
+)
+
+from .world import NOW, make_world
+
+SCOPES = [Scope("plant/#"), Scope("open/#")]
+RIGHTS = {"spy": ((), ())}
+WORLD = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "spy": 1, "control": 2}, SCOPES, rights=RIGHTS)
+KEYS = {name: forge_key(WORLD, name, "plant/#") for name in ("site", "spy")}
+FLOOD = 3_000
+
+
+def victim(limits: Limits | None = None) -> ReplicaNode:
+    """A replica of the second region that honest neighbours use, with a subscriber."""
+    node = replica(WORLD, "r2a", peers_of(WORLD.overlay, "r2a"))
+    if limits is not None:
+        node = ReplicaNode(WORLD.overlay, "r2a", lambda epoch: bytes(32), limits)
+        for peer in peers_of(WORLD.overlay, "r2a"):
+            node.forwarder.link_up(peer)
+    subscribe_at(node, WORLD, "control", "plant/#")
+    return node
+
+
+def honest(count: int) -> list[Wire]:
+    """What an honest replica of the first region passes on of the publisher's."""
+    site, near = gateway(WORLD, "site"), replica(WORLD, "r1a", peers_of(WORLD.overlay, "r1a"))
+    subscribe_at(near, WORLD, "control", "plant/#", via="r2a")
+    wires = []
+    for n in range(1, count + 1):
+        wire = publish(site, "plant/t", str(n).encode(), sequence=n, previous=n - 1)["r1a"]
+        wires += [s.wire for s in sent(near.handle(Received("site", wire), NOW), "r2a")]
+    return wires
+
+
+def forged(n: int) -> Wire:
+    wire = craft(WORLD, "site", "plant/t", sequence=1 + n, key=KEYS["site"])
+    header = dict(wire.properties)[PROPERTY_HEADER]
+    at = 100 + n % 30
+    altered = header[:at] + ("A" if header[at] != "A" else "B") + header[at + 1 :]
+    return Wire(wire.topic, wire.payload, 1, False, ((PROPERTY_HEADER, altered),))
+
+
+@cache
+def flood(kind: str) -> tuple[Wire, ...]:
+    """Some distinct wires of one kind, repeated."""
+    match kind:
+        case "garbage":
+            draw = random.Random(1)
+            some = [Wire("plant/t", draw.randbytes(40), 1, False, ((PROPERTY_HEADER, "AAAA"),)) for _ in range(50)]
+        case "forged":
+            some = [forged(n) for n in range(50)]
+        case "unauthorised":
+            some = [craft(WORLD, "spy", "plant/t", sequence=n + 1, key=KEYS["spy"]) for n in range(50)]
+        case "keys":
+            some = [Wire(KEYS_TOPIC, b"", 1, False, KEYS["spy"].properties())]
+        case "statements":
+            some = [statement(WORLD, "spy", "plant/#", version=n + 1) for n in range(50)]
+        case "offers":
+            some = [Wire(OVERLAY_TOPIC, Version(n, bytes(32)).encode()) for n in range(50)]
+        case _:
+            some = [Wire("$veil/other", b"x"), Wire("", b""), Wire(OVERLAY_TOPIC, b"\1\x0f\2" + bytes(60))]
+    return tuple(some[n % len(some)] for n in range(FLOOD))
+
+
+KINDS = ["garbage", "forged", "unauthorised", "keys", "statements", "offers", "other"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_flood_dies_at_the_first_honest_node_and_honest_traffic_passes(kind: str):
+    node, through = victim(), honest(60)
+    delivered: list[Effect] = []
+    flooded: list[Effect] = []
+    for n, wire in enumerate(flood(kind)):
+        flooded += node.handle(Received("r1b", wire), NOW + n / FLOOD)
+        if n % (FLOOD // len(through)) == 0:
+            delivered += node.handle(Received("r1a", through[n * len(through) // FLOOD]), NOW + n / FLOOD)
+    # one question for an overlay is all that an offer moves us to, and it goes to the liar itself
+    assert {e.peer for e in flooded if isinstance(e, Send)} <= ({"r1b"} if kind == "offers" else set())
+    assert sum(isinstance(effect, Send) for effect in flooded) <= (1 if kind == "offers" else 0)
+    assert counted(flooded, "forwarded") == 0
+    assert (counted(delivered, "forwarded"), len(sent(delivered, "control"))) == (60, 60)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_flood_leaves_behind_does_not_grow_with_it(kind: str):
+    node, wires = victim(), flood(kind)
+    for wire in (*wires, *wires):
+        node.handle(Received("r1b", wire), NOW)
+    tracemalloc.start()
+    try:
+        for wire in wires[500:]:
+            node.handle(Received("r1b", wire), NOW + 1)
+        grown_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert grown_bytes < 20 * (FLOOD - 500), "less than the smallest object for each wire"
+
+
+def test_a_link_that_brings_forgeries_is_read_no_further_until_its_budget_refills():
+    node = victim()
+    effects = [e for wire in flood("forged") for e in node.handle(Received("r1b", wire), NOW)]
+    assert counted(effects, "refused") == REFUSED_BURST
+    assert counted(effects, "link_throttled") == FLOOD - REFUSED_BURST
+    wire = with_properties(honest(1)[0], without=(PROPERTY_KEY, PROPERTY_SHARES))
+    assert counted(node.handle(Received("r1b", wire), NOW), "link_throttled") == 1
+    assert counted(node.handle(Received("r1b", wire), NOW + 60), "forwarded") == 1
+
+
+def test_replays_are_dropped_and_cost_their_link_nothing():
+    """Copies over several links are how delivery survives: an honest neighbour's are not told from a liar's."""
+    node = victim()
+    through = [with_properties(wire, without=(PROPERTY_KEY, PROPERTY_SHARES)) for wire in honest(30)]
+    first = [e for wire in through for e in node.handle(Received("r1a", wire), NOW)]
+    again = [e for _ in range(40) for wire in through for e in node.handle(Received("r1b", wire), NOW)]
+    assert counted(first, "forwarded") == 30
+    assert (counted(again, "forwarded"), sent(again), counted(again, "link_throttled")) == (0, [], 0)
+    assert counted(again, "duplicates_dropped") == 40 * 30
+
+
+def test_honest_bursts_and_a_policy_in_transition_are_not_throttled():
+    """While a revocation spreads, a neighbour that has not heard of it passes the revoked member's publications on."""
+    node = victim()
+    node.offered(canonical_without_site(), NOW)
+    (wire, *_) = honest(1)
+    effects = [e for _ in range(5_000) for e in node.handle(Received("r1a", wire), NOW)]
+    assert (counted(effects, "refused"), counted(effects, "link_throttled")) == (5_000, 0)
+
+
+def canonical_without_site() -> bytes:
+    return canonical(WORLD.revoked("site", -1))
+
+
+def test_a_verified_publisher_pays_for_its_own_flood_and_no_other_does():
+    node = victim(Limits(messages=(10.0, 20.0)))
+    other = gateway(WORLD, "control")
+    through = honest(60)
+    effects = [e for wire in through for e in node.handle(Received("r1a", wire), NOW)]
+    assert counted(effects, "forwarded") == 20
+    assert counted(effects, "publisher_throttled") == 40
+    wire = publish(other, "plant/u", sequence=1)["r2a"]
+    assert counted(node.handle(Received("control", wire), NOW), "forwarded") == 1
+    assert counted(node.handle(Received("r1a", through[-1]), NOW + 1), "forwarded") == 1
+
+
+def test_nobody_can_spend_anothers_budget():
+    """Attack: forgeries in the publisher's name."""
+    node = victim(Limits(messages=(10.0, 20.0)))
+    for wire in flood("forged")[:500]:
+        node.handle(Received("r1b", wire), NOW)
+    effects = [e for wire in honest(20) for e in node.handle(Received("r1a", wire), NOW)]
+    assert counted(effects, "forwarded") == 20
+
+
+def test_bytes_count_too():
+    node = victim(Limits(bytes=(100.0, 300.0)))
+    effects = [e for wire in honest(60) for e in node.handle(Received("r1a", wire), NOW)]
+    assert 0 < counted(effects, "forwarded") < 60
+    assert counted(effects, "publisher_throttled") > 0
