@@ -10,6 +10,7 @@ import importlib
 import inspect
 import json
 import os
+import re
 import statistics
 import sys
 import time
@@ -59,6 +60,8 @@ ROUNDS = 7
 ROUND_S = 0.01
 PAYLOAD_BYTES = 256
 TOPIC = "plant/line/speed"
+TEXT_CHARS = 8  # a column of text can be as narrow
+_NUMBER = re.compile(r"[-+.,e\d]+")
 
 
 class SimulateError(Exception):
@@ -128,8 +131,12 @@ def print_figure(figure: Figure, console: Console) -> None:
     title = Text(f"{figure.experiment}, figure {figure.number}: {figure.title}")
     table = Table(title=title, title_justify="left", box=SIMPLE)
     columns, rows = _with_spread(figure)
-    for column in columns:
-        table.add_column(Text(column), justify="right", overflow="fold")
+    cells_of = [[row[place] for row in rows] for place in range(len(columns))]
+    # A number that is broken over two lines reads as another one: texts make room, where there is any.
+    widths = [max(map(len, cells)) if all(map(_NUMBER.fullmatch, cells)) else None for cells in cells_of]
+    is_wide = sum(width or TEXT_CHARS for width in widths) + 3 * len(columns) <= console.width
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(Text(column), justify="right", overflow="fold", min_width=width if is_wide else None)
     for row in rows:
         table.add_row(*map(Text, row))
     console.print(table)
