@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow mutate check tools bench bench-keys bench-broker clean
+.PHONY: help venv demo test test-slow mutate check tools bench bench-keys bench-broker bench-forwarding clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort | expand -t 14
@@ -40,13 +40,16 @@ check: venv      ## ruff, mypy strict, import contract, purity
 tools:           ## Debian packages and npm clients that the interop tests drive (root)
 	tests/interop/install-tools.sh
 
-bench: bench-keys bench-broker ## all benches; BENCH_ARGS=--json for lines that a program reads
+bench: bench-keys bench-broker bench-forwarding ## all benches; BENCH_ARGS=--json for lines that a program reads
 
 bench-keys: venv   ## sharing, sealing, signatures
 	$(BIN)/python -m tests.bench.keys $(BENCH_ARGS)
 
 bench-broker: venv ## our broker beside Mosquitto and amqtt
 	$(BIN)/python -m tests.bench.broker $(BENCH_ARGS)
+
+bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos (10 minutes)
+	$(BIN)/python -m tests.bench.forwarding $(BENCH_ARGS)
 
 clean:           ## drop what was built
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .tools dist

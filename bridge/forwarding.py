@@ -124,7 +124,9 @@ class Forwarder:
         if self._sweep_at is not None and now < self._sweep_at:
             return []
         self._sweep_at = self._admission.next_stale(now)
-        stale = [h.header for h in self._held.values() if self._admission.stale(h.header.epoch_key, now)]
+        members, admission = self._overlay.by_party, self._admission
+        held = [h.header for h in self._held.values()]
+        stale = [h for h in held if h.publisher not in members or admission.stale(h.epoch_key, now)]
         for header in stale:
             self._held.pop((header.publisher, header.scope, header.key_id))
         calendar, oldest = self._overlay.policy.calendar, self._admission.oldest(now)

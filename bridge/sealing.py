@@ -219,7 +219,9 @@ class Publisher:
         self._set_secrets(secrets)
         for entry in self._entries.values():
             secret = self.secret_for(entry.publication.topic)
-            if secret is not None:  # else it waits, without a right, under what it was committed for
+            # What was protected does not go in clear, whatever the owner says now. It waits, as without any scope,
+            # under what it was committed for.
+            if secret is not None and (secret.scope.mode is not Mode.PLAIN or entry.secret.scope.mode is Mode.PLAIN):
                 entry.secret, entry.topic = secret, secret.wire_topic(entry.publication.topic)
         self._review_at = None
         return self._pump(now)
@@ -255,7 +257,7 @@ class Publisher:
     def _authorised(self, secret: ScopeSecret, wire_topic: str, now: float) -> bool:
         """Whether the policy lets us publish in the present epoch."""
         scope = self._overlay.scope_named(secret.scope.filter)
-        if scope is None or scope.retiring:
+        if scope is None or scope.retiring or (scope.mode is Mode.PLAIN and secret.scope.mode is not Mode.PLAIN):
             return False
         return self._overlay.may_publish(self._name, wire_topic, self._overlay.policy.calendar.at(now))
 
@@ -337,7 +339,7 @@ class Publisher:
         if self._review_at is None or now >= self._review_at:
             effects += self._review(now)
         sendable: list[tuple[str, int]] = []
-        lanes = deque(self._lanes)
+        lanes = deque(named for named in self._lanes if named[1].waiting)  # none, after most acknowledgements
         while lanes:
             peer, lane = lanes.popleft()
             taken = lane.take()

@@ -127,10 +127,12 @@ class RoutingTable:
         _verify(member, statement, now)
         if statement.on and not self.may_read(statement.member, scope, now):
             raise NotAuthorised(f"{statement.member} may not read {statement.filter}")
+        if statement.expires_ms <= now * 1000:
+            return False  # an old one of the author's, replayed: it may not spend what the author has left
         allowance = self._allowances.setdefault(statement.member, Allowance(NEWS_BURST, NEWS_EVERY_S, now))
         if not allowance.take(now):
             raise TooOften(f"{statement.member} states more often than it can have news")
-        if statement.expires_ms <= now * 1000 or (known is None and self._count >= STATEMENTS_MAX):
+        if known is None and self._count >= STATEMENTS_MAX:
             return False
         self._count += known is None
         of_filter[statement.member] = statement

@@ -291,6 +291,12 @@ class Overlay:
         for name in servers:
             if name not in self.members or self.members[name].certificate.role is not Role.KEY_SERVER:
                 raise OverlayError(f"{name} is not certified as a key server; issue it as one and add its card")
+        domains = [self.members[name].certificate.domain for name in servers]
+        if issuer is Issuer.THRESHOLD and len(set(domains)) < len(domains):
+            raise OverlayError(
+                f"key servers {', '.join(servers)} are not all of different trust domains ({', '.join(domains)}); "
+                "a party with two of them could read alone: take servers of other parties, or a chain"
+            )
 
     def _check_members(self, view: RegionView) -> None:
         domains: dict[str, str] = {}

@@ -56,10 +56,6 @@ def check_keys(settings: Settings, local: LocalIdentity, overlay: Overlay, now: 
     if policy.issuer is not Issuer.OWNER:
         count, faults = len(policy.key_servers), policy.server_faults
         yield Finding("ok", f"key service: {policy.issuer.name.lower()} of {count}, bears {faults} that lie")
-        domains = [overlay.certificate(name).domain for name in policy.key_servers]
-        if policy.issuer is Issuer.THRESHOLD and len(set(domains)) < count:
-            cure = "ask the owner for servers of different parties"
-            yield Finding("warning", f"key servers share a trust domain, which could read everything alone; {cure}")
         epoch = calendar.at(now)
         if now < calendar.start_s(0):
             yield Finding("warning", f"epochs begin at {date_of(calendar.start_s(0))}, after our clock; set the clock")

@@ -51,6 +51,7 @@ from gateway.live_overlay import LOOK_EVERY_S, LiveOverlay, take_listed_key
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt_client import Client, ClientError
 from gateway.overlay_file import load_overlay, load_secrets
+from gateway.redial import split_host_port
 from gateway.tls import LinkTls, TlsError
 from gateway.trust import LocalIdentity, TrustError
 from keys.epochs import KeyName
@@ -99,10 +100,8 @@ def dial(overlay: Overlay, name: str, replica: str, tls: LinkTls, *, session_exp
 
     `options`: further arguments of `Client`.
     """
-    host, _, port = overlay.members[replica].address.rpartition(":")
     return Client(
-        host.strip("[]"),
-        int(port),
+        *split_host_port(overlay.members[replica].address),
         client_id=name,
         ssl=tls.client,
         verify_peer=lambda der: tls.recognise(der) == replica,

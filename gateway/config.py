@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Hashable, Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -125,6 +126,23 @@ class KeyServer(Model):
     material: Path = Field(description="what the overlay's owner handed over; taken in at the first start, then erased")
 
 
+def _ip_address(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        raise ValueError("is not an IP address; write e.g. 192.0.2.7") from None
+
+
+class Discovery(Model):
+    """Multicast DNS on the local network. What is found there is believed as far as TLS and the overlay confirm it."""
+
+    advertise: bool = Field(default=False, description="say on the local network where we listen")
+    find: bool = Field(default=False, description="look there for members that do not answer where the overlay says")
+    interfaces: list[Annotated[str, AfterValidator(_ip_address)]] = Field(
+        default=[], description="addresses of the interfaces to use, e.g. 192.0.2.7; none: all"
+    )
+
+
 class OverlaySettings(Model):
     """Who we are in the overlay, and what of our clients' traffic goes through it."""
 
@@ -133,6 +151,7 @@ class OverlaySettings(Model):
     protect: list[Protect] = Field(default=[])
     share_plain: list[TopicFilter] = Field(default=[], description="filters that cross the overlay unsealed")
     key_server: KeyServer | None = Field(default=None, description="for an identity of role keyserver")
+    discovery: Discovery = Discovery()
 
 
 class Availability(Model):
@@ -376,7 +395,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
     model: type[BaseModel] | None = Settings
     table: dict[str, type[BaseModel]] = {
         "listeners": Listener, "limits": Limits, "metrics": Metrics, "overlay": OverlaySettings, "protect": Protect,
-        "availability": Availability, "key_server": KeyServer,
+        "availability": Availability, "key_server": KeyServer, "discovery": Discovery,
     }  # fmt: skip
     for part in path:
         if isinstance(part, str) and part in table:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Protocol
 
+from gateway.metrics import LinkState
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt_client import Client
 
@@ -56,6 +57,13 @@ class Dials(Mapping[str, Client]):
     def up(self) -> tuple[str, ...]:
         """Members to which the connection stands."""
         return tuple(peer for peer, client in self._clients.items() if client.connected)
+
+    def states(self) -> list[LinkState]:
+        """How each link is."""
+        return [
+            LinkState(peer, True, client.connected, *client.load, client.figures)
+            for peer, client in self._clients.items()
+        ]
 
     def start(self, peers: Iterable[str], events: LinkEvents) -> None:
         """Connect to each of `peers` in the background, and keep connected."""

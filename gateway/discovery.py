@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,8 +22,6 @@ from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZerocon
 from bridge.views import Overlay
 from gateway.config import StartError
 from keys.identity import Role
-
-log = logging.getLogger("veilmq.discovery")
 
 SERVICE = "_veilmq._tcp.local."
 FORMAT = "1"
@@ -75,6 +72,7 @@ class Neighbourhood:
         self._browser: AsyncServiceBrowser | None = None
         self._resolving: dict[str, asyncio.Task[None]] = {}
         self._found: dict[str, Found] = {}
+        self._told: AsyncServiceInfo | None = None
 
     async def __aenter__(self) -> Neighbourhood:
         try:
@@ -101,8 +99,11 @@ class Neighbourhood:
             await self._zeroconf.async_close()
 
     async def advertise(self, me: Found) -> None:
-        """Say where we are until the end. Raises StartError when the name is taken by somebody else."""
+        """Say where we are until the end, or the next call. Raises StartError when somebody else has the name."""
         assert self._zeroconf is not None
+        if self._told is not None:
+            told, self._told = self._told, None
+            await (await self._zeroconf.async_unregister_service(told))
         text = {"v": FORMAT, "overlay": me.overlay, "name": me.name, "role": me.role.value, "party": me.party}
         label = f"{me.name}.{me.overlay}"[:63]
         info = AsyncServiceInfo(
@@ -119,6 +120,12 @@ class Neighbourhood:
             raise StartError(
                 f"discovery: somebody on this network is {label} already ({type(error).__name__}); stop the other one"
             ) from None
+        self._told = info
+
+    @property
+    def found(self) -> tuple[Found, ...]:
+        """What was heard and not taken back since; nothing of it is verified."""
+        return tuple(self._found.values())
 
     def find(self, on_found: Callable[[Found], object]) -> None:
         """Call `on_found` for each advertisement, again when it changes, until the end."""

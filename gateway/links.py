@@ -115,7 +115,7 @@ class Links:
         self._drop: Callable[[str], None] = lambda peer: None
         self._shown: dict[str, bytes] = {}  # members that dialled us, with the certificate that they showed
         self._timers: dict[str, tuple[asyncio.TimerHandle, float]] = {}
-        self._timer_due = False  # the node's is about to be set
+        self._timer_due: asyncio.Handle | None = None  # sets the node's at the end of this turn of the loop
         self._tasks: list[asyncio.Task[None]] = []
 
     # ------------------------------------------------------------------------------------------- lifetime
@@ -134,6 +134,8 @@ class Links:
 
     async def stop(self) -> None:
         """Close links and store; what the outbox holds is sent after the next start."""
+        if self._timer_due is not None:
+            self._timer_due.cancel()
         for timer, _ in self._timers.values():
             timer.cancel()
         for task in self._tasks:
@@ -265,13 +267,12 @@ class Links:
     def _perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             self._run(effect)
-        if not self._timer_due:
-            # Once for all events of this turn of the loop: the question costs as much as forwarding a repetition.
-            self._timer_due = True
-            asyncio.get_running_loop().call_soon(self._set_timer)
+        if self._timer_due is None:
+            # Once for all events of a turn of the loop: to ask the node costs as much as to forward a repetition.
+            self._timer_due = asyncio.get_running_loop().call_soon(self._set_timer)
 
     def _set_timer(self) -> None:
-        self._timer_due = False
+        self._timer_due = None
         self._schedule("node", self._node.next_deadline, partial(self._handle, Tick()))
 
     def _run(self, effect: Effect) -> None:

@@ -69,11 +69,21 @@ class Figures:
     suspected: Counter[str] = field(default_factory=Counter)
     named: dict[str, str] = field(default_factory=dict)
     links: Callable[[], Sequence[LinkState]] = tuple
+    heard: dict[str, LinkFigures] = field(default_factory=dict)
+    """What came from members that dialled us; of members of the overlay only, so it is as bounded as that."""
 
     def count(self, effect: Count) -> None:
         key = f"{effect.name}.{effect.label}" if effect.label else effect.name
         if key in self.counts or len(self.counts) < LABELS_MAX:
             self.counts[key] += effect.amount
+
+    def received(self, peer: str, payload_bytes: int) -> None:
+        """A publication of a member that dialled us."""
+        heard = self.heard.get(peer)
+        if heard is None:
+            heard = self.heard[peer] = LinkFigures()
+        heard.received += 1
+        heard.received_bytes += payload_bytes
 
     def blame(self, effect: Blame) -> bool:
         """Note it; True the first time this is said of the member."""

@@ -46,7 +46,6 @@ from gateway.tls import explain
 from gateway.wanted import WantedSubscriptions
 
 log = logging.getLogger("veilmq.client")
-
 CONNECT_TIMEOUT_S = 10.0
 END_S = 1.0
 """A peer that does not take our farewell is cut off: with TLS it could otherwise keep the connection from ending."""
@@ -98,9 +97,9 @@ class Client(asyncio.Protocol):
     ) -> None:
         self.address = self._where = host_port((host, port))
         self.manual_ack = manual_ack
-        self.on_publish: Callable[[Publish], object] = _ignore
-        self.on_up: Callable[[], object] = _nothing
-        self.on_down: Callable[[], object] = _nothing
+        self.on_publish: Callable[[Publish], object] = lambda _: None
+        self.on_up: Callable[[], object] = lambda: None
+        self.on_down: Callable[[], object] = lambda: None
         self.last_error = ""
         self.refused = 0
         """Publications that the server answered with a reason code of failure."""
@@ -134,7 +133,7 @@ class Client(asyncio.Protocol):
 
     def _new_session(self) -> ClientSession:
         session = ClientSession(self._connect, self._limits, adopt=not self._connect.clean_start)
-        if self._connect.keep_alive_s:  # a dead peer is noticed after 1.5 times the keep-alive, as a broker does (§3.1.2.10)
+        if self._connect.keep_alive_s:  # the peer's death is noticed as soon as it would notice ours (§3.1.2.10)
             session.PING_TIMEOUT_S = min(session.PING_TIMEOUT_S, self._connect.keep_alive_s / 2)
         return session
 
@@ -203,9 +202,7 @@ class Client(asyncio.Protocol):
         host, port = self._redial.address
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await loop.create_connection(
-                    lambda: self, host, port, ssl=self._ssl, ssl_handshake_timeout=handshake_s
-                )
+                await loop.create_connection(lambda: self, host, port, ssl=self._ssl, ssl_handshake_timeout=handshake_s)
         except (OSError, ssl_module.SSLError, TimeoutError) as error:
             self._why = self._why or explain(error, self._where)
             return None
@@ -449,9 +446,3 @@ class Client(asyncio.Protocol):
         self._timer = None
         self._perform(self._session.tick(self._now()))
         self._arm()
-
-
-def _ignore(_: Publish) -> None: ...
-
-
-def _nothing() -> None: ...

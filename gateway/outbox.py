@@ -33,6 +33,8 @@ MAX_TOPICS = 1_000_000
 """Stops ever new topic names from growing the table of predecessors; the oldest start a new chain."""
 TOPIC_CACHE = 65_536
 PAGE_ROWS = 256
+STATEMENT_ROWS = 128
+"""Rows that one statement writes, five values each: below SQLite's old bound of 999."""
 LAYOUT = 1
 
 _HEAD = struct.Struct(">BI")
@@ -128,7 +130,7 @@ class Outbox:
                 if rows:
                     count = self._insert(db, rows, now_ms)
                 # After the inserts: an entry may be forgotten within the batch that brings it.
-                db.executemany("DELETE FROM outbox WHERE sequence = ?", ((s,) for s in gone))
+                _write(db, "DELETE FROM outbox WHERE sequence IN ({})", "?", [(sequence,) for sequence in gone])
                 if reserve:
                     block = _reserve(db)
         except sqlite3.Error as error:
@@ -150,11 +152,11 @@ class Outbox:
                 self._recent.move_to_end(name)
             sealed = cipher.encrypt(_nonce(row.sequence), row.frame, _bound(row.sequence, row.previous))
             values.append((row.sequence, row.previous, self.generation, now_ms, sealed))
-        db.executemany("INSERT INTO outbox VALUES (?, ?, ?, ?, ?)", values)
+        _write(db, "INSERT INTO outbox VALUES {}", "(?, ?, ?, ?, ?)", values)
         before = db.total_changes
-        db.executemany("INSERT OR IGNORE INTO topics VALUES (?, 0)", ((name,) for name in touched))
+        _write(db, "INSERT OR IGNORE INTO topics VALUES {}", "(?, 0)", [(name,) for name in touched])
         count = self._topic_count + db.total_changes - before
-        db.executemany("UPDATE topics SET sequence = ?2 WHERE topic = ?1", touched.items())
+        _write(db, "INSERT OR REPLACE INTO topics VALUES {}", "(?, ?)", list(touched.items()))
         while len(self._recent) > TOPIC_CACHE:
             self._recent.popitem(last=False)
         if count > MAX_TOPICS:
@@ -272,6 +274,21 @@ def open_database(path: Path) -> sqlite3.Connection:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     return db
+
+
+def _write(db: sqlite3.Connection, statement: str, place: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """Run `statement` with `place` in it for each of `rows`, in as few steps as that takes.
+
+    Each step gives the interpreter to the event loop, which, when it is busy, gives it back only after 5 ms: row by
+    row a hundred publications would wait for half a second. Sizes are powers of two, so that SQLite's module finds
+    the statements that it prepared.
+    """
+    at = 0
+    while at < len(rows):
+        count = min(STATEMENT_ROWS, 1 << (len(rows) - at).bit_length() - 1)
+        values = [value for row in rows[at : at + count] for value in row]
+        db.execute(statement.format(", ".join([place] * count)), values)
+        at += count
 
 
 def _fact(db: sqlite3.Connection, name: str, default: int) -> int:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bridge.availability import Availability
 from bridge.machine import Machine
@@ -32,7 +33,7 @@ from gateway.key_material import KeyMaterial, KeyMaterialError
 from gateway.lifecycle import Lifecycle
 from gateway.links import Links
 from gateway.live_overlay import LiveOverlay, take_listed_key
-from gateway.metrics import Figures
+from gateway.metrics import Figures, LinkFigures, LinkState
 from gateway.mqtt5.types import ReasonCode
 from gateway.mqtt_client import Client
 from gateway.overlay_file import load_overlay, load_secrets
@@ -44,6 +45,9 @@ from keys.epochs import ScopeKeys
 from keys.errors import KeysError
 from keys.identity import Role
 from keys.material import Material
+
+if TYPE_CHECKING:
+    from gateway.neighbours import Neighbours
 
 log = logging.getLogger("veilmq.links")
 
@@ -69,6 +73,7 @@ class Party:
             raise OverlayError(f"{local.name} is no member of {where.overlay}; ask the owner to add your card")
         self.local = take_listed_key(local, self.overlay)
         self.tls = LinkTls(self.local.name, self.local.cert, self.local.key, self.overlay.members)
+        self.live = LiveOverlay(where.overlay, self.local, self.tls, self.overlay)
         self.granted: list[ScopeSecret] = []
         self.outgoing: list[ScopeSecret] = []
         self.keys = ScopeKeys()
@@ -119,8 +124,10 @@ def outgoing_scopes(where: OverlaySettings, overlay: Overlay, granted: Sequence[
     return chosen
 
 
-def build(party: Party, wrap: Callable[[Machine], Machine] | None = None) -> Links:
-    """Put the parts together; `wrap` may stand between node and links (the demo's liar).
+def build(
+    party: Party, wrap: Callable[[Machine], Machine] | None = None, neighbours: Neighbours | None = None
+) -> Links:
+    """Put the parts together; `wrap` may stand between node and links (the demo's liar). `neighbours`: what is found.
 
     Raises ConfigError, StoreError, KeyMaterialError.
     """
@@ -133,25 +140,46 @@ def build(party: Party, wrap: Callable[[Machine], Machine] | None = None) -> Lin
     except BaseException:
         store.close()
         raise
-    live = LiveOverlay(party.where.overlay, party.local, party.tls, party.overlay)
+    live = party.live
     availability = None
     if settings.availability.enabled and party.local.role is Role.GATEWAY:
         availability = Availability(party.name, prefix=settings.availability.topic_prefix)
+    dials = Dials(partial(_dial, party, neighbours))
+    figures = Figures(party.name, party.local.role.value, links=dials.states)
     return Links(
         wrap(node) if wrap else node,
-        Figures(party.name, party.local.role.value),
+        figures,
         store,
         Keeping(store, live, party.keys, cache, material),
-        Dials(partial(_dial, party, live)),
+        dials,
         availability,
         protected=[protect.filter for protect in party.where.protect],
         plain=party.where.share_plain,
     )
 
 
-def _dial(party: Party, live: LiveOverlay, peer: str) -> Client:
-    random_of = random.SystemRandom().random
-    return dial(live.overlay, party.name, peer, party.tls, session_expiry_s=SESSION_EXPIRY_S, random=random_of)
+def _dial(party: Party, neighbours: Neighbours | None, peer: str) -> Client:
+    return dial(
+        party.live.overlay,
+        party.name,
+        peer,
+        party.tls,
+        session_expiry_s=SESSION_EXPIRY_S,
+        random=random.SystemRandom().random,
+        elsewhere=partial(neighbours.addresses, peer) if neighbours else tuple,
+    )
+
+
+def accepted_links(lifecycle: Lifecycle, figures: Figures) -> list[LinkState]:
+    """Members that dialled us. Bytes are payloads here: the broker counts no other by client."""
+    states = []
+    for peer, client in lifecycle.peers.items():
+        session, heard = client.session, figures.heard.get(peer, LinkFigures())
+        counted = LinkFigures(session.figures.delivered, session.figures.delivered_bytes)
+        counted.received, counted.received_bytes = heard.received, heard.received_bytes
+        up, in_flight = client.connection is not None, len(session.outbound.unacknowledged)
+        states.append(LinkState(peer, False, up, in_flight, len(session.waiting), counted))
+    return states
 
 
 def _node(party: Party, store: Store, data: Path) -> tuple[Machine, KeyCache | None, KeyMaterial | None]:
@@ -215,15 +243,25 @@ async def _serve(settings: Settings, wrap: Callable[[Machine], Machine] | None) 
         await run_broker(settings)
         return
     party = Party(settings)
-    links = build(party, wrap)
+    async with contextlib.AsyncExitStack() as stack:
+        neighbours = None
+        if party.where.discovery.advertise or party.where.discovery.find:
+            from gateway.neighbours import Neighbours  # noqa: PLC0415  zeroconf is heavy, and few want it
 
-    def started(broker: EdgeBroker) -> None:
-        links.start(broker, partial(end_session, broker.lifecycle))
+            neighbours = await stack.enter_async_context(Neighbours(party.where.discovery, party.live))
+        links = build(party, wrap, neighbours)
+        dialled = links.figures.links
 
-    try:
-        await run_broker(settings, links, overlay_context=party.tls.server, started=started)
-    finally:
-        await links.stop()
+        def started(broker: EdgeBroker) -> None:
+            links.figures.links = lambda: [*dialled(), *accepted_links(broker.lifecycle, links.figures)]
+            links.start(broker, partial(end_session, broker.lifecycle))
+            if neighbours is not None:
+                neighbours.advertise(settings, broker.port)
+
+        try:
+            await run_broker(settings, links, overlay_context=party.tls.server, started=started)
+        finally:
+            await links.stop()
 
 
 def end_session(lifecycle: Lifecycle, peer: str) -> None:

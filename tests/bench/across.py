@@ -1,7 +1,7 @@
 """Load that goes in at one broker and comes out at another: `windowed` for throughput, `paced` for latency.
 
-QoS 1, MQTT 3.1.1, one publisher and one subscriber as bare sockets. `windowed` keeps a window of messages unfinished end
-to end; `paced` sends at a rate far below saturation. Neither knows what lies between the two ports.
+QoS 1, MQTT 3.1.1, one publisher and one subscriber as bare sockets. `windowed` keeps a window of messages unfinished
+end to end; `paced` sends at a rate far below saturation. Neither knows what lies between the two ports.
 """
 
 from __future__ import annotations

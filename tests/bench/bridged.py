@@ -54,9 +54,7 @@ def _certificates(directory: Path) -> None:
     (directory / "key.pem").write_bytes(broker.private_pem())
 
 
-def _settings(
-    directory: Path, ports: list[tuple[int, int]], place: int, topic: str, in_flight: int
-) -> list[str]:
+def _settings(directory: Path, ports: list[tuple[int, int]], place: int, topic: str, in_flight: int) -> list[str]:
     clients, bridges = ports[place]
     tls = [("cafile", "ca.pem"), ("certfile", "cert.pem"), ("keyfile", "key.pem")]
     lines = ["per_listener_settings false", "allow_anonymous true", "set_tcp_nodelay true", "persistence false"]
@@ -68,6 +66,7 @@ def _settings(
         lines += [f"{name} {directory / file}" for name, file in tls]
     if place + 1 < len(ports):
         lines += [f"connection hop{place}", f"address 127.0.0.1:{ports[place + 1][1]}", f"topic {topic} out 1"]
-        lines += ["bridge_protocol_version mqttv50", "bridge_insecure false", "notifications false", "try_private false"]
+        lines += ["bridge_protocol_version mqttv50", "bridge_insecure false"]
+        lines += ["notifications false", "try_private false"]
         lines += [f"bridge_{name} {directory / file}" for name, file in tls]
     return lines

@@ -1,11 +1,12 @@
 """Sealed publications across an overlay beside bridged Mosquittos: `python -m tests.bench.forwarding [--json]`.
 
-256-byte messages at QoS 1 from a site to a control room, 100 in flight; nothing is pinned to a core, every process is on
-this machine. One region (2 of 3 replicas suffice) stands beside site, middle and control Mosquitto with mutual TLS
+256-byte messages at QoS 1 from a site to a control room, 100 in flight; nothing is pinned to a core, every process is
+on this machine. One region (2 of 3 replicas suffice) stands beside site, middle and control Mosquitto with mutual TLS
 between them, each further region beside one Mosquitto more. Those carry messages that somebody sealed before, as long
-as ours are on the wire. The second peer is ourselves, with a scope that is signed and not sealed. Each figure is the
-median of some runs, ours and the peers' taken in turn, each with fresh processes; `cpu` and `read` are what all
-processes together used and read (by `read`: their sockets, mostly) for each message that was delivered.
+as ours are on the wire, and keep nothing on disk; ours has each on disk before it is acknowledged or sent on. The
+second peer is ourselves, with a scope that is signed and not sealed. Each figure is the median of some runs, ours and
+the peers' taken in turn, each with fresh processes; `cpu` and `read` are what all processes together used and read
+(by `read`: their sockets, mostly) for each message that was delivered.
 
 The last rows have no peer but a base of our own. How many messages one data key serves is no setting: the processes
 of those rows are started with another `bridge.datakeys.KEY_MESSAGES_MAX`.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import statistics
@@ -114,7 +116,7 @@ def overlay(shape: Shape) -> Iterator[tuple[list[Running], across.Way]]:
         processes = OverlayProcesses(Path(name))
         regions = [f"r{place + 1}-" for place in range(len(shape.regions))]
         sizes = dict(zip(regions, shape.regions, strict=True))
-        processes.make(sizes, list(zip(regions, regions[1:], strict=False)), {"site": regions[0], "control": regions[-1]})
+        processes.make(sizes, [*itertools.pairwise(regions)], {"site": regions[0], "control": regions[-1]})
         processes.describe(lambda description: description.update(scopes=[_scope(SEALED), _scope(PLAIN)]))
         processes.hand_out(*processes.ports)
         for gateway in ("site", "control"):
@@ -134,7 +136,7 @@ def overlay(shape: Shape) -> Iterator[tuple[list[Running], across.Way]]:
 
 
 def _scope(topic: str) -> dict[str, str]:
-    whole = {"filter": topic.split("/")[0] + "/#"}
+    whole = {"filter": topic.replace("/load", "/#")}
     return whole if topic == SEALED else {**whole, "mode": "plain"}
 
 
@@ -177,7 +179,7 @@ class Medians:
     def of(self, contenders: Sequence[Shape | Chain]) -> list[Figures]:
         """Known ones are not measured again."""
         missing = [contender for contender in contenders if contender not in self._known]
-        runs = [[measured(contender, self.seconds) for contender in missing] for _ in range(self.runs if missing else 0)]
+        runs = [[measured(contender, self.seconds) for contender in missing] for _ in range(self.runs)]
         for place, contender in enumerate(missing):
             each = [vars(run[place]) for run in runs]
             self._known[contender] = Figures(*(statistics.median(one[name] for one in each) for name in each[0]))
@@ -246,9 +248,7 @@ def show(result: Result) -> str:
 
 def as_json(result: Result) -> str:
     fields = {"bench": "forwarding", "work": result.work, "ours": round(result.ours, 3), "peer": round(result.peer, 3)}
-    return json.dumps(
-        {**fields, "peer_name": result.peer_name, "ratio": round(result.ratio, 3), "unit": result.unit}
-    )
+    return json.dumps({**fields, "peer_name": result.peer_name, "ratio": round(result.ratio, 3), "unit": result.unit})
 
 
 def main() -> int:

@@ -35,9 +35,10 @@ from bridge.machine import (
     Tick,
     Wire,
 )
-from bridge.policy import Scope
+from bridge.policy import Issuer, Scope
 from bridge.sim.kernel import Kernel
 from bridge.views import Overlay, OverlayError
+from keys.epochs import Calendar
 from keys.identity import CERTIFICATE_DOMAIN, Identity
 from tests.sim.world import NOW, Traffic, World, make_world
 
@@ -364,3 +365,35 @@ def test_who_is_listed_again_in_another_region_has_to_start_anew():
 
     outcomes = [adopted(node.offered(with_members(*what), NOW))[0].outcome for what in ((1, None), (2, 2), (3, 1))]
     assert outcomes == [Adoption.REMOVED, Adoption.RESTART, Adoption.LIVE]
+
+
+def test_an_older_version_is_not_adopted_though_it_was_asked_for_and_is_signed():
+    """Attack: to offer a newer version and, asked, to send one in which a revoked member still had its rights."""
+    made = keeper(overlay=NEWER)
+    newest = resigned(owner(), version=NEWER.policy.version + 1)
+    assert not adopted(answered(made, document(OVERLAY), newest))
+    assert made.overlay is NEWER
+
+
+DAILY: dict[str, object] = {"calendar": Calendar(length_s=86_400)}
+ENDLESS: dict[str, object] = {"calendar": Calendar()}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcome"),
+    [
+        (DAILY, {"calendar": Calendar(zero_ms=1000, length_s=86_400)}, Adoption.RESTART),
+        (DAILY, {"calendar": Calendar(length_s=86_401)}, Adoption.RESTART),
+        (ENDLESS, {"issuer": Issuer.OWNER, "key_servers": ()}, Adoption.RESTART),
+        (DAILY, {"calendar": Calendar(length_s=86_400, grace_s=60)}, Adoption.LIVE),
+    ],
+)
+def test_who_issues_keys_and_how_epochs_are_numbered_changes_at_a_restart(
+    before: dict[str, object], after: dict[str, object], outcome: Adoption
+):
+    world = make_world({1: 3}, [], {"site": 1}, calendar=Calendar(length_s=86_400))
+    assert world.owner is not None
+    present = resigned(world.owner, world.overlay, **before)
+    changed = resigned(world.owner, present, version=present.policy.version + 1, **after)
+    (adopt,) = adopted(keeper(overlay=present).offered(canonical(changed), NOW))
+    assert adopt.outcome is outcome

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 import pytest
 
+from bridge import arriving
 from bridge.arriving import Admission, refused
 from bridge.machine import Blame, Count, Wire
 from bridge.policy import Scope
@@ -66,6 +68,60 @@ def test_each_lie_has_its_error(world: World):
 def test_a_stranger_is_refused(world: World):
     stranger = make_world({1: 3}, [], {"site": 1}, seed=99)
     assert refusal(world, publish(gateway(stranger, "site"), "plant/t", sequence=1)["r1a"]) is NotAuthorised
+
+
+def once_admitted(world: World, wire: Wire) -> Admission:
+    """At a replica that has admitted `wire` and can verify no further signature."""
+    admission = Admission(world.overlay, replica=True)
+    admission.publication(wire, dict(wire.properties), NOW)
+
+    def refuse(*_: object) -> None:
+        raise BadSignature("verified again")
+
+    admission._headers.verify = refuse  # type: ignore[method-assign]
+    return admission
+
+
+def test_a_header_is_verified_once_and_whatever_differs_from_it_anew(world: World):
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    admission = once_admitted(world, wire)
+    first = admission.publication(wire, dict(wire.properties), NOW)
+    assert first.intact
+    other = replace(wire, payload=wire.payload + b"x")
+    assert not admission.publication(other, dict(wire.properties), NOW).intact
+    again = publish(gateway(world, "site"), "plant/t", sequence=2)["r1a"]
+    for lie in (replace(wire, topic="plant/u"), again):
+        with pytest.raises(BadSignature):
+            admission.publication(lie, dict(lie.properties), NOW)
+
+
+def test_a_verified_header_is_asked_about_the_time_and_forgotten_with_the_overlay(world: World):
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    admission = once_admitted(world, wire)
+    with pytest.raises(Expired):
+        admission.publication(wire, dict(wire.properties), AFTER)
+    admission.adopt(world.with_policy(), NOW)
+    with pytest.raises(BadSignature, match="again"):
+        admission.publication(wire, dict(wire.properties), NOW)
+
+
+def test_what_is_refused_or_has_a_huge_topic_is_not_remembered_and_the_rest_is_bounded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(arriving, "HEADERS_MAX", 3)
+    admission = Admission(world.overlay, replica=True)
+
+    def come(wire: Wire) -> int:
+        with contextlib.suppress(KeysError):
+            admission.publication(wire, dict(wire.properties), NOW)
+        return len(admission._verified)
+
+    assert come(craft(world, "evil", "plant/t", sequence=1, key_id=b"k" * 16)) == 0
+    assert come(craft(world, "site", "plant/" + "t" * arriving.HEADERS_TOPIC_MAX, sequence=1, key_id=b"k" * 16)) == 0
+    wires = [craft(world, "site", "plant/t", sequence=number, key_id=b"k" * 16) for number in range(1, 6)]
+    assert [come(wire) for wire in wires] == [1, 2, 3, 3, 3]
+    assert [topic for _, topic in admission._verified] == ["plant/t"] * 3
+    assert come(wires[-1]) == 3  # a copy, which evicts nothing
 
 
 def test_keys_are_verified_once_and_forgeries_each_time(world: World):

@@ -1,20 +1,72 @@
 """What epochs, bumps and revocations must stop, one attack a test, each refused with its own error class.
 
-attack                                                    where its test is
-------------------------------------------------------    --------------------------------------------------------
-a publication or a key of a dead or a future epoch        here
-a key of an outdated bump; of last epoch, replayed        here
-a message sealed under a key of another epoch             here
-backdated by a revoked publisher: at a replica; at a      here
-reader with f bad replicas of its region
-a just-revoked reader asks again, or waits for shares     here
-a just-revoked reader forges a publisher's sequence       test_arriving (whoever signs must be the publisher)
-wrong topic, wrong scope, replica as publisher            test_arriving
-a revoked reader that taps every link; brokers' quorum    tests/sim/test_epochs
-equivocation: one ciphertext under two keys               tests/keys/test_envelope (key commitment)
-a reused key id, a key of another publisher or scope      test_collecting, test_opening
-downgrade to plain mode or to shares-only                 test_arriving (mode), tests/keys/test_envelope (kcv)
-duplicated or zero coordinates                            tests/keys/test_sharetree, test_arriving
+attack: error class, or what comes of it
+    its test (in tests/bridge unless it says keys or sim; `here` is this module)
+
+a publication of a dead epoch: Expired; at a reader: no voucher
+    here::test_a_publication_of_a_dead_epoch_…
+a publication of an epoch to come: NotAuthorised
+    here::test_a_publication_of_an_epoch_to_come_…
+a key of a dead, a future epoch: Expired, NotAuthorised
+    here::test_keys_of_dead_and_future_epochs_…
+a key of last epoch, replayed: Expired
+    here::test_a_key_header_of_last_epoch_…
+a key of an outdated bump: WrongEpochKey
+    here::test_a_key_of_an_older_bump_…
+sealed under the key of another epoch: BadContent (counted: unopened)
+    here::test_a_message_sealed_now_under_…
+a revoked publisher goes on: NotAuthorised
+    here::test_a_revoked_publisher_…
+it backdates: at a replica: Expired
+    here::test_backdating_helps_…
+it backdates: f bad replicas: no voucher; Expired
+    here::test_f_bad_replicas_cannot_bring_…, …_cannot_open_…
+a just-revoked reader asks again: NotAuthorised
+    here::test_a_revoked_reader_that_states_…
+it waits for shares: nothing is sent
+    here::test_shares_that_come_late_…
+it asks key servers: Refused, and no key
+    keys/test_fetching::test_a_revoked_member_learns_no_key_…
+it taps every link: opens nothing
+    sim/test_epochs::test_a_revoked_reader_that_taps_every_wire_…
+a forged sequence, another's header: BadSignature
+    test_arriving::test_each_lie_has_its_error
+wrong topic: BadSignature
+    test_arriving::test_each_lie_has_its_error
+wrong scope; a replica publishes: NotAuthorised
+    test_arriving::test_each_lie_has_its_error
+downgrade to plain mode: BadFrame
+    test_arriving::test_each_lie_has_its_error
+downgrade to shares-only: WrongEpochKey
+    keys/test_envelope::test_the_wrong_epoch_key_…
+content altered on its way: content (a label); suspected
+    test_collecting::test_altered_content_and_headers_…
+frames altered or cut: BadFrame, BadSignature
+    keys/test_frames, test_keyheader, test_message
+two keys for one ciphertext: BadContent
+    keys/test_envelope::test_one_ciphertext_under_two_keys_…
+a key of another scope or publisher: not delivered, its author is suspected
+    test_collecting::test_a_key_of_another_scope_…
+a used sequence under one key: OurFault
+    keys/test_envelope::test_a_nonce_never_serves_twice_…
+zero, repeated coordinates: BadShare, BadFrame
+    keys/test_sharetree::test_coordinates_of_zero_…
+another's place, another view: BadShare
+    test_arriving::test_labels_fit_…
+a lying key server: Lied
+    keys/test_fetching::test_f_liars_change_nothing_…
+answers altered, of another, again: BadSignature, Replayed, BadFrame
+    keys/test_fetching::test_answers_of_another_…, …garbage…
+requests of strangers, old ones: NotAuthorised, BadSignature, NotFresh
+    keys/test_issuing::test_requests_of_strangers_…, …old_and_future…
+a statement for another: BadSignature
+    test_subscriptions::test_nobody_can_state_for_another
+an older overlay, though asked for: not adopted
+    test_adopting::test_an_older_version_is_not_adopted_…
+an overlay nobody asked for: Replayed
+    test_adopting::test_a_document_that_nobody_asked_for_…
+a CA, box or address exchanged: OverlayError
+    test_views::test_every_field_of_a_member_…
 """
 
 from __future__ import annotations
@@ -92,6 +144,17 @@ def sealed_wires(world: World, key: ForgedKey, now: float, sequence: int = 1) ->
 @pytest.mark.parametrize("late_s", [0.0, 99.0, DEAD_S - 1.0])
 def test_what_was_sealed_in_a_live_epoch_passes(world: World, late_s: float):
     assert admit(admission(world), clear(world, "site", NOW), NOW + late_s)
+
+
+def test_a_header_that_was_admitted_is_refused_once_its_epoch_is_dead(world: World):
+    """Verified is not fresh: a copy that a liar keeps back comes too late however well its header is known."""
+    at_replica, wire = admission(world), clear(world, "site", NOW)
+    assert admit(at_replica, wire, NOW)
+    with pytest.raises(Expired):
+        admit(at_replica, wire, NOW + DEAD_S)
+    reader = admission(world, at_replica=False)
+    assert admit(reader, wire, NOW)
+    assert not admit(reader, wire, NOW + DEAD_S)
 
 
 def test_a_publication_of_a_dead_epoch_is_expired_at_a_replica_and_not_live_for_a_reader(world: World):

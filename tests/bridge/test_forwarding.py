@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
+from bridge.adopting import canonical
 from bridge.forwarding import NEW_KEYS_EVERY_S
 from bridge.machine import Committed, Effect, LinkDown, LinkUp, Publication, Received, Wire
 from bridge.node import ReplicaNode
 from bridge.policy import Scope
 from bridge.subscriptions import KEYS_TOPIC
+from bridge.views import Overlay
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, Mode, from_property, to_property
 from keys.sharetree import Share, encode_shares
 from tests.sim.world import World, make_world
@@ -406,3 +409,18 @@ def test_a_publisher_of_keys_without_end_is_refused_and_nobody_else(monkeypatch:
     assert counted(announce("evil", 0, NOW), "refused") == 0, "a key that is known costs nothing"
     assert counted(announce("site", 0, NOW), "refused") == 0
     assert counted(announce("evil", 9, NOW + 2 * NEW_KEYS_EVERY_S), "refused") == 0
+
+
+def test_newcomers_are_served_after_a_publisher_has_left():
+    world = make_world({1: 3}, [], {"site": 1, "evil": 1, "control": 1})
+    node = replica(world, "r1a", ["site", "evil", "control"])
+    for publisher, topic in (("evil", "plant/a"), ("site", "plant/b")):
+        wire = publish(gateway(world, publisher), topic, sequence=1, retain=True)["r1a"]
+        node.handle(Received(publisher, wire), NOW)
+    overlay = world.overlay
+    members = [member for name, member in overlay.members.items() if name != "evil"]
+    policy = replace(overlay.policy, version=overlay.policy.version + 1)
+    node.offered(canonical(Overlay.sign(world.owner, policy, overlay.views.values(), members)), NOW)
+    effects = subscribe_at(node, world, "control", "plant/#")
+    assert counted(effects, "refused") == 0
+    assert {send.wire.topic for send in sent(effects, "control")} == {KEYS_TOPIC, "plant/b"}

@@ -12,6 +12,7 @@ from bridge.node import GatewayNode
 from bridge.ownretained import OwnRetained
 from bridge.policy import Scope
 from bridge.sealing import UNAUTHORISED_S, ScopeSecret
+from bridge.views import Overlay
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, Mode, SignedHeader, from_property
 from keys.epochs import Calendar, KeyName
 from keys.identity import Identity
@@ -277,3 +278,22 @@ def test_memory_for_retained_payloads_is_bounded(monkeypatch: pytest.MonkeyPatch
         assert sum(len(p.payload) for p in again) <= 500
         assert again[-1] == publication
     assert dropped > 0
+
+
+def test_what_was_protected_never_leaves_in_clear_whatever_the_owner_says_later(world: World):
+    node = world.node("site", random.Random(1))
+    assert isinstance(node, GatewayNode)
+    assert not sent(node.handle(entry(1), NOW)), "no replica is there yet"
+    plain = [replace(scope, mode=Mode.PLAIN) if scope.filter == "plant/#" else scope for scope in
+             world.overlay.policy.scopes]  # fmt: skip
+    newer = world.with_policy(scopes=tuple(plain))
+    node.publisher.adopt(newer, world.secrets_under(newer), NOW)
+    effects = [effect for peer in REPLICAS for effect in node.publisher.link_up(peer, NOW)]
+    assert not sent(effects)
+    assert counted(effects, "not_authorised") == 1
+    assert node.publisher.depth == 1, "it is kept: the owner may think again"
+    again = replace(newer.policy, version=newer.policy.version + 1, scopes=world.overlay.policy.scopes)
+    before = Overlay.sign(world.owner, again, newer.views.values(), newer.members.values())
+    (send, *_) = sent(node.publisher.adopt(before, world.secrets, NOW + 1))
+    assert PROPERTY_KEY in dict(send.wire.properties)
+    assert send.wire.payload != b"x"

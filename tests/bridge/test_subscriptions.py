@@ -151,3 +151,13 @@ def test_an_author_of_statements_without_end_is_refused_and_nobody_else(world: W
     assert not table.accept(stated(world, version=NEWS_BURST), NOW), "a repetition costs nothing"
     assert table.accept(stated(world, "nosy", on=False), NOW)
     assert table.accept(stated(world, version=NEWS_BURST + 1), NOW + 2 * NEWS_EVERY_S)
+
+
+def test_old_statements_replayed_do_not_spend_their_authors_allowance():
+    """One bad replica has a member's statements of last month; the member's own must go on counting."""
+    world = make_world({1: 3}, [], {"site": 1, "control": 1}, [PLANT, Scope("old/#")])
+    table = RoutingTable(world.overlay)
+    old = stated(world, expires_ms=int((NOW - 10) * 1000), wire_filter="old/#")
+    for _ in range(NEWS_BURST + 1):
+        assert not table.accept(old, NOW)
+    assert table.accept(stated(world, version=2), NOW)

@@ -7,6 +7,7 @@ import copy
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -279,3 +280,24 @@ def test_the_policy_alone_is_verified_too() -> None:
     for owner, spoiled in ((OWNER.public_bytes, document), (world.overlay.owner, {"policy": 1}), (b"", {})):
         with pytest.raises(OverlayError):
             Overlay.policy_of(spoiled, owner)
+
+
+@pytest.mark.parametrize("field", ["address", "ca", "box", "before"])
+def test_every_field_of_a_member_is_of_its_version(field: str):
+    """Attack: whoever delivers the file exchanges the CA of a trust domain, a box for an older one (whose token key was
+    exchanged since), or lists a former certificate that the owner dropped."""
+    world = make_world({1: 3}, [], {"site": 1})
+    document = world.overlay.to_document()
+    certificate = document["members"][0]["certificate"]
+    document["members"][0][field] = {"address": "203.0.113.9:8883", "before": certificate}.get(field, "AAAA")
+    refused(lambda: Overlay.load(document, NOW_MS), "views or members are not those of this version")
+
+
+def test_a_former_certificate_is_the_owners_too():
+    world = make_world({1: 3}, [], {"site": 1})
+    assert world.owner is not None
+    site = world.overlay.members["site"]
+    forged = replace(site.certificate, public_key=OWNER.public_bytes)  # with the signature of another
+    members = [replace(m, before=forged) if m is site else m for m in world.overlay.members.values()]
+    overlay = Overlay.sign(world.owner, world.overlay.policy, world.overlay.views.values(), members)
+    refused(lambda: Overlay.load(overlay.to_document(), NOW_MS), "does not verify")

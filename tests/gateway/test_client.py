@@ -17,7 +17,7 @@ import pytest
 from bridge.adopting import OVERLAY_TOPIC
 from bridge.machine import Wire
 from bridge.subscriptions import SUBSCRIBE_TOPIC, RoutingTable, Statement
-from gateway import mqtt_client
+from gateway import redial
 from gateway.client import Arrival, Client, ClientError, Publish, RegionClient, TrustError
 from gateway.mqtt5.actions import SessionLimits
 from gateway.mqtt5.codec import Decoder, encode
@@ -126,7 +126,7 @@ def scenario(test: Callable[[Server], Awaitable[None]]) -> Callable[[pytest.Monk
     """Run the coroutine against a fresh server, with reconnects that do not wait long."""
 
     def run(monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(mqtt_client, "RETRY_FIRST_S", 0.01)
+        monkeypatch.setattr(redial, "RETRY_FIRST_S", 0.01)
 
         async def main() -> None:
             async with serving() as server:

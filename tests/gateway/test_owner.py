@@ -36,9 +36,9 @@ class ServedWorld(World):
 
     def __init__(self, directory: Path, issuer: str = "threshold", servers: int = 4) -> None:
         super().__init__(directory)
-        owner = TrustDomain.load(self.owner)
-        for place in range(1, servers + 2):
-            owner.issue(f"k{place}", Role.KEY_SERVER, HOSTS, directory / f"k{place}", self.now)
+        for place in range(1, servers + 2):  # one more, of whom a test may make a server
+            operator = TrustDomain.create(directory / f"operator{place}", f"operator-{place}", self.now)
+            operator.issue(f"k{place}", Role.KEY_SERVER, HOSTS, directory / f"k{place}", self.now)
         self.description["key_service"] = {"issuer": issuer, "servers": [self.server(n + 1) for n in range(servers)]}
         self.description["epochs"] = {"history_epochs": 3}
 
@@ -423,7 +423,8 @@ def test_there_is_nothing_to_rekey_without_a_service(world: World) -> None:
 def test_a_key_server_rotates_its_identity_without_new_material(served: ServedWorld) -> None:
     served.sign()
     former = served.local("k1").identity
-    TrustDomain.load(served.owner).issue("k1", Role.KEY_SERVER, HOSTS, served.directory / "next", NOW, former)
+    operator = TrustDomain.load(served.directory / "operator1")
+    operator.issue("k1", Role.KEY_SERVER, HOSTS, served.directory / "next", NOW, former)
     signed = served.sign(cards=(served.directory / "next" / "card.json",))
     assert signed.materials == ()
     assert signed.overlay.members["k1"].before is not None

@@ -10,7 +10,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -201,6 +201,54 @@ def test_a_deletion_that_the_disk_refused_is_made_later(tmp_path: Path) -> None:
     db = sqlite3.connect(tmp_path / "outbox.sqlite3")
     assert db.execute("SELECT count(*) FROM outbox").fetchone() == (1,)
     db.close()
+
+
+def deletions(store: Store) -> tuple[list[list[int]], asyncio.Event]:
+    """What each commit that deletes anything deletes, and an event that the first one sets."""
+    commit, loop = store._outbox.commit, asyncio.get_running_loop()
+    seen: list[list[int]] = []
+    made = asyncio.Event()
+
+    def noted(rows: object, gone: Iterable[int], *rest: object) -> object:
+        if gone := list(gone):
+            seen.append(gone)
+            loop.call_soon_threadsafe(made.set)
+        return commit(rows, gone, *rest)  # type: ignore[arg-type]
+
+    store._outbox.commit = noted  # type: ignore[assignment,method-assign]
+    return seen, made
+
+
+def test_deletions_wait_for_an_append_to_go_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.store.FORGET_WITHIN_S", 3600.0)
+
+    async def use(store: Store) -> None:
+        entries = [await store.put(message()) for _ in range(3)]
+        seen, _ = deletions(store)
+        for entry in entries:
+            store.forget([entry.sequence])
+        assert store.depth == 0  # there is room at once
+        last = await store.put(message())
+        assert seen == [[entry.sequence for entry in entries]]
+        store.forget([last.sequence])  # on disk at the latest when the store closes
+
+    run_with(tmp_path, use)
+    db = sqlite3.connect(tmp_path / "outbox.sqlite3")
+    assert db.execute("SELECT count(*) FROM outbox").fetchone() == (0,)
+    db.close()
+
+
+def test_deletions_without_an_append_are_soon_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.store.FORGET_WITHIN_S", 0.0)
+
+    async def use(store: Store) -> None:
+        entry = await store.put(message())
+        seen, made = deletions(store)
+        store.forget([entry.sequence])
+        await asyncio.wait_for(made.wait(), 5)
+        assert seen == [[entry.sequence]]
+
+    run_with(tmp_path, use)
 
 
 def test_nothing_readable_and_nothing_open_to_others_on_disk(tmp_path: Path) -> None:

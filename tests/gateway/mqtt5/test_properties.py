@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -153,3 +155,12 @@ def test_arbitrary_bytes_are_properties_or_an_mqtt_error(body: bytes, carrier: C
         return
     assert at == len(data)
     assert decode_properties(encode_properties(properties, carrier), 0, 1 << 20, carrier)[0] == properties
+
+
+def test_properties_are_equal_however_they_were_made_and_have_no_other_names() -> None:
+    made = Properties(content_type="a", user=(("b", "c"),))
+    assert made == replace(made) == replace(Properties(user=(("b", "c"),)), content_type="a")
+    assert hash(made) == hash(replace(made))
+    assert Properties() == NO_PROPERTIES != made
+    with pytest.raises(TypeError, match="content"):
+        Properties(content="a")  # type: ignore[call-arg]
