@@ -14,6 +14,7 @@ import asyncio
 import logging
 import random as random_module
 import ssl as ssl_module
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
@@ -240,11 +241,11 @@ class Client(asyncio.Protocol):
         if not isinstance(properties, Properties):
             properties = Properties(user=properties) if properties else NO_PROPERTIES
         publish = Publish(topic, payload, qos, retain, properties=properties)
-        now = self._now()
         timed = self._up and qos > 0 and self._timed is None
-        token = partial(self._acknowledged, now, on_ack) if timed else on_ack
+        written_at = time.perf_counter() if timed else 0.0  # uvloop's clock counts milliseconds
+        token = partial(self._acknowledged, written_at, on_ack) if timed else on_ack
         try:
-            data = self._session.publish(publish, token, now)
+            data = self._session.publish(publish, token, self._now())
         except Refused:
             return False
         except MqttError as error:
@@ -254,13 +255,13 @@ class Client(asyncio.Protocol):
             raise
         if data is not None:
             self._write(data)
-            self._timed = now if timed else self._timed
+            self._timed = written_at if timed else self._timed
         self.figures.sent += 1
         return True
 
     def _acknowledged(self, written_at: float, on_ack: Callable[[], None] | None) -> None:
         if self._timed == written_at:
-            self._timed, self.figures.acknowledge_s = None, self._now() - written_at
+            self._timed, self.figures.acknowledge_s = None, time.perf_counter() - written_at
         if on_ack is not None:
             on_ack()
 

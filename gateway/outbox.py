@@ -108,7 +108,7 @@ class Outbox:
         self._ciphers = {
             life: AESGCM(_derive(key, salt, b"row")) for life, salt in db.execute("SELECT life, salt FROM lives")
         }
-        self._topic_key = _derive(key, b"", b"topic")
+        self._topic_mac = hmac.new(_derive(key, b"", b"topic"), digestmod="sha256")
         self._topic_count = int(db.execute("SELECT count(*) FROM topics").fetchone()[0])
 
     def close(self) -> None:
@@ -145,7 +145,9 @@ class Outbox:
         values = []
         cipher = self._ciphers[self.generation]
         for row in rows:
-            name = hmac.digest(self._topic_key, row.topic.encode(), "sha256")[:16]
+            mac = self._topic_mac.copy()  # hmac.digest would give the interpreter away: see `_write`
+            mac.update(row.topic.encode())
+            name = mac.digest()[:16]
             row.previous = self._previous(db, name)
             if row.qos:
                 self._recent[name] = touched[name] = row.sequence

@@ -56,7 +56,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "secret-forwarding": "bridge.sim.secret_forwarding",
 }
 """Modules with `FIGURES`: figure number -> function `(seed, progress)`, imported when one of them is asked for."""
-ROUNDS = 7
+ROUNDS = 11
 ROUND_S = 0.01
 PAYLOAD_BYTES = 256
 TOPIC = "plant/line/speed"

@@ -20,6 +20,7 @@ import contextlib
 import os
 import queue
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -49,6 +50,12 @@ GROUP_MAX = 4096
 """Publications in one transaction: bounds the time for which a PUBACK waits behind others."""
 FORGET_WITHIN_S = 0.05
 """Deletions wait so long for an append to go with: in transactions of their own, appends would wait behind them."""
+SWITCH_S = 0.0005
+"""How long a busy event loop may keep the interpreter from the writer thread, which wants it several times a commit.
+
+A loop that lets go of it more often than that, if only for a moment, starves the thread: waiting for it begins anew
+each time. At the 5 ms that Python begins with, commits beside a busy loop took up to a minute.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,7 @@ class Store:
         self._sizes = self._outbox.sizes()  # bytes of every entry held or on its way to the disk
         self._bytes = sum(self._sizes.values())
         self._ranges_lock = threading.Lock()
+        sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
         self._thread = threading.Thread(target=self._write_all, name="veilmq-store", daemon=True)
         self._thread.start()
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from bridge.machine import Publication
 from gateway.outbox import SEQUENCE_BLOCK, decode_publication, encode_publication
-from gateway.store import Entry, OutboxFullError, Store, StoreError
+from gateway.store import SWITCH_S, Entry, OutboxFullError, Store, StoreError
 
 
 def run_with(directory: Path, use: Callable[[Store], Awaitable[None]], **options: int) -> None:
@@ -201,6 +201,17 @@ def test_a_deletion_that_the_disk_refused_is_made_later(tmp_path: Path) -> None:
     db = sqlite3.connect(tmp_path / "outbox.sqlite3")
     assert db.execute("SELECT count(*) FROM outbox").fetchone() == (1,)
     db.close()
+
+
+def test_a_busy_event_loop_cannot_keep_the_writer_from_its_turn(tmp_path: Path) -> None:
+    before = sys.getswitchinterval()
+    try:
+        for interval, kept in ((0.005, SWITCH_S), (SWITCH_S / 2, SWITCH_S / 2)):
+            sys.setswitchinterval(interval)
+            Store.open(tmp_path).close()
+            assert sys.getswitchinterval() == pytest.approx(kept)
+    finally:
+        sys.setswitchinterval(before)
 
 
 def deletions(store: Store) -> tuple[list[list[int]], asyncio.Event]:
