@@ -245,8 +245,8 @@ class Links:
             self._handle(LinkDown(peer))
 
     def peer_published(self, peer: str, publish: Publish) -> None:
-        wire = Wire(publish.topic, publish.payload, publish.qos, publish.retain, publish.properties.user)
-        self._handle(Received(peer, wire))
+        self.figures.received(peer, len(publish.payload))
+        self._received(peer, publish)
 
     # ------------------------------------------------------------------------ members (called by dials)
 
@@ -257,7 +257,11 @@ class Links:
         self._handle(LinkDown(peer))
 
     def link_published(self, peer: str, publish: Publish, client: Client) -> None:
-        self.peer_published(peer, publish)
+        self._received(peer, publish)
+
+    def _received(self, peer: str, publish: Publish) -> None:
+        wire = Wire(publish.topic, publish.payload, publish.qos, publish.retain, publish.properties.user)
+        self._handle(Received(peer, wire))
 
     # ------------------------------------------------------------------------------------ the machine
 

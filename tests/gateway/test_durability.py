@@ -165,7 +165,7 @@ async def load_and_kill(seed: int, directory: Path) -> None:
         for _ in range(KILLS):
             for _ in range(rng.randrange(3)):  # clients lose connections too
                 await asyncio.sleep(rng.uniform(0, 0.2))
-                transport = rng.choice(everybody)._transport
+                transport = rng.choice(everybody)._out.transport
                 if transport is not None:
                     transport.abort()
             await asyncio.sleep(rng.uniform(0.02, 0.6))
