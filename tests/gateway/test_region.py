@@ -86,6 +86,33 @@ def test_sealed_through_one_region_with_everything_a_client_sent(overlay: Overla
     assert got.ContentType == "application/json"
 
 
+def test_wildcards_and_shared_subscriptions_work_on_names_that_replicas_do_not_see(overlay: OverlayProcesses):
+    """`plant/#` travels under tokens; every client here subscribes as it would at any broker."""
+    one_region(overlay).start(*REPLICAS, "site", "control")
+    one_level = Subscriber(overlay, "control", ["plant/+/temp"])
+    members: list[list[bytes]] = [[], []]
+    for place, got in enumerate(members):
+
+        def on_message(client: object, userdata: object, message: paho.MQTTMessage, got: list[bytes] = got) -> None:
+            if not message.topic.startswith("plant/entities/"):
+                got.append(message.payload)
+
+        client = overlay.client("control", f"member-{place}", paho.MQTTv5)
+        client.on_message = on_message
+        client.subscribe("$share/readers/plant/#", 1)
+    assert accepted(overlay, "control")
+    device = overlay.client("site", "device")
+    for number in range(20):
+        device.publish(f"plant/line{number}/temp", b"%d" % number, qos=1)
+        device.publish(f"plant/line{number}/speed/max", b"s%d" % number, qos=1)
+    assert wait_until(lambda: len(one_level.messages) == 20 and sum(map(len, members)) == 40)
+    assert {m.topic for m in one_level.messages} == {f"plant/line{n}/temp" for n in range(20)}
+    assert sorted(members[0] + members[1]) == sorted([b"%d" % n for n in range(20)] + [b"s%d" % n for n in range(20)])
+    assert all(members), "the group shares"
+    stored = b"".join(path.read_bytes() for name in REPLICAS for path in overlay.directory.glob(f"data-{name}/*"))
+    assert b"line7" not in stored
+
+
 def test_devices_show_as_online_and_offline_at_the_other_gateway(overlay: OverlayProcesses):
     one_region(overlay).start(*REPLICAS, "site", "control")
     reader = Subscriber(overlay, "control", ["plant/entities/#"])
