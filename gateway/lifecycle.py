@@ -83,7 +83,7 @@ class Lifecycle:
         self._deadlines = Deadlines(exchange.now, self._due)
         self._offer = _offer(limits, session_expiry_s)
         self._peer_limits = SessionLimits(
-            in_flight_messages=limits.in_flight,
+            in_flight_messages=limits.member_in_flight,
             queue_messages=limits.member_queue_messages,
             queue_bytes=limits.member_queue_bytes,
             subscriptions=limits.subscriptions,

@@ -54,6 +54,13 @@ class Limits(Model):
     in_flight: int = Field(default=128, ge=1, le=65_535, description="unacknowledged QoS 1 and 2 messages to a client")
     queue_messages: int = Field(default=1_000, ge=1, description="messages kept for a client that is away or slow")
     queue_bytes: int = Field(default=8 << 20, ge=1024, description="their bytes")
+    member_in_flight: int = Field(
+        default=4_096,
+        ge=1,
+        le=65_535,
+        description="unacknowledged publications to a member of the overlay; a receiver acknowledges what it has stored, "
+        "and cannot store what waits for shares that stand behind it",
+    )
     member_queue_messages: int = Field(
         default=100_000, ge=1, description="publications kept for a member of the overlay that is away or slow"
     )

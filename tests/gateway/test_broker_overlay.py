@@ -330,7 +330,7 @@ def test_a_member_is_known_by_its_certificate_and_its_traffic_stays_apart(author
 def test_send_to_peer_is_acknowledged_bounded_and_outlives_a_connection(authority: Authority) -> None:
     async def check() -> None:
         overlay = FakeOverlay()
-        async with with_members(authority, overlay, member_queue_messages=2, in_flight=2) as broker:
+        async with with_members(authority, overlay, member_queue_messages=2, member_in_flight=2) as broker:
             acks: list[int] = []
             context = authority.client("replica1")
 
