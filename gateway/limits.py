@@ -58,8 +58,7 @@ class Limits(Model):
         default=4_096,
         ge=1,
         le=65_535,
-        description="unacknowledged publications to a member of the overlay; a receiver acknowledges what it has stored, "
-        "and cannot store what waits for shares that stand behind it",
+        description="unacknowledged publications to a member of the overlay, which may wait for shares behind them",
     )
     member_queue_messages: int = Field(
         default=100_000, ge=1, description="publications kept for a member of the overlay that is away or slow"
