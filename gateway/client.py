@@ -290,12 +290,8 @@ class RegionClient:
     def _perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Watch(peer, topic_filter, on):
-                    client = self._dials.get(peer)
-                    if client is not None and on:
-                        client.subscribe(topic_filter, qos=1)
-                    elif client is not None:
-                        client.unsubscribe(topic_filter)
+                case Watch():
+                    self._dials.watch(effect)
                 case Send(peer, wire, ticket):
                     self._send(peer, wire, ticket)
                 case KeysChanged():

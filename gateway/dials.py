@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Protocol
 
+from bridge.machine import Watch
 from gateway.metrics import LinkState
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt_client import Client
@@ -57,6 +58,14 @@ class Dials(Mapping[str, Client]):
     def up(self) -> tuple[str, ...]:
         """Members to which the connection stands."""
         return tuple(peer for peer, client in self._clients.items() if client.connected)
+
+    def watch(self, wanted: Watch) -> None:
+        """Subscribe at a peer, or unsubscribe; nothing, if we have no link to it."""
+        client = self.get(wanted.peer)
+        if client is not None and wanted.on:
+            client.subscribe(wanted.filter, qos=1)
+        elif client is not None:
+            client.unsubscribe(wanted.filter)
 
     def states(self) -> list[LinkState]:
         """How each link is."""

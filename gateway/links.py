@@ -290,12 +290,8 @@ class Links:
                 self._broker.deliver_local(publication)
             case Forget(sequences):
                 self._store.forget(sequences)
-            case Watch(peer, topic_filter, on):
-                client = self._dials.get(peer)
-                if client is not None and on:
-                    client.subscribe(topic_filter, qos=1)
-                elif client is not None:
-                    client.unsubscribe(topic_filter)
+            case Watch():
+                self._dials.watch(effect)
             case Blame(member, named, why):
                 if self.figures.blame(effect):
                     log.warning("%s %s: %s", "named" if named else "suspected", member, why)
