@@ -1,6 +1,6 @@
 """START HERE: one party of the overlay, its machines wired together.
 
-A gateway's publication takes this way: `Committed` -> `sealing.Publisher` -> `Send` to every replica of its
+A gateway's publication takes this way: `Committed` -> `publishing.Publisher` -> `Send` to every replica of its
 region -> `forwarding.Forwarder` at each replica, region after region -> `collecting.Collector` at the
 subscribing gateway -> `Deliver`. Subscriptions go the other way: `Subscribed` -> `interest.Interest` -> a signed
 statement -> `subscriptions.RoutingTable` at every replica. Who may do what stands in `views.Overlay`; what every
@@ -48,7 +48,8 @@ from .machine import (
 )
 from .membership import Node, peers_of
 from .policy import Issuer
-from .sealing import Publisher, ScopeSecret
+from .publishing import Publisher
+from .sealing import ScopeSecret
 from .views import Overlay
 
 __all__ = ["GatewayNode", "KeyServerNode", "Node", "ReaderNode", "ReplicaNode", "peers_of"]

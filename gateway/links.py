@@ -165,13 +165,13 @@ class Links:
         gateway, topic = self._gateway, publication.topic
         if not isinstance(gateway, GatewayNode):
             return False
-        if gateway.publisher.secret_for(topic) is None and not any(matches(f, topic) for f in self._shared):
+        if gateway.publisher.sealer.secret_for(topic) is None and not any(matches(f, topic) for f in self._shared):
             return False
         response = publication.response_topic
         if not self._may_publish(gateway, topic):
             self.figures.count(Count("publish_refused"))
             done(NOT_AUTHORIZED)
-        elif response is not None and gateway.publisher.secret_for(response) is None:
+        elif response is not None and gateway.publisher.sealer.secret_for(response) is None:
             log.warning("refused a publication of %s: its response topic is in no protected scope", client_id)
             done(TOPIC_NAME_INVALID)
         else:
@@ -187,7 +187,7 @@ class Links:
             self._rights_epoch = epoch
         allowed = self._rights.get(topic)
         if allowed is None:
-            allowed = gateway.publisher.may_publish(topic, now) and self._is_sealed_or_plain(gateway, topic)
+            allowed = gateway.publisher.sealer.may_publish(topic, now) and self._is_sealed_or_plain(gateway, topic)
             if not allowed and all(self._rights.values()):  # said once an epoch, not for every topic
                 log.warning("refused a publication: the overlay's policy gives us no right to its protected topic now")
             self._rights[topic] = allowed
@@ -195,7 +195,7 @@ class Links:
 
     def _is_sealed_or_plain(self, gateway: GatewayNode, topic: str) -> bool:
         """Whether the scope still does with the topic what our configuration says."""
-        secret = gateway.publisher.secret_for(topic)
+        secret = gateway.publisher.sealer.secret_for(topic)
         if secret is None or secret.scope.mode is not Mode.PLAIN:
             return secret is not None
         return any(matches(f, topic) for f in self._plain)

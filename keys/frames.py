@@ -47,6 +47,11 @@ class Kind(IntEnum):
     KEY_OUTPUTS = 16
     KEY_ARCHIVE = 17
     KEY_MATERIAL = 18
+    GROUP_LEASE = 19
+    PULL = 20
+    ENDORSEMENT = 21
+    ROUTES = 22
+    HOSTED = 23
 
 
 def opening(kind: Kind, flags: int = 0) -> bytes:

@@ -264,10 +264,10 @@ def test_the_seed_of_a_dead_epoch_is_forgotten_and_never_asked_for_twice():
             effects = node.received(Received("site", with_properties(wire, *key.properties(key.shares[:1]))), now)
             assert {send.peer for send in sent(effects)} == {"r2a", "r2b"}
     assert asked == [EPOCH, EPOCH + 1]
-    assert set(node._known_seeds) == {EPOCH, EPOCH + 1}
+    assert set(node._keys._known_seeds) == {EPOCH, EPOCH + 1}
     node.tick(NOW + DEAD_S)
-    assert set(node._known_seeds) == {EPOCH + 1}
-    assert {held.header.epoch for held in node._held.values()} == {EPOCH + 1}
+    assert set(node._keys._known_seeds) == {EPOCH + 1}
+    assert {held.header.epoch for held in node._keys} == {EPOCH + 1}
 
 
 # ------------------------------------------------------------------------------------ revoked publishers

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from bridge.adopting import canonical
-from bridge.forwarding import NEW_KEYS_EVERY_S
 from bridge.machine import Committed, Effect, LinkDown, LinkUp, Publication, Received, Wire
 from bridge.node import ReplicaNode
 from bridge.policy import Scope
+from bridge.resplitting import NEW_KEYS_EVERY_S
 from bridge.subscriptions import KEYS_TOPIC
 from bridge.views import Overlay
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, Mode, from_property, to_property
@@ -289,7 +289,7 @@ def test_a_publisher_without_the_right_cannot_make_keys_in_a_scope(world: World)
 
 
 def test_a_flood_of_keys_evicts_only_the_flooders(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.forwarding.KEYS_HELD_MAX", 8)
+    monkeypatch.setattr("bridge.resplitting.KEYS_HELD_MAX", 8)
     node = first_hop(world)
     site = gateway(world, "site")
     node.handle(Received("site", publish(site, "plant/t", sequence=1)["r1a"]), NOW)
@@ -396,7 +396,7 @@ def test_a_subscriber_that_restates_without_end_is_not_served_without_end(world:
 
 
 def test_a_publisher_of_keys_without_end_is_refused_and_nobody_else(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.forwarding.NEW_KEYS_BURST", 5)
+    monkeypatch.setattr("bridge.resplitting.NEW_KEYS_BURST", 5)
     world = make_world({1: 3}, [], {"site": 1, "evil": 1, "control": 1})
     node = replica(world, "r1a")
 

@@ -69,8 +69,8 @@ def test_outgoing_scopes_may_be_fewer_than_those_that_are_read():
     node = GatewayNode(
         WORLD.overlay, WORLD.identities["site"], "site", [plant, open_], WORLD.keys, bytes, outgoing=[plant]
     )
-    assert node.publisher.secret_for("plant/t") == plant
-    assert node.publisher.secret_for("open/t") is None
+    assert node.publisher.sealer.secret_for("plant/t") == plant
+    assert node.publisher.sealer.secret_for("open/t") is None
     assert {s.peer for s in sent(node.handle(LinkUp("r1a"), NOW) + node.handle(Subscribed("open/#"), NOW))} == {"r1a"}
 
 

@@ -11,10 +11,8 @@ from bridge.lanes import WINDOW_MAX
 from bridge.machine import Acked, Committed, Effect, Forget, LinkDown, LinkUp, Publication, Tick, Wire
 from bridge.node import GatewayNode
 from bridge.policy import Scope
-from bridge.sealing import (
-    BATCH_MAX,
-    STRAGGLER_S,
-)
+from bridge.publishing import STRAGGLER_S
+from bridge.sealing import BATCH_MAX
 from keys.envelope import NO_KEY, PROPERTY_HEADER, PROPERTY_KEY, Mode, SignedHeader, from_property
 from tests.sim.world import World, make_world
 
@@ -206,7 +204,7 @@ def test_what_too_few_have_stays_and_its_deadline_does_not_spin(world: World):
 
 
 def test_a_replica_that_never_acknowledges_costs_bounded_memory(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.sealing.STRAGGLER_ENTRIES_MAX", 500)
+    monkeypatch.setattr("bridge.publishing.STRAGGLER_ENTRIES_MAX", 500)
     node = gateway(world, "site")
     kept: set[int] = set()
     for n in range(1, 2001):
@@ -221,14 +219,14 @@ def test_a_replica_that_never_acknowledges_costs_bounded_memory(world: World, mo
 
 
 def test_the_stragglers_bound_drops_nothing_that_too_few_have(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.sealing.STRAGGLER_ENTRIES_MAX", 50)
+    monkeypatch.setattr("bridge.publishing.STRAGGLER_ENTRIES_MAX", 50)
     node = gateway(world, "site", links=False)
     effects = [e for n in range(1, 201) for e in node.handle(Committed((entry(n),)), NOW)]
     assert not forgotten(effects)
 
 
 def test_qos_0_waits_in_bounded_number_and_never_for_a_straggler(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.sealing.QOS0_ENTRIES_MAX", 100)
+    monkeypatch.setattr("bridge.publishing.QOS0_ENTRIES_MAX", 100)
     node = gateway(world, "site", links=False)
     for n in range(1, 501):
         node.handle(Committed((entry(n, qos=0),)), NOW)

@@ -11,7 +11,8 @@ from bridge.machine import Acked, Committed, Effect, LinkUp, Publication, Republ
 from bridge.node import GatewayNode
 from bridge.ownretained import OwnRetained
 from bridge.policy import Scope
-from bridge.sealing import UNAUTHORISED_S, ScopeSecret
+from bridge.publishing import UNAUTHORISED_S
+from bridge.sealing import ScopeSecret
 from bridge.views import Overlay
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, Mode, SignedHeader, from_property
 from keys.epochs import Calendar, KeyName
@@ -155,7 +156,7 @@ def test_without_the_right_an_entry_waits_counted_and_goes_by_age(world: World):
     node = gateway(world, "site")
     newer = world.revoked("site", EPOCH - 1)
     node.publisher.adopt(newer, world.secrets_under(newer), NOW)
-    assert not node.publisher.may_publish("plant/t", NOW)
+    assert not node.publisher.sealer.may_publish("plant/t", NOW)
     effects = node.handle(entry(1), NOW)
     assert not sent(effects)
     assert counted(effects, "not_authorised") == 1
@@ -179,10 +180,10 @@ def test_the_right_ends_with_its_epoch_and_the_topic_stays_protected(world: Worl
     newer = world.revoked("site", EPOCH)
     node = gateway(world, "site")
     node.publisher.adopt(newer, world.secrets, NOW)
-    assert node.publisher.may_publish("plant/t", NOW + 99)
-    assert not node.publisher.may_publish("plant/t", NOW + 100)
-    assert node.publisher.secret_for("plant/t") is not None, "refused, not local"
-    assert not node.publisher.may_publish("elsewhere", NOW)
+    assert node.publisher.sealer.may_publish("plant/t", NOW + 99)
+    assert not node.publisher.sealer.may_publish("plant/t", NOW + 100)
+    assert node.publisher.sealer.secret_for("plant/t") is not None, "refused, not local"
+    assert not node.publisher.sealer.may_publish("elsewhere", NOW)
 
 
 def test_nothing_is_published_in_a_retiring_scope(world: World):
@@ -190,8 +191,8 @@ def test_nothing_is_published_in_a_retiring_scope(world: World):
     newer = world.with_policy(scopes=retiring)
     node = gateway(world, "site")
     node.publisher.adopt(newer, world.secrets_under(newer), NOW)
-    assert node.publisher.secret_for("plant/t") is None
-    assert not node.publisher.may_publish("plant/t", NOW)
+    assert node.publisher.sealer.secret_for("plant/t") is None
+    assert not node.publisher.sealer.may_publish("plant/t", NOW)
 
 
 def test_the_successor_of_a_retiring_scope_takes_its_topics(world: World):
@@ -202,7 +203,7 @@ def test_the_successor_of_a_retiring_scope_takes_its_topics(world: World):
     node.handle(entry(1), NOW)
     successor = ScopeSecret(Scope(wire), "plant/#", bytes(range(32)))
     node.publisher.adopt(newer, [*world.secrets_under(newer), successor], NOW)
-    assert node.publisher.secret_for("plant/t") == successor
+    assert node.publisher.sealer.secret_for("plant/t") == successor
 
 
 def test_after_a_rotation_new_entries_are_signed_with_the_new_key(world: World):

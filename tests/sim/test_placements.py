@@ -17,7 +17,7 @@ from itertools import islice, product
 
 import pytest
 
-from bridge.forwarding import Forwarder, _HeldKey
+from bridge.resplitting import HeldKey, Resplitter
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.views import OverlayError
@@ -175,12 +175,12 @@ def test_one_liar_more_in_a_region_reads_the_secret(region: int) -> None:
 def test_a_replica_that_hands_out_shares_of_other_places_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The checker, not the protocol, is tested: each replica of the next region gets another's sub-shares."""
 
-    def leaking(self: Forwarder, peer: str, held: _HeldKey, shares: dict[Label, Share]) -> list[Share]:
-        if self._overlay.certificate(peer).region == 1:
+    def leaking(self: Resplitter, peer: str, held: HeldKey, shares: dict[Label, Share]) -> list[Share]:
+        if self._routes.region_of(peer) == 1:
             return list(shares.values())
         return [self._split(held, share, 2)[1] for share in shares.values()]
 
-    monkeypatch.setattr(Forwarder, "_shares_for", leaking)
+    monkeypatch.setattr(Resplitter, "_shares_for", leaking)
     bad = {1: (), 2: (1,)}
     done = run((3, 3), bad, everywhere(bad, {Behaviour.DUPLICATE}), bursts_s=(5.0,))
     with pytest.raises(AssertionError, match="shares of other places"):

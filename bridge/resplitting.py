@@ -1,0 +1,203 @@
+"""Shares at one replica (A5): taken from the region before ours, split anew for every replica of each next one.
+
+Key headers and shares ride on publications or come alone on `$veil/keys`. A share that we hold is split once for each
+next region, and sub-share x goes to its replica x alone; readers of our region get the shares as they are. Whoever was
+told of a key gets what comes later. Keys go with their epoch. Not here: publications (`forwarding`), who may read
+(`subscriptions`), the arithmetic (`keys.sharetree`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, check_share, to_property
+from keys.errors import TooOften
+from keys.sharetree import Label, Place, Share, encode_shares, resplit
+
+from .arriving import Admission
+from .budgets import Allowance, FairTable
+from .machine import Blame, Count, Effect, Send, UserProperties, Wire
+from .retaining import DataKeyName
+from .routes import Routes
+from .subscriptions import KEYS_TOPIC
+from .views import Overlay
+
+KEYS_HELD_MAX = 4096  # keys whose shares a replica keeps; a publisher's flood of keys evicts its own oldest
+NEW_KEYS_BURST = 2_000  # data keys of one publisher at once ...
+NEW_KEYS_EVERY_S = 0.001  # ... and then a thousand a second: each is verified, remembered and split for every region
+
+
+@dataclass(slots=True)
+class HeldKey:
+    """A verified key header and our shares under it, each with its splits for the next regions."""
+
+    header: KeyHeader
+    since: float
+    shares: dict[Label, Share] = field(default_factory=dict)
+    splits: dict[tuple[int, Label], list[Share]] = field(default_factory=dict, repr=False)
+    announced: dict[str, int] = field(default_factory=dict)  # peer -> how many shares it was given
+
+    @property
+    def name(self) -> DataKeyName:
+        return self.header.publisher, self.header.scope, self.header.key_id
+
+
+class Resplitter:
+    """The keys of one replica. `seeds` gives its 32 random bytes for the splits of an epoch: durable before use, the
+    same at every call, erased once the epoch is dead (PROTOCOL §3).
+
+    `came(held)` is called for every new key before anything is sent; `may_get(peer, scope's filter, now)` says whether
+    a peer may have shares.
+    """
+
+    def __init__(
+        self,
+        routes: Routes,
+        admission: Admission,
+        seeds: Callable[[int], bytes],
+        came: Callable[[HeldKey], None],
+        may_get: Callable[[str, str, float], bool],
+    ) -> None:
+        self._routes = routes
+        self._admission = admission
+        self._seeds = seeds
+        self._came = came
+        self._may_get = may_get
+        self._known_seeds: dict[int, bytes] = {}  # of live epochs: the provider reads a disk
+        self._held: FairTable[DataKeyName, HeldKey] = FairTable(KEYS_HELD_MAX)
+        self._new_keys: dict[bytes, Allowance] = {}  # by publisher
+
+    def __iter__(self) -> Iterator[HeldKey]:
+        return iter(self._held.values())
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def get(self, name: DataKeyName) -> HeldKey | None:
+        return self._held.get(name)
+
+    # ------------------------------------------------------------------------------------------- changes
+
+    def forget_peer(self, peer: str) -> None:
+        """The peer may have lost its memory: it is told of every key again."""
+        for held in self._held.values():
+            held.announced.pop(peer, None)
+
+    def adopt(self, overlay: Overlay) -> None:
+        """Another version of the overlay, of the same regions and views. `Routes` and `Admission` follow by others."""
+        self._new_keys = {party: left for party, left in self._new_keys.items() if party in overlay.by_party}
+        for held in self._held.values():
+            for peer in [peer for peer in held.announced if peer not in overlay.members]:
+                del held.announced[peer]
+
+    def erase_ended(self, now: float) -> None:
+        """Erase keys, shares and seeds whose epoch is dead, whose bump is outdated or whose publisher is gone."""
+        members, oldest = self._routes.overlay.by_party, self._admission.oldest(now)
+        ended = [
+            held.name
+            for held in self._held.values()
+            if held.header.publisher not in members or self._admission.stale(held.header.epoch_key, now)
+        ]
+        for name in ended:
+            self._held.pop(name)
+        self._known_seeds = {epoch: seed for epoch, seed in self._known_seeds.items() if epoch >= oldest}
+
+    @property
+    def holds_secrets(self) -> bool:
+        """Whether there is anything to erase one day."""
+        return bool(len(self._held) or self._known_seeds)
+
+    # --------------------------------------------------------------------------------------------- taking
+
+    def take(self, sender: str, properties: dict[str, str], now: float) -> list[Effect]:
+        """A key header and shares; whoever already has the key's header gets the news at once. Raises keys errors."""
+        header = self._admission.key(properties, now)
+        if header is None:
+            return []
+        publisher = self._admission.publisher(header.publisher)
+        self._routes.check(sender, publisher.region, publisher.name)
+        held = self._hold(header, now)
+        effects: list[Effect] = []
+        fresh: dict[Label, Share] = {}
+        for share in self._admission.shares(properties, self._expected(sender, publisher.region)):
+            known = held.shares.get(share.label)
+            if known is None:
+                if len(share.label) == 1 and not check_share(header, self._routes.place.place, share.value):
+                    # Passing it on would make us the liar; withheld and complained about (PROTOCOL §3).
+                    effects += [Count("complaints"), Blame(sender, False, "share misfits its commitment")]
+                    continue
+                held.shares[share.label] = fresh[share.label] = share
+                effects.append(Count("shares_received"))
+            elif known != share:
+                effects.append(Blame(sender, False, "a second, different share for one label"))
+        if fresh:
+            effects += [
+                self.wire(peer, held, fresh)
+                for peer, given in held.announced.items()
+                if peer in self._routes.up and given < len(held.shares) and self._may_get(peer, header.scope, now)
+            ]
+        return effects
+
+    def _hold(self, header: KeyHeader, now: float) -> HeldKey:
+        """Our entry for a verified key, made if it is new. Raises TooOften for a publisher of keys without end."""
+        name = (header.publisher, header.scope, header.key_id)
+        held = self._held.get(name)
+        if held is None:
+            allowance = self._new_keys.setdefault(header.publisher, Allowance(NEW_KEYS_BURST, NEW_KEYS_EVERY_S, now))
+            if not allowance.take(now):
+                raise TooOften("a publisher makes more data keys than its publications can need")
+            held = HeldKey(header, now)
+            self._held.put(name, header.publisher, held)
+            self._came(held)
+        return held
+
+    def _expected(self, sender: str, home: int) -> list[Place | int]:
+        """What labels from this sender must say: its own place last-but-one, ours last (PROTOCOL §3)."""
+        overlay = self._routes.overlay
+        path = overlay.path(home, self._routes.region)
+        expected: list[Place | int] = [*path[:-1], self._routes.place]
+        if len(path) > 1:
+            view = overlay.views[path[-2]]
+            expected[-2] = Place(view.region, view.number, view.place_of(sender))
+        return expected
+
+    # -------------------------------------------------------------------------------------------- giving
+
+    def riding(self, peer: str, held: HeldKey, again: bool) -> UserProperties:
+        """What a publication under this key carries to `peer`: nothing if it was told before, unless `again`."""
+        if not held.shares or (peer in held.announced and not again):
+            held.announced.setdefault(peer, 0)
+            return ()
+        held.announced[peer] = len(held.shares)
+        return self._carried(held, self._shares_for(peer, held, held.shares))
+
+    def wire(self, peer: str, held: HeldKey, shares: dict[Label, Share]) -> Send:
+        """Key header and shares alone."""
+        held.announced[peer] = len(held.shares)
+        return Send(peer, Wire(KEYS_TOPIC, b"", 1, False, self._carried(held, self._shares_for(peer, held, shares))))
+
+    @staticmethod
+    def _carried(held: HeldKey, shares: Iterable[Share]) -> UserProperties:
+        """The properties `vmq-key` and `vmq-shares`."""
+        key = to_property(held.header.encode())
+        return (PROPERTY_KEY, key), (PROPERTY_SHARES, to_property(encode_shares(list(shares))))
+
+    def _shares_for(self, peer: str, held: HeldKey, shares: dict[Label, Share]) -> list[Share]:
+        """Our shares as they are to a reader; to a replica of the next region its sub-share of each."""
+        if not self._routes.is_replica(peer):
+            return list(shares.values())
+        view = self._routes.overlay.views[self._routes.region_of(peer)]
+        place = view.place_of(peer)
+        return [self._split(held, share, view.region)[place - 1] for share in shares.values()]
+
+    def _split(self, held: HeldKey, share: Share, region: int) -> list[Share]:
+        split = held.splits.get((region, share.label))
+        if split is None:
+            epoch = held.header.epoch
+            if epoch not in self._known_seeds:
+                self._known_seeds[epoch] = self._seeds(epoch)
+            seed = self._known_seeds[epoch]
+            split = resplit(share, held.header.digest, self._routes.overlay.views[region].hop, seed)
+            held.splits[region, share.label] = split
+        return split

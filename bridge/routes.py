@@ -1,0 +1,60 @@
+"""Where one replica stands in the overlay: its place, which neighbours can hear it, what may come from whom.
+
+Publications and shares take the same links, so forwarding and re-splitting ask the same questions. Not here: who wants
+what (`subscriptions`), what is sent (`forwarding`, `resplitting`).
+"""
+
+from __future__ import annotations
+
+from keys.errors import NotAuthorised
+from keys.identity import Certificate, Role
+from keys.sharetree import Place
+
+from .views import Overlay
+
+
+class Routes:
+    """One replica's neighbourhood under the overlay in force. `up`: peers whose link can carry what we send."""
+
+    def __init__(self, overlay: Overlay, name: str) -> None:
+        self.overlay = overlay
+        self.name = name
+        self.region = overlay.certificate(name).region
+        self.view = overlay.views[self.region]
+        self.place = Place(self.region, self.view.number, self.view.place_of(name))
+        self.up: set[str] = set()
+
+    def adopt(self, overlay: Overlay) -> None:
+        """Another version of the overlay, of the same regions and views."""
+        self.overlay = overlay
+        self.up.intersection_update(overlay.members)
+
+    def is_replica(self, peer: str) -> bool:
+        return self.overlay.certificate(peer).role is Role.REPLICA
+
+    def region_of(self, peer: str) -> int:
+        return self.overlay.certificate(peer).region
+
+    def towards(self, region: int) -> int | None:
+        """The neighbouring region on the way to `region`; None if that is ours."""
+        path = self.overlay.path(self.region, region)
+        return path[1] if len(path) > 1 else None
+
+    def members_up(self, region: int) -> list[str]:
+        """Replicas of a region that can hear us, by place."""
+        return [member for member in self.overlay.views[region].members if member in self.up]
+
+    def lie_between(self, publisher: Certificate, member: str, region: int) -> bool:
+        """Whether what `publisher` sends to `member` in `region` comes through here."""
+        return publisher.name != member and self.region in self.overlay.path(publisher.region, region)
+
+    def check(self, peer: str, home: int, publisher: str) -> None:
+        """Raise NotAuthorised unless `peer` is the publisher, in its home region, or of the region before ours."""
+        path = self.overlay.path(home, self.region)
+        certificate = self.overlay.certificate(peer)
+        if len(path) == 1:
+            fits = peer == publisher
+        else:
+            fits = certificate.role is Role.REPLICA and certificate.region == path[-2]
+        if not fits:
+            raise NotAuthorised(f"{peer} is not on the way from {publisher} to us")
