@@ -52,6 +52,10 @@ class Kind(IntEnum):
     ENDORSEMENT = 21
     ROUTES = 22
     HOSTED = 23
+    ADVERTISEMENT = 24
+    TOKEN = 25
+    TRACE = 26
+    TRACE_KEY = 27
 
 
 def opening(kind: Kind, flags: int = 0) -> bytes:

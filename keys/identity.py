@@ -132,9 +132,11 @@ class Role(StrEnum):
     INGEST = "ingest"
     OWNER = "owner"
     KEY_SERVER = "keyserver"
+    ENTITY = "entity"
+    """Whoever is traced, or tracks: certified by a trust domain, no member of any overlay."""
 
 
-_ROLE_CODES = {Role.REPLICA: 1, Role.GATEWAY: 2, Role.INGEST: 3, Role.OWNER: 4, Role.KEY_SERVER: 5}
+_ROLE_CODES = {Role.REPLICA: 1, Role.GATEWAY: 2, Role.INGEST: 3, Role.OWNER: 4, Role.KEY_SERVER: 5, Role.ENTITY: 6}
 _ROLES = {code: role for role, code in _ROLE_CODES.items()}
 
 

@@ -138,7 +138,7 @@ def test_certificates_that_cannot_be_are_not_read() -> None:
     frame = CERTIFICATE.encode()
     assert frame[3] == 2
     assert frame[6:15] == b"gateway-1"
-    for offset, data in ((3, b"\0"), (3, b"\6"), (6, b"/"), (6, b"\n"), (79, b"\xff\xff"), (81, b" ")):
+    for offset, data in ((3, b"\0"), (3, b"\x1f"), (6, b"/"), (6, b"\n"), (79, b"\xff\xff"), (81, b" ")):
         with pytest.raises(BadFrame):
             Certificate.decode(frame[:offset] + data + frame[offset + len(data) :])
 

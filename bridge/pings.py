@@ -1,0 +1,210 @@
+"""One entity's pings: when the next one goes, which are missed, whether the entity is suspected or has failed (B5).
+
+A ping has a number and the time at which it was sent, by the pinging broker's clock; the entity echoes both, so that
+its own clock says nothing. A ping is *missed* when its timeout passes without an answer; a later one still counts.
+Misses in a row shorten the interval, `suspect_after` of them make the entity suspected, `fail_after` more make it
+failed, and any answer brings it back. After a failure pings go on, less and less often.
+
+    timeout   = smoothed round trip + max(4 x its deviation, margin_s), at most timeout_max_s    (RFC 6298, section 2)
+    interval  = interval_s, halved for each miss in a row, not below interval_min_s; half of interval_s until ten pings
+                went, since nothing is known of a newcomer; doubled up to AFTER_FAILURE_S after a failure
+
+The last ten pings give loss, latency and reordering (NETWORK_METRICS, B4). Not here: who is told (`traces`), other
+signs of life, votes of several witnesses.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+HISTORY = 10  # pings that metrics are made of
+OUTSTANDING_MAX = 64  # pings remembered for their answers: 16 s of them at the shortest interval
+AFTER_FAILURE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """Times for one kind of network, in seconds. `timeout_initial_s` counts until the first answer."""
+
+    name: str
+    interval_s: float = 1.0
+    interval_min_s: float = 0.25
+    timeout_initial_s: float = 1.0
+    margin_s: float = 0.2
+    timeout_max_s: float = 5.0
+    suspect_after: int = 3
+    fail_after: int = 3
+
+    def interval_after(self, misses: int) -> float:
+        """The pause before the next ping after so many misses in a row."""
+        return max(self.interval_s / (1 << min(misses, 32)), self.interval_min_s)
+
+
+LAN = Preset("lan")
+WAN = Preset("wan", timeout_initial_s=2.0, margin_s=0.5)
+CELLULAR = Preset("cellular", interval_s=5.0, interval_min_s=1.0, timeout_initial_s=5.0, margin_s=2.0,
+                  timeout_max_s=15.0)  # fmt: skip
+PRESETS = {preset.name: preset for preset in (LAN, WAN, CELLULAR)}
+
+
+class Health(StrEnum):
+    """What the broker holds of an entity."""
+
+    ALIVE = "alive"
+    SUSPECTED = "suspected"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """To be sent now. `sent_ms`: the broker's clock."""
+
+    number: int
+    sent_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Of the last ten pings whose fate is known. Latencies in seconds, None without an answer; rates 0 to 1."""
+
+    loss_rate: float
+    latency_s: float | None
+    jitter_s: float | None
+    reordered_rate: float
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A ping whose answer may come. `missed`: its timeout passed."""
+
+    at: float
+    missed: bool = False
+
+
+class Pulse:
+    """One entity. `tick` when `next_deadline` is reached; `answered` for every answer."""
+
+    def __init__(self, preset: Preset, now: float) -> None:
+        """The first ping is due at once."""
+        self.health = Health.ALIVE
+        self._preset = preset
+        self._next_ping = now
+        self._last_ping = now
+        self._number = 0
+        self._misses = 0  # in a row
+        self._sent: OrderedDict[int, _Sent] = OrderedDict()
+        self._unjudged: deque[tuple[float, int]] = deque()  # (when it is missed, number), in order of sending
+        self._round_trip: tuple[float, float] | None = None  # smoothed, deviation
+        self._fates: deque[tuple[int, float | None]] = deque(maxlen=HISTORY)  # (number, round trip or None)
+        self._highest_answered = 0
+        self._reordered: deque[bool] = deque(maxlen=HISTORY)
+
+    @property
+    def next_deadline(self) -> float:
+        return min(self._next_ping, self._unjudged[0][0]) if self._unjudged else self._next_ping
+
+    @property
+    def timeout_s(self) -> float:
+        """How long the next ping's answer may take."""
+        if self._round_trip is None:
+            return self._preset.timeout_initial_s
+        smoothed, deviation = self._round_trip
+        return min(smoothed + max(4 * deviation, self._preset.margin_s), self._preset.timeout_max_s)
+
+    def tick(self, now: float) -> tuple[Ping | None, Health | None]:
+        """The ping to send now, if one is due, and the entity's health, if it changed."""
+        before = self.health
+        while self._unjudged and self._unjudged[0][0] <= now:
+            self._judge(self._unjudged.popleft()[1])
+        ping = self._ping(now) if now >= self._next_ping else None
+        return ping, self.health if self.health is not before else None
+
+    def answered(self, number: int, sent_ms: int, now: float) -> Health | None:
+        """An answer came: the entity's health, if it changed. An echo of what was never sent, or twice, is ignored."""
+        sent = self._sent.get(number)
+        if sent is None or sent_ms != int(sent.at * 1000):
+            return None
+        del self._sent[number]
+        round_trip_s = max(0.0, now - sent.at)
+        self._measure(round_trip_s)
+        if sent.missed:  # it was late, not lost
+            self._fates = deque([(n, round_trip_s if n == number else s) for n, s in self._fates], maxlen=HISTORY)
+        else:
+            self._fates.append((number, round_trip_s))
+        self._reordered.append(number < self._highest_answered)
+        self._highest_answered = max(self._highest_answered, number)
+        self._misses = 0
+        before, self.health = self.health, Health.ALIVE
+        if before is Health.FAILED:
+            self._next_ping = min(self._next_ping, now + self._interval_s())
+        return self.health if before is not self.health else None
+
+    @property
+    def metrics(self) -> Metrics:
+        answers = [seconds for _, seconds in self._fates if seconds is not None]
+        jumps = [abs(later - earlier) for earlier, later in pairwise(answers)]
+        return Metrics(
+            loss_rate=1 - len(answers) / len(self._fates) if self._fates else 0.0,
+            latency_s=sum(answers) / len(answers) if answers else None,
+            jitter_s=sum(jumps) / len(jumps) if jumps else None,
+            reordered_rate=sum(self._reordered) / len(self._reordered) if self._reordered else 0.0,
+        )
+
+    # -------------------------------------------------------------------------------------------- details
+
+    def _ping(self, now: float) -> Ping:
+        self._number += 1
+        self._sent[self._number] = _Sent(now)
+        if len(self._sent) > OUTSTANDING_MAX:
+            self._sent.popitem(last=False)
+        self._unjudged.append(
+            (max(now + self.timeout_s, self._unjudged[-1][0] if self._unjudged else 0.0), self._number)
+        )
+        self._last_ping, self._next_ping = now, now + self._interval_s()
+        return Ping(self._number, int(now * 1000))
+
+    def _interval_s(self) -> float:
+        if self.health is Health.FAILED:
+            beyond = self._misses - self._preset.suspect_after - self._preset.fail_after
+            return min(self._preset.interval_s * (1 << min(beyond, 32)), AFTER_FAILURE_S)
+        newcomer = self._number < HISTORY
+        return self._preset.interval_after(max(self._misses, 1) if newcomer else self._misses)
+
+    def _judge(self, number: int) -> None:
+        """Its timeout passed."""
+        sent = self._sent.get(number)
+        if sent is None:
+            return  # answered, or so old that it was forgotten
+        sent.missed = True
+        self._fates.append((number, None))
+        self._misses += 1
+        if self._misses >= self._preset.suspect_after + self._preset.fail_after:
+            self.health = Health.FAILED
+        elif self._misses >= self._preset.suspect_after:
+            self.health = Health.SUSPECTED
+        self._next_ping = min(self._next_ping, self._last_ping + self._interval_s())
+
+    def _measure(self, seconds: float) -> None:
+        """RFC 6298, section 2: smoothed round trip and its deviation."""
+        if self._round_trip is None:
+            self._round_trip = (seconds, seconds / 2)
+            return
+        smoothed, deviation = self._round_trip
+        deviation += (abs(seconds - smoothed) - deviation) / 4
+        self._round_trip = (smoothed + (seconds - smoothed) / 8, deviation)
+
+
+def detection_s(preset: Preset, round_trip_s: float, answers: int = 100) -> float:
+    """The longest time from death to FAILED where every round trip took `round_trip_s`: just after an answer."""
+    pulse = Pulse(preset, 0.0)
+    now = died = 0.0
+    while pulse.health is not Health.FAILED:
+        now = pulse.next_deadline
+        ping, _ = pulse.tick(now)
+        if ping is not None and ping.number <= answers:
+            pulse.answered(ping.number, ping.sent_ms, now + round_trip_s)
+            died = now + round_trip_s
+    return now - died

@@ -1,0 +1,220 @@
+"""Who owns a trace topic, who may write traces for it, and the traces themselves, each signed (B1, B7, B8).
+
+An *advertisement* is a discovery node's word that a trace topic (a random UUID) belongs to an entity: credentials,
+descriptor, who may discover it, lifetime. The entity owns the topic. By a *token* it lets the holder of a random key
+pair publish its traces for a while: no broker is named, so nobody learns where the entity is connected. A *trace*
+carries its token and is signed by the token's key; its body is clear or sealed under the entity's trace key.
+
+    advertisement   opening(3) topic(16) descriptor(2 + n) certificate(2 + n) discoverers: count(2), texts
+                    created_ms(8) not_after_ms(8) node(2 + n) signature(64) of the node
+    token           opening(3: flags bit 0 publish, bit 1 subscribe) topic(16) public_key(32) not_before_ms(8)
+                    not_after_ms(8) signature(64) of the topic's owner
+    trace           opening(3: flag bit 0 sealed) token(2 + n) kind(1) number(8) time_ms(8) body(4 + n) signature(64)
+
+Verification raises. Tokens are not revoked, they are short. Not here: topics' names (`bridge.constrained`), what traces
+mean (`bridge.traces`), storage of advertisements (`bridge.discovery_nodes`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import IntFlag
+from fnmatch import fnmatchcase
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from keys.errors import BadContent, BadFrame, BadSignature, Expired, NotAuthorised, OurFault
+from keys.frames import Kind, Reader, number, opening, sized, text
+from keys.identity import SIGNATURE_BYTES, Certificate, Identity, Role, verify
+
+TOPIC_BYTES = 16
+SKEW_MS = 100  # B7: clocks that differ by 30 to 100 ms agree about a token
+TOKEN_LIFE_MAX_MS = 24 * 3_600_000  # tokens cannot be taken back: a longer one is refused
+DISCOVERERS_MAX = 256
+BODY_MAX_BYTES = 16_384  # of one trace: stops a token's holder from filling trackers
+DOMAIN_ADVERTISEMENT = "veilmq/1 trace topic"
+DOMAIN_DELEGATION = "veilmq/1 trace token"
+DOMAIN_TRACE = "veilmq/1 trace"
+_SEALED = 1
+
+
+class Delegated(IntFlag):
+    """What a token allows."""
+
+    PUBLISH = 1
+    SUBSCRIBE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Advertisement:
+    """A discovery node's signed word on one trace topic. `topic`: 16 random bytes, its name is their UUID.
+
+    `discoverers`: patterns of names (`control-*`, or `@domain` for a whole trust domain) that may learn the topic;
+    nobody else gets an answer. `certificate`: the owning entity's. `decode` raises BadFrame.
+    """
+
+    topic: bytes = field(repr=False)
+    descriptor: str
+    certificate: Certificate
+    discoverers: tuple[str, ...]
+    created_ms: int
+    not_after_ms: int
+    node: str
+    signature: bytes = field(default=b"", repr=False)
+
+    def body(self) -> bytes:
+        parts = [opening(Kind.ADVERTISEMENT), self.topic, text(self.descriptor), sized(self.certificate.encode())]
+        parts += [number(len(self.discoverers), 2), *map(text, self.discoverers)]
+        return b"".join([*parts, number(self.created_ms, 8), number(self.not_after_ms, 8), text(self.node)])
+
+    def signed(self, node: Identity) -> Advertisement:
+        if len(self.topic) != TOPIC_BYTES or len(self.discoverers) > DISCOVERERS_MAX:
+            raise OurFault(f"a trace topic has {TOPIC_BYTES} bytes and at most {DISCOVERERS_MAX} discoverers")
+        return replace(self, signature=node.sign(DOMAIN_ADVERTISEMENT, self.body()))
+
+    def encode(self) -> bytes:
+        return self.body() + self.signature
+
+    @classmethod
+    def decode(cls, data: bytes) -> Advertisement:
+        reader = Reader(data)
+        reader.opening(Kind.ADVERTISEMENT)
+        topic, descriptor = reader.take(TOPIC_BYTES), reader.text()
+        certificate, count = Certificate.decode(reader.sized()), reader.number(2)
+        if count > DISCOVERERS_MAX:
+            raise BadFrame(f"{count} discoverers of one trace topic")
+        found = tuple(reader.text() for _ in range(count))
+        created_ms, not_after_ms, node = reader.number(8), reader.number(8), reader.text()
+        signature = reader.take(SIGNATURE_BYTES)
+        reader.end()
+        return cls(topic, descriptor, certificate, found, created_ms, not_after_ms, node, signature)
+
+    def verify(self, node_key: bytes, authority: bytes, now_ms: int) -> None:
+        """Raise unless the node signed it, the authority certified its owner, and it counts now."""
+        verify(node_key, DOMAIN_ADVERTISEMENT, self.body(), self.signature)
+        if self.certificate.role is not Role.ENTITY:
+            raise NotAuthorised(f"{self.certificate.name} is certified as {self.certificate.role}, not as an entity")
+        self.certificate.verify(authority, now_ms)
+        if not self.created_ms - SKEW_MS <= now_ms <= self.not_after_ms:
+            raise Expired(f"the trace topic of {self.certificate.name} does not count now")
+
+    def may_discover(self, who: Certificate) -> bool:
+        """Whether the restrictions let this certificate's holder learn the topic. Owners always may."""
+        if who.party_id == self.certificate.party_id:
+            return True
+        return any(
+            who.domain == pattern[1:] if pattern.startswith("@") else fnmatchcase(who.name, pattern)
+            for pattern in self.discoverers
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What the owner of a trace topic lets the holder of `public_key` do until `not_after_ms`."""
+
+    topic: bytes = field(repr=False)
+    public_key: bytes
+    rights: Delegated
+    not_before_ms: int
+    not_after_ms: int
+    signature: bytes = field(default=b"", repr=False)
+
+    def body(self) -> bytes:
+        parts = (opening(Kind.TOKEN, self.rights), self.topic, self.public_key)
+        return b"".join((*parts, number(self.not_before_ms, 8), number(self.not_after_ms, 8)))
+
+    def signed(self, owner: Identity) -> Token:
+        if self.not_after_ms - self.not_before_ms > TOKEN_LIFE_MAX_MS:
+            raise OurFault("a token cannot be taken back: let it end within a day, and renew it")
+        return replace(self, signature=owner.sign(DOMAIN_DELEGATION, self.body()))
+
+    def encode(self) -> bytes:
+        return self.body() + self.signature
+
+    @classmethod
+    def decode(cls, data: bytes) -> Token:
+        reader = Reader(data)
+        rights = Delegated(reader.opening(Kind.TOKEN, Delegated.PUBLISH | Delegated.SUBSCRIBE))
+        topic, public_key = reader.take(TOPIC_BYTES), reader.take(32)
+        token = cls(topic, public_key, rights, reader.number(8), reader.number(8), reader.take(SIGNATURE_BYTES))
+        reader.end()
+        return token
+
+    def verify(self, advertisement: Advertisement, right: Delegated, now_ms: int) -> None:
+        """Raise unless the topic's owner gave this right and it counts now, give or take `SKEW_MS`."""
+        if self.topic != advertisement.topic:
+            raise NotAuthorised("a token of another trace topic")
+        verify(advertisement.certificate.public_key, DOMAIN_DELEGATION, self.body(), self.signature)
+        if right not in self.rights:
+            raise NotAuthorised(f"the token does not allow to {str(right.name).lower()}")
+        if self.not_after_ms - self.not_before_ms > TOKEN_LIFE_MAX_MS:
+            raise NotAuthorised("the token lives longer than a token may")
+        if not self.not_before_ms - SKEW_MS <= now_ms <= self.not_after_ms + SKEW_MS:
+            raise Expired("the token does not count now")
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One trace. `kind`: `bridge.traces.TraceKind`. `number` rises for each token. `body`: JSON, or sealed."""
+
+    token: Token
+    kind: int
+    number: int
+    time_ms: int
+    body: bytes = field(repr=False)
+    sealed: bool = False
+    signature: bytes = field(default=b"", repr=False)
+
+    def signed_bytes(self) -> bytes:
+        parts = (self._head(), number(len(self.body), 4), self.body)
+        return b"".join(parts)
+
+    def _head(self) -> bytes:
+        parts = (opening(Kind.TRACE, _SEALED * self.sealed), sized(self.token.encode()), number(self.kind, 1))
+        return b"".join((*parts, number(self.number, 8), number(self.time_ms, 8)))
+
+    def sealed_under(self, key: bytes, nonce: bytes) -> Trace:
+        """The same with its body sealed under the entity's 32-byte trace key; `nonce`: 12 bytes, never used again."""
+        bare = replace(self, sealed=True)
+        return replace(bare, body=nonce + AESGCM(key).encrypt(nonce, self.body, bare._head()))
+
+    def opened(self, key: bytes) -> bytes:
+        """The body in clear. Raises BadContent."""
+        if not self.sealed:
+            return self.body
+        try:
+            return AESGCM(key).decrypt(self.body[:12], self.body[12:], self._head())
+        except (InvalidTag, ValueError):
+            raise BadContent("the trace does not open under this trace key") from None
+
+    def signed(self, holder: Identity) -> Trace:
+        """By the key pair that the token names."""
+        if len(self.body) > BODY_MAX_BYTES:
+            raise OurFault(f"a trace has a body of at most {BODY_MAX_BYTES} bytes")
+        return replace(self, signature=holder.sign(DOMAIN_TRACE, self.signed_bytes()))
+
+    def encode(self) -> bytes:
+        return self.signed_bytes() + self.signature
+
+    @classmethod
+    def decode(cls, data: bytes) -> Trace:
+        reader = Reader(data)
+        flags = reader.opening(Kind.TRACE, _SEALED)
+        token, kind = Token.decode(reader.sized()), reader.number(1)
+        counter, time_ms, size = reader.number(8), reader.number(8), reader.number(4)
+        if size > BODY_MAX_BYTES:
+            raise BadFrame(f"a trace body of {size} bytes")
+        trace = cls(token, kind, counter, time_ms, reader.take(size), bool(flags), reader.take(SIGNATURE_BYTES))
+        reader.end()
+        return trace
+
+    def verify(self, advertisement: Advertisement, now_ms: int) -> None:
+        """Raise unless the owner's token allows it now, and the token's holder signed it while it counted."""
+        self.token.verify(advertisement, Delegated.PUBLISH, now_ms)
+        if not self.token.not_before_ms - SKEW_MS <= self.time_ms <= self.token.not_after_ms + SKEW_MS:
+            raise Expired("the trace is not of its token's time")
+        try:
+            verify(self.token.public_key, DOMAIN_TRACE, self.signed_bytes(), self.signature)
+        except BadSignature:
+            raise BadSignature("the trace is not signed by its token's key") from None

@@ -1,0 +1,207 @@
+"""Pings of one entity: what is missed, suspected, failed and comes back; metrics; every timeout by its formula."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.pings import (
+    AFTER_FAILURE_S,
+    CELLULAR,
+    HISTORY,
+    LAN,
+    OUTSTANDING_MAX,
+    PRESETS,
+    WAN,
+    Health,
+    Ping,
+    Preset,
+    Pulse,
+    detection_s,
+)
+
+NOW = 1_800_000_000.0
+
+
+def run(pulse: Pulse, until: float, round_trip_s: float | None) -> list[tuple[float, Ping | Health]]:
+    """Drive a pulse to the moment `until`; every ping is answered after `round_trip_s`, or none is."""
+    seen: list[tuple[float, Ping | Health]] = []
+    answers: list[tuple[float, Ping]] = []
+    while True:
+        answer_at = answers[0][0] if answers else float("inf")
+        now = min(pulse.next_deadline, answer_at)
+        if now > until:
+            return seen
+        if answer_at <= pulse.next_deadline:
+            at, ping = answers.pop(0)
+            health = pulse.answered(ping.number, ping.sent_ms, at)
+            seen += [(at, health)] if health else []
+            continue
+        sent, health = pulse.tick(now)
+        if sent is not None:
+            seen.append((now, sent))
+            answers += [(now + round_trip_s, sent)] if round_trip_s is not None else []
+        seen += [(now, health)] if health else []
+
+
+def pings(seen: list[tuple[float, Ping | Health]]) -> list[float]:
+    return [at for at, what in seen if isinstance(what, Ping)]
+
+
+def healths(seen: list[tuple[float, Ping | Health]]) -> list[Health]:
+    return [what for _, what in seen if isinstance(what, Health)]
+
+
+def steady(preset: Preset = LAN, round_trip_s: float = 0.01) -> tuple[Pulse, float]:
+    """A pulse that has been answered for a minute, half an interval after a ping."""
+    pulse = Pulse(preset, NOW)
+    run(pulse, NOW + 60, round_trip_s)
+    quiet = pulse.next_deadline - preset.interval_s / 2  # the last ping is answered by then
+    run(pulse, quiet, round_trip_s)
+    return pulse, quiet
+
+
+def test_an_entity_that_answers_is_pinged_at_the_interval_and_stays_alive() -> None:
+    pulse, now = steady()
+    seen = run(pulse, now + 10, 0.01)
+    assert healths(seen) == []
+    assert len(pings(seen)) == 10
+    numbers = [what.number for _, what in seen if isinstance(what, Ping)]
+    assert numbers == list(range(numbers[0], numbers[0] + 10))
+
+
+def test_a_newcomer_is_pinged_twice_as_often_until_ten_pings_went() -> None:
+    seen = run(Pulse(LAN, NOW), NOW + 8, 0.01)
+    times = pings(seen)
+    gaps = [round(later - earlier, 6) for earlier, later in pairwise(times)]
+    assert gaps[: HISTORY - 1] == [0.5] * (HISTORY - 1)
+    assert set(gaps[HISTORY:]) == {1.0}
+
+
+def test_silence_is_suspected_after_three_misses_and_failed_after_three_more() -> None:
+    pulse, now = steady()
+    seen = run(pulse, now + 10, None)
+    assert healths(seen) == [Health.SUSPECTED, Health.FAILED]
+    suspected = next(at for at, what in seen if what is Health.SUSPECTED)
+    failed = next(at for at, what in seen if what is Health.FAILED)
+    missed = [at + 0.01 + LAN.margin_s for at in pings(seen)]
+    assert suspected == pytest.approx(missed[2])
+    assert failed == pytest.approx(missed[5])
+    assert failed - now <= detection_s(LAN, 0.01) + 1e-6
+
+
+def test_the_interval_is_halved_for_each_miss_down_to_its_minimum() -> None:
+    pulse, now = steady()
+    times = pings(run(pulse, now + 4, None))
+    gaps = [round(later - earlier, 6) for earlier, later in pairwise(times)]
+    assert gaps[:5] == [0.5, 0.25, 0.25, 0.25, 0.25]
+
+
+def test_after_a_failure_pings_become_rare_and_one_answer_brings_it_back() -> None:
+    pulse, now = steady()
+    times = pings(run(pulse, now + 1000, None))
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert max(gaps) == pytest.approx(AFTER_FAILURE_S)
+    assert len(times) < 40
+    back = run(pulse, now + 1100, 0.01)
+    assert healths(back) == [Health.ALIVE]
+    times = pings(back)
+    assert times[-1] - times[-2] == pytest.approx(1.0)
+
+
+def test_a_late_answer_is_one() -> None:
+    pulse, now = steady()
+    seen = run(pulse, now + 1.0, None)
+    (at, ping) = next((at, what) for at, what in seen if isinstance(what, Ping))
+    assert pulse.metrics.loss_rate > 0
+    assert pulse.answered(ping.number, ping.sent_ms, at + 0.9) is None
+    assert pulse.metrics.loss_rate == 0
+    assert pulse.timeout_s > 2 * LAN.margin_s
+
+
+@pytest.mark.parametrize("forged", [(10_000, 0), (1, 5), (-1, 0)])
+def test_an_echo_of_what_was_never_sent_changes_nothing(forged: tuple[int, int]) -> None:
+    pulse, now = steady()
+    seen = run(pulse, now + 2.0, None)
+    assert healths(seen) == [Health.SUSPECTED]
+    assert pulse.answered(*forged, now + 2.0) is None
+    assert pulse.health is Health.SUSPECTED
+
+
+def test_an_answer_counts_once() -> None:
+    pulse = Pulse(LAN, NOW)
+    ping, _ = pulse.tick(NOW)
+    assert ping is not None
+    pulse.answered(ping.number, ping.sent_ms, NOW + 0.1)
+    before = pulse.metrics
+    assert pulse.answered(ping.number, ping.sent_ms, NOW + 5) is None
+    assert pulse.metrics == before
+
+
+def test_loss_latency_jitter_and_reordering_of_the_last_ten() -> None:
+    pulse = Pulse(LAN, NOW)
+    sent = list[Ping]()
+    now = NOW
+    while len(sent) < 10:
+        now = pulse.next_deadline
+        ping, _ = pulse.tick(now)
+        sent += [ping] if ping else []
+        if ping and ping.number not in (3, 4, 5):
+            pulse.answered(ping.number, ping.sent_ms, now + (0.1 if ping.number % 2 else 0.15))
+    five = sent[4]
+    pulse.answered(five.number, five.sent_ms, now + 0.01)
+    metrics = pulse.metrics
+    assert metrics.loss_rate == pytest.approx(0.2)
+    assert metrics.reordered_rate == pytest.approx(1 / 8)
+    assert metrics.latency_s is not None
+    assert metrics.latency_s > 0.1
+    assert metrics.jitter_s is not None
+
+
+def test_the_timeout_follows_round_trips_within_its_bounds() -> None:
+    fast, _ = steady(LAN, 0.001)
+    slow, _ = steady(WAN, 0.8)
+    assert fast.timeout_s == pytest.approx(LAN.margin_s, abs=0.01)
+    assert 1.2 < slow.timeout_s < 1.5
+    crawling, _ = steady(LAN, 4.9)
+    assert crawling.timeout_s <= LAN.timeout_max_s
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=str)
+def test_detection_times_of_the_presets(preset: Preset) -> None:
+    longest = detection_s(preset, 0.01)
+    after_first = preset.suspect_after + preset.fail_after - 1
+    bound = preset.interval_s + after_first * preset.interval_s / 2 + 2 * preset.margin_s
+    assert preset.margin_s < longest <= bound
+
+
+def test_the_slower_the_network_the_later_a_failure_is_told() -> None:
+    assert detection_s(LAN, 0.01) < detection_s(WAN, 0.05) < detection_s(CELLULAR, 0.5)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.floats(0, 0.9), st.sampled_from(list(PRESETS.values())))
+def test_whatever_the_network_does_memory_is_bounded_and_time_goes_on(seed: int, loss: float, preset: Preset) -> None:
+    rng = random.Random(seed)
+    pulse, answers = Pulse(preset, NOW), list[tuple[float, Ping]]()
+    now, steps = NOW, 0
+    while now < NOW + 120:
+        answers.sort(key=lambda answer: answer[0])
+        if answers and answers[0][0] <= pulse.next_deadline:
+            now, ping = answers.pop(0)
+            pulse.answered(ping.number, ping.sent_ms, now)
+            assert pulse.health is Health.ALIVE
+        else:
+            assert pulse.next_deadline >= now or steps == 0
+            now = pulse.next_deadline
+            sent, _ = pulse.tick(now)
+            if sent and rng.random() >= loss:
+                answers.append((now + rng.expovariate(3), sent))
+        steps += 1
+        assert steps < 5_000
+        assert len(pulse._sent) <= OUTSTANDING_MAX
+        assert 0 <= pulse.metrics.loss_rate <= 1

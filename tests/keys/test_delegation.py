@@ -1,0 +1,210 @@
+"""Advertisements, tokens and traces: what each promises, and every way to cheat with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keys.delegation import (
+    BODY_MAX_BYTES,
+    DISCOVERERS_MAX,
+    SKEW_MS,
+    TOKEN_LIFE_MAX_MS,
+    Advertisement,
+    Delegated,
+    Token,
+    Trace,
+)
+from keys.errors import BadContent, BadFrame, BadSignature, Expired, KeysError, NotAuthorised, OurFault
+from keys.identity import Certificate, Identity, Role
+
+NOW_MS = 1_800_000_000_000
+HOUR_MS = 3_600_000
+AUTHORITY, NODE, PUMP, SPY, HOLDER = (Identity.generate(bytes([n]) * 32) for n in range(1, 6))
+UUID = bytes(range(16))
+
+
+def certified(identity: Identity, name: str, domain: str = "plant", role: Role = Role.ENTITY) -> Certificate:
+    return Certificate.issue(
+        AUTHORITY, name=name, role=role, public_key=identity.public_bytes, agreement_key=identity.agreement_bytes,
+        domain=domain, region=0, not_after_ms=NOW_MS + 10 * HOUR_MS,
+    )  # fmt: skip
+
+
+ADVERTISEMENT = Advertisement(
+    UUID, "Availability/Traces/pump-7", certified(PUMP, "pump-7"), ("control-*", "@inspectors"), NOW_MS,
+    NOW_MS + 5 * HOUR_MS, "node-1",
+).signed(NODE)  # fmt: skip
+TOKEN = Token(UUID, HOLDER.public_bytes, Delegated.PUBLISH, NOW_MS, NOW_MS + HOUR_MS).signed(PUMP)
+TRACE = Trace(TOKEN, 3, 17, NOW_MS + 1000, b'{"state":"READY"}').signed(HOLDER)
+
+
+def check(trace: Trace = TRACE, advertisement: Advertisement = ADVERTISEMENT, now_ms: int = NOW_MS + 1000) -> None:
+    advertisement.verify(NODE.public_bytes, AUTHORITY.public_bytes, now_ms)
+    trace.verify(advertisement, now_ms)
+
+
+def test_what_is_honest_holds_and_reads_back() -> None:
+    check()
+    assert Advertisement.decode(ADVERTISEMENT.encode()) == ADVERTISEMENT
+    assert Token.decode(TOKEN.encode()) == TOKEN
+    assert Trace.decode(TRACE.encode()) == TRACE
+
+
+def resigned(**changes: object) -> Trace:
+    return replace(TRACE, token=replace(TOKEN, **changes).signed(PUMP)).signed(HOLDER)  # type: ignore[arg-type]
+
+
+CHEATS: dict[str, tuple[Callable[[], Trace], type[KeysError]]] = {
+    "another body": (lambda: replace(TRACE, body=b"{}"), BadSignature),
+    "another kind": (lambda: replace(TRACE, kind=1), BadSignature),
+    "another number": (lambda: replace(TRACE, number=18), BadSignature),
+    "signed by somebody else": (lambda: TRACE.signed(SPY), BadSignature),
+    "signed by the entity instead of the token's key": (lambda: TRACE.signed(PUMP), BadSignature),
+    "a token of one's own": (
+        lambda: replace(TRACE, token=replace(TOKEN, public_key=SPY.public_bytes).signed(SPY)).signed(SPY), BadSignature,
+    ),
+    "a stolen token without its key": (
+        lambda: replace(TRACE, token=replace(TOKEN, public_key=SPY.public_bytes)).signed(SPY), BadSignature,
+    ),
+    "a token that was made longer": (
+        lambda: replace(TRACE, token=replace(TOKEN, not_after_ms=NOW_MS + 2 * HOUR_MS)).signed(HOLDER), BadSignature,
+    ),
+    "a token of another topic": (lambda: resigned(topic=bytes(16)), NotAuthorised),
+    "a token to subscribe": (lambda: resigned(rights=Delegated.SUBSCRIBE), NotAuthorised),
+    "a token to come": (lambda: resigned(not_before_ms=NOW_MS + HOUR_MS), Expired),
+    "a token that ended": (lambda: resigned(not_before_ms=NOW_MS - HOUR_MS, not_after_ms=NOW_MS - 1), Expired),
+    "a trace of before its token": (lambda: replace(TRACE, time_ms=NOW_MS - HOUR_MS).signed(HOLDER), Expired),
+    "a trace of after its token": (lambda: replace(TRACE, time_ms=NOW_MS + 2 * HOUR_MS).signed(HOLDER), Expired),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_cheats_are_refused(cheat: str) -> None:
+    make, error = CHEATS[cheat]
+    with pytest.raises(error):
+        check(make())
+
+
+@pytest.mark.parametrize("edge_ms", [TOKEN.not_before_ms - SKEW_MS, TOKEN.not_after_ms + SKEW_MS])
+def test_clocks_may_differ_by_the_skew_and_no_more(edge_ms: int) -> None:
+    inside = replace(TRACE, time_ms=edge_ms).signed(HOLDER)
+    advertisement = replace(ADVERTISEMENT, created_ms=NOW_MS - HOUR_MS).signed(NODE)
+    check(inside, advertisement, edge_ms)
+    further = edge_ms + (-1 if edge_ms < NOW_MS else 1)
+    with pytest.raises(Expired):
+        check(replace(TRACE, time_ms=further).signed(HOLDER), advertisement, further)
+
+
+def test_a_token_that_nobody_could_take_back_is_neither_made_nor_believed() -> None:
+    endless = replace(TOKEN, not_after_ms=NOW_MS + TOKEN_LIFE_MAX_MS + 1)
+    with pytest.raises(OurFault):
+        endless.signed(PUMP)
+    forced = replace(endless, signature=PUMP.sign("veilmq/1 trace token", endless.body()))
+    with pytest.raises(NotAuthorised, match="longer"):
+        check(replace(TRACE, token=forced).signed(HOLDER))
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"topic": bytes(16)}, BadSignature),
+        ({"discoverers": ("*",)}, BadSignature),
+        ({"not_after_ms": NOW_MS + 50 * HOUR_MS}, BadSignature),
+        ({"certificate": certified(SPY, "pump-7")}, BadSignature),
+    ],
+)
+def test_an_advertisement_is_the_nodes_word(changed: dict[str, object], error: type[KeysError]) -> None:
+    with pytest.raises(error):
+        check(advertisement=replace(ADVERTISEMENT, **changed))  # type: ignore[arg-type]
+
+
+def test_nodes_cannot_vouch_for_whom_no_authority_certified() -> None:
+    own = Certificate.issue(
+        NODE, name="pump-7", role=Role.ENTITY, public_key=SPY.public_bytes, agreement_key=SPY.agreement_bytes,
+        domain="plant", region=0, not_after_ms=NOW_MS + HOUR_MS,
+    )  # fmt: skip
+    with pytest.raises(BadSignature):
+        check(advertisement=replace(ADVERTISEMENT, certificate=own).signed(NODE))
+    gateway = replace(ADVERTISEMENT, certificate=certified(PUMP, "pump-7", role=Role.GATEWAY)).signed(NODE)
+    with pytest.raises(NotAuthorised):
+        check(advertisement=gateway)
+
+
+def test_an_advertisement_ends() -> None:
+    with pytest.raises(Expired):
+        check(now_ms=ADVERTISEMENT.not_after_ms + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "domain", "may"),
+    [
+        ("control-room", "plant", True),
+        ("anybody", "inspectors", True),
+        ("Control-room", "plant", False),
+        ("uncontrol-", "plant", False),
+        ("spy", "elsewhere", False),
+        ("inspectors", "elsewhere", False),
+    ],
+)
+def test_who_may_discover_a_trace_topic(name: str, domain: str, may: bool) -> None:
+    assert ADVERTISEMENT.may_discover(certified(SPY, name, domain)) is may
+
+
+def test_the_owner_always_finds_its_topic_and_nobody_by_its_name_alone() -> None:
+    assert replace(ADVERTISEMENT, discoverers=()).may_discover(certified(PUMP, "renamed"))
+    assert not replace(ADVERTISEMENT, discoverers=()).may_discover(certified(SPY, "pump-7"))
+
+
+def test_sealed_traces_open_under_their_key_only_and_bind_what_they_say() -> None:
+    key, other = b"k" * 32, b"o" * 32
+    sealed = replace(TRACE, signature=b"").sealed_under(key, bytes(12)).signed(HOLDER)
+    check(sealed)
+    again = Trace.decode(sealed.encode())
+    assert again.opened(key) == TRACE.body
+    assert TRACE.body not in sealed.encode()
+    assert b"READY" not in repr(sealed).encode()
+    with pytest.raises(BadContent):
+        again.opened(other)
+    with pytest.raises(BadContent):
+        replace(again, number=99).opened(key)
+    with pytest.raises(BadContent):
+        replace(again, body=b"short").opened(key)
+
+
+def test_bounds() -> None:
+    with pytest.raises(OurFault):
+        replace(TRACE, body=bytes(BODY_MAX_BYTES + 1)).signed(HOLDER)
+    with pytest.raises(OurFault):
+        replace(ADVERTISEMENT, discoverers=("x",) * (DISCOVERERS_MAX + 1)).signed(NODE)
+    swollen = replace(TRACE, body=bytes(BODY_MAX_BYTES + 1))
+    with pytest.raises(BadFrame):
+        Trace.decode(swollen.signed_bytes() + bytes(64))
+
+
+@given(st.binary(max_size=400), st.sampled_from([Advertisement, Token, Trace]))
+def test_no_bytes_make_a_parser_raise_anything_else(data: bytes, parser: type[Advertisement | Token | Trace]) -> None:
+    with pytest.raises(KeysError):
+        parser.decode(data)
+
+
+def check_read(read: Advertisement | Token | Trace) -> None:
+    match read:
+        case Advertisement():
+            check(advertisement=read)
+        case Token():
+            read.verify(ADVERTISEMENT, Delegated.PUBLISH, NOW_MS + 1)
+        case Trace():
+            check(read)
+
+
+@given(st.sampled_from([ADVERTISEMENT, TOKEN, TRACE]), st.data())
+def test_a_flipped_bit_is_noticed(what: Advertisement | Token | Trace, data: st.DataObject) -> None:
+    whole = bytearray(what.encode())
+    whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises(KeysError):
+        check_read(type(what).decode(bytes(whole)))
