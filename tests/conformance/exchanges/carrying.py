@@ -70,6 +70,13 @@ PROPERTIES: list[Row] = [
         b.hears(suback(1, 0), message("t", b"x", retain=1, given=(*TRAVELS, (SUBSCRIPTION_ID, 300)))),
     ),
     row(
+        "properties travel unaltered beside one that is the server's to change",
+        f"5: {FORWARDED} 3.3.2-6",
+        connected(("t", 0)),
+        a.says(publish("t", b"x", given=(*TRAVELS, (MESSAGE_EXPIRY, 30)))),
+        b.hears(message("t", b"x", given=TRAVELS, expiry_s=(29, 30))),
+    ),
+    row(
         "payload format 0 is forwarded as well",
         "5: 3.3.2-4",
         connected(("t", 0)),
