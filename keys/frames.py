@@ -56,6 +56,11 @@ class Kind(IntEnum):
     TOKEN = 25
     TRACE = 26
     TRACE_KEY = 27
+    REGISTRATION = 28
+    REGISTERED = 29
+    TRACE_SESSION = 30
+    INTEREST = 31
+    DISCOVERY = 32
 
 
 def opening(kind: Kind, flags: int = 0) -> bytes:

@@ -1,0 +1,208 @@
+"""Traces: their kinds, the topics that they go to, who asked for which (B4, B6).
+
+A trace topic is a UUID that only those know who may discover it; the topics below derive from it. Five of them carry
+traces, one for each kind of *interest*; trackers are asked every 30 s what they want, and what somebody wants lives
+90 s. Nobody's interest, no traces. Not here: signatures (`keys.delegation`), when something is traced (`tracing`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import Any
+from uuid import UUID
+
+from keys.errors import BadFrame
+from keys.frames import Kind, Reader, number, opening, sized
+
+from .constrained import BROKER, TRACES, Actions, Constrained, Distribution
+
+GAUGE_EVERY_S = 30.0
+INTEREST_LIVES_S = 90.0
+TRACKERS_MAX = 1_024  # whose interest in one entity is remembered; all of them could discover its topic
+DESCRIPTOR = "Availability/Traces/"
+DISCOVER = ("Availability/Traces", "Liveness")  # what a query may begin with; the second is the source's other spelling
+
+
+class TraceKind(IntEnum):
+    """What a trace says. The first four are the entity's own words, the others its broker's."""
+
+    INITIALIZING = 1
+    RECOVERING = 2
+    READY = 3
+    SHUTDOWN = 4
+    FAILURE_SUSPICION = 5
+    FAILED = 6
+    DISCONNECT = 7
+    JOIN = 8
+    REVERTING_TO_SILENT_MODE = 9
+    ALLS_WELL = 10
+    LOAD_INFORMATION = 11
+    NETWORK_METRICS = 12
+    GAUGE_INTEREST = 13
+
+
+STATES = frozenset({TraceKind.INITIALIZING, TraceKind.RECOVERING, TraceKind.READY, TraceKind.SHUTDOWN})
+
+
+class Interest(IntFlag):
+    """What a tracker wants to hear, in any combination."""
+
+    CHANGES = 1
+    ALL_UPDATES = 2
+    STATES = 4
+    LOAD = 8
+    NETWORK = 16
+
+
+EVERYTHING = Interest(31)
+_SUFFIX = {
+    Interest.CHANGES: "ChangeNotifications",
+    Interest.ALL_UPDATES: "AllUpdates",
+    Interest.STATES: "StateTransitions",
+    Interest.LOAD: "Load",
+    Interest.NETWORK: "NetworkMetrics",
+}
+_OF_KIND = {
+    **dict.fromkeys(STATES, Interest.STATES),
+    TraceKind.ALLS_WELL: Interest.ALL_UPDATES,
+    TraceKind.LOAD_INFORMATION: Interest.LOAD,
+    TraceKind.NETWORK_METRICS: Interest.NETWORK,
+}
+
+
+def interest_of(kind: TraceKind) -> Interest:
+    """Who hears of it. What changes whether an entity is there concerns those who want changes."""
+    return _OF_KIND.get(kind, Interest.CHANGES)
+
+
+# ---------------------------------------------------------------------------------------------- topics
+
+
+def _topic(constrainer: str, actions: Actions, *suffixes: str, stays: bool = False) -> str:
+    distribution = Distribution.SUPPRESS if stays else Distribution.DISSEMINATE
+    return str(Constrained(TRACES, constrainer, actions, distribution, suffixes))
+
+
+REGISTRATION_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "Registration", stays=True)
+CREATION_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "TopicCreation", stays=True)
+DISCOVERY_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "Discovery", stays=True)
+
+
+def trace_topic(topic: bytes, interest: Interest) -> str:
+    """Where traces of one kind of interest go. `topic`: 16 bytes."""
+    return _topic(BROKER, Actions.PUBLISH, str(UUID(bytes=topic)), _SUFFIX[interest])
+
+
+def gauge_topic(topic: bytes) -> str:
+    """Where a broker asks who is interested."""
+    return _topic(BROKER, Actions.PUBLISH, str(UUID(bytes=topic)), "Interest")
+
+
+def answer_topic(topic: bytes) -> str:
+    """Where trackers say what they want."""
+    return _topic(BROKER, Actions.SUBSCRIBE, str(UUID(bytes=topic)), "Interest")
+
+
+def to_broker(topic: bytes, session: bytes) -> str:
+    """Where an entity speaks to the broker that traces it."""
+    return _topic(BROKER, Actions.SUBSCRIBE, str(UUID(bytes=topic)), session.hex(), stays=True)
+
+
+def to_entity(entity: str, topic: bytes, session: bytes) -> str:
+    """Where that broker speaks to the entity."""
+    return _topic(entity, Actions.SUBSCRIBE, str(UUID(bytes=topic)), session.hex(), stays=True)
+
+
+def answers_to(client: str) -> str:
+    """Where a client hears the answers of nodes to its registration, creation or discovery requests."""
+    return _topic(client, Actions.SUBSCRIBE, "Answers", stays=True)
+
+
+# ---------------------------------------------------------------------------------------------- bodies
+
+
+def body_of(fields: dict[str, Any]) -> bytes:
+    """A trace's body: a JSON object, so that every dashboard reads what is not sealed."""
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+
+
+def fields_of(body: bytes) -> dict[str, Any]:
+    """Inverse of `body_of`. Raises BadFrame."""
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BadFrame("the body of a trace is not JSON") from None
+    if not isinstance(fields, dict):
+        raise BadFrame("the body of a trace is not a JSON object")
+    return fields
+
+
+# ---------------------------------------------------------------------------------------------- interest
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A tracker's answer to GAUGE_INTEREST: what it wants, and where a sealed trace key reaches it.
+
+    `credentials`: its encoded certificate, which the trace key is sealed to; empty where traces are clear.
+    """
+
+    tracker: str
+    interest: Interest
+    credentials: bytes = b""
+
+    def encode(self) -> bytes:
+        parts = (opening(Kind.INTEREST), sized(self.tracker.encode()), number(self.interest, 1))
+        return b"".join((*parts, sized(self.credentials)))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Wanted:
+        """Raises BadFrame."""
+        reader = Reader(data)
+        reader.opening(Kind.INTEREST)
+        try:
+            tracker = reader.sized().decode()
+        except UnicodeDecodeError:
+            raise BadFrame("a tracker's name is not UTF-8") from None
+        interest, credentials = reader.number(1), reader.sized()
+        reader.end()
+        if interest > EVERYTHING:
+            raise BadFrame(f"interest {interest} is of no known kind")
+        return cls(tracker, Interest(interest), credentials)
+
+
+class Audience:
+    """Who wants to hear of one entity, and until when."""
+
+    def __init__(self, now: float) -> None:
+        """Trackers are asked at once."""
+        self.gauge_at = now
+        self._trackers: OrderedDict[str, tuple[Interest, float]] = OrderedDict()  # the next to be forgotten first
+
+    def gauged(self, now: float) -> None:
+        """Trackers are asked now."""
+        self.gauge_at = now + GAUGE_EVERY_S
+
+    def answered(self, wanted: Wanted, now: float) -> None:
+        """A tracker answered; one that wants nothing any more is forgotten."""
+        self._trackers.pop(wanted.tracker, None)
+        if wanted.interest:
+            self._trackers[wanted.tracker] = (wanted.interest, now + INTEREST_LIVES_S)
+            if len(self._trackers) > TRACKERS_MAX:
+                self._trackers.popitem(last=False)
+
+    def wants(self, now: float) -> Interest:
+        """What somebody wants now."""
+        while self._trackers and next(iter(self._trackers.values()))[1] <= now:
+            self._trackers.popitem(last=False)
+        found = Interest(0)
+        for interest, _ in self._trackers.values():
+            found |= interest
+        return found
+
+    def __len__(self) -> int:
+        """Trackers whose interest is remembered."""
+        return len(self._trackers)

@@ -1,0 +1,137 @@
+"""Registration and sessions between an entity and its broker: only these two take part, and nothing counts twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keys.errors import BadContent, BadFrame, BadSignature, Expired, KeysError, OurFault, Replayed
+from keys.tracesession import (
+    BODY_MAX_BYTES,
+    REQUEST_FRESH_MS,
+    Registration,
+    TraceSession,
+    Word,
+    open_registered,
+    registered,
+    session_of,
+)
+
+from .test_delegation import ADVERTISEMENT, NOW_MS, PUMP, SPY
+
+SESSION, KEY, REQUEST = b"s" * 16, b"k" * 32, b"r" * 16
+REGISTRATION = Registration(ADVERTISEMENT.encode(), REQUEST, NOW_MS).signed(PUMP)
+
+
+def ends() -> tuple[TraceSession, TraceSession]:
+    """The entity's and the broker's end."""
+    return TraceSession(SESSION, KEY, 0), TraceSession(SESSION, KEY, 1, PUMP.public_bytes)
+
+
+def test_a_registration_shows_that_its_sender_holds_the_entitys_key() -> None:
+    REGISTRATION.verify(ADVERTISEMENT, NOW_MS + 10)
+    assert Registration.decode(REGISTRATION.encode()) == REGISTRATION
+    with pytest.raises(BadSignature):
+        Registration(ADVERTISEMENT.encode(), REQUEST, NOW_MS).signed(SPY).verify(ADVERTISEMENT, NOW_MS)
+    with pytest.raises(BadSignature):
+        replace(REGISTRATION, request=b"x" * 16).verify(ADVERTISEMENT, NOW_MS)
+    for late_ms in (REQUEST_FRESH_MS + 1, -REQUEST_FRESH_MS - 1):
+        with pytest.raises(Expired):
+            REGISTRATION.verify(ADVERTISEMENT, NOW_MS + late_ms)
+
+
+def test_the_answer_opens_for_the_entity_only() -> None:
+    answer = registered(REQUEST, SESSION, KEY, ADVERTISEMENT, bytes(range(32)))
+    assert open_registered(answer, PUMP) == (REQUEST, SESSION, KEY)
+    assert KEY not in answer
+    assert SESSION not in answer
+    with pytest.raises(KeysError):
+        open_registered(answer, SPY)
+    with pytest.raises(KeysError):
+        open_registered(answer[:3] + b"x" * 16 + answer[19:], PUMP)
+
+
+def test_both_ends_understand_each_other() -> None:
+    entity, broker = ends()
+    assert broker.hear(entity.say(Word.ANSWER, b"one")) == (Word.ANSWER, b"one")
+    assert broker.hear(entity.say(Word.STATE, b"\3", PUMP)) == (Word.STATE, b"\3")
+    assert entity.hear(broker.say(Word.PING, b"two")) == (Word.PING, b"two")
+    assert session_of(entity.say(Word.SILENT)) == SESSION
+
+
+def test_sealed_messages_show_neither_word_nor_body() -> None:
+    entity, _ = ends()
+    said = entity.say(Word.TRACE_KEY, b"secret" * 4)
+    assert b"secret" not in said
+    for word in (Word.TOKEN, Word.TRACE_KEY):
+        with pytest.raises(OurFault):
+            entity.say(word, b"secret", PUMP)
+
+
+ATTACKS: dict[str, tuple[Callable[[TraceSession, TraceSession], bytes], type[KeysError]]] = {
+    "a stranger's signature": (lambda entity, broker: entity.say(Word.STATE, b"\1", SPY), BadSignature),
+    "another key": (lambda entity, broker: TraceSession(SESSION, b"x" * 32, 0).say(Word.ANSWER), BadContent),
+    "another session": (lambda entity, broker: TraceSession(b"x" * 16, KEY, 0).say(Word.ANSWER), BadContent),
+    "the broker's own words": (lambda entity, broker: broker.say(Word.PING, b"x"), BadContent),
+    "cut short": (lambda entity, broker: entity.say(Word.STATE, b"\1", PUMP)[:-70], BadFrame),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_others_have_no_say(attack: str) -> None:
+    make, error = ATTACKS[attack]
+    entity, broker = ends()
+    with pytest.raises(error):
+        broker.hear(make(entity, broker))
+
+
+def test_a_secret_that_comes_signed_is_refused() -> None:
+    _, broker = ends()
+    clear = TraceSession(SESSION, KEY, 0).say(Word.STATE, b"", PUMP)[:27] + bytes([Word.TRACE_KEY]) + bytes(32)
+    with pytest.raises(BadContent):
+        broker.hear(clear + PUMP.sign("veilmq/1 trace session", clear))
+
+
+def test_nothing_counts_twice_and_nothing_old_counts() -> None:
+    entity, broker = ends()
+    first, second = entity.say(Word.ANSWER, b"1"), entity.say(Word.ANSWER, b"2")
+    broker.hear(second)
+    for again in (first, second):
+        with pytest.raises(Replayed):
+            broker.hear(again)
+
+
+def test_a_forgery_does_not_move_the_counter() -> None:
+    entity, broker = ends()
+    far = TraceSession(SESSION, b"x" * 32, 0)
+    far._counter = 1_000
+    with pytest.raises(BadContent):
+        broker.hear(far.say(Word.ANSWER))
+    assert broker.hear(entity.say(Word.ANSWER, b"1"))[1] == b"1"
+
+
+def test_signatures_count_at_the_brokers_end_only() -> None:
+    entity, _ = ends()
+    with pytest.raises(BadFrame):
+        entity.hear(TraceSession(SESSION, KEY, 1).say(Word.PING, b"", PUMP))
+
+
+def test_bodies_are_bounded() -> None:
+    entity, broker = ends()
+    broker.hear(entity.say(Word.LOAD, bytes(BODY_MAX_BYTES)))
+    with pytest.raises(OurFault):
+        entity.say(Word.LOAD, bytes(BODY_MAX_BYTES + 1))
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_make_an_end_raise_anything_else(data: bytes) -> None:
+    for parse in (ends()[1].hear, Registration.decode, session_of, lambda d: open_registered(d, PUMP)):
+        try:
+            parse(data)
+        except KeysError:
+            continue
+        assert parse is session_of
