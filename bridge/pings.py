@@ -107,6 +107,11 @@ class Pulse:
         return min(self._next_ping, self._unjudged[0][0]) if self._unjudged else self._next_ping
 
     @property
+    def sent(self) -> int:
+        """Number of the last ping."""
+        return self._number
+
+    @property
     def timeout_s(self) -> float:
         """How long the next ping's answer may take."""
         if self._round_trip is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Any
@@ -116,6 +117,11 @@ def to_entity(entity: str, topic: bytes, session: bytes) -> str:
     return _topic(entity, Actions.SUBSCRIBE, str(UUID(bytes=topic)), session.hex(), stays=True)
 
 
+def key_topic(tracker: str, topic: bytes) -> str:
+    """Where a tracker gets the key of sealed traces, sealed to it."""
+    return _topic(tracker, Actions.SUBSCRIBE, str(UUID(bytes=topic)), "Keys")
+
+
 def answers_to(client: str) -> str:
     """Where a client hears the answers of nodes to its registration, creation or discovery requests."""
     return _topic(client, Actions.SUBSCRIBE, "Answers", stays=True)
@@ -124,7 +130,7 @@ def answers_to(client: str) -> str:
 # ---------------------------------------------------------------------------------------------- bodies
 
 
-def body_of(fields: dict[str, Any]) -> bytes:
+def body_of(fields: Mapping[str, object]) -> bytes:
     """A trace's body: a JSON object, so that every dashboard reads what is not sealed."""
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
 
