@@ -38,7 +38,7 @@ from .traces import (
 from .tracing import Say, open_trace_key
 
 ENTITIES_MAX = 100_000  # that one tracker follows
-TOKENS_MAX = 8  # of one entity, whose numbers are remembered; an honest one has two at a time
+NUMBERS_MAX = 64  # (token, topic) of one entity whose highest number is remembered; an honest one uses a dozen
 UNOPENED_MAX = 64  # sealed traces of one entity that wait for their key
 TRACE_FRESH_MS = 300_000  # a trace that is older, though its token counts, is a replay or too late to matter
 
@@ -88,7 +88,8 @@ class _Followed:
     request: bytes = b""
     ask_at: float = 0.0
     asked: int = 0
-    numbers: OrderedDict[bytes, int] = field(default_factory=OrderedDict)  # by the token's key: the highest so far
+    # The highest number of each token's key on each topic: topics overtake each other.
+    numbers: OrderedDict[tuple[bytes, str], int] = field(default_factory=OrderedDict)
     unopened: deque[Trace] = field(default_factory=lambda: deque(maxlen=UNOPENED_MAX))
 
 
@@ -169,8 +170,10 @@ class Tracker:
         """A discovery node's answer. Raises keys errors."""
         request, advertisement = open_answer(payload, self._identity)
         entity, node = self._requests.get(request), self._nodes.get(advertisement.node)
-        if entity is None or node is None:
-            raise BadContent("an answer to nothing that we asked, or of a discovery node that we do not know")
+        if entity is None:
+            return []  # another node was faster
+        if node is None:
+            raise BadContent("an answer of a discovery node that we do not know")
         advertisement.verify(node, self._authority, int(now * 1000))
         if advertisement.certificate.name != entity:
             raise NotAuthorised("an advertisement of another entity")
@@ -218,7 +221,8 @@ class Tracker:
         assert advertisement is not None, "we listen to topics of advertisements only"
         if topic == key_topic(self._certificate.name, advertisement.topic):
             return self._key_came(entity, followed, open_trace_key(payload, advertisement.topic, self._identity))
-        trace = self._verified(followed, advertisement, Trace.decode(payload), now)
+        trace = Trace.decode(payload)
+        self._verify(followed, advertisement, topic, trace, now)
         if trace.kind == TraceKind.GAUGE_INTEREST:
             if topic != gauge_topic(advertisement.topic):
                 raise BadContent("a question on another topic")
@@ -231,20 +235,20 @@ class Tracker:
             return [Count("traces_unopened")]
         return [self._observed(entity, followed, trace)]
 
-    def _verified(self, followed: _Followed, advertisement: Advertisement, trace: Trace, now: float) -> Trace:
+    def _verify(self, followed: _Followed, advertisement: Advertisement, topic: str, trace: Trace, now: float) -> None:
+        """Raises keys errors."""
         now_ms = int(now * 1000)
         trace.verify(advertisement, now_ms)
         if trace.kind not in TraceKind.__members__.values():
             raise BadContent("a trace of an unknown kind")
         if not now_ms - TRACE_FRESH_MS <= trace.time_ms <= now_ms + SKEW_MS:
             raise Expired("the trace is not of now")
-        holder = trace.token.public_key
-        if trace.number <= followed.numbers.get(holder, 0):
+        source = (trace.token.public_key, topic)
+        if trace.number <= followed.numbers.get(source, 0):
             raise Replayed("a trace came twice, or after a later one")
-        followed.numbers[holder] = trace.number
-        if len(followed.numbers) > TOKENS_MAX:
+        followed.numbers[source] = trace.number
+        if len(followed.numbers) > NUMBERS_MAX:
             followed.numbers.popitem(last=False)
-        return trace
 
     def _key_came(self, entity: str, followed: _Followed, key: bytes) -> list[TrackingEffect]:
         followed.key = key
