@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow mutate check tools bench bench-keys bench-broker bench-forwarding clean
+.PHONY: help venv demo test test-slow mutate check tools bench bench-keys bench-broker bench-forwarding bench-availability clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort | expand -t 14
@@ -40,7 +40,7 @@ check: venv      ## ruff, mypy strict, import contract, purity
 tools:           ## Debian packages and npm clients that the interop tests drive (root)
 	tests/interop/install-tools.sh
 
-bench: bench-keys bench-broker bench-forwarding ## all benches; BENCH_ARGS=--json for lines that a program reads
+bench: bench-keys bench-broker bench-forwarding bench-availability ## all benches; BENCH_ARGS=--json for lines that a program reads
 
 bench-keys: venv   ## sharing, sealing, signatures
 	$(BIN)/python -m tests.bench.keys $(BENCH_ARGS)
@@ -50,6 +50,9 @@ bench-broker: venv ## our broker beside Mosquitto and amqtt
 
 bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos (10 minutes)
 	$(BIN)/python -m tests.bench.forwarding $(BENCH_ARGS)
+
+bench-availability: venv ## how soon a death is told, beside other detectors (3 minutes)
+	$(BIN)/python -m tests.bench.availability $(BENCH_ARGS)
 
 clean:           ## drop what was built
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .tools dist

@@ -3,7 +3,8 @@
 A ping has a number and the time at which it was sent, by the pinging broker's clock; the entity echoes both, so that
 its own clock says nothing. A ping is *missed* when its timeout passes without an answer; a later one still counts.
 Misses in a row shorten the interval, `suspect_after` of them make the entity suspected, `fail_after` more make it
-failed, and any answer brings it back. After a failure pings go on, less and less often.
+failed, and any answer brings it back. After a failure pings go on, less and less often. What an entity survived
+before is no death: FAILED waits until the silence is longer than the longest that it came back from of late.
 
     timeout   = smoothed round trip + max(4 x its deviation, margin_s), at most timeout_max_s    (RFC 6298, section 2)
     interval  = interval_s, halved for each miss in a row, not below interval_min_s; half of interval_s until ten pings
@@ -19,10 +20,14 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
+from math import exp
 
 HISTORY = 10  # pings that metrics are made of
 OUTSTANDING_MAX = 64  # pings remembered for their answers: 16 s of them at the shortest interval
 AFTER_FAILURE_S = 60.0
+SURVIVED_FACTOR = 1.25  # how much longer than a survived silence one must be ...
+SURVIVED_LIFE_S = 3600.0  # ... that fades with time, to its third in an hour
+SURVIVED_MAX_S = 10.0  # an entity that came back after longer than that was dead
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,8 @@ class Pulse:
         self._round_trip: tuple[float, float] | None = None  # smoothed, deviation
         self._fates: deque[tuple[int, float | None]] = deque(maxlen=HISTORY)  # (number, round trip or None)
         self._highest_answered = 0
+        self._answered_at = now  # what was sent last of what was answered
+        self._survived = (0.0, now)  # the longest silence that it came back from, and when
         self._reordered: deque[bool] = deque(maxlen=HISTORY)
 
     @property
@@ -123,7 +130,7 @@ class Pulse:
         """The ping to send now, if one is due, and the entity's health, if it changed."""
         before = self.health
         while self._unjudged and self._unjudged[0][0] <= now:
-            self._judge(self._unjudged.popleft()[1])
+            self._judge(*self._unjudged.popleft())
         ping = self._ping(now) if now >= self._next_ping else None
         return ping, self.health if self.health is not before else None
 
@@ -141,6 +148,9 @@ class Pulse:
             self._fates.append((number, round_trip_s))
         self._reordered.append(number < self._highest_answered)
         self._highest_answered = max(self._highest_answered, number)
+        if self._misses:
+            self._survive(now)
+        self._answered_at = now
         self._misses = 0
         before, self.health = self.health, Health.ALIVE
         if before is Health.FAILED:
@@ -178,7 +188,7 @@ class Pulse:
         newcomer = self._number < HISTORY
         return self._preset.interval_after(max(self._misses, 1) if newcomer else self._misses)
 
-    def _judge(self, number: int) -> None:
+    def _judge(self, now: float, number: int) -> None:
         """Its timeout passed."""
         sent = self._sent.get(number)
         if sent is None:
@@ -186,11 +196,25 @@ class Pulse:
         sent.missed = True
         self._fates.append((number, None))
         self._misses += 1
-        if self._misses >= self._preset.suspect_after + self._preset.fail_after:
+        silence_s = now - self._answered_at
+        if self._misses >= self._preset.suspect_after + self._preset.fail_after and silence_s >= self._bearable_s(now):
             self.health = Health.FAILED
         elif self._misses >= self._preset.suspect_after:
             self.health = Health.SUSPECTED
         self._next_ping = min(self._next_ping, self._last_ping + self._interval_s())
+
+    def _survive(self, now: float) -> None:
+        silence_s = now - self._answered_at
+        if self._faded(now) < silence_s <= SURVIVED_MAX_S:
+            self._survived = (silence_s, now)
+
+    def _faded(self, now: float) -> float:
+        silence_s, at = self._survived
+        return silence_s * exp((at - now) / SURVIVED_LIFE_S)
+
+    def _bearable_s(self, now: float) -> float:
+        """A silence that is no longer than that proves nothing."""
+        return SURVIVED_FACTOR * self._faded(now)
 
     def _measure(self, seconds: float) -> None:
         """RFC 6298, section 2: smoothed round trip and its deviation."""

@@ -90,6 +90,7 @@ def _topic(constrainer: str, actions: Actions, *suffixes: str, stays: bool = Fal
 REGISTRATION_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "Registration", stays=True)
 CREATION_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "TopicCreation", stays=True)
 DISCOVERY_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "Discovery", stays=True)
+ADVERTISEMENTS_TOPIC = _topic(BROKER, Actions.BOTH, "Advertisements")
 
 
 def trace_topic(topic: bytes, interest: Interest) -> str:

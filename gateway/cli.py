@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gateway.cli_traces import traces_app
 from gateway.cli_trust import OPTIONS, Json, overlay_app, trust_app
 from gateway.printing import print_json, print_table
 
@@ -32,6 +33,7 @@ _USAGE_ERROR = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__
 app = typer.Typer(help="MQTT gateway and edge broker whose brokers cannot read what they carry.", **OPTIONS)
 app.add_typer(trust_app, name="trust")
 app.add_typer(overlay_app, name="overlay")
+app.add_typer(traces_app, name="traces")
 
 Config = Annotated[Path | None, typer.Option("-c", "--config", metavar="FILE", help="Configuration (YAML).")]
 
@@ -79,6 +81,7 @@ def _expected_errors() -> tuple[type[Exception], ...]:
     from gateway.private import PrivateFileError
     from gateway.simulate import SimulateError
     from gateway.tls import TlsError
+    from gateway.trace_store import TraceStoreError
     from gateway.trust import TrustError
 
     return (
@@ -91,6 +94,7 @@ def _expected_errors() -> tuple[type[Exception], ...]:
         OverlayError,
         KeyMaterialError,
         SimulateError,
+        TraceStoreError,
     )
 
 

@@ -183,6 +183,29 @@ def test_the_slower_the_network_the_later_a_failure_is_told() -> None:
     assert detection_s(LAN, 0.01) < detection_s(WAN, 0.05) < detection_s(CELLULAR, 0.5)
 
 
+def test_a_silence_that_it_survived_before_is_no_death() -> None:
+    pulse, now = steady()
+    run(pulse, now + 4, None)
+    assert pulse.health is Health.FAILED
+    run(pulse, now + 8, 0.01)
+    assert pulse.health is Health.ALIVE
+    quiet = pulse.next_deadline - LAN.interval_s / 2
+    run(pulse, quiet, 0.01)
+    told = next(at for at, what in run(pulse, quiet + 20, None) if what is Health.FAILED)
+    assert told - quiet > detection_s(LAN, 0.01) + 1, "it came back from nearly five seconds"
+    assert told - quiet < 10
+
+
+def test_what_was_survived_long_ago_is_forgotten() -> None:
+    pulse, now = steady()
+    run(pulse, now + 4, None)
+    run(pulse, now + 8 * 3600, 0.01)
+    quiet = pulse.next_deadline - LAN.interval_s / 2
+    run(pulse, quiet, 0.01)
+    told = next(at for at, what in run(pulse, quiet + 20, None) if what is Health.FAILED)
+    assert told - quiet <= detection_s(LAN, 0.01) + 1e-6
+
+
 @settings(max_examples=60)
 @given(st.integers(0, 2**32), st.floats(0, 0.9), st.sampled_from(list(PRESETS.values())))
 def test_whatever_the_network_does_memory_is_bounded_and_time_goes_on(seed: int, loss: float, preset: Preset) -> None:

@@ -1,0 +1,175 @@
+"""A broker that traces: its discovery node and its tracer, fed by what local clients publish on constrained topics.
+
+The broker asks two things of this module: whether a client may publish or subscribe on a constrained topic, in whatever
+spelling (`canonical`), and what to do with what was published there (`published`). Everything that the machines say
+leaves as the broker's own publication. Not here: rules of topics (`bridge.constrained`), tracing (`bridge.tracing`),
+discovery (`bridge.discovering`), files (`trace_store`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from bridge import constrained
+from bridge.constrained import Constrained
+from bridge.discovering import Asked, DiscoveryEffect, DiscoveryNode, Heard, Share
+from bridge.machine import Count, Tick
+from bridge.topics import TopicError
+from bridge.traces import ADVERTISEMENTS_TOPIC, CREATION_TOPIC, DISCOVERY_TOPIC, REGISTRATION_TOPIC
+from bridge.tracing import (
+    ClientGone,
+    Interested,
+    Registering,
+    Say,
+    SendAway,
+    Spoke,
+    Tracer,
+    TracingEffect,
+    TracingEvent,
+)
+from gateway.trace_store import TraceStore, TraceStoreError
+
+log = logging.getLogger("veilmq.traces")
+
+
+class Publishes(Protocol):
+    """What a tracing broker needs of the broker around it."""
+
+    def say(self, topic: str, payload: bytes, qos: int, *, stays_here: bool) -> None:
+        """Publish as the broker itself: to local clients and, unless it stays here, into the overlay."""
+        ...
+
+    def send_away(self, client_id: str, why: str) -> None:
+        """Disconnect a client."""
+        ...
+
+
+class Tracing:
+    """See the module. `node` None: we trace, and others are discovery nodes."""
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        node: DiscoveryNode | None,
+        store: TraceStore | None,
+        count: Callable[[Count], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._tracer, self._node, self._store = tracer, node, store
+        self._count, self._clock = count, clock
+        self._broker: Publishes | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, broker: Publishes) -> None:
+        """Take up what is kept; the broker serves already."""
+        self._broker = broker
+        if self._node is not None and self._store is not None:
+            self._node.restore(self._store.advertisements(int(self._clock() * 1000)))
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._store is not None:
+            self._store.close()
+
+    def __len__(self) -> int:
+        """Entities that are traced here."""
+        return len(self._tracer)
+
+    # -------------------------------------------------------------------------------------- from local clients
+
+    def published(self, client_id: str, topic: Constrained, payload: bytes) -> None:
+        """A publication on a constrained topic that `client_id` was allowed to make."""
+        name = str(topic)
+        if name == REGISTRATION_TOPIC:
+            self._trace(Registering(client_id, payload))
+        elif name in (CREATION_TOPIC, DISCOVERY_TOPIC):
+            if self._node is not None:
+                self._perform(self._node.handle(Asked(client_id, payload), self._clock()))
+        elif topic.event_type == constrained.TRACES and len(topic.suffixes) == 2:
+            first, second = (_hex(suffix) for suffix in topic.suffixes)
+            if first is not None and topic.suffixes[1] == "Interest":
+                self._trace(Interested(client_id, first, payload))
+            elif second is not None:
+                self._trace(Spoke(client_id, second, payload))
+
+    def client_gone(self, client_id: str, clean: bool) -> None:
+        """A local client's connection ended."""
+        self._trace(ClientGone(client_id, clean))
+
+    # --------------------------------------------------------------------------------------- from other brokers
+
+    def heard(self, topic: Constrained, payload: bytes) -> None:
+        """What another broker published across the overlay: advertisements, answers of its trackers."""
+        if str(topic) == ADVERTISEMENTS_TOPIC:
+            if self._node is not None:
+                self._perform(self._node.handle(Heard(payload), self._clock()))
+            return
+        first = _hex(topic.suffixes[0]) if len(topic.suffixes) == 2 else None
+        if first is not None and topic.suffixes[1] == "Interest":
+            self._trace(Interested("", first, payload))
+
+    # ------------------------------------------------------------------------------------------ the machines
+
+    def _trace(self, event: TracingEvent) -> None:
+        self._perform(self._tracer.handle(event, self._clock()))
+        self._schedule()
+
+    def _perform(self, effects: Iterable[TracingEffect | DiscoveryEffect]) -> None:
+        assert self._broker is not None, "start first"
+        for effect in effects:
+            match effect:
+                case Say(topic, payload, qos):
+                    parsed = constrained.parse(topic)
+                    self._broker.say(topic, payload, qos, stays_here=parsed is not None and parsed.stays_here)
+                case SendAway(client, why):
+                    log.warning("sent %r away: %s", client, why)
+                    self._broker.send_away(client, why)
+                case Share(advertisement):
+                    self._keep(effect)
+                    self._broker.say(ADVERTISEMENTS_TOPIC, advertisement.encode(), 1, stays_here=False)
+                case Count():
+                    self._count(effect)
+
+    def _keep(self, effect: Share) -> None:
+        if self._store is not None:
+            try:
+                self._store.keep(effect.advertisement)
+            except TraceStoreError as error:
+                log.error("%s", error)
+
+    def _schedule(self) -> None:
+        deadline = self._tracer.next_deadline
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None:
+            self._timer = loop.call_later(max(0.0, deadline - self._clock()), self._trace, Tick())
+
+
+def admit(topic: str, client_id: str, *, publishes: bool) -> tuple[str, bool]:
+    """The spelling under which a name or filter (share prefix stripped) is routed, and whether the client may.
+
+    Every topic that is not constrained stays as it is, and is no business of ours.
+    """
+    try:
+        parsed = constrained.parse(topic)
+    except TopicError:
+        return topic, False
+    if parsed is None:
+        return topic, True
+    may = parsed.may_publish if publishes else parsed.may_subscribe
+    return str(parsed), may(client_id, is_broker=False)
+
+
+def _hex(level: str) -> bytes | None:
+    try:
+        found = bytes.fromhex(level.replace("-", ""))
+    except ValueError:
+        return None
+    return found if len(found) == 16 else None

@@ -1,0 +1,236 @@
+"""How soon a death is told at equal false alarms: our pings, a fixed timeout, phi-accrual; on the same links.
+
+A link loses, delays, bursts and drifts as its seed says. Each detector sees the same kind of entity on it: ours pings
+and shortens its interval on misses; the other two judge the heartbeats that the entity sends once a second, as
+libraries that use them do. Living entities give false alarms an hour; dying ones the time from death to verdict. Fixed
+timeout and phi-accrual get the smallest parameter with which they raise no more false alarms than ours did: one
+parameter for all links, as ours has, and besides the best one for each link, which nobody knows beforehand.
+
+Simulated time: the machine's speed plays no part, and a seed gives the same figures everywhere.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from bridge.pings import LAN, Health, Ping, Preset, Pulse
+from bridge.regularity import Regularity
+
+WARM_UP_S = 60.0
+HEARTBEAT_S = 1.0
+
+
+@dataclass(frozen=True)
+class Link:
+    """`loss`: of each packet on each way. `burst_s`, `burst_every_s`: mean length and distance of times when all is
+    lost. `delay_s`, `jitter_s`: base and mean of the exponential part. `drift`: of the entity's clock."""
+
+    name: str
+    loss: float = 0.0
+    burst_s: float = 0.0
+    burst_every_s: float = 0.0
+    delay_s: float = 0.005
+    jitter_s: float = 0.002
+    drift: float = 0.0
+
+
+LINKS = (
+    Link("lan"),
+    Link("loss 5 %", loss=0.05, delay_s=0.03, jitter_s=0.01),
+    Link("loss 20 %", loss=0.20, delay_s=0.03, jitter_s=0.01),
+    Link("jitter", loss=0.02, delay_s=0.05, jitter_s=0.15),
+    Link("bursts of 1 s", loss=0.01, burst_s=1.0, burst_every_s=60.0, delay_s=0.03, jitter_s=0.02),
+    Link("bursts of 3 s", loss=0.01, burst_s=3.0, burst_every_s=300.0, delay_s=0.03, jitter_s=0.02),
+    Link("clock drift 5 %", loss=0.05, delay_s=0.03, jitter_s=0.01, drift=0.05),
+)
+
+
+class Way:
+    """One direction of a link."""
+
+    def __init__(self, link: Link, seed: str, bursts: Sequence[tuple[float, float]]) -> None:
+        self._link, self._rng, self._bursts = link, random.Random(seed), bursts
+        self._at = 0
+
+    def arrival(self, now: float) -> float | None:
+        """When a packet that is sent now arrives; None: it is lost. Calls come in order of time."""
+        while self._at < len(self._bursts) and self._bursts[self._at][1] <= now:
+            self._at += 1
+        in_burst = self._at < len(self._bursts) and self._bursts[self._at][0] <= now
+        lost = self._rng.random() < self._link.loss or in_burst
+        delay_s = self._link.delay_s + self._rng.expovariate(1 / self._link.jitter_s)
+        return None if lost else now + delay_s
+
+
+def bursts(link: Link, seed: str, until: float) -> list[tuple[float, float]]:
+    rng, now, found = random.Random(f"bursts {seed}"), 0.0, list[tuple[float, float]]()
+    while link.burst_s and now < until:
+        now += rng.expovariate(1 / link.burst_every_s)
+        length_s = rng.expovariate(1 / link.burst_s)
+        found.append((now, now + length_s))
+        now += length_s
+    return found
+
+
+def pinged(preset: Preset, link: Link, seed: str, died: float, until: float) -> tuple[int, float | None, int]:
+    """Our detector: false alarms before the death, when the death was told, pings sent."""
+    silent = bursts(link, seed, until)
+    there, back = Way(link, f"{seed} there", silent), Way(link, f"{seed} back", silent)
+    pulse, answers, order = Pulse(preset, 0.0), list[tuple[float, int, Ping]](), 0
+    alarms, told, sent = 0, None, 0
+    while True:
+        due = pulse.next_deadline
+        if answers and answers[0][0] <= due:
+            now, _, ping = heapq.heappop(answers)
+            pulse.answered(ping.number, ping.sent_ms, now)
+            continue
+        now = due
+        if now > until:
+            return alarms, told, sent
+        going, health = pulse.tick(now)
+        if health is Health.FAILED:
+            if now < died:
+                alarms += now >= WARM_UP_S
+            else:
+                return alarms, now - died, sent
+        if going is not None:
+            sent += 1
+            reached = there.arrival(now)
+            returned = None if reached is None or reached >= died else back.arrival(reached)
+            if returned is not None:
+                order += 1
+                heapq.heappush(answers, (returned, order, going))
+
+
+def heartbeats(link: Link, seed: str, died: float, until: float) -> Iterator[float]:
+    """When the heartbeats of an entity arrive, in order."""
+    way = Way(link, f"{seed} back", bursts(link, seed, until))
+    sent, arrivals = random.Random(seed).random(), list[float]()
+    while sent < died:
+        arrived = way.arrival(sent)
+        if arrived is not None:
+            arrivals.append(arrived)
+        sent += HEARTBEAT_S * (1 + link.drift)
+    return iter(sorted(arrivals))
+
+
+def judged(
+    verdict: Callable[[float], float | None], heard: Callable[[float], None], arrivals: Iterator[float], died: float,
+    until: float,
+) -> tuple[int, float | None]:  # fmt: skip
+    """A detector of silences: false alarms before the death, and when it was told. `verdict`: when the silence that
+    began at the last heartbeat becomes a death."""
+    alarms = 0
+    for arrived in arrivals:
+        at = verdict(arrived)
+        if at is not None and at < min(arrived, died):
+            alarms += at >= WARM_UP_S
+        heard(arrived)
+    at = verdict(until)
+    return alarms, None if at is None or at > until else max(at - died, 0.0)
+
+
+def fixed(timeout_s: float, link: Link, seed: str, died: float, until: float) -> tuple[int, float | None]:
+    last = [0.0]
+
+    def heard(now: float) -> None:
+        last[0] = now
+
+    return judged(lambda now: last[0] + timeout_s, heard, heartbeats(link, seed, died, until), died, until)
+
+
+def accrual(threshold: float, link: Link, seed: str, died: float, until: float) -> tuple[int, float | None]:
+    source = Regularity()
+    return judged(
+        lambda now: source.suspicious_at(threshold), source.heard, heartbeats(link, seed, died, until), died, until
+    )
+
+
+class Detector(Protocol):
+    """False alarms before the death, seconds from death to verdict."""
+
+    def __call__(self, link: Link, seed: str, died: float, until: float, /) -> tuple[int, float | None]: ...
+
+
+@dataclass(frozen=True)
+class Maker:
+    """A detector with one parameter; `parameters` ascend."""
+
+    name: str
+    parameters: tuple[float, ...]
+    detector: Callable[[float], Detector]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one detector on one link. Alarms an hour of one entity; seconds from death to verdict."""
+
+    alarms_per_hour: float
+    median_s: float
+    slowest_s: float
+
+
+def measure(detect: Detector, link: Link, hours: int, deaths: int, seed: int) -> Outcome:
+    """`hours` of living entities, an hour each, and `deaths` deaths after five minutes or so."""
+    alarms = sum(detect(link, f"{seed} alive {n}", 3_600.0, 3_600.0)[0] for n in range(hours))
+    times = []
+    for number in range(deaths):
+        died = 300.0 + random.Random(f"{seed} death {number}").uniform(0, 10)
+        told = detect(link, f"{seed} dies {number}", died, died + 300.0)[1]
+        times.append(300.0 if told is None else told)
+    return Outcome(alarms / hours, statistics.median(times), max(times))
+
+
+def at_most(alarms: Sequence[float], make: Maker, links: Sequence[Link], hours: int, seed: int) -> float:
+    """The smallest parameter with which the detector raises on each link no more false alarms an hour than `alarms`
+    says; the largest one, if none does. False alarms fall with the parameter."""
+    low, high, found = 0, len(make.parameters) - 1, make.parameters[-1]
+    while low <= high:
+        middle = (low + high) // 2
+        detect = make.detector(make.parameters[middle])
+        found_alarms = [measure(detect, link, hours, 1, seed).alarms_per_hour for link in links]
+        if all(raised <= most for raised, most in zip(found_alarms, alarms, strict=True)):
+            found, high = make.parameters[middle], middle - 1
+        else:
+            low = middle + 1
+    return found
+
+
+def rows(hours: int, deaths: int, seed: int, preset: Preset = LAN) -> Iterator[Row]:
+    """Every link; peers once with one parameter for all links, as ours has, and once tuned to each."""
+    ours = [measure(partial(_ours, preset), link, hours, deaths, seed) for link in LINKS]
+    alarms = [outcome.alarms_per_hour for outcome in ours]
+    for make in MAKERS:
+        everywhere = at_most(alarms, make, LINKS, hours, seed)
+        for link, our, most in zip(LINKS, ours, alarms, strict=True):
+            here = at_most([most], make, [link], hours, seed)
+            for parameter, what in (
+                (everywhere, f"{make.name}, one for all links"),
+                (here, f"{make.name}, tuned to it"),
+            ):
+                peer = measure(make.detector(parameter), link, hours, deaths, seed)
+                yield Row(link.name, our, peer, f"{what} ({parameter:g})")
+
+
+def _ours(preset: Preset, link: Link, seed: str, died: float, until: float) -> tuple[int, float | None]:
+    return pinged(preset, link, seed, died, until)[:2]
+
+
+@dataclass(frozen=True)
+class Row:
+    link: str
+    ours: Outcome
+    peer: Outcome
+    peer_name: str
+
+
+MAKERS = (
+    Maker("fixed timeout", tuple(x / 10 for x in range(11, 301)), lambda timeout_s: partial(fixed, timeout_s)),
+    Maker("phi-accrual", tuple(x / 4 for x in range(2, 401)), lambda threshold: partial(accrual, threshold)),
+)
