@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Any
-from uuid import UUID
 
 from keys.errors import BadFrame
 from keys.frames import Kind, Reader, number, opening, sized
@@ -82,6 +81,12 @@ def interest_of(kind: TraceKind) -> Interest:
 # ---------------------------------------------------------------------------------------------- topics
 
 
+def uuid_of(topic: bytes) -> str:
+    """The name of a trace topic's 16 bytes (RFC 9562, section 4)."""
+    digits = topic.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
 def _topic(constrainer: str, actions: Actions, *suffixes: str, stays: bool = False) -> str:
     distribution = Distribution.SUPPRESS if stays else Distribution.DISSEMINATE
     return str(Constrained(TRACES, constrainer, actions, distribution, suffixes))
@@ -95,32 +100,32 @@ ADVERTISEMENTS_TOPIC = _topic(BROKER, Actions.BOTH, "Advertisements")
 
 def trace_topic(topic: bytes, interest: Interest) -> str:
     """Where traces of one kind of interest go. `topic`: 16 bytes."""
-    return _topic(BROKER, Actions.PUBLISH, str(UUID(bytes=topic)), _SUFFIX[interest])
+    return _topic(BROKER, Actions.PUBLISH, uuid_of(topic), _SUFFIX[interest])
 
 
 def gauge_topic(topic: bytes) -> str:
     """Where a broker asks who is interested."""
-    return _topic(BROKER, Actions.PUBLISH, str(UUID(bytes=topic)), "Interest")
+    return _topic(BROKER, Actions.PUBLISH, uuid_of(topic), "Interest")
 
 
 def answer_topic(topic: bytes) -> str:
     """Where trackers say what they want."""
-    return _topic(BROKER, Actions.SUBSCRIBE, str(UUID(bytes=topic)), "Interest")
+    return _topic(BROKER, Actions.SUBSCRIBE, uuid_of(topic), "Interest")
 
 
 def to_broker(topic: bytes, session: bytes) -> str:
     """Where an entity speaks to the broker that traces it."""
-    return _topic(BROKER, Actions.SUBSCRIBE, str(UUID(bytes=topic)), session.hex(), stays=True)
+    return _topic(BROKER, Actions.SUBSCRIBE, uuid_of(topic), session.hex(), stays=True)
 
 
 def to_entity(entity: str, topic: bytes, session: bytes) -> str:
     """Where that broker speaks to the entity."""
-    return _topic(entity, Actions.SUBSCRIBE, str(UUID(bytes=topic)), session.hex(), stays=True)
+    return _topic(entity, Actions.SUBSCRIBE, uuid_of(topic), session.hex(), stays=True)
 
 
 def key_topic(tracker: str, topic: bytes) -> str:
     """Where a tracker gets the key of sealed traces, sealed to it."""
-    return _topic(tracker, Actions.SUBSCRIBE, str(UUID(bytes=topic)), "Keys")
+    return _topic(tracker, Actions.SUBSCRIBE, uuid_of(topic), "Keys")
 
 
 def answers_to(client: str) -> str:
