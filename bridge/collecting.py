@@ -273,7 +273,8 @@ class Collector:
             expiry_s=min(expiry_s, EXPIRY_MAX_S) if header.deadline_ms else None,
             time_ms=inner.time_ms,
         )
-        return [Deliver(held.admitted.publisher.name, header.sequence, publication, late), Count("delivered")]
+        name, scope = held.admitted.publisher.name, held.admitted.scope.filter
+        return [Deliver(name, header.sequence, publication, late, scope), Count("delivered")]
 
     def _inner(self, held: Held) -> Inner:
         """Raises a keys error, or TopicError for names that would break the connections of local clients."""

@@ -47,6 +47,16 @@ class Forwarder:
         self._sweep_at: float | None = None
         self._newcomers: dict[tuple[str, str], Allowance] = {}  # by (member, scope) of accepted statements
 
+    @property
+    def routes(self) -> Routes:
+        """Where we stand and who hears us."""
+        return self._routes
+
+    @property
+    def routing(self) -> RoutingTable:
+        """Who wants what."""
+        return self._routing
+
     # ---------------------------------------------------------------------------------------------- links
 
     def link_up(self, peer: str) -> list[Effect]:

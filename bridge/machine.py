@@ -112,6 +112,22 @@ class Unsubscribed:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupJoined:
+    """The first local client subscribed to `$share/<group>/<filter>`; `Subscribed` came before, if it was new."""
+
+    group: str
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLeft:
+    """The last local client left the group; before `Unsubscribed`."""
+
+    group: str
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time passed; sent when `next_deadline` is reached."""
 
@@ -123,7 +139,10 @@ class Rotated:
     identity: Identity
 
 
-Event: TypeAlias = LinkUp | LinkDown | Received | Acked | Committed | Subscribed | Unsubscribed | Tick | Rotated
+Event: TypeAlias = (
+    LinkUp | LinkDown | Received | Acked | Committed | Subscribed | Unsubscribed | GroupJoined | GroupLeft
+    | Tick | Rotated
+)  # fmt: skip
 
 
 # --------------------------------------------------------------------------------------------- effects
@@ -149,12 +168,24 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """A verified, opened publication for local subscribers. `late`: it came after its successor."""
+    """A verified, opened publication for local subscribers. `late`: it came after its successor. `scope`: its wire
+    filter. `groups_lost`: local shared groups, as (name, filter), that another gateway serves with it."""
 
     publisher: str
     sequence: int
     publication: Publication
     late: bool = False
+    scope: str = ""
+    groups_lost: frozenset[tuple[str, str]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverShared:
+    """A publication for one local shared group only, which was another gateway's to serve until now."""
+
+    group: str
+    filter: str
+    publication: Publication
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +264,7 @@ class KeysChanged:
 
 
 Effect: TypeAlias = (
-    Send | Watch | Deliver | Forget | Count | Blame | Republish | Wanted | Doubted
+    Send | Watch | Deliver | DeliverShared | Forget | Count | Blame | Republish | Wanted | Doubted
     | Adopt | KeysChanged | KeepMaterial | KeepArchive
 )  # fmt: skip
 

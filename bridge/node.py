@@ -25,8 +25,10 @@ from keys.material import Material
 from .budgets import Limits, PublisherGuard
 from .collecting import Collector
 from .forwarding import Forwarder
+from .groups import GROUPS_TOPIC
 from .interest import Interest
 from .key_service import GRANT_TOPIC, KeyClient, OverlayDirectory, answer, handed_over
+from .lease_relay import LeaseRelay
 from .machine import (
     Acked,
     Blame,
@@ -36,6 +38,8 @@ from .machine import (
     Doubted,
     Effect,
     Event,
+    GroupJoined,
+    GroupLeft,
     KeysChanged,
     LinkDown,
     LinkUp,
@@ -50,6 +54,8 @@ from .membership import Node, peers_of
 from .policy import Issuer
 from .publishing import Publisher
 from .sealing import ScopeSecret
+from .sharing import SharedGroups
+from .subscriptions import SUBSCRIBE_TOPIC
 from .views import Overlay
 
 __all__ = ["GatewayNode", "KeyServerNode", "Node", "ReaderNode", "ReplicaNode", "peers_of"]
@@ -174,33 +180,56 @@ class GatewayNode(ReaderNode):
         self._outgoing = None if outgoing is None else {secret.clear_filter for secret in outgoing}
         self.publisher = Publisher(overlay, identity, name, self._sends(), keys, random)
         self.collector = Collector(overlay, name, secrets, keys)
+        self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
 
     def _sends(self) -> list[ScopeSecret]:
         return [s for s in self.secrets if self._outgoing is None or s.clear_filter in self._outgoing]
 
     def _own(self, event: Event, now: float) -> list[Effect]:
         match event:
+            case Received(_, wire) if wire.topic == GROUPS_TOPIC:
+                return self.groups.received(event, now)
             case Received():
                 return self._collected(self.collector.received(event, now), now)
             case Acked(_, ticket) if ticket > 0:
                 return self.publisher.acked(event, now)
+            case Acked():
+                effects = super()._own(event, now)
+                return effects + self.groups.reviewed(now) if effects else effects
             case Committed():
                 return self.publisher.committed(event, now)
             case LinkUp(peer):
-                return super()._own(event, now) + self.publisher.link_up(peer, now)
+                # Leases before publications: whoever gets both then knows which groups we served already.
+                effects = super()._own(event, now) + self.groups.link_up(peer, now)
+                return effects + self.publisher.link_up(peer, now)
             case LinkDown(peer):
+                self.groups.link_down(peer)
                 return super()._own(event, now) + self.publisher.link_down(peer)
-            case Subscribed():
+            case GroupJoined(group, topic_filter):
+                return self.groups.joined((group, topic_filter), now)
+            case GroupLeft(group, topic_filter):
+                return self.groups.left((group, topic_filter), now)
+            case Subscribed(topic_filter):
+                self.groups.wanted(topic_filter)
                 before = self.interest.wanted()
                 effects = super()._own(event, now)
                 for wire_filter in self.interest.wanted() - before:
                     self.collector.resumed(wire_filter)
                 return effects
+            case Unsubscribed(topic_filter) if self.groups.postpones(topic_filter):
+                return []
             case Tick():
-                collected = self._collected(self.collector.tick(now), now)
-                return collected + self.publisher.tick(now) + super()._own(event, now)
+                return self._tick(event, now)
             case _:
                 return super()._own(event, now)
+
+    def _tick(self, event: Tick, now: float) -> list[Effect]:
+        effects = self._collected(self.collector.tick(now), now)
+        effects += self.publisher.tick(now) + super()._own(event, now)
+        leases, unwanted = self.groups.tick(now)
+        for topic_filter in unwanted:
+            effects += self.interest.unsubscribed(topic_filter, now)
+        return effects + leases
 
     def _collected(self, effects: list[Effect], now: float) -> list[Effect]:
         """The collector's effects; what it says about epoch keys and retained publications concerns other machines."""
@@ -211,9 +240,10 @@ class GatewayNode(ReaderNode):
                     passed += self.wanted(name, now)
                 case Doubted(name):
                     passed += self.doubted(name, now)
-                case Deliver(_, _, publication) if publication.retain:
-                    self.publisher.overtaken(publication.topic, publication.time_ms)
-                    passed.append(effect)
+                case Deliver(_, _, publication):
+                    if publication.retain:
+                        self.publisher.overtaken(publication.topic, publication.time_ms)
+                    passed += self.groups.placed(effect, now)
                 case _:
                     passed.append(effect)
         return passed
@@ -222,15 +252,18 @@ class GatewayNode(ReaderNode):
         return self._collected(self.collector.keys_changed(now), now) + self.publisher.keys_changed(now)
 
     def _adopt_own(self, overlay: Overlay, now: float) -> list[Effect]:
+        leases = self.groups.adopt(overlay, self.secrets, now)
         collected = self._collected(self.collector.adopt(overlay, self.secrets, now), now)
-        return super()._adopt_own(overlay, now) + collected + self.publisher.adopt(overlay, self._sends(), now)
+        return super()._adopt_own(overlay, now) + leases + collected + self.publisher.adopt(overlay, self._sends(), now)
 
     def _rotated(self, event: Rotated, now: float) -> list[Effect]:
         self.publisher.rotate(event.identity)
+        self.groups.rotate(event.identity)
         return super()._rotated(event, now)
 
     def _deadlines(self) -> list[float | None]:
-        return [*super()._deadlines(), self.collector.next_deadline, self.publisher.next_deadline]
+        own = (self.collector.next_deadline, self.publisher.next_deadline, self.groups.next_deadline)
+        return [*super()._deadlines(), *own]
 
 
 class ReplicaNode(Node):
@@ -241,19 +274,24 @@ class ReplicaNode(Node):
     ) -> None:
         super().__init__(overlay, name)
         self.forwarder = Forwarder(overlay, name, seeds)
+        self._leases = LeaseRelay(overlay, self.forwarder.routes, self.forwarder.routing)
         self._publishers = PublisherGuard(limits or Limits())
 
     def _event(self, event: Event, now: float) -> list[Effect]:
         """Only links and what they bring concern a replica."""
         match event:
+            case Received(_, wire) if wire.topic == GROUPS_TOPIC:
+                return self._leases.received(event, now)
             case Received(_, wire):
                 if self._publishers.closed(wire, now):
                     return [Count("publisher_throttled")]
                 effects = self.forwarder.received(event, now)
                 self._publishers.charge(wire, effects, now)
+                if wire.topic == SUBSCRIBE_TOPIC and Count("statements") in effects:
+                    return self._leases.stated(event, now) + effects
                 return effects
             case LinkUp(peer):
-                return self.forwarder.link_up(peer)
+                return self.forwarder.link_up(peer) + self._leases.link_up(peer, now)
             case LinkDown(peer):
                 return self.forwarder.link_down(peer)
             case Tick():
@@ -263,6 +301,7 @@ class ReplicaNode(Node):
 
     def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         self._publishers.keep(overlay.by_party)
+        self._leases.adopt(overlay)
         return self.forwarder.adopt(overlay, now)
 
     def _deadlines(self) -> list[float | None]:

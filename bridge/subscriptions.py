@@ -124,7 +124,7 @@ class RoutingTable:
         known = of_filter.get(statement.member)
         if known is not None and known.version >= statement.version:
             return False
-        _verify(member, statement, now)
+        verify_author(member, DOMAIN, statement.body(), statement.signature, now)
         if statement.on and not self.may_read(statement.member, scope, now):
             raise NotAuthorised(f"{statement.member} may not read {statement.filter}")
         if statement.expires_ms <= now * 1000:
@@ -154,14 +154,14 @@ class RoutingTable:
         return [statement for of_filter in self._statements.values() for statement in of_filter.values()]
 
 
-def _verify(member: Member, statement: Statement, now: float) -> None:
+def verify_author(member: Member, domain: str, body: bytes, signature: bytes, now: float) -> None:
     """Raise unless a certificate of the member that counts now, present or former, fits the signature."""
     for certificate in member.certificates:
         try:
-            verify(certificate.public_key, DOMAIN, statement.body(), statement.signature)
+            verify(certificate.public_key, domain, body, signature)
         except BadSignature:
             continue
         if now * 1000 > certificate.not_after_ms:
-            raise Expired(f"the certificate of {statement.member} ended")
+            raise Expired(f"the certificate of {member.certificate.name} ended")
         return
-    raise BadSignature(f"statement is not signed by {statement.member}")
+    raise BadSignature(f"what names {member.certificate.name} as its author is not signed by it")

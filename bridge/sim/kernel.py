@@ -17,6 +17,7 @@ from ..machine import (
     Blame,
     Count,
     Deliver,
+    DeliverShared,
     Effect,
     Event,
     Forget,
@@ -47,6 +48,7 @@ class Trace:
     """What the run showed: deliveries by gateway, blame, figures, forgotten outbox entries."""
 
     delivered: dict[str, list[Deliver]] = field(default_factory=dict)
+    shared: dict[str, list[DeliverShared]] = field(default_factory=dict)
     blamed: list[tuple[str, Blame]] = field(default_factory=list)
     figures: dict[str, int] = field(default_factory=dict)
     forgotten: dict[str, set[int]] = field(default_factory=dict)
@@ -186,6 +188,8 @@ class Kernel:
                     self.at(max(arrival, self._arrival(peer, name)), name, Acked(peer, ticket))
             case Deliver():
                 self.trace.delivered.setdefault(name, []).append(effect)
+            case DeliverShared():
+                self.trace.shared.setdefault(name, []).append(effect)
             case Blame():
                 self.trace.blamed.append((name, effect))
             case Count(figure, amount, label):
