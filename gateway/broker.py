@@ -19,7 +19,7 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any
 
@@ -35,10 +35,18 @@ from .clients import PeerMessage
 from .config import ConfigError, Listener, Settings, StartError
 from .connection import Flusher, Later, MqttConnection
 from .exchange import Exchange
-from .hooks import Done, EntityConnected, EntityEvent, EntityGone, EntitySeen, Overlay
+from .hooks import Done, EntityConnected, EntityEvent, EntityGone, EntitySeen, Overlay, SharedName
 from .lifecycle import Lifecycle
 from .limits import Limits
-from .listeners import open_sockets, open_unix_socket, remove_stale_socket, serve_adapter, server_context
+from .listeners import (
+    amqtt_config,
+    amqtt_listener,
+    open_sockets,
+    open_unix_socket,
+    remove_stale_socket,
+    serve_adapter,
+    server_context,
+)
 from .members import send as send_to_member
 from .mqtt5.codec import Decoder
 from .mqtt5.message import Message
@@ -46,6 +54,7 @@ from .mqtt5.packets import Properties, Subscribe, Subscription
 from .operation import Operation
 from .outbox import StoreError
 from .plugin import EdgeSession, PacketView, PluginHost
+from .publications import message_of
 from .restoring import restore
 from .session_store import SessionStore
 from .websocket import WebSocketProtocol
@@ -91,10 +100,10 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         self.limits = settings.limits if settings else Limits()
         self._settings = settings
         self._overlay_context = overlay_context
-        super().__init__(_amqtt_config(settings) if settings else config or BrokerConfig(plugins={}))
+        super().__init__(amqtt_config(settings) if settings else config or BrokerConfig(plugins={}))
         if settings is not None:
             # amqtt would fill what equals a default from the listener `default`; ours are complete already.
-            self.listeners_config = {name: _amqtt_listener(one) for name, one in settings.listeners.items()}
+            self.listeners_config = {name: amqtt_listener(one) for name, one in settings.listeners.items()}
         if allow_anonymous is None:
             allow_anonymous = settings.allow_anonymous if settings else False
         self._started_at = time.time() - time.monotonic()
@@ -351,12 +360,15 @@ class EdgeBroker(Broker):  # type: ignore[misc]
 
     # -------------------------------------------------------------------------------------- overlay
 
-    def deliver_local(self, publication: Publication) -> None:
-        """Route a publication of the overlay to local clients and the retained store, never back.
-
-        Raises `bridge.topics.TopicError` for an invalid topic.
+    def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
+        """Route a publication of the overlay to local clients and the retained store, never back. `groups_lost`: but
+        not to these shared groups. Raises `bridge.topics.TopicError` for an invalid topic.
         """
-        self.exchange.deliver_local(publication)
+        self.exchange.deliver_local(publication, groups_lost)
+
+    def deliver_shared(self, name: SharedName, publication: Publication) -> None:
+        """A publication of the overlay for one local shared group only."""
+        self.lifecycle.subscribing.give_shared(name, message_of(publication, self.now()))
 
     def send_to_peer(self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Done) -> bool:
         """QoS 1 PUBLISH to a member; `on_ack(code)` when it acknowledges, maybe on a later connection.
@@ -375,27 +387,15 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         """Distinct filters that local clients hold, share prefixes stripped."""
         return self.exchange.router.filters()
 
+    def local_groups(self) -> list[SharedName]:
+        """Shared groups that have local members."""
+        return self.exchange.router.groups()
+
     def clients(self) -> Iterator[tuple[str, bool]]:
         """(client id, is it connected) of every local session."""
         for client in self.lifecycle.clients.values():
             if client.peer is None:
                 yield client.client_id, client.connection is not None
-
-
-def _amqtt_listener(listener: Any) -> ListenerConfig:
-    values = listener.model_dump(exclude={"overlay", "require_client_certificate", "origins"})
-    try:
-        return ListenerConfig(**{**values, "type": ListenerType(values["type"])})
-    except FileNotFoundError as error:
-        raise StartError(f"{error}; correct the path") from None
-
-
-def _amqtt_config(settings: Settings) -> BrokerConfig:
-    return BrokerConfig(
-        timeout_disconnect_delay=settings.timeout_disconnect_delay,
-        session_expiry_interval=settings.session_expiry_interval,
-        plugins=dict(settings.plugins),
-    )
 
 
 def make_broker(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,22 +18,21 @@ from amqtt.broker import RetainedApplicationMessage
 from amqtt.events import BrokerEvents, MQTTEvents
 
 from bridge.machine import Publication
-from bridge.topics import check_name
 
 from .bounds import Reached, fits
 from .clients import Client, Owed
 from .connection import UNACKNOWLEDGED, Later
-from .hooks import EntitySeen, Overlay
+from .hooks import EntitySeen, Overlay, SharedName
 from .limits import Limits
 from .members import hear_acks
 from .mqtt5.encoding import encode_publish
 from .mqtt5.message import Message
-from .mqtt5.packets import NO_PROPERTIES, Packet, Properties, Publish, Version, Will
+from .mqtt5.packets import NO_PROPERTIES, Packet, Publish, Version, Will
 from .mqtt5.session import Action as SessionAction
 from .mqtt5.session import Close
 from .mqtt5.types import ReasonCode
 from .plugin import Action, PacketView, PluginHost, application_message
-from .publications import publication_of, without_reserved
+from .publications import message_of, publication_of, without_reserved
 from .retained import RetainedStore, StoreFullError
 from .routing import Plan, Router, Target
 from .traffic import Traffic
@@ -279,23 +278,23 @@ class Exchange:
 
     # ---------------------------------------------------------------------------------------------- routing
 
-    def route(self, message: Message, sender: Client | None) -> Later | None:
-        """Hand a message to its local receivers."""
+    def route(self, message: Message, sender: Client | None, lost: Collection[SharedName] = ()) -> Later | None:
+        """Hand a message to its local receivers, without the shared groups that are `lost` to another gateway."""
         plan = self.router.plan(message.topic)
         if self.host.filters_topics:
             view_of = [target.client.view for target in plan.targets]
             view_of += [member.view for group in plan.groups for member in group.members]
             verdicts = [self.host.verdict(view, message.topic, Action.RECEIVE) for view in view_of]
             if None in verdicts:
-                return self._route_asking(message, sender)
+                return self._route_asking(message, sender, lost)
             if not all(verdicts):
                 allowed = {id(view) for view, verdict in zip(view_of, verdicts, strict=True) if verdict}
-                self._deliver(plan, message, sender, allowed)
+                self._deliver(plan, message, sender, allowed, lost)
                 return None
-        self._deliver(plan, message, sender, None)
+        self._deliver(plan, message, sender, None, lost)
         return None
 
-    async def _route_asking(self, message: Message, sender: Client | None) -> None:
+    async def _route_asking(self, message: Message, sender: Client | None, lost: Collection[SharedName]) -> None:
         plan = self.router.plan(message.topic)
         receivers = [target.client for target in plan.targets]
         receivers += [member for group in plan.groups for member in group.members]
@@ -307,15 +306,23 @@ class Exchange:
             if verdict:
                 allowed.add(id(receiver.view))
         # Subscriptions may have changed meanwhile: today's receivers, as far as they were asked about.
-        self._deliver(self.router.plan(message.topic), message, sender, allowed)
+        self._deliver(self.router.plan(message.topic), message, sender, allowed, lost)
 
-    def _deliver(self, plan: Plan[Client], message: Message, sender: Client | None, allowed: set[int] | None) -> None:
+    def _deliver(
+        self,
+        plan: Plan[Client],
+        message: Message,
+        sender: Client | None,
+        allowed: set[int] | None,
+        lost: Collection[SharedName],
+    ) -> None:
         now = self.now()
         for target in plan.targets:
             if allowed is None or id(target.client.view) in allowed:
                 self._deliver_to(target, message, sender, now)
         for group in plan.groups:
-            self.deliver_to_group(group, message, allowed, now)
+            if not lost or (group.name, group.filter) not in lost:
+                self.deliver_to_group(group, message, allowed, now)
 
     def _deliver_to(self, target: Target[Client], message: Message, sender: Client | None, now: float) -> None:
         client = target.client
@@ -405,34 +412,19 @@ class Exchange:
         if self.overlay is not None:
             self.overlay.publish(client.client_id, publication_of(message, self.now()), _nothing)
 
-    def inject(self, message: Message, view: Any = None) -> None:
+    def inject(self, message: Message, view: Any = None, groups_lost: Collection[SharedName] = ()) -> None:
         """Retain and route a message that no connection waits for."""
         if self.overlay is not None and message.properties.user:
             message.properties = without_reserved(message.properties)
         if message.retain:
             self.retain(view, message)
-        later = self.route(message, None)
+        later = self.route(message, None, groups_lost)
         if later is not None:
             self.in_order(later)
 
-    def deliver_local(self, publication: Publication) -> None:
+    def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """A publication that came over the overlay, to local clients only. Raises TopicError."""
-        expiry_s = publication.expiry_s
-        message = Message(
-            check_name(publication.topic),
-            publication.payload,
-            publication.qos,
-            publication.retain,
-            Properties(
-                payload_format=publication.payload_format,
-                content_type=publication.content_type,
-                response_topic=publication.response_topic,
-                correlation_data=publication.correlation_data,
-                user=publication.properties,
-            ),
-            None if expiry_s is None else self.now() + expiry_s,
-        )
-        self.inject(message)
+        self.inject(message_of(publication, self.now()), groups_lost=groups_lost)
 
 
 def _nothing(code: int) -> None:

@@ -24,8 +24,12 @@ __all__ = [
     "Measured",
     "Overlay",
     "PeerSubscriptions",
+    "SharedName",
+    "SharedSubscriptions",
 ]
 
+#: Name and filter of a shared group, without prefix.
+SharedName: TypeAlias = tuple[str, str]
 #: Called once with an MQTT reason code.
 Done: TypeAlias = Callable[[int], None]
 
@@ -78,6 +82,18 @@ class Measured(Protocol):
     figures: Figures
 
     def gauges(self) -> dict[str, int]: ...
+
+
+class SharedSubscriptions(Protocol):
+    """Optional methods of an `Overlay` that shares groups with other gateways."""
+
+    def group_joined(self, group: str, topic_filter: str) -> None:
+        """The first local member of a shared group; after `subscribed`. May be told again."""
+        ...
+
+    def group_left(self, group: str, topic_filter: str) -> None:
+        """The last one is gone; before `unsubscribed`."""
+        ...
 
 
 class PeerSubscriptions(Protocol):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,9 +24,12 @@ from bridge.machine import (
     Blame,
     Count,
     Deliver,
+    DeliverShared,
     Effect,
     Event,
     Forget,
+    GroupJoined,
+    GroupLeft,
     KeysChanged,
     LinkDown,
     LinkUp,
@@ -47,6 +50,7 @@ from bridge.node import GatewayNode, Node, peers_of
 from bridge.topics import matches
 from bridge.views import OverlayError
 from gateway.dials import Dials
+from gateway.hooks import SharedName
 from gateway.keeping import Keeping
 from gateway.live_overlay import LOOK_EVERY_S
 from gateway.metrics import FIGURES_TOPIC, Figures
@@ -69,13 +73,17 @@ NOT_AUTHORIZED = 0x87
 class LocalBroker(Protocol):
     """What the shell needs of `EdgeBroker`."""
 
-    def deliver_local(self, publication: Publication) -> None: ...
+    def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None: ...
+
+    def deliver_shared(self, name: SharedName, publication: Publication) -> None: ...
 
     def send_to_peer(
         self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Callable[[int], None]
     ) -> bool: ...
 
     def local_filters(self) -> Sequence[str]: ...
+
+    def local_groups(self) -> Sequence[SharedName]: ...
 
 
 class Links:
@@ -127,6 +135,8 @@ class Links:
         self._outgoing.start()
         for topic_filter in broker.local_filters():
             self.subscribed(topic_filter)
+        for group, topic_filter in broker.local_groups():
+            self.group_joined(group, topic_filter)
         self._dials.start(self._peers_to_dial(), self)
         loop = asyncio.get_running_loop()
         self._tasks += [loop.create_task(self._show_figures()), loop.create_task(self._watch_file())]
@@ -207,6 +217,13 @@ class Links:
     def unsubscribed(self, topic_filter: str) -> None:
         self._handle(Unsubscribed(topic_filter))
 
+    def group_joined(self, group: str, topic_filter: str) -> None:
+        """A shared group has local members."""
+        self._handle(GroupJoined(group, topic_filter))
+
+    def group_left(self, group: str, topic_filter: str) -> None:
+        self._handle(GroupLeft(group, topic_filter))
+
     def entity_event(self, event: AvailabilityEvent) -> None:
         """What a local client did, for its availability topic."""
         machine = self._entities
@@ -285,9 +302,12 @@ class Links:
                 self.figures.count(effect)
             case Send(peer, wire, ticket):
                 self._send(peer, wire, ticket)
-            case Deliver(_, _, publication):
+            case Deliver():
                 assert self._broker is not None
-                self._broker.deliver_local(publication)
+                self._broker.deliver_local(effect.publication, effect.groups_lost)
+            case DeliverShared(group, topic_filter, publication):
+                assert self._broker is not None
+                self._broker.deliver_shared((group, topic_filter), publication)
             case Forget(sequences):
                 self._store.forget(sequences)
             case Watch():

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from amqtt.adapters import ReaderAdapter, WriterAdapter
-from amqtt.contexts import ListenerConfig
+from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
 
-from .config import StartError
+from .config import Settings, StartError
 
 #: Connections that the kernel holds for us while we are busy.
 BACKLOG = 1_024
@@ -26,6 +26,24 @@ BACKLOG = 1_024
 UNIX_MODE = 0o660
 #: Stops an external peer that does not read from filling memory; it is then cut off.
 STREAM_BUFFER_BYTES = 8 << 20
+
+
+def amqtt_listener(listener: Any) -> ListenerConfig:
+    """A listener of our configuration as amqtt's broker takes it. Raises StartError."""
+    values = listener.model_dump(exclude={"overlay", "require_client_certificate", "origins"})
+    try:
+        return ListenerConfig(**{**values, "type": ListenerType(values["type"])})
+    except FileNotFoundError as error:
+        raise StartError(f"{error}; correct the path") from None
+
+
+def amqtt_config(settings: Settings) -> BrokerConfig:
+    """What amqtt's broker needs to know of our configuration beside listeners."""
+    return BrokerConfig(
+        timeout_disconnect_delay=settings.timeout_disconnect_delay,
+        session_expiry_interval=settings.session_expiry_interval,
+        plugins=dict(settings.plugins),
+    )
 
 
 def open_sockets(name: str, host: str | None, port: int) -> list[socket.socket]:

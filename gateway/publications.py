@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 from bridge.machine import Publication
+from bridge.topics import check_name
 
 from .mqtt5.message import Message
 from .mqtt5.packets import NO_PROPERTIES, Properties
@@ -30,6 +31,20 @@ def publication_of(message: Message, now: float) -> Publication:
         expiry_s=message.remaining_s(now),
         time_ms=time.time_ns() // 1_000_000,
     )
+
+
+def message_of(publication: Publication, now: float) -> Message:
+    """The other way: what came over the overlay, for local clients. Raises TopicError."""
+    properties = Properties(
+        payload_format=publication.payload_format,
+        content_type=publication.content_type,
+        response_topic=publication.response_topic,
+        correlation_data=publication.correlation_data,
+        user=publication.properties,
+    )
+    expires_at = None if publication.expiry_s is None else now + publication.expiry_s
+    topic = check_name(publication.topic)
+    return Message(topic, publication.payload, publication.qos, publication.retain, properties, expires_at)
 
 
 def without_reserved(properties: Properties) -> Properties:

@@ -132,6 +132,11 @@ class Router(Generic[C]):
         found = self._index.entry(topic_filter, name)
         return found if isinstance(found, Group) else None
 
+    def groups(self) -> list[tuple[str, str]]:
+        """Name and filter of every shared group that has members."""
+        found = [value for topic_filter in self._index for value in self._index.entries(topic_filter).values()]
+        return [(group.name, group.filter) for group in found if isinstance(group, Group)]
+
     def filters(self) -> list[str]:
         """Distinct filters that local clients hold, share prefixes stripped."""
         return list(self._index)

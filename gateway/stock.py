@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from amqtt.session import ApplicationMessage
 from bridge.machine import Publication, UserProperties
 from gateway.broker import EdgeBroker
 from gateway.config import ConfigError, load
+from gateway.hooks import SharedName
 from gateway.links import Links
 from gateway.party import Party, build
 from keys.identity import Role
@@ -127,13 +128,19 @@ class _Shell:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    def deliver_local(self, publication: Publication) -> None:
+    def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         try:
             self._arrived.put_nowait(publication)
         except asyncio.QueueFull:
             self._dropped += 1
             if self._dropped & (self._dropped - 1) == 0:  # 1, 2, 4, ...: a flood of losses is no flood of lines
                 log.warning("amqtt takes no more: %d deliveries dropped so far", self._dropped)
+
+    def deliver_shared(self, name: SharedName, publication: Publication) -> None:
+        """amqtt knows no shared subscriptions."""
+
+    def local_groups(self) -> Sequence[SharedName]:
+        return ()
 
     def local_filters(self) -> Sequence[str]:
         return [topic_filter for topic_filter, held in self._context.subscriptions.items() if held]

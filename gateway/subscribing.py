@@ -20,6 +20,7 @@ from .bounds import fits
 from .clients import Client
 from .connection import Later
 from .exchange import Exchange
+from .hooks import SharedName
 from .mqtt5.message import Message
 from .mqtt5.packets import Subscribe, Unsubscribe
 from .mqtt5.session import Granted, SessionSubscription
@@ -104,11 +105,15 @@ class Subscribing:
             if self._exchange.store is not None:
                 self._exchange.store.subscribed(client, topic_filter, subscription)
             if client.peer is not None:
-                self._tell_of_peer("peer_subscribed", client.peer, topic_filter)
+                self._tell("peer_subscribed", client.peer, topic_filter)
                 continue
             fresh = self._exchange.router.subscribe(client, subscription.options, subscription.identifier)
-            if fresh and self._exchange.overlay is not None:
-                self._exchange.overlay.subscribed(split_share(topic_filter)[1])
+            if self._exchange.overlay is not None:
+                group, plain_filter = split_share(topic_filter)
+                if fresh:
+                    self._exchange.overlay.subscribed(plain_filter)
+                if group is not None:
+                    self._tell("group_joined", group, plain_filter)
 
     def _send_retained(self, client: Client, subscriptions: Sequence[SessionSubscription]) -> Later | None:
         """All of them at once if they are few and no plugin has to be asked."""
@@ -193,6 +198,12 @@ class Subscribing:
             for group in list(filter(None, groups))[: max(0, came_shared)]:
                 self._exchange.in_order(self._give_to_group(group, message))
 
+    def give_shared(self, name: SharedName, message: Message) -> None:
+        """A message that is for one shared group only, as soon as no plugin has to be asked."""
+        group = self._exchange.router.group(*name)
+        if group is not None:
+            self._exchange.in_order(self._give_to_group(group, message))
+
     async def _give_to_group(self, group: Group[Client], message: Message) -> None:
         allowed: set[int] = set()
         for member in list(group.members):
@@ -204,14 +215,22 @@ class Subscribing:
 
     def _leave(self, client: Client, topic_filter: str) -> None:
         if client.peer is not None:
-            self._tell_of_peer("peer_unsubscribed", client.peer, topic_filter)
-        elif self._exchange.router.unsubscribe(client, topic_filter) and self._exchange.overlay is not None:
-            self._exchange.overlay.unsubscribed(split_share(topic_filter)[1])
+            self._tell("peer_unsubscribed", client.peer, topic_filter)
+            return
+        last = self._exchange.router.unsubscribe(client, topic_filter)
+        if self._exchange.overlay is None:
+            return
+        group, plain_filter = split_share(topic_filter)
+        if group is not None and self._exchange.router.group(group, plain_filter) is None:
+            self._tell("group_left", group, plain_filter)
+        if last:
+            self._exchange.overlay.unsubscribed(plain_filter)
 
-    def _tell_of_peer(self, what: str, peer: str, topic_filter: str) -> None:
+    def _tell(self, what: str, *names: str) -> None:
+        """Call a method of the overlay that it need not have."""
         told = getattr(self._exchange.overlay, what, None)
         if told is not None:
-            told(peer, topic_filter)
+            told(*names)
 
 
 def _inner(topic_filter: str) -> str | None:
