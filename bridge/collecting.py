@@ -274,7 +274,7 @@ class Collector:
             time_ms=inner.time_ms,
         )
         name, scope = held.admitted.publisher.name, held.admitted.scope.filter
-        return [Deliver(name, header.sequence, publication, late, scope), Count("delivered")]
+        return [Deliver(name, header.sequence, publication, late, scope, header.time_ms), Count("delivered")]
 
     def _inner(self, held: Held) -> Inner:
         """Raises a keys error, or TopicError for names that would break the connections of local clients."""

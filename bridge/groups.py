@@ -5,7 +5,7 @@ Gateways subscribe plainly, say in signed leases since when they have members of
 
 * what the devices of a gateway with members publish, that gateway gives to its own members, from `own_from_ms` on;
 * of everything else, the gateway with the highest HMAC(group, publisher, sequence, gateway) among those whose lease
-  covers the moment at which it was published, `starts_ms` to `ends_ms`.
+  covers the moment at which it was sealed and sent, `starts_ms` to `ends_ms`. It may have waited in an outbox for days.
 
 Both look at signed facts only, so whoever knows the same leases chooses alike, whenever and in whatever order leases
 and publications came. The author signs: one copy suffices, the highest version wins, so a lying replica can withhold
@@ -57,6 +57,19 @@ def group_id(secret: ScopeSecret, group: str, topic_filter: str) -> bytes:
     """
     names = sized(secret.scope.filter.encode()) + sized(group.encode()) + sized(topic_filter.encode())
     return hmac.digest(secret.token_key or b"", b"veilmq/1 group" + names, hashlib.sha256)[:GROUP_ID_BYTES]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The publication that a group is to be served with. `time_ms`: when its gateway took it, and gave it to its own
+    members; `sealed_ms`: when it sent it. `retained`: only who had members at `time_ms` may have it. To others it is a
+    retained message, and a shared subscription gets none (MQTT 5.0 §3.8.4)."""
+
+    publisher: str
+    sequence: int
+    time_ms: int
+    sealed_ms: int
+    retained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,36 +214,31 @@ class LeaseTable:
             allowed = self._rights[asked] = self._overlay.may_read(member, scope, epoch)
         return allowed
 
-    def server(
-        self, group: GroupId, publisher: str, sequence: int, time_ms: int, now: float, retained: bool = False
-    ) -> str | None:
-        """The gateway that serves the group with a publication made at `time_ms`; None if no lease says.
-
-        Where no lease covers that moment (it waited in an outbox until the first members came), those count that have
-        a lease now. `retained`: then nobody counts who joined later, for whom it would be a retained message, and a
-        shared subscription gets none (MQTT 5.0 §3.8.4).
-        """
+    def server(self, group: GroupId, asked: Asked, now: float) -> str | None:
+        """The gateway that serves the group with a publication; None if no lease says."""
         of_group, scope = self._groups.get(group), self._overlay.scope_named(group[0])
         if of_group is None or scope is None:
             return None
-        if _owns(of_group.get(publisher, ()), time_ms):
-            return publisher
-        # A publisher's gateway does not get its own publications back, so it cannot serve others' members with them.
-        able = {m: lives for m, lives in of_group.items() if m != publisher and self.may_read(m, scope, time_ms / 1000)}
-        chosen = [m for m, lives in able.items() if _covers(lives, time_ms)]
+        if _owns(of_group.get(asked.publisher, ()), asked.time_ms):
+            return asked.publisher
+        at_ms = asked.sealed_ms
+        able = {
+            member: lives
+            for member, lives in of_group.items()
+            # A publisher's gateway does not get its own publications back.
+            if member != asked.publisher
+            and self.may_read(member, scope, at_ms / 1000)
+            and (not asked.retained or any(lease.own_from_ms <= asked.time_ms for lease in lives))
+        }
+        chosen = [m for m, lives in able.items() if _covers(lives, at_ms)]
         if not chosen:
-            present = {m: lives[-1] for m, lives in able.items()}
-            chosen = [
-                m
-                for m, lease in present.items()
-                if lease.on
-                and lease.starts_ms
-                and now * 1000 < lease.ends_ms
-                and (not retained or lease.own_from_ms <= time_ms)
-            ]
+            # The first members' leases begin in a moment, or somebody's clock is far from ours.
+            begun = {m: lives[-1] for m, lives in able.items() if lives[-1].starts_ms}
+            chosen = [m for m, lease in begun.items() if lease.own_from_ms <= at_ms < lease.ends_ms]
+            chosen = chosen or [m for m, lease in begun.items() if lease.on and now * 1000 < lease.ends_ms]
         if len(chosen) < 2:
             return chosen[0] if chosen else None
-        said = sized(publisher.encode()) + number(sequence, 8)
+        said = sized(asked.publisher.encode()) + number(asked.sequence, 8)
         return max(chosen, key=lambda m: hmac.digest(group[1], said + m.encode(), hashlib.sha256))
 
     def _is_news(self, lease: Lease) -> bool:

@@ -169,13 +169,15 @@ class Watch:
 @dataclass(frozen=True, slots=True)
 class Deliver:
     """A verified, opened publication for local subscribers. `late`: it came after its successor. `scope`: its wire
-    filter. `groups_lost`: local shared groups, as (name, filter), that another gateway serves with it."""
+    filter. `sealed_ms`: the signed time at which it was sent. `groups_lost`: local shared groups, as (name, filter),
+    that another gateway serves with it."""
 
     publisher: str
     sequence: int
     publication: Publication
     late: bool = False
     scope: str = ""
+    sealed_ms: int = 0
     groups_lost: frozenset[tuple[str, str]] = frozenset()
 
 

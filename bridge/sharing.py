@@ -20,7 +20,7 @@ from keys.identity import Identity
 
 from .arriving import refused
 from .budgets import FairTable
-from .groups import GROUPS_TOPIC, GroupId, Lease, LeaseTable, group_id
+from .groups import GROUPS_TOPIC, Asked, GroupId, Lease, LeaseTable, group_id
 from .machine import Count, Deliver, DeliverShared, Effect, Publication, Received, Send, Wire
 from .sealing import ScopeSecret
 from .topics import TopicIndex, overlaps
@@ -223,17 +223,16 @@ class SharedGroups:
             return [deliver]
         lost: set[SharedName] = set()
         effects: list[Effect] = []
-        time_ms = deliver.publication.time_ms
         for group in groups:
             share = group.shares.get(deliver.scope)
             if share is None:
                 continue  # we have no lease there: nobody chooses us, and nobody can tell others to leave it to us
             server = self._server(share, deliver, now)
             if group.linger_until is not None:
-                if server == self._name and time_ms < share.ends_ms:
-                    effects += self._give_back(share, time_ms, now)
+                if server == self._name and deliver.sealed_ms < share.ends_ms:
+                    effects += self._give_back(share, deliver.sealed_ms, now)
             elif server == self._name:
-                share.served_ms = max(share.served_ms, time_ms)
+                share.served_ms = max(share.served_ms, deliver.sealed_ms)
             else:
                 lost.add(group.name)
                 if server not in (None, deliver.publisher):
@@ -243,9 +242,9 @@ class SharedGroups:
     def _server(self, share: _Share, deliver: Deliver, now: float) -> str | None:
         """Who serves the group with it: we, if no lease says. None: nobody, it is retained and came before us."""
         p = deliver.publication
-        server = self._table.server(share.id, deliver.publisher, deliver.sequence, p.time_ms, now, p.retain)
+        asked = Asked(deliver.publisher, deliver.sequence, p.time_ms, deliver.sealed_ms, p.retain)
         early = p.retain and p.time_ms < share.own_from_ms
-        return server or (None if early else self._name)
+        return self._table.server(share.id, asked, now) or (None if early else self._name)
 
     def _hold(self, group: _Group, deliver: Deliver, now: float) -> None:
         held = _Held(group, deliver, now + HOLD_S)
@@ -265,7 +264,7 @@ class SharedGroups:
                 continue
             if self._server(share, held.deliver, now) == self._name:
                 self._table_of(held.deliver.publication).pop(held.key)
-                share.served_ms = max(share.served_ms, held.deliver.publication.time_ms)
+                share.served_ms = max(share.served_ms, held.deliver.sealed_ms)
                 effects += [DeliverShared(*held.group.name, held.deliver.publication), Count("groups_taken_over")]
         return effects
 
@@ -338,7 +337,7 @@ class SharedGroups:
         return self._cut(share, min(share.lease.ends_ms, max(now_ms, share.served_ms + 1)), now_ms, now)
 
     def _give_back(self, share: _Share, since_ms: int, now: float) -> list[Effect]:
-        """We left, and what was published at `since_ms` came for us: others take over from there."""
+        """We left, and what was sent at `since_ms` came for us: others take over from there."""
         return self._cut(share, since_ms, share.lease.own_until_ms, now)
 
     def _cut(self, share: _Share, ends_ms: int, own_until_ms: int, now: float) -> list[Effect]:

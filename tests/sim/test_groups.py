@@ -56,7 +56,7 @@ class Members:
         effects = self.machine.handle(event, now)
         for effect in effects:
             match effect:
-                case Deliver(publisher, sequence, _, _, _, lost):
+                case Deliver(publisher, sequence, groups_lost=lost):
                     self.ordinary.append((publisher, sequence))
                     if self.present and GROUP not in lost:
                         self.got.append((publisher, sequence))
