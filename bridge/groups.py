@@ -142,7 +142,7 @@ class LeaseTable:
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
         self._groups: dict[GroupId, dict[str, tuple[Lease, ...]]] = {}  # by group and member: lives, oldest first
-        self._order: FairTable[tuple[GroupId, str], None] = FairTable(LEASES_MAX)
+        self._order: FairTable[tuple[GroupId, str], bool] = FairTable(LEASES_MAX)
         self._allowances: dict[str, Allowance] = {}  # by author
         self._rights: dict[tuple[str, str, int], bool] = {}
         self._sweep_at = 0.0
@@ -199,7 +199,7 @@ class LeaseTable:
         lives = [known for known in of_group.get(lease.member, ()) if not lease.supersedes(known)]
         lives = sorted([*lives, lease], key=lambda known: known.version)[-LIVES_MAX:]
         of_group[lease.member] = tuple(lives)
-        gone = self._order.put((lease.id, lease.member), lease.member.encode(), None)
+        gone = self._order.put((lease.id, lease.member), lease.member.encode(), True)
         if gone is not None:
             self._forget(*gone[0])
 

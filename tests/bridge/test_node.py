@@ -10,11 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.adopting import FLAG_DOCUMENT, OVERLAY_TOPIC, Version
+from bridge.groups import GROUPS_TOPIC, Lease
 from bridge.key_service import GRANT_TOPIC
 from bridge.machine import (
     Acked,
     Committed,
     Effect,
+    GroupJoined,
+    GroupLeft,
     LinkDown,
     LinkUp,
     Publication,
@@ -106,10 +109,16 @@ def wires_of(world: World) -> list[Wire]:
     wires += [s.wire for w in wires for s in sent(near.handle(Received("site", w), NOW))]
     far = replica(world, "r2a", peers_of(world.overlay, "r2a"))
     far.handle(Received("control", statement(world, "control", "plant/#")), NOW)
+    now_ms = int(NOW * 1000)
+    leases = [
+        Lease(member, "plant/#", bytes(16), now_ms, on, now_ms, now_ms + 60_000, now_ms, now_ms + 60_000)
+        for member, on in (("site", True), ("control", True), ("control", False))
+    ]
     return [
         *wires,
         *(s.wire for w in wires for s in sent(far.handle(Received("r1a", w), NOW))),
         statement(world, "control", "plant/#"),
+        *(Wire(GROUPS_TOPIC, lease.signed(world.identities[lease.member]).encode()) for lease in leases),
         Wire(OVERLAY_TOPIC, Version(2, bytes(32)).encode()),
         Wire(OVERLAY_TOPIC, Version(2, bytes(32)).encode(FLAG_DOCUMENT) + zlib.compress(b"[" * 99_999)),
     ]
@@ -120,6 +129,7 @@ NAMES = ("site", "local", "control", "r1a", "r1b", "r1c", "r2a", "r2b", "r2c", "
 TOPICS = (
     KEYS_TOPIC,
     SUBSCRIBE_TOPIC,
+    GROUPS_TOPIC,
     OVERLAY_TOPIC,
     GRANT_TOPIC,
     "plant/t",
@@ -173,7 +183,7 @@ def test_no_sequence_of_events_makes_a_node_raise_or_spin(seed: int):
         event = rng.choice([
             Received(peer, mutated(rng)), Received(peer, mutated(rng)), Received(peer, rng.choice(MATERIAL)),
             LinkUp(peer), LinkDown(peer), Acked(peer, rng.randrange(-3, 5)), Tick(), Subscribed("plant/#"),
-            Unsubscribed("plant/#"), Committed((entry,)),
+            Unsubscribed("plant/#"), Committed((entry,)), GroupJoined("g", "plant/#"), GroupLeft("g", "plant/#"),
         ])  # fmt: skip
         for node in nodes:
             check(node.handle(event, now))
