@@ -218,7 +218,7 @@ class SharedGroups:
 
     def placed(self, deliver: Deliver, now: float) -> list[Effect]:
         """A publication of somebody else's: which local groups it is not for."""
-        groups = self._index.match(deliver.publication.topic)
+        groups = self._index.match(deliver.publication.topic) if self._groups else ()
         if not groups:
             return [deliver]
         lost: set[SharedName] = set()

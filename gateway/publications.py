@@ -34,7 +34,7 @@ def publication_of(message: Message, now: float) -> Publication:
 
 
 def message_of(publication: Publication, now: float) -> Message:
-    """The other way: what came over the overlay, for local clients. Raises TopicError."""
+    """The other way: what came over the overlay, as local clients get it. Raises TopicError."""
     properties = Properties(
         payload_format=publication.payload_format,
         content_type=publication.content_type,
@@ -42,9 +42,15 @@ def message_of(publication: Publication, now: float) -> Message:
         correlation_data=publication.correlation_data,
         user=publication.properties,
     )
-    expires_at = None if publication.expiry_s is None else now + publication.expiry_s
-    topic = check_name(publication.topic)
-    return Message(topic, publication.payload, publication.qos, publication.retain, properties, expires_at)
+    topic, expiry_s = check_name(publication.topic), publication.expiry_s
+    return Message(
+        topic,
+        publication.payload,
+        publication.qos,
+        publication.retain,
+        without_reserved(properties),
+        None if expiry_s is None else now + expiry_s,
+    )
 
 
 def without_reserved(properties: Properties) -> Properties:

@@ -25,6 +25,8 @@ from gateway.mqtt5.packets import (
     Publish,
     PubRec,
     PubRel,
+    UnsubAck,
+    Unsubscribe,
     Version,
     Will,
 )
@@ -44,6 +46,7 @@ class FakeOverlay:
         self.peers: list[str] = []
         self.heard: list[tuple[str, Publish]] = []
         self.entities: list[Any] = []
+        self.groups: list[str] = []
 
     def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
         self.published.append((client_id, publication))
@@ -57,6 +60,12 @@ class FakeOverlay:
 
     def unsubscribed(self, topic_filter: str) -> None:
         self.filters.append(f"-{topic_filter}")
+
+    def group_joined(self, group: str, topic_filter: str) -> None:
+        self.groups.append(f"+{group}:{topic_filter} after {self.filters[-1]}")
+
+    def group_left(self, group: str, topic_filter: str) -> None:
+        self.groups.append(f"-{group}:{topic_filter} after {self.filters[-1]}")
 
     def recognise(self, certificate_der: bytes, client_id: str) -> str | None:
         subject = x509.load_der_x509_certificate(certificate_der).subject
@@ -219,6 +228,58 @@ def test_first_and_last_subscription_of_a_filter_are_reported() -> None:
             b.send(Disconnect())
             await b.closed()
             assert overlay.filters == ["+t/#", "-t/#"]
+
+    asyncio.run(check())
+
+
+def test_groups_are_reported_from_their_first_member_to_their_last() -> None:
+    """After the filter is, and before it is gone; the same name with another filter is another group."""
+
+    async def check() -> None:
+        overlay = FakeOverlay()
+        async with serving(overlay=overlay) as broker:
+            a, b = await Wire.connect(broker, "a"), await Wire.connect(broker, "b")
+            await a.subscribe("$share/g/t/#")
+            await a.subscribe("$share/g/u")
+            assert overlay.groups == ["+g:t/# after +t/#", "+g:u after +u"]
+            await b.subscribe("$share/g/t/#")
+            assert set(broker.local_groups()) == {("g", "t/#"), ("g", "u")}
+            a.send(Unsubscribe(9, ("$share/g/t/#",)))
+            await a.expect(UnsubAck)
+            assert not any(told.startswith("-") for told in overlay.groups), "b is a member still"
+            b.send(Disconnect())
+            await b.closed()
+            assert overlay.groups[-1] == "-g:t/# after +u"
+            assert overlay.filters[-1] == "-t/#"
+            assert broker.local_groups() == [("g", "u")]
+
+    asyncio.run(check())
+
+
+def test_what_another_gateway_serves_a_group_with_goes_to_ordinary_subscribers_only() -> None:
+    """And what is the group's alone goes to nobody else: not again to subscribers, nor to the retained store."""
+
+    async def check() -> None:
+        async with serving(overlay=FakeOverlay()) as broker:
+            names = ("plain", "one", "two", "other")
+            plain, one, two, other = [await Wire.connect(broker, name) for name in names]
+            await plain.subscribe("far/#", 1)
+            await other.subscribe("$share/other/far/#", 1)
+            for member in (one, two):
+                await member.subscribe("$share/g/far/#", 1)
+            broker.deliver_local(Publication("far/1", b"theirs", 1), {("g", "far/#")})
+            broker.deliver_local(Publication("far/1", b"ours", 1), {("g", "far/1"), ("h", "far/#")})
+            taken = Publication("far/1", b"taken over", 1, True, properties=(("vmq", "hidden"),))
+            broker.deliver_shared(("g", "far/#"), taken)
+            broker.deliver_shared(("gone", "far/#"), taken)
+            await until(broker._broadcast_queue.empty)
+            assert [p for _, p in await plain.published()] == [b"theirs", b"ours"]
+            assert [p for _, p in await other.published()] == [b"theirs", b"ours"]
+            members = await one.published() + await two.published()
+            assert sorted(p for _, p in members) == [b"ours", b"taken over"]
+            late = await Wire.connect(broker, "late")
+            await late.subscribe("far/#")
+            assert await late.published() == []
 
     asyncio.run(check())
 
