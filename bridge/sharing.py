@@ -34,6 +34,7 @@ HOLD_S = 5.0  # how long what another gateway serves is held, in case it has lef
 HELD_MAX = 4_096  # publications held; a publisher of too many loses its own oldest
 LARGE_BYTES = 16_384  # larger ones are held apart ...
 HELD_LARGE_MAX = 32  # ... and so few, lest they fill memory
+LEARN_S = 0.5  # after the first lease that we hear, all that this replica knows has come
 GROUPS_MAX = 1_024  # local groups that get leases; the others are served as if nobody else had members
 
 SharedName: TypeAlias = tuple[str, str]
@@ -68,11 +69,13 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A publication that another gateway is to serve one of our groups with."""
+    """A publication that another gateway is to serve one of our groups with. `unknown`: or we, which leases that we
+    have not heard yet will tell; if they do not, we do."""
 
     group: _Group
     deliver: Deliver
     until: float
+    unknown: bool
 
     @property
     def key(self) -> tuple[SharedName, str, int]:
@@ -103,6 +106,7 @@ class SharedGroups:
         self._version = 0
         self._held: FairTable[tuple[SharedName, str, int], _Held] = FairTable(HELD_MAX)
         self._held_large: FairTable[tuple[SharedName, str, int], _Held] = FairTable(HELD_LARGE_MAX)
+        self._learned_at = float("inf")  # when we know the leases that others, and a former process, made before
         self._drop_at = float("inf")  # when to look for what was held for long enough
         self._deadline: float | None = None  # of leases and groups; None: look
 
@@ -161,6 +165,8 @@ class SharedGroups:
         """A replica is there, maybe without memory. It has our leases before our publications, and so have those to
         whom it passes both on."""
         self._up.add(peer)
+        if len(self._up) >= self._threshold:
+            self._learned_at = min(self._learned_at, now + HOLD_S)
         effects: list[Effect] = []
         for share in self._shares():
             if share.lease.on and (share.lease.own_until_ms <= now * 1000 or self._begins(share, now)):
@@ -184,6 +190,9 @@ class SharedGroups:
                 return []
         except KeysError as error:
             return refused(event.peer, error)
+        self._learned_at = min(self._learned_at, now + LEARN_S)
+        if len(self._held) + len(self._held_large):
+            self._drop_at = min(self._drop_at, max(now, self._learned_at))
         if lease.member == self._name:
             return [Count("leases"), *self._own_of_before(lease, now)]
         return [Count("leases"), *([] if lease.on else self._released(lease.id, now))]
@@ -231,12 +240,16 @@ class SharedGroups:
             if group.linger_until is not None:
                 if server == self._name and deliver.sealed_ms < share.ends_ms:
                     effects += self._give_back(share, deliver.sealed_ms, now)
+            elif server == self._name and now < self._learned_at and deliver.sealed_ms < share.own_from_ms:
+                # Sent before this process had members, and queued for it: replicas say afterwards who served it.
+                lost.add(group.name)
+                effects += self._hold(group, deliver, now, unknown=True)
             elif server == self._name:
                 share.served_ms = max(share.served_ms, deliver.sealed_ms)
             else:
                 lost.add(group.name)
                 if server not in (None, deliver.publisher):
-                    self._hold(group, deliver, now)
+                    effects += self._hold(group, deliver, now)
         return [replace(deliver, groups_lost=frozenset(lost)) if lost else deliver, *effects]
 
     def _server(self, share: _Share, deliver: Deliver, now: float) -> str | None:
@@ -246,10 +259,22 @@ class SharedGroups:
         early = p.retain and p.time_ms < share.own_from_ms
         return self._table.server(share.id, asked, now) or (None if early else self._name)
 
-    def _hold(self, group: _Group, deliver: Deliver, now: float) -> None:
-        held = _Held(group, deliver, now + HOLD_S)
-        self._table_of(deliver.publication).put(held.key, deliver.publisher.encode(), held)
+    def _hold(self, group: _Group, deliver: Deliver, now: float, unknown: bool = False) -> list[Effect]:
+        held = _Held(group, deliver, min(now + HOLD_S, self._learned_at if unknown else float("inf")), unknown)
+        gone = self._table_of(deliver.publication).put(held.key, deliver.publisher.encode(), held)
         self._drop_at = min(self._drop_at, held.until)
+        return self._let_go(gone[1], now) if gone else []
+
+    def _let_go(self, held: _Held, now: float) -> list[Effect]:
+        """Held for long enough, or too much is: what nobody else said to serve, we do."""
+        share = held.group.shares.get(held.deliver.scope)
+        if not held.unknown or share is None or held.group.linger_until is not None:
+            return []
+        return self._take_over(held, share) if self._server(share, held.deliver, now) == self._name else []
+
+    def _take_over(self, held: _Held, share: _Share) -> list[Effect]:
+        share.served_ms = max(share.served_ms, held.deliver.sealed_ms)
+        return [DeliverShared(*held.group.name, held.deliver.publication), Count("groups_taken_over")]
 
     def _table_of(self, publication: Publication) -> FairTable[tuple[SharedName, str, int], _Held]:
         return self._held_large if len(publication.payload) > LARGE_BYTES else self._held
@@ -260,12 +285,11 @@ class SharedGroups:
         effects: list[Effect] = []
         for held in [held for table in (self._held, self._held_large) for held in table.values() if held.group is ours]:
             share = held.group.shares.get(held.deliver.scope)
-            if share is None or share.id != group or held.group.linger_until is not None:
+            if share is None or share.id != group or held.group.linger_until is not None or held.unknown:
                 continue
             if self._server(share, held.deliver, now) == self._name:
                 self._table_of(held.deliver.publication).pop(held.key)
-                share.served_ms = max(share.served_ms, held.deliver.sealed_ms)
-                effects += [DeliverShared(*held.group.name, held.deliver.publication), Count("groups_taken_over")]
+                effects += self._take_over(held, share)
         return effects
 
     # ---------------------------------------------------------------------------------------------- time
@@ -280,14 +304,21 @@ class SharedGroups:
             if share.lease.on and share.renew_at <= now:
                 effects += self._state(share, now)
         if self._drop_at <= now:
-            for table in (self._held, self._held_large):
-                for held in [held for held in table.values() if held.until <= now]:
-                    table.pop(held.key)
-            self._drop_at = now + HOLD_S if len(self._held) + len(self._held_large) else float("inf")
+            effects += self._drop(now)
         lingering = {group.name[1] for group in self._groups.values() if group.linger_until is not None}
         over = sorted(self._postponed - lingering)
         self._postponed &= lingering
         return effects, over
+
+    def _drop(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for table in (self._held, self._held_large):
+            learned = now >= self._learned_at
+            for held in [held for held in table.values() if held.until <= now or (held.unknown and learned)]:
+                table.pop(held.key)
+                effects += self._let_go(held, now)
+        self._drop_at = now + HOLD_S if len(self._held) + len(self._held_large) else float("inf")
+        return effects
 
     @property
     def next_deadline(self) -> float | None:

@@ -59,14 +59,17 @@ class Gateway:
         (lease,) = leases(self.node.handle(GroupJoined(*GROUP), now))
         return lease
 
-    def placed(self, sequence: int, now: float, publisher: str = "site", **changes: object) -> list[Effect]:
-        publication = Publication("plant/t", b"%d" % sequence, 1, time_ms=int(now * 1000))
+    def placed(
+        self, sequence: int, sent_at: float, publisher: str = "site", now: float | None = None, **changes: object
+    ) -> list[Effect]:
+        """A publication that was taken and sent at one moment, and comes at once unless `now` is given."""
+        publication = Publication("plant/t", b"%d" % sequence, 1, time_ms=int(sent_at * 1000))
         publication = replace(publication, **changes)  # type: ignore[arg-type]
-        deliver = Deliver(publisher, sequence, publication, False, PLANT.scope.filter, int(now * 1000))
-        return self.node.groups.placed(deliver, now)
+        deliver = Deliver(publisher, sequence, publication, False, PLANT.scope.filter, int(sent_at * 1000))
+        return self.node.groups.placed(deliver, sent_at if now is None else now)
 
-    def serves(self, sequence: int, now: float, publisher: str = "site", **changes: object) -> bool:
-        effects = self.placed(sequence, now, publisher, **changes)
+    def serves(self, sequence: int, sent_at: float, publisher: str = "site", **changes: object) -> bool:
+        effects = self.placed(sequence, sent_at, publisher, **changes)  # type: ignore[arg-type]
         assert isinstance(effects[0], Deliver), "ordinary subscribers get it in any case"
         return GROUP not in effects[0].groups_lost
 
@@ -95,7 +98,7 @@ def test_the_only_gateway_serves_its_group_at_once_and_takes_part_later():
     assert lease.own_from_ms == NOW * 1000 + 1
     assert lease.starts_ms == (NOW + JOIN_S) * 1000
     assert lease.ends_ms == (NOW + LEASE_S) * 1000
-    assert us.serves(2, NOW)
+    assert us.serves(2, NOW + 0.01)
     assert us.serves(3, NOW + JOIN_S + 1)
     assert leases(us.node.handle(GroupJoined(*GROUP), NOW + 1)) == [], "told twice, leased once"
 
@@ -131,8 +134,7 @@ def test_a_gateway_that_leaves_is_followed_without_a_gap():
     _, before = ours_and_theirs(us, NOW + 10)
     after = [s for s in range(100, 140) if not us.serves(s, NOW + 10.5)]
     effects = us.hears(of_them(NOW + 10.4, 0, on=False), NOW + 10.6)
-    taken = [int(e.publication.payload) for e in effects if isinstance(e, DeliverShared)]
-    assert taken == after
+    assert taken(effects) == after
     assert before
     assert after
     assert all(us.serves(s, NOW + 11) for s in range(40))
@@ -147,10 +149,10 @@ def test_what_is_held_is_bounded_in_time_and_number(monkeypatch: pytest.MonkeyPa
     patient = next(s for s in range(20) if not us.serves(s, NOW + 10, "patient"))
     flood = [s for s in range(100, 200) if not us.serves(s, NOW + 10)]
     effects = us.hears(of_them(NOW + 9, 0, on=False), NOW + 11)
-    taken = [(int(e.publication.payload)) for e in effects if isinstance(e, DeliverShared)]
-    assert len(taken) == 10
-    assert set(flood[-5:]) <= set(taken)
-    assert patient in taken, "the flooder loses its own"
+    got = taken(effects)
+    assert len(got) == 10
+    assert set(flood[-5:]) <= set(got)
+    assert patient in got, "the flooder loses its own"
 
 
 def test_nothing_is_taken_over_after_the_time_for_it():
@@ -224,6 +226,45 @@ def test_a_former_processs_lease_is_ended_unless_its_group_is_there():
     assert us.serves(1, NOW + 5), "it still explains what was sent before our new lease begins"
 
 
+def queued(us: Gateway, count: int = 40) -> None:
+    """What replicas kept for us while we were away comes before they say who leased what meanwhile."""
+    assert not any(us.serves(sequence, NOW - 2) for sequence in range(count))
+
+
+def taken(effects: Sequence[Effect]) -> list[int]:
+    return [int(e.publication.payload) for e in effects if isinstance(e, DeliverShared)]
+
+
+def test_after_a_restart_what_was_queued_is_ours_as_far_as_leases_of_before_say():
+    us = Gateway()
+    us.joined()
+    queued(us)
+    at = int(NOW * 1000)
+    times = (at - 60_000, at + 30_000)
+    former = Lease("us", PLANT.scope.filter, group_id(PLANT, *GROUP), at - 30_000, True, *times, *times)
+    assert taken(us.hears(former, NOW + 1)) == [], "there may be more"
+    us.hears(replace(former, member="them"), NOW + 1)
+    assert us.node.next_deadline is not None
+    assert us.node.next_deadline <= NOW + 1 + sharing.LEARN_S
+    ours = taken(us.node.handle(Tick(), NOW + 1 + sharing.LEARN_S))
+    assert 8 < len(ours) < 32
+    assert ours == [s for s in range(40) if us.serves(s, NOW - 2, now=NOW + 2)], "from now on it is known"
+    assert taken(us.node.handle(Tick(), NOW + 100)) == []
+
+
+def test_what_was_queued_is_ours_if_nobody_says_otherwise_in_time(monkeypatch: pytest.MonkeyPatch):
+    us = Gateway()
+    us.joined()
+    queued(us, 10)
+    assert taken(us.node.handle(Tick(), NOW + HOLD_S)) == list(range(10))
+    monkeypatch.setattr(sharing, "HELD_MAX", 10)
+    us = Gateway()
+    us.joined()
+    assert [n for sequence in range(15) for n in taken(us.placed(sequence, NOW - 2))] == [0, 1, 2, 3, 4], (
+        "never dropped"
+    )
+
+
 def test_a_retained_publication_of_before_is_not_for_the_group():
     us = Gateway()
     us.joined()
@@ -245,7 +286,7 @@ def test_another_version_of_the_overlay_ends_what_a_revoked_gateway_serves():
     us.hears(of_them(NOW), NOW)
     _, theirs = ours_and_theirs(us, NOW + 10)
     effects = us.node.groups.adopt(WORLD.revoked("them", -1), WORLD.secrets, NOW + 11)
-    assert {int(e.publication.payload) for e in effects if isinstance(e, DeliverShared)} == set(theirs)
+    assert set(taken(effects)) == set(theirs)
 
 
 def test_without_acknowledgements_a_lease_does_not_begin():
