@@ -10,6 +10,8 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 from .overlay_processes import OverlayProcesses, wait_until
 
@@ -30,10 +32,13 @@ def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
 class Member:
     """A paho client in the group."""
 
-    def __init__(self, overlay: OverlayProcesses, gateway: str, name: str) -> None:
+    def __init__(self, overlay: OverlayProcesses, gateway: str, name: str, client: paho.Client | None = None) -> None:
+        """`client`: another one than a new client with a clean session."""
         self.payloads: list[bytes] = []
-        self.client = overlay.client(gateway, name, paho.MQTTv5)
+        self.client = client or overlay.client(gateway, name, paho.MQTTv5)
         self.client.on_message = lambda client, userdata, message: self.payloads.append(message.payload)
+        if client is not None:
+            client.loop_start()
         self.client.subscribe(SHARED, 1)
 
     def leave(self) -> None:
@@ -132,3 +137,27 @@ def test_nothing_is_lost_while_gateways_leave_and_join_a_group(overlay: OverlayP
     print(f"{len(published)} published, {len(missing)} lost, {len(repeated)} twice")
     assert missing == []
     assert len(repeated) <= len(published) // 50
+
+
+def test_a_gateway_that_is_killed_gives_its_part_to_its_persistent_members_when_it_is_back(overlay: OverlayProcesses):
+    """kill -9 in the middle; what it was to serve waits at the replicas, and what others served is not served again."""
+    lasting = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="lasting", protocol=paho.MQTTv5)
+    lasting.reconnect_delay_set(1, 1)
+    stays = Properties(PacketTypes.CONNECT)
+    stays.SessionExpiryInterval = 3600
+    lasting.connect("127.0.0.1", overlay.ports["site"], clean_start=False, properties=stays)
+    site = Member(overlay, "site", "lasting", lasting)
+    control = Member(overlay, "control", "c1")
+    settle(overlay, "field", site, control)
+    load = Load(overlay, "field", "field")
+    assert wait_until(lambda: len(load.published) >= 200)
+    overlay.kill("site")
+    assert wait_until(lambda: len(load.published) >= 500)
+    overlay.start("site")
+    assert wait_until(lambda: len(load.published) >= 700)
+    published = load.stop()
+    missing, repeated = outcome(published, [site, control])
+    print(f"{len(published)} published, {len(missing)} lost, {len(repeated)} twice")
+    assert missing == []
+    assert len(repeated) <= len(published) // 20
+    assert all(sum(p in set(published[200:500]) for p in member.payloads) > 90 for member in (site, control))
