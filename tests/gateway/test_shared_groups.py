@@ -40,7 +40,7 @@ class Member:
         root: str = "plant",
     ) -> None:
         """`client`: another one than a new client with a clean session."""
-        self._filter = f"$share/workers/{root}/work/#"
+        self._filter = f"$share/workers/{root}/jobs/#"
         self.payloads: list[bytes] = []
         self.client = client or overlay.client(gateway, name, paho.MQTTv5)
         self.client.on_message = lambda client, userdata, message: self.payloads.append(message.payload)
@@ -67,7 +67,7 @@ class Load:
     def _run(self) -> None:
         while not self._stop.wait(0.005):
             payload = f"{self._name} {len(self.published)}".encode()
-            self.client.publish(f"{self._root}/work/{len(self.published) % 7}", payload, qos=1).wait_for_publish(10)
+            self.client.publish(f"{self._root}/jobs/{len(self.published) % 7}", payload, qos=1).wait_for_publish(10)
             self.published.append(payload)
 
     def stop(self) -> list[bytes]:
@@ -83,7 +83,7 @@ def settle(overlay: OverlayProcesses, gateway: str, *members: Member, root: str 
     def shared() -> bool:
         probes = [b"probe %d %d" % (time.monotonic_ns(), number) for number in range(40)]
         for probe in probes:
-            device.publish(f"{root}/work/probe", probe, qos=1).wait_for_publish(10)
+            device.publish(f"{root}/jobs/probe", probe, qos=1).wait_for_publish(10)
         got: list[list[bytes]] = []
 
         def arrived() -> bool:
@@ -109,7 +109,7 @@ def test_a_group_over_two_gateways_gets_each_publication_once_and_each_gateway_a
     device = overlay.client("field", "device", paho.MQTTv5)
     published = [b"work %d" % number for number in range(1000)]
     for number, payload in enumerate(published):
-        device.publish(f"plant/work/{number % 7}", payload, qos=1)
+        device.publish(f"plant/jobs/{number % 7}", payload, qos=1)
     assert outcome(published, members) == ([], [])
     parts = [sum(p in set(published) for p in member.payloads) for member in members]
     assert 400 < parts[0] < 600, parts  # gateways share evenly, and each shares among its own
