@@ -28,7 +28,7 @@ from keys.envelope import (
 )
 from keys.epochs import KeyName
 from keys.errors import BadFrame, BadShare, Expired, KeysError, NotAuthorised, WrongEpochKey
-from keys.identity import Certificate, Role
+from keys.identity import CARRIERS, Certificate
 from keys.sharetree import Label, Place, Share, decode_shares
 
 from .machine import Blame, Count, Effect, Wire
@@ -243,7 +243,7 @@ class Admission:
     def publisher(self, party_id: bytes, now: float = 0.0) -> Certificate:
         """Raises NotAuthorised, or, asked with the time, Expired: we may run for longer than a certificate lasts."""
         certificate = self._overlay.by_party.get(party_id)
-        if certificate is None or certificate.role is Role.REPLICA:
+        if certificate is None or certificate.role in CARRIERS:
             raise NotAuthorised("publisher is not a member that may publish")
         _check_end(certificate, now)
         return certificate

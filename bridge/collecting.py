@@ -43,6 +43,7 @@ class Collector:
 
     def __init__(self, overlay: Overlay, name: str, secrets: Sequence[ScopeSecret], keys: ScopeKeys) -> None:
         self._name = name
+        self._hosted = overlay.hosted  # while we run
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         self._admission = Admission(overlay, replica=False)
         self._vouchers_needed = (len(overlay.views[overlay.certificate(name).region].members) - 1) // 2 + 1  # f + 1
@@ -148,7 +149,8 @@ class Collector:
         if peers is None:
             peers = set()
             self._vouchers.put(what, header.publisher, peers)
-        peers.add(event.peer)
+        if event.peer not in self._hosted:  # a stock broker lets in whatever it is given, however old
+            peers.add(event.peer)
         return len(peers) >= self._vouchers_needed
 
     def _hold(self, held: Held, now: float) -> list[Effect]:

@@ -2,7 +2,8 @@
 
 Local clients subscribe to clear filters; upstream the gateway asks for whole scopes (PROTOCOL §5), so replicas
 learn nothing finer. A subscription counts as *accepted* when a quorum of the home region's replicas
-acknowledged the statement. `subscriptions` has the other end.
+acknowledged the statement. `subscriptions` has the other end. A hosted broker understands no statement: there an
+ordinary SUBSCRIBE is all, and its SUBACK counts.
 """
 
 from __future__ import annotations
@@ -175,5 +176,7 @@ class Interest:
         self._told.pop(self._tickets.get((peer, wire_filter), 0), None)
         self._told[self._last_ticket] = (peer, wire_filter)
         self._tickets[peer, wire_filter] = self._last_ticket
+        if peer in self._overlay.hosted:
+            return [Watch(peer, wire_filter, want.statement.on, self._last_ticket)]
         statement = Send(peer, Wire(SUBSCRIBE_TOPIC, want.statement.encode()), self._last_ticket)
         return [Watch(peer, wire_filter, want.statement.on), statement]

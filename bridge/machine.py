@@ -28,7 +28,8 @@ class Wire:
     """One PUBLISH between two parties of the overlay, as MQTT 5 carries it.
 
     `topic` is the wire topic (a token topic where the scope hides names); `properties` are the user
-    properties `vmq`, `vmq-key`, `vmq-shares` (PROTOCOL: unpadded base64url of binary frames).
+    properties `vmq`, `vmq-key`, `vmq-shares` (PROTOCOL: unpadded base64url of binary frames). `expiry_s`: how long a
+    broker that knows nothing of deadlines should keep it.
     """
 
     topic: str
@@ -36,6 +37,7 @@ class Wire:
     qos: int = 1
     retain: bool = False
     properties: UserProperties = ()
+    expiry_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Acked:
-    """`peer` acknowledged (PUBACK, success) what was sent with `ticket`."""
+    """`peer` acknowledged (PUBACK or SUBACK, success) what was sent with `ticket`."""
 
     peer: str
     ticket: int
@@ -159,11 +161,13 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Subscribe (`on`) to the wire filter at `peer`, or unsubscribe, as an ordinary MQTT client would."""
+    """Subscribe (`on`) to the wire filter at `peer`, or unsubscribe, as an ordinary MQTT client would; answer with
+    `Acked(peer, ticket)` once it stands if `ticket` is not 0."""
 
     peer: str
     filter: str
     on: bool = True
+    ticket: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from keys.identity import Role
 from .adopting import OVERLAY_TOPIC, OverlayKeeper
 from .budgets import LinkGuard
 from .machine import Acked, Adopt, Adoption, Blame, Count, Effect, Event, LinkDown, LinkUp, Received, Tick
+from .subscriptions import CONTROL_ROOT
 from .views import Overlay
 
 
@@ -34,24 +35,30 @@ class Node:
         match event:
             case LinkUp(peer) | LinkDown(peer) | Received(peer, _) | Acked(peer, _) if peer not in self._peers:
                 return [Count("refused", 1, "stranger"), Blame(peer, False, "not a neighbour of ours")]
-            case Received(peer, wire):
+            case Received(peer, _):
                 if self._links.closed(peer, now):
                     return [Count("link_throttled", 1, peer)]
-                if wire.topic == OVERLAY_TOPIC:
-                    effects = self._adopted(self.keeper.received(event, now), now)
-                else:
-                    effects = [] if self.keeper.removed else self._event(event, now)
+                effects = self._received(event, now)
                 self._links.charge(peer, effects, now)
                 return effects
         effects = [] if self.keeper.removed else self._event(event, now)
         match event:
-            case LinkUp(peer):
+            case LinkUp(peer) if peer not in self.overlay.hosted:
                 effects += self.keeper.link_up(peer, now)
             case LinkDown(peer):
                 effects += self.keeper.link_down(peer, now)
             case Tick():
                 effects += self.keeper.tick(now)
         return effects
+
+    def _received(self, event: Received, now: float) -> list[Effect]:
+        topic = event.wire.topic
+        if event.peer in self.overlay.hosted and topic.startswith(f"{CONTROL_ROOT}/"):
+            # A stock broker has nothing to say of itself; whoever may publish there would say it in its name.
+            return [Count("refused", 1, "topic"), Blame(event.peer, False, "a hosted broker only carries")]
+        if topic == OVERLAY_TOPIC:
+            return self._adopted(self.keeper.received(event, now), now)
+        return [] if self.keeper.removed else self._event(event, now)
 
     def offered(self, document: bytes, now: float) -> list[Effect]:
         """The shell found another overlay file. Raises OverlayError, in one line, for what cannot be adopted."""
@@ -84,8 +91,9 @@ class Node:
 
 
 def peers_of(overlay: Overlay, name: str) -> frozenset[str]:
-    """Members that `name` has a link with: gateways and jobs with all replicas of their region and all key servers,
-    replicas of neighbouring regions with each other. Key servers hear of new overlays from gateways and jobs."""
+    """Members that `name` has a link with: gateways and jobs with all replicas of their region, hosted ones included,
+    and all key servers; replicas of neighbouring regions with each other. Key servers hear of new overlays from
+    gateways and jobs."""
     me = overlay.certificate(name)
     clients = {
         certificate.name: certificate.region
@@ -95,6 +103,8 @@ def peers_of(overlay: Overlay, name: str) -> frozenset[str]:
     match me.role:
         case Role.KEY_SERVER:
             return frozenset(clients) if name in overlay.policy.key_servers else frozenset()
+        case Role.HOSTED:
+            return frozenset()
         case Role.REPLICA:
             regions = overlay.neighbours(me.region)
             replicas = {member for region in regions for member in overlay.views[region].members}

@@ -112,6 +112,11 @@ class KeyRing:
         effects: list[Effect] = []
         fresh = 0
         for share in self._admission.shares(properties, [*path[:-1], sender]):
+            if peer in self._overlay.hosted and not check_share(header, sender.place, share.value):
+                # Nobody checked it on the way, and whoever may publish there can have made it: it takes no label from
+                # the true one, and proves nothing against the broker.
+                effects += [Count("refused", 1, "share"), Blame(peer, False, "share contradicts the commitment")]
+                continue
             known = key.shares.setdefault(share.label, share)
             if known is share:
                 fresh += 1

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from math import ceil
 
 from keys.envelope import Mode
 from keys.epochs import ScopeKeys
 from keys.identity import Identity
 
 from .lanes import Lanes
-from .machine import Acked, Committed, Count, Effect, Forget, Send, Wire
+from .machine import Acked, Committed, Count, Effect, Forget, Send
 from .ownretained import OwnRetained
 from .sealing import Entry, ScopeSecret, Sealer
 from .views import Overlay
@@ -42,6 +44,7 @@ class Publisher:
     ) -> None:
         home = overlay.certificate(name).region
         self._view = overlay.views[home]
+        self._hosted = overlay.hosted  # while we run
         self._enough = len(self._view.members) - (len(self._view.members) - 1) // 2  # n - f
         self.sealer = Sealer(overlay, identity, name, secrets, keys, random)
         self._retained = OwnRetained()
@@ -254,9 +257,13 @@ class Publisher:
     def _send(self, peer: str, entry: Entry, now: float) -> Send:
         wire, key = entry.wire, entry.key
         assert wire is not None
-        if key is not None and (wire.retain or key.announcement_due(peer, wire.topic, now)):
-            carried = key.carried(self._view.place_of(peer))
-            wire = Wire(wire.topic, wire.payload, wire.qos, wire.retain, wire.properties + carried)
+        # Who joins late at a replica of ours gets the live keys from it; from a stock broker only what comes next.
+        hosted = peer in self._hosted
+        if key is not None and (hosted or wire.retain or key.announcement_due(peer, wire.topic, now)):
+            wire = replace(wire, properties=wire.properties + key.carried(self._view.place_of(peer)))
+        if hosted and entry.publication.expiry_s is not None:
+            ends_s = entry.publication.time_ms / 1000 + entry.publication.expiry_s
+            wire = replace(wire, expiry_s=max(1, ceil(ends_s - now)))
         return Send(peer, wire, entry.sequence)
 
 

@@ -27,6 +27,7 @@ from keys.envelope import (
 from keys.epochs import ScopeKeys
 from keys.errors import KeysError
 from keys.identity import Identity
+from keys.keyheader import frame_bytes
 from keys.topictokens import tokenise_topic
 
 from .datakeys import DataKeys, LiveKey
@@ -37,6 +38,7 @@ from .views import Overlay
 
 BATCH_MAX = 16  # headers under one signature (PROTOCOL §2)
 RIGHTS_MAX = 65_536  # topics whose right is remembered between two reviews
+PACKET_OVERHEAD_BYTES = 1024  # signed header, shares, seal and MQTT beside content, topic and key header
 CLOCK_STEP_S = 60.0
 
 
@@ -98,6 +100,19 @@ class Sealer:
     def secret_for(self, topic: str) -> ScopeSecret | None:
         """The most specific scope that takes a clear topic across the overlay; None: it stays local."""
         return next((s for s in self._secrets if matches(s.clear_filter, topic)), None)
+
+    def packet_bytes(self, publication: Publication) -> int:
+        """Bound of the MQTT packet that carries a publication to a replica, in bytes; 0 for what is never sealed."""
+        secret = self.secret_for(publication.topic)
+        if secret is None:
+            return 0
+        hops = self._overlay.key_hops(secret.scope, self._overlay.certificate(self._name).region)
+        key_chars = frame_bytes(secret.scope.filter, len(hops), hops[0].count) * 4 // 3
+        try:
+            inner = len(inner_of(publication).encode())
+        except KeysError:
+            return 0
+        return inner + len(secret.wire_topic(publication.topic).encode()) + key_chars + PACKET_OVERHEAD_BYTES
 
     def may_publish(self, topic: str, now: float) -> bool:
         """Whether a clear topic that a scope takes may be published now. If not, its publications are refused: a

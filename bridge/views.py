@@ -22,7 +22,8 @@ from typing import Any
 from keys.errors import BadFrame, BadSignature, Expired, KeysError
 from keys.frames import Kind, Reader, number, opening, sized, text
 from keys.grants import Grant, Right
-from keys.identity import Certificate, Identity, Role, verify
+from keys.identity import CARRIERS, Certificate, Identity, Role, verify
+from keys.keyheader import frame_bytes
 from keys.material import THRESHOLD_SERVERS_MAX, THRESHOLD_SERVERS_MIN
 from keys.shamir import threshold_of
 from keys.sharetree import STEPS_LIMIT, Hop
@@ -33,6 +34,7 @@ from .topics import matches, overlaps, specificity
 FLAG_TRUSTED = 0x01
 SHARES_PER_KEY_MAX = 1024  # what one receiver may be made to hold for one key (PROTOCOL §3)
 DEPTH_MAX = 4  # regions on a path (A8)
+HOSTED_PROPERTY_CHARS = 8192  # what a hosted broker carries in one user property in the common case (PROTOCOL §2)
 DOMAIN_VIEW = "veilmq/1 view"
 
 
@@ -90,7 +92,10 @@ class RegionView:
 @dataclass(frozen=True, slots=True)
 class Member:
     """A certificate, where its holder listens (replicas, key servers; HOST:PORT), the CA of its trust domain (DER) and
-    what the owner sealed for it (`keys.handover`). `before`: its certificate of before a rotation, valid beside it."""
+    what the owner sealed for it (`keys.handover`). `before`: its certificate of before a rotation, valid beside it.
+
+    Of a hosted broker: the address may be tcp://HOST:PORT, without TLS, and `ca` is who signed its TLS certificate (one
+    DER after another), empty for those that the system knows."""
 
     certificate: Certificate
     address: str = ""
@@ -114,6 +119,8 @@ class Overlay:
         self.views = {view.region: view for view in views}
         self.members = {member.certificate.name: member for member in members}
         self.by_party = {c.party_id: c for member in self.members.values() for c in member.certificates}
+        self.hosted = frozenset(n for n, m in self.members.items() if m.certificate.role is Role.HOSTED)
+        """Names of the brokers that know nothing of us."""
         self._grants: dict[str, list[Grant]] = {name: [] for name in self.members}
         for grant in policy.grants:
             self._grants.setdefault(grant.member, []).append(grant)
@@ -263,6 +270,7 @@ class Overlay:
             if len(set(view.members)) != len(view.members):
                 raise OverlayError(f"region {view.name} lists a replica twice; list each once")
             self._check_members(view)
+            self._check_hosted(view)
         for a, b in self.policy.edges:
             if a not in self.views or b not in self.views:
                 raise OverlayError(f"the tree joins region {a} to {b}, but one of them has no view; add it")
@@ -305,13 +313,31 @@ class Overlay:
             if member is None:
                 raise OverlayError(f"region {view.name} names {name}, who has no certificate here; add its card")
             certificate = member.certificate
-            if certificate.role is not Role.REPLICA or certificate.region != view.region:
+            if certificate.role not in CARRIERS or certificate.region != view.region:
                 raise OverlayError(f"{name} is not certified as a replica of region {view.name}; issue it as one")
             other = domains.setdefault(certificate.domain, name)
             if other != name and not view.trusted:
                 raise OverlayError(
                     f"{other} and {name} of region {view.name} are of one trust domain ({certificate.domain}); "
                     "replicas of a region must be run by different parties"
+                )
+
+    def _check_hosted(self, view: RegionView) -> None:
+        """What stock brokers cannot do: split shares anew for a next region, carry properties of any size."""
+        hosted = sorted(self.hosted.intersection(view.members))
+        if not hosted:
+            return
+        if self._neighbours[view.region]:
+            raise OverlayError(
+                f"region {view.name} is joined to another, and the hosted broker {hosted[0]} in it cannot split shares "
+                "for that; give the region replicas of ours, or no neighbour"
+            )
+        for scope in self.policy.scopes:
+            chars = -(-frame_bytes(scope.filter, 1, len(view.members)) * 4 // 3)
+            if chars > HOSTED_PROPERTY_CHARS:
+                raise OverlayError(
+                    f"keys of scope {scope.filter:.40}... take user properties of {chars} characters, and hosted "
+                    f"brokers carry {HOSTED_PROPERTY_CHARS}; shorten the filter, or use fewer replicas"
                 )
 
     def _paths_from(self, start: int) -> dict[int, tuple[int, ...]]:

@@ -134,9 +134,16 @@ class Role(StrEnum):
     KEY_SERVER = "keyserver"
     ENTITY = "entity"
     """Whoever is traced, or tracks: certified by a trust domain, no member of any overlay."""
+    HOSTED = "hosted"
+    """Somebody's ordinary MQTT 5 broker in the place of a replica. It has no key: what its certificate names as one was
+    thrown away, and it proves who it is as any web server does."""
 
 
-_ROLE_CODES = {Role.REPLICA: 1, Role.GATEWAY: 2, Role.INGEST: 3, Role.OWNER: 4, Role.KEY_SERVER: 5, Role.ENTITY: 6}
+CARRIERS = frozenset({Role.REPLICA, Role.HOSTED})
+"""Who has a place in a region. They carry; nothing is published in their name."""
+_ROLE_CODES = {
+    Role.REPLICA: 1, Role.GATEWAY: 2, Role.INGEST: 3, Role.OWNER: 4, Role.KEY_SERVER: 5, Role.ENTITY: 6, Role.HOSTED: 7,
+}  # fmt: skip
 _ROLES = {code: role for role, code in _ROLE_CODES.items()}
 
 

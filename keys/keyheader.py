@@ -22,6 +22,8 @@ from keys.errors import BadFrame, BadSignature, KeysError, OurFault
 from keys.identity import PARTY_ID_BYTES, party_id_of, verify
 from keys.sharetree import Hop
 
+FIXED_BYTES = 152  # of a frame without the scope's text, hops and share commitments
+HOP_BYTES = 10
 HOPS_LIMIT = 64  # stops headers that make every receiver plan for thousands of regions
 KCV_BYTES = 16
 NO_KCV = bytes(KCV_BYTES)  # of a shares-only scope, which has no epoch key
@@ -146,6 +148,11 @@ class KeyHeader:
         fixed = (len(self.publisher), len(self.kcv), len(self.commitment))
         if sizes != {SHARE_COMMITMENT_BYTES} or fixed != (PARTY_ID_BYTES, KCV_BYTES, COMMITMENT_BYTES):
             raise error("a field of the key header has the wrong size")
+
+
+def frame_bytes(scope: str, hops: int, places: int) -> int:
+    """Size of the frame for a scope's filter, `hops` regions and `places` replicas of the first."""
+    return FIXED_BYTES + len(scope.encode()) + HOP_BYTES * hops + SHARE_COMMITMENT_BYTES * places
 
 
 def _read_hop(reader: frames.Reader) -> Hop:

@@ -116,11 +116,13 @@ def make_world(
     read: Sequence[str] = ("#",),
     rights: Mapping[str, tuple[Sequence[str], Sequence[str]]] | None = None,
     calendar: Calendar = ENDLESS_EPOCH,
+    hosted: Collection[str] = (),
 ) -> World:
     """Regions by id with their number of replicas, tree edges, gateways by name with their home region.
 
     `rights`: what single gateways may publish and read, where that differs from `publish` and `read`. With a
     `calendar` of epochs there is a key service in the policy (which no node plays) and no epoch key in `keys` yet.
+    `hosted`: names of replicas that are somebody's brokers; nothing here plays them.
     """
     rng = random.Random(seed)
     owner = Identity.generate(rng.randbytes(32))
@@ -148,10 +150,10 @@ def make_world(
         members.append(Member(certificate))
 
     for region, size in sizes.items():
-        names = tuple(f"r{region}{chr(97 + i)}" for i in range(size))
+        names = tuple(f"r{region}{chr(97 + i) if size <= 26 else f'm{i}'}" for i in range(size))
         views.append(RegionView(region, 1, f"region-{region}", names))
         for name in names:
-            member(name, Role.REPLICA, region)
+            member(name, Role.HOSTED if name in hosted else Role.REPLICA, region)
     for name, region in gateways.items():
         member(name, Role.GATEWAY, region)
     servers = ("keys",) if calendar.length_s else ()
