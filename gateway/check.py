@@ -1,6 +1,7 @@
 """`veilmq check`: what is wrong with a configuration before anything starts, and what happens to a topic.
 
-Looks at files, certificates, rights and ports; starts nothing and sends nothing. A finding is one line with
+Looks at files, certificates, rights and ports; starts nothing and sends nothing, unless hosted brokers are to be probed
+(`probing`). A finding is one line with
 cause and cure; `fates` answers, topic by topic, where a local publication would go.
 """
 
@@ -21,9 +22,11 @@ from bridge.topics import TopicError, check_name, most_specific
 from bridge.views import Overlay, OverlayError
 from gateway.check_trust import Finding, check_keys, check_rights, identity_of
 from gateway.config import ConfigError, Listener, Settings
+from gateway.hosted import NOBODY, PLAIN, logins
 from gateway.limits import Limits
 from gateway.overlay_file import load_overlay, load_secrets
 from gateway.party import outgoing_scopes
+from gateway.probing import probe
 from gateway.tls import LinkTls, TlsError
 from gateway.trust import LocalIdentity, TrustError
 from keys.envelope import Mode
@@ -73,10 +76,18 @@ class _Place:
     overlay: Overlay
     outgoing: Sequence[ScopeSecret]
     now: float
+    secrets: Sequence[ScopeSecret] = ()
+
+    @property
+    def epoch(self) -> int:
+        return self.overlay.policy.calendar.at(self.now)
 
 
-def check(settings: Settings, topics: Sequence[str]) -> Report:
-    """Everything that can be known without starting. Raises nothing for what is wrong: that is a finding."""
+def check(settings: Settings, topics: Sequence[str], probed: bool = False) -> Report:
+    """Everything that can be known without starting; `probed`: and what hosted brokers show of themselves.
+
+    Raises nothing for what is wrong: that is a finding.
+    """
     findings: list[Finding] = []
     for name, listener in settings.listeners.items():
         findings += _check_listener(name, listener)
@@ -89,6 +100,8 @@ def check(settings: Settings, topics: Sequence[str]) -> Report:
     if settings.overlay is not None:
         place, found = _check_overlay(settings, time.time())
         findings += found
+        if place is not None and place.overlay.hosted:
+            findings += _check_hosted(settings, place, probed)
     elif not any("auth" in plugin.lower() for plugin in settings.plugins) and not settings.allow_anonymous:
         cure = "add an auth plugin, or allow_anonymous: true"
         findings.append(Finding("warning", f"no client can log in: no plugin authenticates anybody; {cure}"))
@@ -218,7 +231,26 @@ def _check_overlay(settings: Settings, now: float) -> tuple[_Place | None, list[
     if local.role in (Role.REPLICA, Role.KEY_SERVER):
         return _Place(local, overlay, (), now), findings + _check_listens(settings, local.role)
     findings += check_rights(local.name, overlay, secrets, outgoing, now)
-    return _Place(local, overlay, outgoing, now), findings
+    return _Place(local, overlay, outgoing, now, secrets), findings
+
+
+def _check_hosted(settings: Settings, place: _Place, probed: bool) -> Iterator[Finding]:
+    overlay, section = place.overlay, settings.overlay
+    assert section is not None
+    try:
+        known = logins(overlay, place.local.name, section.hosted)
+        view = overlay.views[overlay.certificate(place.local.name).region]
+        for broker in [broker for broker in view.members if broker in overlay.hosted]:
+            login, address = known.get(broker, NOBODY), overlay.members[broker].address
+            if address.startswith(PLAIN) and login.password is not None:
+                yield Finding("warning", f"{broker} ({address}): the password goes there in clear; use a TLS listener")
+            elif not probed:
+                yield Finding("ok", f"{broker} ({address}) is a hosted broker; --probe asks it what it carries")
+        if probed:
+            readable = [s for s in place.secrets if overlay.may_read(place.local.name, s.scope, place.epoch)]
+            yield from probe(overlay, place.local.name, section.hosted, [s.scope.filter for s in readable])
+    except ConfigError as error:
+        yield Finding("error", str(error))
 
 
 def _check_listens(settings: Settings, role: Role) -> list[Finding]:

@@ -156,12 +156,13 @@ def check(
     config: Annotated[Path, typer.Option("-c", "--config", metavar="FILE", help="Configuration (YAML).")],
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Topics to explain.")] = None,
     as_json: Json = False,
+    probe: Annotated[bool, typer.Option("--probe", help="Try out hosted brokers, which takes a connection.")] = False,
 ) -> int:
     """Say what is wrong with a configuration, and what would happen to publications on some topics."""
     from gateway.check import check as look
     from gateway.config import load
 
-    report = look(load(config), topics or [])
+    report = look(load(config), topics or [], probe)
     if as_json:
         print_json(report.to_json())
     else:

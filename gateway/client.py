@@ -15,7 +15,7 @@ import logging
 import os
 import random as random_module
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -46,12 +46,13 @@ from bridge.sealing import ScopeSecret
 from bridge.subscriptions import KEYS_TOPIC
 from bridge.topics import overlaps
 from bridge.views import Overlay, OverlayError
+from gateway import hosted
 from gateway.dials import Dials
 from gateway.live_overlay import LOOK_EVERY_S, LiveOverlay, take_listed_key
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt_client import Client, ClientError
 from gateway.overlay_file import load_overlay, load_secrets
-from gateway.redial import split_host_port
+from gateway.redial import Address, split_host_port
 from gateway.tls import LinkTls, TlsError
 from gateway.trust import LocalIdentity, TrustError
 from keys.epochs import KeyName
@@ -95,11 +96,25 @@ class Arrival:
         self._client.acknowledge(self._publish)
 
 
-def dial(overlay: Overlay, name: str, replica: str, tls: LinkTls, *, session_expiry_s: int, **options: Any) -> Client:
+def dial(
+    overlay: Overlay,
+    name: str,
+    replica: str,
+    tls: LinkTls,
+    *,
+    session_expiry_s: int,
+    logins: Mapping[str, hosted.Login],
+    elsewhere: Callable[[], Sequence[Address]] = tuple,
+    **options: Any,
+) -> Client:
     """The client that member `name` reaches a replica with: mutual TLS, the replica's certified key, a kept session.
 
-    `options`: further arguments of `Client`.
+    `logins`: at hosted brokers, which are reached as any client reaches them, and never `elsewhere`: their name counts,
+    not a key. `options`: further arguments of `Client`.
     """
+    if replica in overlay.hosted:
+        login = logins.get(replica, hosted.NOBODY)
+        return hosted.dial(overlay, name, replica, login, session_expiry_s=session_expiry_s, **options)
     return Client(
         *split_host_port(overlay.members[replica].address),
         client_id=name,
@@ -108,6 +123,7 @@ def dial(overlay: Overlay, name: str, replica: str, tls: LinkTls, *, session_exp
         keep_alive_s=KEEP_ALIVE_S,
         clean_start=False,
         session_expiry_s=session_expiry_s,
+        elsewhere=elsewhere,
         **options,
     )
 
@@ -117,8 +133,9 @@ class RegionClient:
 
     `on_arrival` gets every wire, those of `KEYS_TOPIC` (live keys for a new subscription) included; `on_keys` is called
     when `scope_keys` or `secrets` changed. `filters`: clear filters; the scopes that they touch are subscribed as
-    wholes, so replicas learn nothing finer. Sessions survive us: what comes meanwhile waits at the replicas, within
-    their bounds. The overlay may change while we run. Raises TrustError, OverlayError, TlsError: one line each.
+    wholes, so replicas learn nothing finer. `logins`: a file of logins at hosted brokers, as `overlay.hosted` of a
+    gateway holds them. Sessions survive us: what comes meanwhile waits at the replicas, within their bounds.
+    The overlay may change while we run. Raises TrustError, OverlayError, TlsError, ConfigError: one line each.
     """
 
     def __init__(
@@ -129,6 +146,7 @@ class RegionClient:
         on_arrival: Callable[[Arrival], object],
         *,
         on_keys: Callable[[], object] = lambda: None,
+        logins: Path | None = None,
         receive_maximum: int = 4096,
         session_expiry_s: int = SESSION_EXPIRY_S,
         random: Callable[[], float] = random_module.random,
@@ -138,9 +156,10 @@ class RegionClient:
         local = LocalIdentity.load(identity_dir)
         overlay = load_overlay(overlay_file, int(clock() * 1000), identity_dir / "overlay.pin")
         self.local = take_listed_key(local, overlay)
-        if self.local.role in (Role.REPLICA, Role.KEY_SERVER):
+        if self.local.role not in (Role.GATEWAY, Role.INGEST):
             raise TrustError(f"{local.name} is a {local.role}, which cannot read; take the identity of an ingest job")
         self._tls = LinkTls(local.name, self.local.cert, self.local.key, overlay.members, clock)
+        self._logins = hosted.logins(overlay, local.name, logins)
         self._live = LiveOverlay(overlay_file, self.local, self._tls, overlay)
         secrets, self.scope_keys = load_secrets(self.local, overlay)
         """The epoch keys that we hold now."""
@@ -249,6 +268,9 @@ class RegionClient:
     def link_down(self, peer: str) -> None:
         self._handle(LinkDown(peer))
 
+    def link_watched(self, peer: str, ticket: int) -> None:
+        self._handle(Acked(peer, ticket))
+
     def link_published(self, peer: str, publish: Publish, client: Client) -> None:
         wire = Wire(publish.topic, publish.payload, publish.qos, publish.retain, publish.properties.user)
         if wire.topic in CONTROL_TOPICS or peer not in self._replicas:
@@ -278,6 +300,7 @@ class RegionClient:
             self.local.name,
             peer,
             self._tls,
+            logins=self._logins,
             session_expiry_s=self._session_expiry_s,
             receive_maximum=self._receive_maximum,
             manual_ack=True,

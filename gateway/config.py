@@ -22,6 +22,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
+    TypeAdapter,
     ValidationError,
     model_validator,
 )
@@ -143,6 +144,28 @@ class Discovery(Model):
     )
 
 
+class Hosted(Model):
+    """How we log in at one hosted broker of our region."""
+
+    username: str | None = None
+    password_file: Path | None = Field(default=None, description="a private file (mode 0600) with the password alone")
+    certfile: Path | None = Field(default=None, description="our client certificate for this broker, PEM")
+    keyfile: Path | None = Field(default=None, description="its key, a private file")
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Hosted:
+        if (self.certfile is None) != (self.keyfile is None):
+            raise ValueError("certfile and keyfile go together; give both")
+        if self.password_file is not None and self.username is None:
+            raise ValueError("password_file needs username; give both")
+        return self
+
+    def anchored(self, directory: Path) -> Hosted:
+        """The same with relative paths taken from a directory."""
+        paths = {key: getattr(self, key) for key in ("password_file", "certfile", "keyfile")}
+        return self.model_copy(update={key: directory / p.expanduser() for key, p in paths.items() if p is not None})
+
+
 class OverlaySettings(Model):
     """Who we are in the overlay, and what of our clients' traffic goes through it."""
 
@@ -152,6 +175,7 @@ class OverlaySettings(Model):
     share_plain: list[TopicFilter] = Field(default=[], description="filters that cross the overlay unsealed")
     key_server: KeyServer | None = Field(default=None, description="for an identity of role keyserver")
     discovery: Discovery = Discovery()
+    hosted: dict[str, Hosted] = Field(default={}, description="logins at hosted brokers of our region, by name")
 
 
 class Availability(Model):
@@ -205,6 +229,8 @@ class Settings(Model):
             return self.limits.session_expiry_s
         return min(self.session_expiry_interval, self.limits.session_expiry_s)
 
+
+_HOSTED = TypeAdapter(dict[str, Hosted])
 
 # ------------------------------------------------------------------------------------------- loading
 
@@ -262,6 +288,19 @@ def parse(content: object, *, source: str = "configuration", directory: Path | N
     return _anchored(settings, directory) if directory else settings
 
 
+def load_hosted(path: Path) -> dict[str, Hosted]:
+    """A file that holds what `overlay.hosted` does, for whoever has no broker's configuration. Raises ConfigError."""
+    try:
+        content = yaml.load(path.read_text("utf-8")[:MAX_CONFIG_BYTES], _Loader)  # noqa: S506 - a SafeLoader
+        return {name: one.anchored(path.parent) for name, one in _HOSTED.validate_python(content or {}).items()}
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}; name the file with logins at hosted brokers") from None
+    except (yaml.YAMLError, UnicodeDecodeError):
+        raise ConfigError(f"{path}: not valid YAML; write NAME: {{username: ..., password_file: ...}}") from None
+    except ValidationError as error:
+        raise ConfigError(_one_line(error.errors(include_url=False)[0], str(path))) from None
+
+
 def _spelling(tree: dict[Any, Any]) -> dict[Any, Any]:
     """amqtt's documentation writes keys with hyphens, its code with underscores: accept both."""
     known = ("plugins", "auth", "topic_check")
@@ -274,7 +313,7 @@ def _spelling(tree: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _spelling_below(name: str, value: dict[Any, Any]) -> dict[Any, Any]:
-    if name == "listeners":  # names of listeners stay as written
+    if name in ("listeners", "hosted"):  # names of listeners and brokers stay as written
         return {key: _spelling(below) if isinstance(below, dict) else below for key, below in value.items()}
     return _spelling(value)
 
@@ -369,6 +408,7 @@ def _anchored(settings: Settings, directory: Path) -> Settings:
         paths: dict[str, Any] = {key: anchored(getattr(overlay, key)) for key in ("identity", "overlay")}
         if overlay.key_server is not None:
             paths["key_server"] = KeyServer(material=directory / overlay.key_server.material.expanduser())
+        paths["hosted"] = {name: one.anchored(directory) for name, one in overlay.hosted.items()}
         overlay = overlay.model_copy(update=paths)
     return settings.model_copy(update={"listeners": listeners, "data": anchored(settings.data), "overlay": overlay})
 
@@ -395,7 +435,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
     model: type[BaseModel] | None = Settings
     table: dict[str, type[BaseModel]] = {
         "listeners": Listener, "limits": Limits, "metrics": Metrics, "overlay": OverlaySettings, "protect": Protect,
-        "availability": Availability, "key_server": KeyServer, "discovery": Discovery,
+        "availability": Availability, "key_server": KeyServer, "discovery": Discovery, "hosted": Hosted,
     }  # fmt: skip
     for part in path:
         if isinstance(part, str) and part in table:

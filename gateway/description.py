@@ -8,10 +8,10 @@ made of it (`owner`).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from bridge.policy import KEY_SERVERS_MAX, Issuer
 from bridge.topics import TopicError, check_filter
@@ -22,6 +22,7 @@ from keys.errors import OurFault
 MAX_DESCRIPTION_BYTES = 16 << 20
 """Stops a wrong path from being read as a description; 10,000 members are below it."""
 ADDRESS = r"^\[?[^\s/]+\]?:\d{1,5}$"
+HOSTED_ADDRESS = r"^(tcp://)?\[?[^\s/]+\]?:\d{1,5}$"
 DAY_S = 86_400
 SKEW_S = 60
 
@@ -37,10 +38,29 @@ class ListenerEntry(_Model):
     address: str = Field(pattern=ADDRESS, description="HOST:PORT of its overlay listener")
 
 
+class HostedEntry(_Model):
+    """Somebody's MQTT 5 broker in the place of a replica: it has no card, since it knows nothing of us."""
+
+    hosted: Literal[True]
+    name: str
+    domain: str = Field(description="its trust domain: who runs it")
+    address: str = Field(pattern=HOSTED_ADDRESS, description="HOST:PORT of its TLS listener, or tcp://HOST:PORT")
+    ca: Path | None = Field(default=None, description="PEM of who signs its certificate; absent: whom systems know")
+
+
+def _kind(entry: object) -> str:
+    return "hosted" if isinstance(entry, HostedEntry) or (isinstance(entry, dict) and "hosted" in entry) else "own"
+
+
+CarrierEntry = Annotated[
+    Annotated[ListenerEntry, Tag("own")] | Annotated[HostedEntry, Tag("hosted")], Discriminator(_kind)
+]
+
+
 class RegionEntry(_Model):
     name: str
     id: int | None = Field(default=None, ge=1, le=0xFFFF)
-    members: list[ListenerEntry] = Field(min_length=1, max_length=255)
+    members: list[CarrierEntry] = Field(min_length=1, max_length=255)
     trusted: bool = False
 
 
@@ -126,7 +146,7 @@ def read_description(path: Path) -> Description:
             check_filter(scope.filter)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
+        place = ".".join(str(part) for part in first["loc"] if part not in ("own", "hosted"))
         said = str(first["msg"]).removeprefix("Value error, ")
         where = f"{place}: " if place else ""
         raise TrustError(f"{path}: {where}{said[:1].lower()}{said[1:]}; configs/README.md shows the form") from None

@@ -16,10 +16,11 @@ from typing import Protocol
 from bridge.machine import Watch
 from gateway.metrics import LinkState
 from gateway.mqtt5.packets import Publish
-from gateway.mqtt_client import Client
+from gateway.mqtt_client import PACKET_BYTES_MAX, Client
 
 log = logging.getLogger("veilmq.links")
 
+SUBSCRIBED = 1  # reason code of SUBACK: at QoS 1, as asked
 CLOSE_S = 5.0  # a member that does not take our farewell holds up the end, and the last commit, no longer
 REDIAL_S = 10.0  # how long the next link waits for the one before it to come back; longer means that its peer is away
 
@@ -32,6 +33,8 @@ class LinkEvents(Protocol):
     def link_down(self, peer: str) -> None: ...
 
     def link_published(self, peer: str, publish: Publish, client: Client) -> None: ...
+
+    def link_watched(self, peer: str, ticket: int) -> None: ...
 
 
 class Dials(Mapping[str, Client]):
@@ -63,9 +66,22 @@ class Dials(Mapping[str, Client]):
         """Subscribe at a peer, or unsubscribe; nothing, if we have no link to it."""
         client = self.get(wanted.peer)
         if client is not None and wanted.on:
-            client.subscribe(wanted.filter, qos=1)
+            # What we publish ourselves would be dropped on its way back.
+            client.subscribe(wanted.filter, qos=1, no_local=True, on_answer=partial(self._watched, wanted))
         elif client is not None:
             client.unsubscribe(wanted.filter)
+
+    def _watched(self, wanted: Watch, code: int) -> None:
+        if code != SUBSCRIBED:
+            why = f"does not let us subscribe to {wanted.filter} at QoS 1 (0x{code:02x}); ask for the right"
+            self._clients[wanted.peer].note(f"{wanted.peer} {why}")
+        elif wanted.ticket and self._events is not None:
+            self._events.link_watched(wanted.peer, wanted.ticket)
+
+    def packet_limit(self, peers: Iterable[str], count: int) -> int:
+        """The largest packet, in bytes, that `count` of these peers take, as far as they have said."""
+        limits = [client.packet_limit if (client := self.get(peer)) else PACKET_BYTES_MAX for peer in peers]
+        return sorted(limits, reverse=True)[count - 1]
 
     def states(self) -> list[LinkState]:
         """How each link is."""

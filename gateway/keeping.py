@@ -15,7 +15,7 @@ from gateway.key_material import KeyMaterial, KeyMaterialError
 from gateway.live_overlay import LiveOverlay
 from gateway.store import Store, StoreError
 from keys.epochs import ScopeKeys
-from keys.identity import Identity, Role
+from keys.identity import CARRIERS, Identity, Role
 
 log = logging.getLogger("veilmq.keys")
 
@@ -66,9 +66,7 @@ class Keeping:
     def listeners(self, peers: Sequence[str]) -> list[str]:
         """Of our peers those that we dial: whoever has an address, but replicas and key servers dial no gateways."""
         members = self._live.overlay.members
-        return sorted(
-            p for p in peers if p in members and members[p].certificate.role in (Role.REPLICA, Role.KEY_SERVER)
-        )
+        return sorted(p for p in peers if p in members and members[p].certificate.role in (*CARRIERS, Role.KEY_SERVER))
 
     # ---------------------------------------------------------------------------------------------- keys
 

@@ -54,7 +54,7 @@ from gateway.hooks import SharedName
 from gateway.keeping import Keeping
 from gateway.live_overlay import LOOK_EVERY_S
 from gateway.metrics import FIGURES_TOPIC, Figures
-from gateway.mqtt5.packets import Publish
+from gateway.mqtt5.packets import Properties, Publish
 from gateway.mqtt_client import Client
 from gateway.outgoing import Outgoing
 from gateway.store import Store
@@ -65,9 +65,13 @@ log = logging.getLogger("veilmq.links")
 
 FIGURES_EVERY_S = 1.0
 RELINK_S = 1.0
+REFUSED_S = 10.0  # until a peer that refused publications is offered them again
 RIGHTS_MAX = 65_536  # topics whose right to be published is remembered until something changes
+SMALL_BYTES = 1024  # payloads that every replica takes
 TOPIC_NAME_INVALID = 0x90
 NOT_AUTHORIZED = 0x87
+PACKET_TOO_LARGE = 0x95  # no code of a PUBACK (MQTT 5.0 §3.4.2.1): devices are told ...
+QUOTA_EXCEEDED = 0x97  # ... this one
 
 
 class LocalBroker(Protocol):
@@ -125,6 +129,7 @@ class Links:
         self._timers: dict[str, tuple[asyncio.TimerHandle, float]] = {}
         self._timer_due: asyncio.Handle | None = None  # sets the node's at the end of this turn of the loop
         self._tasks: list[asyncio.Task[None]] = []
+        self._relinking: set[str] = set()  # peers with which we begin anew in a moment
 
     # ------------------------------------------------------------------------------------------- lifetime
 
@@ -181,12 +186,24 @@ class Links:
         if not self._may_publish(gateway, topic):
             self.figures.count(Count("publish_refused"))
             done(NOT_AUTHORIZED)
+        elif not self._fits(gateway, publication):
+            self.figures.count(Count("publish_refused"))
+            log.warning("refused a publication of %s: too large for a majority of our replicas", client_id)
+            done(QUOTA_EXCEEDED)
         elif response is not None and gateway.publisher.sealer.secret_for(response) is None:
             log.warning("refused a publication of %s: its response topic is in no protected scope", client_id)
             done(TOPIC_NAME_INVALID)
         else:
             self._outgoing.take(publication, done)
         return True
+
+    def _fits(self, gateway: GatewayNode, publication: Publication) -> bool:
+        """Whether enough replicas to recombine a key take a packet of this size. Else it would be lost in silence."""
+        if len(publication.payload) < SMALL_BYTES and not publication.properties:
+            return True
+        home = self._keeping.overlay.views[self._keeping.overlay.certificate(self.figures.name).region]
+        limit = self._dials.packet_limit(home.members, home.threshold)
+        return gateway.publisher.sealer.packet_bytes(publication) <= limit
 
     def _may_publish(self, gateway: GatewayNode, topic: str) -> bool:
         """Asked for every publication: remembered until the epoch ends or the overlay changes."""
@@ -276,6 +293,9 @@ class Links:
     def link_published(self, peer: str, publish: Publish, client: Client) -> None:
         self._received(peer, publish)
 
+    def link_watched(self, peer: str, ticket: int) -> None:
+        self._handle(Acked(peer, ticket))
+
     def _received(self, peer: str, publish: Publish) -> None:
         wire = Wire(publish.topic, publish.payload, publish.qos, publish.retain, publish.properties.user)
         self._handle(Received(peer, wire))
@@ -331,7 +351,11 @@ class Links:
         client = self._dials.get(peer)
         if client is not None:
             on_ack = partial(self._handle, Acked(peer, ticket)) if ticket else None
-            sent = client.publish(wire.topic, wire.payload, 1, wire.retain, wire.properties, on_ack)
+            on_refused = partial(self._refused, peer, ticket) if ticket else None
+            properties: UserProperties | Properties = wire.properties
+            if wire.expiry_s is not None:
+                properties = Properties(user=wire.properties, message_expiry_s=wire.expiry_s)
+            sent = client.publish(wire.topic, wire.payload, 1, wire.retain, properties, on_ack, on_refused)
         else:
             assert self._broker is not None
             sent = self._broker.send_to_peer(peer, wire.topic, wire.payload, wire.properties, lambda code: None)
@@ -340,15 +364,27 @@ class Links:
             if ticket and client is not None:
                 self._relink(peer, client)
 
-    def _relink(self, peer: str, client: Client) -> None:
+    def _refused(self, peer: str, ticket: int, code: int) -> None:
+        """A peer will not have a publication. What is too large for it will always be: others carry that."""
+        self.figures.count(Count("link_refused", 1, peer))
+        client = self._dials.get(peer)
+        if code == PACKET_TOO_LARGE:
+            asyncio.get_running_loop().call_soon(self._handle, Acked(peer, ticket))  # we are in the midst of effects
+        elif client is not None and peer not in self._relinking:
+            client.note(f"{peer} refuses our publications (0x{code:02x}); ask who runs it for the right and the room")
+            self._relink(peer, client, REFUSED_S)
+
+    def _relink(self, peer: str, client: Client, pause_s: float = RELINK_S) -> None:
         """What was not taken will never be acknowledged: begin anew with this peer, which repeats what it lacks."""
+        self._relinking.add(peer)
         self._handle(LinkDown(peer))
 
         def again() -> None:
+            self._relinking.discard(peer)
             if client.connected and self._dials.get(peer) is client:
                 self._handle(LinkUp(peer))
 
-        asyncio.get_running_loop().call_later(RELINK_S, again)
+        asyncio.get_running_loop().call_later(pause_s, again)
 
     def _schedule(self, what: str, deadline: float | None, call: Callable[[], None]) -> None:
         timer, due = self._timers.get(what, (None, None))

@@ -8,19 +8,25 @@ the whole (`owner`).
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
 from bridge.views import Member, Overlay
-from gateway.description import Description, region_id
-from gateway.trust import Card, TrustDomain, TrustError
+from gateway.description import Description, HostedEntry, region_id
+from gateway.trust import Card, TrustDomain, TrustError, read_public
 from keys.errors import KeysError
-from keys.identity import Certificate, Role
+from keys.identity import Certificate, Identity, Role
 
 DAY_MS = 86_400_000
 OVERLAP_HOURS = 24
 NO_REGION = 0
+MAX_CA_BYTES = 64 << 10
+"""Stops a wrong path from being read as an authority."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,11 @@ def certify(
     found: dict[str, Member] = {}
     lost = set(options.replace_lost)
     for path, roles, region, address in _entries(wanted, ids):
+        if isinstance(path, HostedEntry):
+            if path.name in found:
+                raise TrustError(f"{description}: {path.name} is listed twice; list each member once")
+            found[path.name] = _hosted(description, path, region, domain, previous, not_after_ms)
+            continue
         card = Card.load(description.parent / path)
         card = newer.pop(card.name, card)
         if card.role not in roles:
@@ -78,14 +89,44 @@ def certify(
     return found
 
 
-def _entries(wanted: Description, ids: dict[str, int]) -> Iterator[tuple[Path, set[Role], int, str]]:
+def _entries(wanted: Description, ids: dict[str, int]) -> Iterator[tuple[Path | HostedEntry, set[Role], int, str]]:
     for region in wanted.regions:
         for replica in region.members:
-            yield replica.card, {Role.REPLICA}, ids[region.name], replica.address
+            card = replica if isinstance(replica, HostedEntry) else replica.card
+            yield card, {Role.REPLICA}, ids[region.name], replica.address
     for server in wanted.key_service.servers if wanted.key_service else ():
         yield server.card, {Role.KEY_SERVER}, NO_REGION, server.address
     for entry in wanted.members:
         yield entry.card, {Role.GATEWAY, Role.INGEST}, region_id(ids, entry.region, str(entry.card)), ""
+
+
+def _hosted(
+    description: Path,
+    entry: HostedEntry,
+    region: int,
+    domain: TrustDomain,
+    previous: Overlay | None,
+    not_after_ms: int,
+) -> Member:
+    """A broker without a key: what its certificate names as one is thrown away here, and stays its mark."""
+    old = previous.members.get(entry.name) if previous else None
+    if old is not None and old.certificate.role is not Role.HOSTED:
+        raise TrustError(f"{entry.name} was a {old.certificate.role} before; name the hosted broker otherwise")
+    if old is None:
+        nobody = Identity.generate(secrets.token_bytes(32))
+        public, agreement = nobody.public_bytes, nobody.agreement_bytes
+    else:
+        public, agreement = old.certificate.public_key, old.certificate.agreement_key
+    certificate = _issue(domain, entry.name, Role.HOSTED, public, agreement, entry.domain, region, not_after_ms)
+    ca = b""
+    if entry.ca is not None:
+        path = description.parent / entry.ca
+        try:
+            found = x509.load_pem_x509_certificates(read_public(path, MAX_CA_BYTES))
+        except ValueError:
+            raise TrustError(f"{path}: holds no certificate in PEM; ask {entry.domain} for its CA") from None
+        ca = b"".join(each.public_bytes(Encoding.DER) for each in found)
+    return Member(certificate, entry.address, ca)
 
 
 def _fresh(domain: TrustDomain, card: Card, region: int, address: str, not_after_ms: int) -> Member:

@@ -14,11 +14,10 @@ import asyncio
 import logging
 import random as random_module
 import ssl as ssl_module
-import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import cast
 
+from gateway.awaited import Acknowledgements
 from gateway.batched import BatchedWriter
 from gateway.metrics import LinkFigures
 from gateway.mqtt5.actions import Close, SessionLimits
@@ -33,6 +32,7 @@ from gateway.mqtt5.client_session import (
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.packets import (
     NO_PROPERTIES,
+    ConnAck,
     Connect,
     Properties,
     Publish,
@@ -41,7 +41,7 @@ from gateway.mqtt5.packets import (
     Version,
     Will,
 )
-from gateway.mqtt5.types import MqttError, ReasonCode, Refused
+from gateway.mqtt5.types import MAXIMUM_REMAINING_LENGTH, MqttError, ReasonCode, Refused
 from gateway.redial import Address, Redial, host_port
 from gateway.tls import explain
 from gateway.wanted import WantedSubscriptions
@@ -51,7 +51,9 @@ CONNECT_TIMEOUT_S = 10.0
 END_S = 1.0
 """A peer that does not take our farewell is cut off: with TLS it could otherwise keep the connection from ending."""
 SAID_MAX = 16
+PACKET_BYTES_MAX = MAXIMUM_REMAINING_LENGTH + 5
 TOO_MUCH = (ReasonCode.PACKET_TOO_LARGE, ReasonCode.QOS_NOT_SUPPORTED, ReasonCode.RETAIN_NOT_SUPPORTED)
+NOT_MQTT5 = "does not speak MQTT 5: it would strip user properties; use an MQTT 5 broker"
 CONNACK_OF_V3 = b"\x20\x02"
 """CONNACK with nothing but flags and code: MQTT 5 has a length of properties in it (MQTT 5.0 §3.2.2)."""
 
@@ -72,6 +74,7 @@ class Client(asyncio.Protocol):
     `manual_ack`: messages are acknowledged by `acknowledge`, not when `on_publish` returns.
     `limits`: what may be in flight to the server, and wait for it. `random`: 0..1, spreads reconnects.
     `elsewhere`: where the server may be besides; asked, and tried, whenever it does not answer at its address.
+    `unusable`: why the server's offer (CONNACK) rules it out; empty if it does not. Then the connection ends.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Client(asyncio.Protocol):
         limits: SessionLimits | None = None,
         random: Callable[[], float] = random_module.random,
         elsewhere: Callable[[], Sequence[Address]] = tuple,
+        unusable: Callable[[ConnAck], str] = lambda connack: "",
     ) -> None:
         self.address = self._where = host_port((host, port))
         self.manual_ack = manual_ack
@@ -102,11 +106,11 @@ class Client(asyncio.Protocol):
         self.on_up: Callable[[], object] = lambda: None
         self.on_down: Callable[[], object] = lambda: None
         self.last_error = ""
-        self.refused = 0
-        """Publications that the server answered with a reason code of failure."""
         self.session_present = False
+        self.packet_limit = PACKET_BYTES_MAX
+        """The largest packet, in bytes, that the server takes, as it said last."""
         self.figures = LinkFigures()
-        self._redial = Redial((host, port), elsewhere, random)
+        self._redial, self._unusable = Redial((host, port), elsewhere, random), unusable
         self._ssl, self._verify_peer = ssl, verify_peer
         offer = Properties(
             session_expiry_s=session_expiry_s or None,
@@ -130,7 +134,7 @@ class Client(asyncio.Protocol):
         self._wait_longest = False
         self._why = ""
         self._said: set[str] = set()  # since the last connection
-        self._timed: float | None = None  # when the message was written whose acknowledgement is timed
+        self.acks = Acknowledgements(self.figures)
 
     def _new_session(self) -> ClientSession:
         session = ClientSession(self._connect, self._limits, adopt=not self._connect.clean_start)
@@ -191,7 +195,7 @@ class Client(asyncio.Protocol):
         while True:
             self._where = host_port(self._redial.address)
             up_s = await self._connection()
-            self._note(self._why or f"{self._where} closed the connection; check the log of that broker")
+            self.note(self._why or f"{self._where} closed the connection; check the log of that broker")
             await asyncio.sleep(self._redial.ended(up_s, self._wait_longest))
 
     async def _connection(self) -> float | None:
@@ -210,7 +214,7 @@ class Client(asyncio.Protocol):
         await lost
         return None if self._up_at is None else loop.time() - self._up_at
 
-    def _note(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
+    def note(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
         """Remember why there is no connection; say so once, not at every attempt."""
         self.last_error = text
         if text not in self._said and len(self._said) < SAID_MAX:
@@ -229,11 +233,13 @@ class Client(asyncio.Protocol):
         retain: bool = False,
         properties: UserProperties | Properties = (),
         on_ack: Callable[[], None] | None = None,
+        on_refused: Callable[[int], None] | None = None,
     ) -> bool:
         """Send or queue a message. False: it was not taken (no connection, queue full, too large).
 
         `properties`: user properties, or all of them. `on_ack` is called once the server has taken a message
-        of QoS 1 or 2; never if the server refuses it, nor after the connection if nothing survives one.
+        of QoS 1 or 2; never if the server refuses it, nor after the connection if nothing survives one. `on_refused`
+        gets the reason code if the server refuses it or has said that it cannot take it; then the result is True.
         Raises MalformedPacket or UnsendablePacket for what no MQTT packet can carry.
         """
         if not self._up and (not qos or self._connect.clean_start):
@@ -241,29 +247,23 @@ class Client(asyncio.Protocol):
         if not isinstance(properties, Properties):
             properties = Properties(user=properties) if properties else NO_PROPERTIES
         publish = Publish(topic, payload, qos, retain, properties=properties)
-        timed = self._up and qos > 0 and self._timed is None
-        written_at = time.perf_counter() if timed else 0.0  # uvloop's clock counts milliseconds
-        token = partial(self._acknowledged, written_at, on_ack) if timed else on_ack
+        awaiting = self.acks.of(on_ack, on_refused, self._up and qos > 0)
         try:
-            data = self._session.publish(publish, token, self._now())
+            data = self._session.publish(publish, awaiting, self._now())
         except Refused:
             return False
         except MqttError as error:
             if error.reason in TOO_MUCH:
-                self._note(f"{self.address}: {error}; raise its limits")
-                return False
+                self.note(f"{self.address}: {error}; raise its limits")
+                if on_refused is not None:
+                    on_refused(error.reason)
+                return on_refused is not None
             raise
         if data is not None:
             self._write(data)
-            self._timed = written_at if timed else self._timed
+            self.acks.written(awaiting)
         self.figures.sent += 1
         return True
-
-    def _acknowledged(self, written_at: float, on_ack: Callable[[], None] | None) -> None:
-        if self._timed == written_at:
-            self._timed, self.figures.acknowledge_s = None, time.perf_counter() - written_at
-        if on_ack is not None:
-            on_ack()
 
     def subscribe(
         self,
@@ -322,7 +322,7 @@ class Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._up and data.startswith(CONNACK_OF_V3):
-            self._not_mqtt5()
+            self._useless(NOT_MQTT5, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
             return
         self.figures.received_bytes += len(data)
         self._perform(self._session.received_all(self._decoder.feed(data), self._now()))
@@ -349,7 +349,8 @@ class Client(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._out.transport = self._timed = None
+        self._out.transport = None
+        self.acks.lost()
         self._out.clear()
         was_up, self._up = self._up, False
         self._perform(self._session.disconnected(self._now()))
@@ -372,7 +373,7 @@ class Client(asyncio.Protocol):
                 if action.qos and not self.manual_ack:
                     self.acknowledge(action)
             elif isinstance(action, Completed):
-                self._completed(action)
+                self.acks.completed(action)
             elif isinstance(action, Connected):
                 self._connected(action)
             elif isinstance(action, Answered):
@@ -384,6 +385,12 @@ class Client(asyncio.Protocol):
                 self._closed_by_session(action)
 
     def _connected(self, action: Connected) -> None:
+        offer = action.connack.properties
+        self.packet_limit = offer.maximum_packet_size or PACKET_BYTES_MAX
+        if why := self._unusable(action.connack):
+            self._write(self._session.disconnect())
+            self._useless(why)
+            return
         self._up, self._up_at, self.last_error = True, self._now(), ""
         self._said.clear()
         self.figures.connections += 1
@@ -395,17 +402,9 @@ class Client(asyncio.Protocol):
             self._first.set_result(None)
         self.on_up()
 
-    def _completed(self, action: Completed) -> None:
-        if action.code >= ReasonCode.UNSPECIFIED_ERROR:
-            self.refused += 1
-            self._timed = None
-            log.debug("%s refused a publication: 0x%02x", self._where, action.code)
-        elif callable(action.token):
-            action.token()
-
     def _closed_by_session(self, action: Close) -> None:
         if not self._up and action.reason is ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
-            self._not_mqtt5()
+            self._useless(NOT_MQTT5, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
             return
         verb = "ended the connection" if self._up else "refused the connection"
         self._why = f"{self._where} {verb}: {action.text} (0x{action.reason:02x}); see the log of that broker"
@@ -417,10 +416,9 @@ class Client(asyncio.Protocol):
             self._write(action.farewell)
         self._end(0.0 if action.reason is ReasonCode.KEEP_ALIVE_TIMEOUT else END_S)
 
-    def _not_mqtt5(self) -> None:
-        self._why = f"broker {self._where} does not speak MQTT 5: it would strip user properties; use an MQTT 5 broker"
-        self._wait_longest = True
-        self._note(self._why, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
+    def _useless(self, why: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
+        self._why, self._wait_longest = f"broker {self._where} {why}", True
+        self.note(self._why, code)
         self._end()
 
     # ---------------------------------------------------------------------------------------- bytes

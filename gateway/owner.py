@@ -44,7 +44,7 @@ from keys.epochs import Calendar, KeyName, scope_key, token_key
 from keys.errors import KeysError
 from keys.grants import ENDLESS, Grant, Right
 from keys.handover import KEYS_MAX, ScopeGrant, seal_grants
-from keys.identity import Role
+from keys.identity import CARRIERS, Role
 from keys.topictokens import tokenise_filter
 
 MATERIALS = "keyserver"
@@ -326,7 +326,7 @@ def _gone(
 def _view(region: RegionEntry, ids: dict[str, int], members: dict[str, Member], previous: Overlay | None) -> RegionView:
     number = ids[region.name]
     names = tuple(
-        name for name, m in members.items() if m.certificate.role is Role.REPLICA and m.certificate.region == number
+        name for name, m in members.items() if m.certificate.role in CARRIERS and m.certificate.region == number
     )
     old = previous.views.get(number) if previous else None
     view = RegionView(number, old.number if old else 1, region.name, names, region.trusted)

@@ -27,6 +27,7 @@ from gateway.broker import EdgeBroker, run_broker
 from gateway.client import dial
 from gateway.config import ConfigError, OverlaySettings, Settings
 from gateway.dials import Dials
+from gateway.hosted import logins
 from gateway.keeping import Keeping
 from gateway.key_cache import KeyCache
 from gateway.key_material import KeyMaterial, KeyMaterialError
@@ -80,6 +81,7 @@ class Party:
         if self.local.role in (Role.GATEWAY, Role.INGEST):
             self.granted, self.keys = load_secrets(self.local, self.overlay)
             self.outgoing = outgoing_scopes(where, self.overlay, self.granted)
+        self.logins = logins(self.overlay, self.name, where.hosted)
         if (self.local.role is Role.KEY_SERVER) != (where.key_server is not None):
             raise ConfigError(
                 f"overlay.key_server is for key servers, {self.local.name} is a {self.local.role}; "
@@ -165,6 +167,7 @@ def _dial(party: Party, neighbours: Neighbours | None, peer: str) -> Client:
         peer,
         party.tls,
         session_expiry_s=SESSION_EXPIRY_S,
+        logins=party.logins,
         random=random.SystemRandom().random,
         elsewhere=partial(neighbours.addresses, peer) if neighbours else tuple,
     )

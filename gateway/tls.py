@@ -20,7 +20,7 @@ from typing import Protocol
 
 from gateway.private import PrivateFileError, read_private
 from keys.errors import KeysError
-from keys.identity import Certificate, public_key_of
+from keys.identity import Certificate, Role, public_key_of
 
 
 class TlsError(Exception):
@@ -54,7 +54,7 @@ class LinkTls:
         self._name, self._clock = name, clock
         self._by_key: dict[bytes, tuple[str, int]] = {}
         self._authorities: set[bytes] = set()
-        if not any(member.ca for member in members.values()):
+        if not any(_authorities_of(members)):
             raise TlsError("the overlay lists no certificate authority; sign it anew with its members' cards")
         self.server = _context(ssl.PROTOCOL_TLS_SERVER)
         self.client = _context(ssl.PROTOCOL_TLS_CLIENT)
@@ -67,7 +67,7 @@ class LinkTls:
         An authority that is gone stays known to the contexts, which have no way to forget; nobody whom only it vouches
         for is recognised. Raises TlsError for an authority that cannot be read; then nothing has changed.
         """
-        added = {member.ca for member in members.values() if member.ca} - self._authorities
+        added = _authorities_of(members) - self._authorities
         for authority in added:
             _trust(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), authority)
         for authority in added:
@@ -111,6 +111,11 @@ class LinkTls:
         """Name of the member at the other end of a connected transport; None for anybody else."""
         ssl_object = transport.get_extra_info("ssl_object")
         return self.recognise(ssl_object.getpeercert(binary_form=True)) if ssl_object is not None else None
+
+
+def _authorities_of(members: Mapping[str, _Member]) -> set[bytes]:
+    """Those of trust domains. Who vouches for a hosted broker's web certificate vouches for no member."""
+    return {m.ca for m in members.values() if m.ca and m.certificates[0].role is not Role.HOSTED}
 
 
 def explain(error: BaseException, address: str) -> str:

@@ -30,6 +30,7 @@ class _Wish:
     options: Subscription
     on_answer: Callable[[int], None] | None
     asked: bool = False
+    code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,15 @@ class WantedSubscriptions:
         self._unwanted: dict[str, None] = {}
 
     def want(self, options: Subscription, on_answer: Callable[[int], None] | None) -> bool:
-        """False if exactly this has been asked on this connection. Raises TooManySubscriptionsError."""
+        """False if exactly this has been asked on this connection: then the answer is, or will be, the same.
+
+        Raises TooManySubscriptionsError.
+        """
         known = self._wanted.get(options.filter)
         if known is not None and known.options == options and known.asked:
+            known.on_answer = on_answer
+            if known.code is not None and on_answer is not None:
+                on_answer(known.code)
             return False
         if known is None and len(self._wanted) >= MAX_SUBSCRIPTIONS:
             raise TooManySubscriptionsError(
@@ -72,7 +79,7 @@ class WantedSubscriptions:
         if not session_present:
             self._unwanted.clear()
             for wish in self._wanted.values():
-                wish.asked = False
+                wish.asked, wish.code = False, None
 
     def ask(self, session: ClientSession, send: Callable[[bytes], None], now: float) -> None:
         """SUBSCRIBE and UNSUBSCRIBE what has not been asked on this connection."""
@@ -100,8 +107,10 @@ class WantedSubscriptions:
             wish = self._wanted.get(options.filter)
             if code >= ReasonCode.UNSPECIFIED_ERROR:
                 log.warning("%s refused a subscription: 0x%02x", self._address, code)
-            if wish is not None and wish.options == options and wish.on_answer is not None:
-                wish.on_answer(code)
+            if wish is not None and wish.options == options:
+                wish.code = code
+                if wish.on_answer is not None:
+                    wish.on_answer(code)
 
     def unanswered(self, action: Unanswered) -> None:
         """The connection ended before the answer: ask again, should the session survive."""

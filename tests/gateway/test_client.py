@@ -187,7 +187,7 @@ async def test_on_ack_comes_with_success_and_never_with_a_refusal(server: Server
     peer.send(PubAck(ids[0]), PubAck(ids[1], 0x87), PubAck(ids[2], 0x10))
     await until(lambda: len(acked) == 2)
     assert acked == ["a", "c"]
-    assert client.refused == 1
+    assert client.acks.refused == 1
     await client.close()
 
 

@@ -282,7 +282,7 @@ async def test_a_refused_message_does_not_stop_the_measuring(server: Server) -> 
     client, peer = await connected(server)
     assert client.publish("t", b"", 1)
     peer.send(PubAck((await peer.expect(Publish)).packet_id, 0x97))
-    await until(lambda: client.refused)
+    await until(lambda: client.acks.refused)
     assert client.publish("t", b"", 1)
     peer.send(PubAck((await peer.expect(Publish)).packet_id))
     await until(lambda: client.figures.acknowledge_s is not None)
