@@ -18,7 +18,7 @@ from typing import Protocol
 
 from keys.envelope import HeaderVerifier, MessageHeader, SignedHeader, from_property
 from keys.errors import BadFrame, Expired, NotAuthorised
-from keys.identity import Certificate, Role
+from keys.identity import CARRIERS, Certificate
 from keys.sharetree import Hop
 
 from .directory import Directory, Scope
@@ -93,7 +93,7 @@ def sealed_at_s(header: MessageHeader) -> float:
 def member_of(directory: Directory, party_id: bytes) -> Certificate:
     """Who may be a publisher. Raises NotAuthorised."""
     certificate = directory.certificate(party_id)
-    if certificate is None or certificate.role is Role.REPLICA:
+    if certificate is None or certificate.role in CARRIERS:
         raise NotAuthorised("the publisher is no member that may publish")
     return certificate
 

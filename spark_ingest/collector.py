@@ -119,6 +119,7 @@ class Collector:
         incomplete_s: float = 10.0,
     ) -> None:
         self._admission = Admission(directory)
+        self._hosted = directory.hosted  # while we run
         self.seen = seen or Seen()
         self.keyring = keyring or Keyring()
         self.keyring.attach(directory)
@@ -197,7 +198,7 @@ class Collector:
     def _piece(self, entry: _Entry, place: int, replica: str, wire: Wire, ack: Ack) -> None:
         """Take the content if it is good and wanted; keep the acknowledgement as long as it is owed."""
         if entry.vouchers_needed > 1:
-            self._vouch(entry, place)
+            self._vouch(entry, place, replica)
         digests = entry.header.digests
         if wire.payload and len(digests) == 1 and entry.state is not _State.DONE:
             if entry.content is not None:
@@ -223,9 +224,9 @@ class Collector:
             for each in acks:
                 each()
 
-    def _vouch(self, entry: _Entry, place: int) -> None:
-        """A replica brings what is of no live epoch; with enough of them it is believed."""
-        if len(entry.vouchers) < entry.vouchers_needed:
+    def _vouch(self, entry: _Entry, place: int, replica: str) -> None:
+        """A replica brings what is of no live epoch; with enough of ours it is believed."""
+        if len(entry.vouchers) < entry.vouchers_needed and replica not in self._hosted:
             entry.vouchers.add(place)
         if len(entry.vouchers) >= entry.vouchers_needed:
             self._release(entry)

@@ -39,6 +39,10 @@ class Directory(Protocol):
     @property
     def calendar(self) -> Calendar: ...
 
+    @property
+    def hosted(self) -> frozenset[str]:
+        """Replicas that are somebody's ordinary brokers: they let in whatever they are given."""
+
     def certificate(self, party_id: bytes) -> Certificate | None:
         """The member with this id, also by its key of before a rotation."""
 

@@ -46,6 +46,7 @@ class Options:
     receiver: str
     identity: Path | None
     overlay: Path | None
+    hosted: Path | None
     rows_per_batch: int
     max_rows: int | None
     partitions: int
@@ -68,7 +69,7 @@ class Options:
 
 _NAMES = {
     "path", "spool", "grants", "stream", "topics", "availability", "consumer", "receiver", "identity", "overlay",
-    "rows_per_batch", "max_rows", "partitions", "cap_bytes", "incomplete_s",
+    "hosted", "rows_per_batch", "max_rows", "partitions", "cap_bytes", "incomplete_s",
 }  # fmt: skip
 
 
@@ -109,6 +110,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         receiver=_name("receiver", told.get("receiver", "main")),
         identity=Path(identity).absolute() if identity else None,
         overlay=Path(overlay).absolute() if overlay else None,
+        hosted=Path(told["hosted"]).absolute() if told.get("hosted") else None,
         rows_per_batch=_number(told, "rows_per_batch", int, 10_000, 1, 1_000_000),
         max_rows=_number(told, "max_rows", int, 1, 1, 1 << 40) if "max_rows" in told else None,
         partitions=_number(told, "partitions", int, 2, 1, 1024),

@@ -37,7 +37,12 @@ class RegionReplicas:
         self._on_wire: OnWire | None = None
         self._on_keys: Callable[[], None] | None = None
         self._client = RegionClient(
-            options.identity, options.overlay, options.subscribed, self._arrived, on_keys=self._keys_changed
+            options.identity,
+            options.overlay,
+            options.subscribed,
+            self._arrived,
+            on_keys=self._keys_changed,
+            logins=options.hosted,
         )
         self._overlay = self._client.overlay
         self._rights: dict[tuple[str, str, int], bool] = {}
@@ -86,6 +91,10 @@ class RegionReplicas:
     @property
     def calendar(self) -> Calendar:
         return self._client.overlay.policy.calendar
+
+    @property
+    def hosted(self) -> frozenset[str]:
+        return self._client.overlay.hosted
 
     def certificate(self, party_id: bytes) -> Certificate | None:
         return self._client.publisher(party_id)

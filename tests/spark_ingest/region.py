@@ -91,6 +91,8 @@ class Overlay:
         """The owner changes all scopes."""
         self.scopes = tuple(replace(scope, **fields) for scope in self.scopes)
 
+    hosted: frozenset[str] = frozenset()
+
     def certificate(self, party_id: bytes) -> Certificate | None:
         return self.members.get(party_id)
 
