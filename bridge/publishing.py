@@ -43,9 +43,9 @@ class Publisher:
         random: Callable[[int], bytes],
     ) -> None:
         home = overlay.certificate(name).region
-        self._view = overlay.views[home]
+        self.view = overlay.views[home]
         self._hosted = overlay.hosted  # while we run
-        self._enough = len(self._view.members) - (len(self._view.members) - 1) // 2  # n - f
+        self._enough = len(self.view.members) - (len(self.view.members) - 1) // 2  # n - f
         self.sealer = Sealer(overlay, identity, name, secrets, keys, random)
         self._retained = OwnRetained()
         self._entries: dict[int, Entry] = {}
@@ -112,7 +112,7 @@ class Publisher:
         if entry is not None:
             entry.acked.add(event.peer)
             overdue = entry.publication.qos == 0 or now - entry.born >= STRAGGLER_S
-            if len(entry.acked) >= (self._enough if overdue else len(self._view.members)):
+            if len(entry.acked) >= (self._enough if overdue else len(self.view.members)):
                 effects += self._forget([event.ticket])
         return effects + self._pump(now)
 
@@ -260,7 +260,7 @@ class Publisher:
         # Who joins late at a replica of ours gets the live keys from it; from a stock broker only what comes next.
         hosted = peer in self._hosted
         if key is not None and (hosted or wire.retain or key.announcement_due(peer, wire.topic, now)):
-            wire = replace(wire, properties=wire.properties + key.carried(self._view.place_of(peer)))
+            wire = replace(wire, properties=wire.properties + key.carried(self.view.place_of(peer)))
         if hosted and entry.publication.expiry_s is not None:
             ends_s = entry.publication.time_ms / 1000 + entry.publication.expiry_s
             wire = replace(wire, expiry_s=max(1, ceil(ends_s - now)))

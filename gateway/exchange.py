@@ -230,7 +230,9 @@ class Exchange:
         while acks and (code := acks[0].code) is not None:
             publish = acks.popleft().publish
             if code < 0x80 or code in _FINAL_REFUSALS or session.version == Version.V5:
-                data = session.acknowledge(publish, ReasonCode(code))
+                # "Packet too large" is no code of PUBACK and PUBREC (§3.4.2.1, §3.5.2.1).
+                said = ReasonCode.QUOTA_EXCEEDED if code == ReasonCode.PACKET_TOO_LARGE else ReasonCode(code)
+                data = session.acknowledge(publish, said)
                 if data and client.connection is not None:
                     client.connection.write(data)
             elif session.inbound.accepted(publish, refused=True) and client.connection is not None:

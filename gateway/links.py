@@ -70,8 +70,7 @@ RIGHTS_MAX = 65_536  # topics whose right to be published is remembered until so
 SMALL_BYTES = 1024  # payloads that every replica takes
 TOPIC_NAME_INVALID = 0x90
 NOT_AUTHORIZED = 0x87
-PACKET_TOO_LARGE = 0x95  # no code of a PUBACK (MQTT 5.0 §3.4.2.1): devices are told ...
-QUOTA_EXCEEDED = 0x97  # ... this one
+PACKET_TOO_LARGE = 0x95
 
 
 class LocalBroker(Protocol):
@@ -189,7 +188,7 @@ class Links:
         elif not self._fits(gateway, publication):
             self.figures.count(Count("publish_refused"))
             log.warning("refused a publication of %s: too large for a majority of our replicas", client_id)
-            done(QUOTA_EXCEEDED)
+            done(PACKET_TOO_LARGE)
         elif response is not None and gateway.publisher.sealer.secret_for(response) is None:
             log.warning("refused a publication of %s: its response topic is in no protected scope", client_id)
             done(TOPIC_NAME_INVALID)
@@ -201,7 +200,7 @@ class Links:
         """Whether enough replicas to recombine a key take a packet of this size. Else it would be lost in silence."""
         if len(publication.payload) < SMALL_BYTES and not publication.properties:
             return True
-        home = self._keeping.overlay.views[self._keeping.overlay.certificate(self.figures.name).region]
+        home = gateway.publisher.view
         limit = self._dials.packet_limit(home.members, home.threshold)
         return gateway.publisher.sealer.packet_bytes(publication) <= limit
 
