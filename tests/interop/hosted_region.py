@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import paho.mqtt.client as paho
 import yaml
 
 from gateway.mqtt5.codec import Decoder, encode
@@ -91,6 +92,10 @@ class Mosquittos:
 class Region(OverlayProcesses):
     """Gateways `site` and `control` in front of one region of hosted brokers."""
 
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._clients: list[paho.Client] = []
+
     def describe_hosted(self, brokers: Mosquittos, behind: Sequence[str] = ()) -> Region:
         """`behind`: brokers that gateways reach through a hop on their front port."""
         now = time.time()
@@ -131,6 +136,17 @@ class Region(OverlayProcesses):
         return {
             broker: {"username": gateway, "password_file": f"{gateway}-{broker}.password"} for broker in brokers.names
         }
+
+    def client(self, gateway: str, name: str, version: int = paho.MQTTv311) -> paho.Client:
+        client = super().client(gateway, name, version)
+        self._clients.append(client)
+        return client
+
+    def stop(self) -> None:
+        for client in self._clients:
+            client.disconnect()
+            client.loop_stop()
+        super().stop()
 
     def edit(self, name: str, **overlay: object) -> None:
         """Change the overlay section of a gateway's configuration."""
