@@ -22,7 +22,7 @@ from bridge.topics import TopicError, check_name, most_specific
 from bridge.views import Overlay, OverlayError
 from gateway.check_trust import Finding, check_keys, check_rights, identity_of
 from gateway.config import ConfigError, Listener, Settings
-from gateway.hosted import NOBODY, PLAIN, logins
+from gateway.hosted import NOBODY, PLAIN, logins, of_region
 from gateway.limits import Limits
 from gateway.overlay_file import load_overlay, load_secrets
 from gateway.party import outgoing_scopes
@@ -100,7 +100,7 @@ def check(settings: Settings, topics: Sequence[str], probed: bool = False) -> Re
     if settings.overlay is not None:
         place, found = _check_overlay(settings, time.time())
         findings += found
-        if place is not None and place.overlay.hosted:
+        if place is not None and place.local.role is Role.GATEWAY:
             findings += _check_hosted(settings, place, probed)
     elif not any("auth" in plugin.lower() for plugin in settings.plugins) and not settings.allow_anonymous:
         cure = "add an auth plugin, or allow_anonymous: true"
@@ -239,8 +239,7 @@ def _check_hosted(settings: Settings, place: _Place, probed: bool) -> Iterator[F
     assert section is not None
     try:
         known = logins(overlay, place.local.name, section.hosted)
-        view = overlay.views[overlay.certificate(place.local.name).region]
-        for broker in [broker for broker in view.members if broker in overlay.hosted]:
+        for broker in of_region(overlay, place.local.name):
             login, address = known.get(broker, NOBODY), overlay.members[broker].address
             if address.startswith(PLAIN) and login.password is not None:
                 yield Finding("warning", f"{broker} ({address}): the password goes there in clear; use a TLS listener")

@@ -47,15 +47,19 @@ def logins(overlay: Overlay, name: str, given: Mapping[str, Hosted] | Path | Non
 
     Raises ConfigError, which never shows a password.
     """
-    if given is None:
-        return {}
-    settings = load_hosted(given) if isinstance(given, Path) else given
-    ours = overlay.hosted.intersection(overlay.views[overlay.certificate(name).region].members)
+    settings = load_hosted(given) if isinstance(given, Path) else given or {}
+    ours = of_region(overlay, name)
     for broker in settings:
         if broker not in ours:
-            known = ", ".join(sorted(ours)) or "none"
+            known = ", ".join(ours) or "none"
             raise ConfigError(f"overlay.hosted: {broker} is no hosted broker of our region; known are {known}")
     return {broker: _login(broker, one) for broker, one in settings.items()}
+
+
+def of_region(overlay: Overlay, name: str) -> tuple[str, ...]:
+    """The hosted brokers that member `name` has links with; key servers are in no region and have none."""
+    view = overlay.views.get(overlay.certificate(name).region)
+    return tuple(broker for broker in view.members if broker in overlay.hosted) if view else ()
 
 
 def _login(broker: str, settings: Hosted) -> Login:

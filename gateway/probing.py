@@ -40,9 +40,7 @@ class UnfitError(Exception):
 def probe(overlay: Overlay, name: str, logins: Mapping[str, Hosted], filters: Sequence[str]) -> Iterator[Finding]:
     """One finding a hosted broker of our region. `filters`: wire filters of what we read."""
     known = hosted.logins(overlay, name, logins)
-    view = overlay.views[overlay.certificate(name).region]
-    brokers = [broker for broker in view.members if broker in overlay.hosted]
-    for broker in brokers:
+    for broker in hosted.of_region(overlay, name):
         quiet.disabled = True  # the finding says it all
         try:
             finding = asyncio.run(_Probe(overlay, name, broker, known.get(broker, hosted.NOBODY)).run(filters))

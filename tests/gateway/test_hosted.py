@@ -31,13 +31,15 @@ class Owner:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        for name, role in (("site", Role.GATEWAY), ("r", Role.REPLICA), ("ca", Role.REPLICA)):
+        roles = {"site": Role.GATEWAY, "r": Role.REPLICA, "ca": Role.REPLICA, "keys": Role.KEY_SERVER}
+        for name, role in roles.items():
             domain = TrustDomain.create(directory / f"domain-{name}", f"{name}.example", time.time())
             domain.issue(name, role, (), directory / name, time.time())
         self.description: dict[str, Any] = {
             "name": "test",
             "regions": [{"name": "cloud", "members": [self.hosted("a"), self.own("r"), self.hosted("c")]}],
             "scopes": [{"filter": "plant/#"}],
+            "key_service": {"issuer": "chain", "servers": [self.own("keys")]},
             "members": [{"card": "site/card.json", "region": "cloud", "publish": ["#"], "read": ["#"]}],
         }
 
@@ -126,6 +128,7 @@ def test_logins_are_for_hosted_brokers_of_our_region_and_show_no_password(owner:
     assert "hunter2" not in repr(found)
     with pytest.raises(ConfigError, match="r is no hosted broker of our region; known are a, c"):
         logins(overlay, "site", given("r", username="u"))
+    assert logins(overlay, "keys", {}) == {}, "a key server is in no region"
     with pytest.raises(ConfigError, match="password_file needs username"):
         given(password_file="password")
     secret.chmod(0o644)
