@@ -200,8 +200,12 @@ class CorruptingHop:
             writer.close()
             return
         ways = [self._pass(reader, far_writer, "server"), self._pass(far_reader, writer, "client")]
-        with contextlib.suppress(asyncio.CancelledError):  # the end of the test
-            await asyncio.gather(*ways, return_exceptions=True)
+        try:
+            with contextlib.suppress(asyncio.CancelledError):  # the end of the test
+                await asyncio.gather(*ways, return_exceptions=True)
+        finally:
+            for each in (writer, far_writer):
+                each.transport.abort()
 
     async def _pass(
         self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, role: Literal["server", "client"]
