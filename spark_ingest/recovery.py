@@ -16,7 +16,7 @@ from .keyring import Keyring, materials_from_json
 from .seen import Seen
 from .spool_writer import KeyMaterial
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 
 def state_of(seen: Seen, keyring: Keyring) -> bytes:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from keys.envelope import SequenceWindow
 from keys.errors import OurFault
+from keys.replay import WINDOW_SIZE
 
 
 def test_the_second_time_is_seen() -> None:
@@ -48,6 +49,51 @@ def test_the_window_agrees_with_a_set(sequences: list[int], size: int) -> None:
         assert window.seen(sequence) is expected
         highest = max(highest, sequence)
         passed.add(sequence)
+
+
+def test_a_backlog_beside_what_is_new_passes_once_and_its_replay_never() -> None:
+    """A gateway that was away sends old sequences between new ones; a replica that recorded them sends them again."""
+    window = SequenceWindow()
+    backlog, live = range(1, 200_000, 7), range(1_000_000, 1_200_000, 7)
+    for pair in zip(backlog, live, strict=True):
+        assert not any(window.seen(sequence) for sequence in pair)
+    assert all(window.seen(sequence) for sequence in (*backlog, *live))
+    assert not any(sequence + 1 in window for sequence in backlog)
+    assert not window.seen(live[-1] + WINDOW_SIZE)
+    assert window.seen(live[0]), "older than the window"
+    assert window.seen(2), "never came, and nobody can tell any more"
+
+
+def test_a_publisher_that_scatters_its_sequences_costs_bounded_memory() -> None:
+    window = SequenceWindow(size=1 << 16)
+    for sequence in range(0, 1 << 26, 4096):
+        window.seen(sequence)
+    assert len(window._blocks) <= (1 << 16) // 4096 + 2
+
+
+def test_what_came_in_full_costs_no_bitmap() -> None:
+    window = SequenceWindow()
+    for sequence in range(100_000):
+        window.seen(sequence)
+    assert sum(isinstance(bits, bytearray) for _, bits in window._blocks.values()) <= 1
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 3), max_size=30), st.integers(1, 40_000), st.booleans())
+def test_a_window_comes_back_from_its_bytes(blocks: list[int], size: int, full: bool) -> None:
+    window = SequenceWindow(size)
+    for block in blocks:
+        for sequence in range(block * 4096, block * 4096 + (4096 if full else 5)):
+            window.seen(sequence)
+    again = SequenceWindow.from_bytes(window.to_bytes(), size)
+    assert again.highest == window.highest
+    assert [s in again for s in range(0, 20_000, 3)] == [s in window for s in range(0, 20_000, 3)]
+
+
+@pytest.mark.parametrize("content", [b"", b"1234567", bytes(8) + b"1", bytes(8 + 12 + 511)])
+def test_what_is_no_window_is_refused(content: bytes) -> None:
+    with pytest.raises(ValueError, match="cut short"):
+        SequenceWindow.from_bytes(content)
 
 
 def test_an_empty_window_is_our_fault() -> None:
