@@ -1,7 +1,10 @@
 """Windows towards the replicas of our region: what each still lacks, what is on its way, which acknowledgement counts.
 
-Each replica has a lane of its own, so that one that is away or slow keeps nothing from the others. Entries go by
-sequence, ascending. Not here: what an entry is and when it is sealed (`sealing`).
+Each replica has a lane of its own, so that one that is away or slow keeps nothing from the others. A lane has two
+queues that go in turn: what is late (read from disk, or lacked by a replica that comes back) and what is new, so that a
+backlog delays new publications by one place each, and they do not stop it. On one topic there is one order: what is new
+on a topic that has something in the late queue waits behind it. Not here: what an entry is and when it is sealed
+(`publishing`, `sealing`).
 """
 
 from __future__ import annotations
@@ -10,25 +13,71 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from keys.replay import WINDOW_SIZE
+
 WINDOW_MAX = 256  # publications in flight to one replica
+AHEAD_MAX = WINDOW_SIZE // 2
+"""How far what is new may run ahead of what is late: far behind, replicas would drop what is late as too old."""
 
 
 @dataclass(slots=True)
 class Lane:
     """One replica's way through the outbox. `outdated`: how many acknowledgements of former sealings are to come."""
 
-    waiting: deque[int]
+    late: deque[tuple[int, str]]
+    new: deque[tuple[int, str]] = field(default_factory=deque)
     in_flight: set[int] = field(default_factory=set)
     outdated: dict[int, int] = field(default_factory=dict)
+    _late_topics: dict[str, int] = field(default_factory=dict)  # how many of each topic are in `late`
+    _new_is_next: bool = True
+
+    def __post_init__(self) -> None:
+        self._replace(self.late, deque())
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self.late) + len(self.new)
+
+    def append(self, sequence: int, topic: str, late: bool) -> None:
+        if late or topic in self._late_topics:
+            self.late.append((sequence, topic))
+            self._late_topics[topic] = self._late_topics.get(topic, 0) + 1
+        else:
+            self.new.append((sequence, topic))
 
     def take(self) -> list[int]:
-        """What the window has room for; it is in flight from now on."""
+        """What the window has room for, one of each queue in turn; it is in flight from now on."""
         taken = []
-        while self.waiting and len(self.in_flight) < WINDOW_MAX:
-            sequence = self.waiting.popleft()
+        while (self.late or self.new) and len(self.in_flight) < WINDOW_MAX:
+            if not self.late or (self.new and self._new_is_next and self.new[0][0] - self.late[0][0] <= AHEAD_MAX):
+                sequence, _ = self.new.popleft()
+                self._new_is_next = False
+            else:
+                sequence, topic = self.late.popleft()
+                self._new_is_next = True
+                left = self._late_topics[topic] - 1
+                if left:
+                    self._late_topics[topic] = left
+                else:
+                    del self._late_topics[topic]
             self.in_flight.add(sequence)
             taken.append(sequence)
         return taken
+
+    def requeue(self, entries: Iterable[tuple[int, str]]) -> None:
+        """Entries that were taken wait again. All that waits is late now, in order of sequence."""
+        self._replace(deque(sorted({*entries, *self.late, *self.new})), deque())
+
+    def keep(self, sequences: Callable[[int], bool]) -> None:
+        """Forget what waits and is gone."""
+        late = deque(waiting for waiting in self.late if sequences(waiting[0]))
+        self._replace(late, deque(waiting for waiting in self.new if sequences(waiting[0])))
+
+    def _replace(self, late: deque[tuple[int, str]], new: deque[tuple[int, str]]) -> None:
+        self.late, self.new = late, new
+        self._late_topics = {}
+        for _, topic in late:
+            self._late_topics[topic] = self._late_topics.get(topic, 0) + 1
 
 
 class Lanes:
@@ -40,15 +89,19 @@ class Lanes:
     def __iter__(self) -> Iterator[tuple[str, Lane]]:
         return iter(self._lanes.items())
 
-    def up(self, peer: str, lacking: Iterable[int]) -> None:
-        self._lanes[peer] = Lane(deque(lacking))
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def up(self, peer: str, lacking: Iterable[tuple[int, str]]) -> None:
+        """`lacking`: sequence and topic of what the peer has not acknowledged, in any order."""
+        self._lanes[peer] = Lane(deque(sorted(lacking)))
 
     def down(self, peer: str) -> None:
         self._lanes.pop(peer, None)
 
-    def append(self, sequence: int) -> None:
+    def append(self, sequence: int, topic: str, late: bool) -> None:
         for lane in self._lanes.values():
-            lane.waiting.append(sequence)
+            lane.append(sequence, topic, late)
 
     def acknowledged(self, peer: str, sequence: int) -> bool:
         """Open the window; False if the peer means a former sealing (links keep order)."""
@@ -69,14 +122,14 @@ class Lanes:
                 lane.in_flight.discard(sequence)
                 lane.outdated[sequence] = lane.outdated.get(sequence, 0) + 1
 
-    def requeue(self, sequences: Iterable[int], lacks: Callable[[str, int], bool]) -> None:
-        """Put entries back into every lane whose replica lacks them, in order."""
-        back = set(sequences)
+    def requeue(self, entries: Iterable[tuple[int, str]], lacks: Callable[[str, int], bool]) -> None:
+        """Put entries, each a sequence and its topic, back into every lane whose replica lacks them."""
+        back = set(entries)
         for peer, lane in self._lanes.items() if back else ():
-            lacking = {sequence for sequence in back - lane.in_flight if lacks(peer, sequence)}
-            lane.waiting = deque(sorted(lacking.union(lane.waiting)))
+            lane.requeue(entry for entry in back if entry[0] not in lane.in_flight and lacks(peer, entry[0]))
 
-    def keep(self, sequences: Callable[[int], bool]) -> None:
-        """Forget what waits and is gone."""
+    def keep(self, sequences: Callable[[int], bool], count: int) -> None:
+        """Forget what waits and is gone, where that is worth a walk: `count` sequences are not gone."""
         for lane in self._lanes.values():
-            lane.waiting = deque(filter(sequences, lane.waiting))
+            if len(lane) > 2 * count + WINDOW_MAX:
+                lane.keep(sequences)

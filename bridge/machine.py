@@ -93,10 +93,12 @@ class Committed:
     """Outbox entries that are on disk, in order of sequence. Sealing happens now.
 
     An entry is (sequence, previous, publication); `previous` is the sequence of the preceding QoS >= 1
-    publication on the same topic, 0 if there is none.
+    publication on the same topic, 0 if there is none. `late`: they were left on disk or lay there at the start, and
+    what is new on other topics goes beside them.
     """
 
     entries: tuple[tuple[int, int, Publication], ...]
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)

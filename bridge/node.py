@@ -173,12 +173,13 @@ class GatewayNode(ReaderNode):
         keys: ScopeKeys,
         random: Callable[[int], bytes],
         outgoing: Sequence[ScopeSecret] | None = None,
+        max_age_s: float | None = None,
     ) -> None:
-        """`outgoing`: scopes to publish by (None: all of `secrets`)."""
+        """`outgoing`: scopes to publish by (None: all of `secrets`). `max_age_s`: of what is still to be sent."""
         super().__init__(overlay, identity, name, secrets, keys, random)
         # by clear names, which stay when the owner exchanges the tokens
         self._outgoing = None if outgoing is None else {secret.clear_filter for secret in outgoing}
-        self.publisher = Publisher(overlay, identity, name, self._sends(), keys, random)
+        self.publisher = Publisher(overlay, identity, name, self._sends(), keys, random, max_age_s)
         self.collector = Collector(overlay, name, secrets, keys)
         self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
 

@@ -3,13 +3,14 @@
 Each replica has its own window and its own place in the outbox, so that one that is away neither slows nor evicts
 what the others need. An entry is sealed when it is first sent (PROTOCOL §5); whenever its scope seals under another
 epoch key, what some replica still lacks is sealed anew under the same sequence. What cannot be sealed now waits
-without holding up the others. Not here: sealing (`sealing`), the disk (the shell keeps the outbox and says
-`Committed`), windows (`lanes`), repair, coded blocks.
+without holding up the others. What is too old, by the outbox's own bound or by the message's expiry, is dropped and
+counted instead of sent. Not here: sealing (`sealing`), the disk (the shell keeps the outbox, asks whether there is room
+and says `Committed`), windows (`lanes`), bounds of memory (`residents`), repair, coded blocks.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import ceil
@@ -21,13 +22,16 @@ from keys.identity import Identity
 from .lanes import Lanes
 from .machine import Acked, Committed, Count, Effect, Forget, Send
 from .ownretained import OwnRetained
+from .residents import Residents, Standing
 from .sealing import Entry, ScopeSecret, Sealer
 from .views import Overlay
 
 STRAGGLER_ENTRIES_MAX = 20_000  # what a replica that is away may make us keep once n - f others have it
+STRAGGLER_BYTES_MAX = 64 << 20  # the same in topics and payloads
 STRAGGLER_S = 3600.0
 QOS0_ENTRIES_MAX = 10_000  # they are in memory only; without an uplink the oldest go first
 UNAUTHORISED_S = 24 * 3600.0  # an entry that we may not publish (any more) waits for the right for so long
+DROPPED_MAX = 65_536  # unsent entries that are remembered for what follows them on their topics; the oldest go
 
 
 class Publisher:
@@ -41,25 +45,48 @@ class Publisher:
         secrets: Sequence[ScopeSecret],
         keys: ScopeKeys,
         random: Callable[[int], bytes],
+        max_age_s: float | None = None,
     ) -> None:
+        """`max_age_s`: what was published longer ago is dropped instead of sent; None: no bound."""
         home = overlay.certificate(name).region
         self.view = overlay.views[home]
         self._hosted = overlay.hosted  # while we run
         self._enough = len(self.view.members) - (len(self.view.members) - 1) // 2  # n - f
         self.sealer = Sealer(overlay, identity, name, secrets, keys, random)
+        self._max_age_s = max_age_s
         self._retained = OwnRetained()
+        self._residents = Residents()
         self._entries: dict[int, Entry] = {}
         self._young: dict[int, None] = {}  # entries whose stragglers' bound is still to come, oldest first
         self._qos0: dict[int, None] = {}
-        self._sweep_at = _sweep_at(0)
+        self._dropped: OrderedDict[int, int] = OrderedDict()  # dropped -> the one before it that was not
         self._lanes = Lanes()
         self._waiting: dict[int, bool] = {}  # entries that cannot be sealed now -> whether for want of the right
         self._give_up_at = float("inf")  # when the first of those for want of the right goes
 
     @property
     def depth(self) -> int:
-        """Entries that some replica still lacks (figure `outbox_depth`)."""
+        """Entries in memory."""
         return len(self._entries)
+
+    @property
+    def unstored(self) -> int:
+        """How many of them are in memory only."""
+        return len(self._qos0)
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """New entries, and bytes of topics and payloads, that may come; what exceeds that is better left on disk."""
+        return self._residents.room
+
+    def is_stuck(self, topic: str) -> bool:
+        """Whether an entry on this topic would wait, and too many wait already."""
+        return self._residents.waiting_full and self.sealer.is_hindered(topic)
+
+    @property
+    def wants_late(self) -> bool:
+        """Whether what was left on disk may come now."""
+        return len(self._lanes) > 0 and self._residents.wants_backlog
 
     # --------------------------------------------------------------------------------------------- events
 
@@ -67,6 +94,7 @@ class Publisher:
         """Take entries that are on disk, in order of sequence."""
         refused: list[int] = []
         effects: list[Effect] = []
+        taken: list[int] = []
         for sequence, previous, publication in event.entries:
             if sequence in self._entries:
                 continue
@@ -75,24 +103,26 @@ class Publisher:
                 refused.append(sequence)
                 continue
             topic = secret.wire_topic(publication.topic)
-            self._entries[sequence] = Entry(sequence, publication, secret, topic, previous, now)
+            entry = self._entries[sequence] = Entry(sequence, publication, secret, topic, previous, now)
+            self._residents.add(entry)
             if publication.retain:
                 effects += self._retained.published(sequence, secret.scope.filter, publication)
             self._young[sequence] = None
             if publication.qos == 0:
                 self._qos0[sequence] = None
-            self._lanes.append(sequence)
+            self._lanes.append(sequence, publication.topic, event.late)
+            taken.append(sequence)
         effects += [Forget(tuple(refused))] if refused else []
+        effects += self._drop_expired(taken, now) if event.late else []
         if len(self._qos0) > QOS0_ENTRIES_MAX:
             excess = list(self._qos0)[: len(self._qos0) - QOS0_ENTRIES_MAX]
             effects += [Count("qos0_dropped", len(excess)), *self._forget(excess)]
-        if len(self._entries) >= self._sweep_at:
-            effects += self._sweep()
         return effects + self._pump(now)
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
         """A replica of the home region is reachable: it gets all that it has not acknowledged, in order."""
-        self._lanes.up(peer, (s for s, entry in self._entries.items() if peer not in entry.acked))
+        lacking = ((s, e.publication.topic) for s, e in self._entries.items() if peer not in e.acked)
+        self._lanes.up(peer, lacking)
         for key in {id(e.key): e.key for e in self._entries.values() if e.key}.values():
             key.forget_peer(peer)
         self.sealer.forget_peer(peer)
@@ -114,6 +144,9 @@ class Publisher:
             overdue = entry.publication.qos == 0 or now - entry.born >= STRAGGLER_S
             if len(entry.acked) >= (self._enough if overdue else len(self.view.members)):
                 effects += self._forget([event.ticket])
+            elif len(entry.acked) >= self._enough:
+                self._residents.move(entry, Standing.SETTLED)
+                effects += self._sweep()
         return effects + self._pump(now)
 
     def tick(self, now: float) -> list[Effect]:
@@ -125,14 +158,17 @@ class Publisher:
             del self._young[sequence]
             if len(self._entries[sequence].acked) >= self._enough:
                 gone.append(sequence)
-        return self._forget(gone) + self._pump(now)
+        effects = self._forget(gone)
+        self._lanes.keep(self._entries.__contains__, len(self._entries))
+        return effects + self._drop_old(now) + self._pump(now)
 
     @property
     def next_deadline(self) -> float | None:
         first = next(iter(self._young), None)
         straggler = None if first is None else self._entries[first].born + STRAGGLER_S
         review = min(self.sealer.review_at or 0.0, self._give_up_at)
-        return min((at for at in (straggler, review) if at is not None and at < float("inf")), default=None)
+        deadlines = (straggler, review, self._first_too_old_at())
+        return min((at for at in deadlines if at is not None and at < float("inf")), default=None)
 
     def keys_changed(self, now: float) -> list[Effect]:
         """Epoch keys came, or one that was wrong was replaced: what waited goes on."""
@@ -159,21 +195,67 @@ class Publisher:
         self.sealer.rotate(identity)
 
     def _sweep(self) -> list[Effect]:
-        """Too many entries: the oldest go that only stragglers lack, and stragglers' lanes forget what is gone."""
-        gone = [s for s, entry in self._entries.items() if len(entry.acked) >= self._enough]
-        effects = self._forget(gone[: max(0, len(self._entries) - STRAGGLER_ENTRIES_MAX)])
-        self._lanes.keep(self._entries.__contains__)
-        self._sweep_at = _sweep_at(len(self._entries))
+        """Too much that only stragglers lack: the oldest of it goes."""
+        effects: list[Effect] = []
+        residents = self._residents
+        while residents.settled_count > STRAGGLER_ENTRIES_MAX or residents.settled_bytes > STRAGGLER_BYTES_MAX:
+            effects += self._forget([residents.longest_settled])
+        if effects:
+            self._lanes.keep(self._entries.__contains__, len(self._entries))
         return effects
 
     def _forget(self, sequences: Iterable[int]) -> list[Effect]:
         gone = tuple(sequences)
         for sequence in gone:
-            del self._entries[sequence]
+            self._residents.remove(self._entries.pop(sequence))
             self._young.pop(sequence, None)
             self._qos0.pop(sequence, None)
             self._waiting.pop(sequence, None)
         return [Forget(gone)] if gone else []
+
+    # ------------------------------------------------------------------------------------------- dropping
+
+    def _drop(self, sequences: Sequence[int]) -> list[Effect]:
+        """Forget entries that were not sent. What follows them on their topics must not name them as predecessors:
+        subscribers would wait for them in vain."""
+        for sequence in sequences:
+            entry = self._entries[sequence]
+            if entry.publication.qos:
+                self._dropped[sequence] = self._dropped.get(entry.previous, entry.previous)
+        while len(self._dropped) > DROPPED_MAX:
+            self._dropped.popitem(last=False)
+        return self._forget(sequences)
+
+    def _drop_expired(self, sequences: Iterable[int], now: float) -> list[Effect]:
+        """Drop those of these unsent entries that are too old by either bound."""
+        message, age = [], []
+        for sequence in sequences:
+            publication = self._entries[sequence].publication
+            if publication.expiry_s is not None and now > publication.time_ms / 1000 + publication.expiry_s:
+                message.append(sequence)
+            elif self._max_age_s is not None and now > publication.time_ms / 1000 + self._max_age_s:
+                age.append(sequence)
+        effects = self._drop([*message, *age]) if message or age else []
+        effects += [Count("outbox_expired", len(message), "message")] if message else []
+        return effects + ([Count("outbox_expired", len(age), "age")] if age else [])
+
+    def _drop_old(self, now: float) -> list[Effect]:
+        """What was in memory too long, though it may have been sent to some: the oldest first."""
+        old = []
+        for sequence, entry in self._entries.items() if self._max_age_s is not None else ():
+            assert self._max_age_s is not None
+            if now <= entry.publication.time_ms / 1000 + self._max_age_s:
+                break
+            old.append(sequence)
+        lost = [sequence for sequence in old if self._entries[sequence].standing is not Standing.SETTLED]
+        return [*self._drop(old), Count("outbox_expired", len(lost), "age")] if old else []
+
+    def _first_too_old_at(self) -> float | None:
+        """When `_drop_old` has something to do."""
+        first = next(iter(self._entries.values()), None)
+        if first is None or self._max_age_s is None:
+            return None
+        return first.publication.time_ms / 1000 + self._max_age_s + 0.001
 
     # -------------------------------------------------------------------------------- epochs, keys, rights
 
@@ -192,7 +274,9 @@ class Publisher:
             self._lanes.outdate(sequence)
             entry.wire = entry.name = entry.key = None
             entry.acked.clear()
-        self._lanes.requeue([*again, *self._waiting], lambda peer, s: peer not in self._entries[s].acked)
+            self._residents.move(entry, Standing.FRESH)
+        back = ((s, self._entries[s].publication.topic) for s in (*again, *self._waiting))
+        self._lanes.requeue(back, lambda peer, s: peer not in self._entries[s].acked)
         effects = self._give_up(now)
         unsealed = {sequence for sequence, entry in self._entries.items() if entry.wire is None}
         return effects + self._retained.due(changed, unsealed, now)
@@ -203,7 +287,7 @@ class Publisher:
         gone = [s for s in old if now - self._entries[s].born >= UNAUTHORISED_S]
         rest = [self._entries[s].born + UNAUTHORISED_S for s in old if now - self._entries[s].born < UNAUTHORISED_S]
         self._give_up_at = min(rest, default=float("inf"))
-        return [Count("not_authorised_dropped", len(gone)), *self._forget(gone)] if gone else []
+        return [Count("not_authorised_dropped", len(gone)), *self._drop(gone)] if gone else []
 
     def _set_aside(self, sequences: Sequence[int], now: float) -> tuple[list[int], list[Effect]]:
         """Entries that can be sealed now; the others wait for a review, counted once."""
@@ -213,12 +297,14 @@ class Publisher:
             why = self.sealer.hindrance(entry, now)
             if why is None:
                 self._waiting.pop(sequence, None)
+                self._residents.move(entry, Standing.FRESH)
                 ready.append(sequence)
                 continue
             unauthorised = why == "not_authorised"
             if self._waiting.get(sequence) is not unauthorised:
                 effects.append(Count(why))
             self._waiting[sequence] = unauthorised
+            self._residents.move(entry, Standing.WAITING)
             if unauthorised:
                 self._give_up_at = min(self._give_up_at, entry.born + UNAUTHORISED_S)
         return ready, effects
@@ -231,7 +317,7 @@ class Publisher:
         if self.sealer.review_due(now) or now >= self._give_up_at:
             effects += self._review(now)
         sendable: list[tuple[str, int]] = []
-        lanes = deque(named for named in self._lanes if named[1].waiting)  # none, after most acknowledgements
+        lanes = deque(named for named in self._lanes if len(named[1]))  # none, after most acknowledgements
         while lanes:
             peer, lane = lanes.popleft()
             taken = lane.take()
@@ -248,10 +334,15 @@ class Publisher:
 
     def _sealed(self, sequences: Sequence[int], now: float) -> tuple[set[int], list[Effect]]:
         """Which of these entries are sealed, after trying."""
-        there = [self._entries[s] for s in sequences if s in self._entries]
-        unsealed, effects = self._set_aside([entry.sequence for entry in there if entry.wire is None], now)
-        unsealable, counted = self.sealer.seal([self._entries[s] for s in unsealed], now)
-        effects += [*self._forget(unsealable), *counted]
+        unsealed = [s for s in sequences if s in self._entries and self._entries[s].wire is None]
+        effects = self._drop_expired(unsealed, now)
+        ready, waits = self._set_aside([s for s in unsealed if s in self._entries], now)
+        for sequence in ready:
+            entry = self._entries[sequence]
+            entry.previous = self._dropped.get(entry.previous, entry.previous)
+        unsealable, counted = self.sealer.seal([self._entries[s] for s in ready], now)
+        effects += [*waits, *self._drop(unsealable), *counted]
+        there = (self._entries[s] for s in sequences if s in self._entries)
         return {entry.sequence for entry in there if entry.wire is not None}, effects
 
     def _send(self, peer: str, entry: Entry, now: float) -> Send:
@@ -265,8 +356,3 @@ class Publisher:
             ends_s = entry.publication.time_ms / 1000 + entry.publication.expiry_s
             wire = replace(wire, expiry_s=max(1, ceil(ends_s - now)))
         return Send(peer, wire, entry.sequence)
-
-
-def _sweep_at(left: int) -> int:
-    """The number of entries at which the next sweep pays off when `left` remained after the last."""
-    return max(left, STRAGGLER_ENTRIES_MAX) + max(1, STRAGGLER_ENTRIES_MAX // 8)

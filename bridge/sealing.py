@@ -33,6 +33,7 @@ from keys.topictokens import tokenise_topic
 from .datakeys import DataKeys, LiveKey
 from .machine import Count, Effect, Publication, UserProperties, Wire
 from .policy import Scope
+from .residents import Standing
 from .topics import matches, specificity
 from .views import Overlay
 
@@ -69,6 +70,12 @@ class Entry:
     name: KeyName | None = None
     key: LiveKey | None = None
     acked: set[str] = field(default_factory=set)
+    standing: Standing = Standing.FRESH
+
+    @property
+    def size(self) -> int:
+        """Bytes that it is counted for while it is in memory."""
+        return len(self.publication.payload) + len(self.publication.topic)
 
 
 class Sealer:
@@ -134,6 +141,14 @@ class Sealer:
         if not allowed:
             return "not_authorised"
         return "key_waits" if self._names.get(entry.secret.scope.filter) is None else None
+
+    def is_hindered(self, topic: str) -> bool:
+        """Whether an entry on a clear topic is known to wait, as of the last review."""
+        secret = self.secret_for(topic)
+        if secret is None:
+            return False
+        no_key = self._names.get(secret.scope.filter, self) is None
+        return no_key or self._rights.get(secret.wire_topic(topic)) is False
 
     # -------------------------------------------------------------------------------------------- changes
 

@@ -173,6 +173,10 @@ class OverlaySettings(Model):
     overlay: Path = Field(description="the owner-signed description of the overlay")
     protect: list[Protect] = Field(default=[])
     share_plain: list[TopicFilter] = Field(default=[], description="filters that cross the overlay unsealed")
+    outbox_bytes: int = Field(
+        default=1 << 30, ge=1 << 16, description="what waits to be sent; beyond it publications are refused"
+    )
+    outbox_age_s: int = Field(default=0, ge=0, description="what waited longer is dropped; 0: nothing ever is")
     key_server: KeyServer | None = Field(default=None, description="for an identity of role keyserver")
     discovery: Discovery = Discovery()
     hosted: dict[str, Hosted] = Field(default={}, description="logins at hosted brokers of our region, by name")

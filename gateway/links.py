@@ -107,6 +107,7 @@ class Links:
         clock: Callable[[], float] = time.time,
         protected: Sequence[str] = (),
         plain: Sequence[str] = (),
+        max_age_s: float | None = None,
     ) -> None:
         self._node = node
         inner: Any = node
@@ -116,7 +117,8 @@ class Links:
         self._gateway = inner if isinstance(inner, GatewayNode) else None
         self.figures = figures
         self._store, self._keeping, self._dials = store, keeping, dials
-        self._outgoing = Outgoing(store, figures, self._handle)
+        publisher = self._gateway.publisher if self._gateway is not None else None
+        self._outgoing = Outgoing(store, figures, self._handle, publisher, max_age_s)
         self._entities = entities
         self._clock = clock
         self._plain, self._shared = tuple(plain), (*protected, *plain)
@@ -127,6 +129,7 @@ class Links:
         self._shown: dict[str, bytes] = {}  # members that dialled us, with the certificate that they showed
         self._timers: dict[str, tuple[asyncio.TimerHandle, float]] = {}
         self._timer_due: asyncio.Handle | None = None  # sets the node's at the end of this turn of the loop
+        self._refill_due: asyncio.Handle | None = None  # a page at a time, so that others have their turns between
         self._tasks: list[asyncio.Task[None]] = []
         self._relinking: set[str] = set()  # peers with which we begin anew in a moment
 
@@ -150,6 +153,8 @@ class Links:
         """Close links and store; what the outbox holds is sent after the next start."""
         if self._timer_due is not None:
             self._timer_due.cancel()
+        if self._refill_due is not None:
+            self._refill_due.cancel()
         for timer, _ in self._timers.values():
             timer.cancel()
         for task in self._tasks:
@@ -162,7 +167,8 @@ class Links:
         """What is so at this moment, for the figures."""
         policy = self._keeping.overlay.policy
         return {
-            "outbox_depth": self._gateway.publisher.depth if isinstance(self._gateway, GatewayNode) else 0,
+            "outbox_depth": self._store.depth + (self._gateway.publisher.unstored if self._gateway else 0),
+            "outbox_bytes": self._store.held_bytes,
             "links_up": len(self._dials.up),
             "links": len(self._dials),
             "epoch": policy.calendar.at(self._clock()),
@@ -310,6 +316,12 @@ class Links:
         if self._timer_due is None:
             # Once for all events of a turn of the loop: to ask the node costs as much as to forward a repetition.
             self._timer_due = asyncio.get_running_loop().call_soon(self._set_timer)
+        if self._refill_due is None and self._outgoing.wants_refill:
+            self._refill_due = asyncio.get_running_loop().call_soon(self._refill)
+
+    def _refill(self) -> None:
+        self._refill_due = None
+        self._outgoing.refill(self._clock())
 
     def _set_timer(self) -> None:
         self._timer_due = None
@@ -441,6 +453,8 @@ class Links:
         while True:
             assert self._broker is not None
             self._keeping.tick(self._clock())
+            self._outgoing.look(self._clock())
+            self._perform(())
             body = self.figures.to_json(**self.gauges())
             self._broker.deliver_local(Publication(FIGURES_TOPIC, body, retain=True, time_ms=int(self._clock() * 1000)))
             await asyncio.sleep(FIGURES_EVERY_S)

@@ -136,7 +136,7 @@ def build(
     settings = party.settings
     if settings.data is None:
         raise ConfigError("a member of an overlay needs a data directory; add `data: DIR` or --data DIR")
-    store = Store.open(settings.data)
+    store = Store.open(settings.data, max_bytes=party.where.outbox_bytes)
     try:
         node, cache, material = _node(party, store, settings.data)
     except BaseException:
@@ -157,6 +157,7 @@ def build(
         availability,
         protected=[protect.filter for protect in party.where.protect],
         plain=party.where.share_plain,
+        max_age_s=party.where.outbox_age_s or None,
     )
 
 
@@ -198,7 +199,14 @@ def _node(party: Party, store: Store, data: Path) -> tuple[Machine, KeyCache | N
         cache = KeyCache(data, store.sealing_key(b"key cache"), overlay.owner, party.name)
         cache.load(party.keys)
     node = GatewayNode(
-        overlay, local.identity, party.name, party.granted, party.keys, os.urandom, outgoing=party.outgoing
+        overlay,
+        local.identity,
+        party.name,
+        party.granted,
+        party.keys,
+        os.urandom,
+        outgoing=party.outgoing,
+        max_age_s=party.where.outbox_age_s or None,
     )
     return node, cache, None
 

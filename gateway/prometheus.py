@@ -152,7 +152,8 @@ _LINK_COUNTERS: tuple[tuple[str, str, Callable[[LinkState], int]], ...] = (
 )
 
 _GAUGES = {
-    "outbox_depth": "Publications that are on disk and not yet with a quorum of every region.",
+    "outbox_depth": "Publications in the outbox, on disk or in memory, that some replica of our region still lacks.",
+    "outbox_bytes": "What they cost on disk; overlay.outbox_bytes bounds it.",
     "links_up": "Links to members that we dialled and that are up.",
     "links": "Members that we dial.",
 }

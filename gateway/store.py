@@ -4,7 +4,8 @@ One directory, one process (a lock refuses the second). The outbox holds *clear*
 store key: sealing for the overlay happens later, at first send (PROTOCOL §5). One writer thread gathers all
 appends that arrived meanwhile into one transaction (group commit), and reports back on the event loop. An
 append is on disk when it is reported, not before; a number handed out is never handed out again, `kill -9` or
-not.
+not. Memory knows only the entries that somebody has in hand: appended or read, and neither forgotten nor left. The
+others are on disk, and are read in pages.
 
 Not here: the database itself (`gateway/outbox.py`), which replica has what (the overlay's machines), retained
 messages and sessions of local clients.
@@ -23,7 +24,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -32,7 +33,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from bridge.machine import Publication
-from gateway.outbox import SEQUENCE_BLOCK, Outbox, OutboxFullError, Row, StoreError, encode_publication
+from gateway.outbox import SEQUENCE_BLOCK, Outbox, OutboxFullError, Page, Row, StoreError, encode_publication
 from gateway.private import (
     PrivateFileError,
     erase,
@@ -42,7 +43,7 @@ from gateway.private import (
     write_private,
 )
 
-__all__ = ["Entry", "OutboxFullError", "Store", "StoreError"]
+__all__ = ["Entry", "OutboxFullError", "Page", "Store", "StoreError"]
 
 MAX_OUTBOX_BYTES = 1 << 30
 """Stops days without uplink from filling the disk."""
@@ -114,12 +115,13 @@ class Store:
         try:
             self._outbox = Outbox(directory / "outbox.sqlite3", _own_key(directory / "store.key"))
             block = self._outbox.commit((), (), True, 0)
+            self._count, self._bytes = self._outbox.totals()  # those on their way to the disk included
         except (PrivateFileError, OSError, StoreError) as error:
             os.close(self._lock_file)
             raise _one_line(error, directory) from None
         self._ranges = [block] if block else []  # reserved, unused: [first, end)
-        self._sizes = self._outbox.sizes()  # bytes of every entry held or on its way to the disk
-        self._bytes = sum(self._sizes.values())
+        self._in_hand: dict[int, int] = {}  # bytes of entries that were appended or read, until forgotten or left
+        self._deleting: set[int] = set()  # forgotten, still on disk
         self._ranges_lock = threading.Lock()
         sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
         self._thread = threading.Thread(target=self._write_all, name="veilmq-store", daemon=True)
@@ -169,17 +171,17 @@ class Store:
         """
         if self._closed:
             raise StoreError("the store is closed")
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
+        self._loop = self._loop or asyncio.get_running_loop()
         frame = encode_publication(publication)
         size = len(frame) + 16
         if self._bytes + size > self.max_bytes:
             raise OutboxFullError(
                 f"outbox in {self.directory} holds {self._bytes} of {self.max_bytes} bytes; "
-                "restore the uplink or raise outbox_bytes"
+                "restore the uplink or raise overlay.outbox_bytes"
             )
         sequence = self.next_sequence()
-        self._sizes[sequence] = size
+        self._in_hand[sequence] = size
+        self._count += 1
         self._bytes += size
         self._delete_gone()
         self._work.put(_Append(Row(sequence, publication.topic, publication.qos, frame), publication, done))
@@ -201,17 +203,23 @@ class Store:
         return await future
 
     def forget(self, sequences: Sequence[int]) -> None:
-        """Every party has these entries: delete them (with the next commit). Unknown numbers are ignored."""
-        known = [s for s in sequences if s in self._sizes]
+        """Every party has these entries: delete them (with the next commit). Those not in hand are ignored."""
+        known = [s for s in sequences if s in self._in_hand]
+        self._count -= len(known)
         for sequence in known:
-            self._bytes -= self._sizes.pop(sequence)
+            self._bytes -= self._in_hand.pop(sequence)
         if not known or self._closed:
             return
+        self._deleting.update(known)
         self._gone += known
         if self._loop is None or len(self._gone) >= GROUP_MAX:
             self._delete_gone()
         elif self._gone_timer is None:
             self._gone_timer = self._loop.call_later(FORGET_WITHIN_S, self._delete_gone)
+
+    def leave(self, sequence: int) -> None:
+        """Nobody has room for this entry, which is on disk: `page` will bring it again."""
+        self._in_hand.pop(sequence, None)
 
     def _delete_gone(self) -> None:
         if self._gone_timer is not None:
@@ -221,23 +229,32 @@ class Store:
             self._work.put(_Forget(tuple(self._gone)))
             self._gone.clear()
 
-    def pending(self, after: int = 0) -> Iterator[Entry]:
-        """Entries on disk in order of sequence, read in pages: after a restart, what is still to be sent.
+    def page(self, start: int) -> Page:
+        """Entries on disk from sequence `start` on, in order, that nobody has in hand; now the caller has them.
 
-        Meant for the time before the first `append`: later ones come in the reports too. Raises StoreError.
+        Some hundred at most, and blocking for some milliseconds. Raises StoreError.
         """
-        for sequence, previous, publication in self._outbox.rows(after):
-            if sequence in self._sizes:  # else forgotten, the deletion is on its way
-                yield Entry(sequence, previous, publication)
+        self._loop = self._loop or asyncio.get_running_loop()
+        page = self._outbox.page(start, lambda sequence: sequence in self._in_hand or sequence in self._deleting)
+        self._in_hand.update((row.sequence, row.size) for row in page.rows)
+        return page
 
-    def older_than(self, committed_ms: int) -> list[int]:
-        """Sequences that were stored before `committed_ms`: candidates for the age bound."""
-        return [s for s in self._outbox.older_than(committed_ms) if s in self._sizes]
+    def is_left(self, sequence: int) -> bool:
+        """Whether an entry is on disk and nobody has it in hand."""
+        return sequence not in self._in_hand and sequence not in self._deleting and self._outbox.holds(sequence)
+
+    def first(self, start: int) -> tuple[int, int] | None:
+        """Sequence and time of storage (ms since the UNIX epoch) of the first entry on disk from `start` on."""
+        return self._outbox.first(start)
+
+    def last_of(self, topic: str) -> int:
+        """The sequence of the last QoS >= 1 publication on a topic that was stored, 0 for none."""
+        return self._outbox.last_of(topic)
 
     @property
     def depth(self) -> int:
         """Entries held, those on their way to the disk included."""
-        return len(self._sizes)
+        return self._count
 
     @property
     def held_bytes(self) -> int:
@@ -340,18 +357,21 @@ class Store:
                 self._reserving = False
             if block is not None:
                 self._ranges.append(block)
-        if appends and self._loop is not None:
+        if (appends or gone) and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                self._loop.call_soon_threadsafe(self._report, appends, error)
+                self._loop.call_soon_threadsafe(self._report, appends, gone, error)
 
     # ------------------------------------------------------------------------------- on the loop
 
-    def _report(self, appends: list[_Append], error: StoreError | None) -> None:
+    def _report(self, appends: list[_Append], gone: list[int], error: StoreError | None) -> None:
         entries = []
+        if error is None:
+            self._deleting.difference_update(gone)
         for item in appends:
             result: Entry | StoreError
             if error is not None:
-                self._bytes -= self._sizes.pop(item.row.sequence, 0)
+                self._bytes -= self._in_hand.pop(item.row.sequence)
+                self._count -= 1
                 result = error
             else:
                 result = Entry(item.row.sequence, item.row.previous, item.publication)

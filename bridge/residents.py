@@ -1,0 +1,94 @@
+"""Which outbox entries are in memory, how many of which kind, and whether there is room for more.
+
+The outbox may hold a million entries; memory holds some thousand. *Fresh* ones are still to be acknowledged by n - f
+replicas, *waiting* ones cannot be sealed now, *settled* ones are kept for stragglers only. Each kind has a bound of its
+own, so that a scope without a key and a replica that is away take no room from what goes on. Not here: who gets an
+entry when (`publishing`, `lanes`); what is not in memory (the shell reads it when there is room).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Protocol
+
+RESIDENT_MAX = 8_192  # fresh entries; the shell leaves more on disk
+RESIDENT_BYTES_MAX = 32 << 20  # of their topics and payloads; sealed, they are held twice
+BACKLOG_PART = 2  # one in so many of both is for what was left on disk; the rest is for what is new
+WAITING_MAX = 16_384  # more of them hold up what is left on disk behind them, and nothing else
+WAITING_BYTES_MAX = 32 << 20
+
+
+class Standing(Enum):
+    FRESH = 0
+    WAITING = 1
+    SETTLED = 2
+
+
+class Resident(Protocol):
+    """What this module needs of an entry: its sequence, the bytes it is counted for, and where it stands."""
+
+    @property
+    def sequence(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+
+    standing: Standing
+
+
+class Residents:
+    """Numbers and bytes of entries by standing."""
+
+    def __init__(self) -> None:
+        self._count = dict.fromkeys(Standing, 0)
+        self._bytes = dict.fromkeys(Standing, 0)
+        self._settled: dict[int, None] = {}  # the longest settled first
+
+    def add(self, entry: Resident) -> None:
+        self._count[entry.standing] += 1
+        self._bytes[entry.standing] += entry.size
+        if entry.standing is Standing.SETTLED:
+            self._settled[entry.sequence] = None
+
+    def remove(self, entry: Resident) -> None:
+        self._count[entry.standing] -= 1
+        self._bytes[entry.standing] -= entry.size
+        self._settled.pop(entry.sequence, None)
+
+    def move(self, entry: Resident, standing: Standing) -> None:
+        """An entry stands otherwise from now on."""
+        if entry.standing is not standing:
+            self.remove(entry)
+            entry.standing = standing
+            self.add(entry)
+
+    @property
+    def settled_count(self) -> int:
+        """Entries that only stragglers lack."""
+        return self._count[Standing.SETTLED]
+
+    @property
+    def settled_bytes(self) -> int:
+        return self._bytes[Standing.SETTLED]
+
+    @property
+    def longest_settled(self) -> int:
+        """The sequence of the one that has been so for longest; there must be one."""
+        return next(iter(self._settled))
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """Entries, and bytes, that may come; 0 or less: none."""
+        return RESIDENT_MAX - self._count[Standing.FRESH], RESIDENT_BYTES_MAX - self._bytes[Standing.FRESH]
+
+    @property
+    def waiting_full(self) -> bool:
+        """Whether another entry that must wait is better left on disk."""
+        count, held = self._count[Standing.WAITING], self._bytes[Standing.WAITING]
+        return count >= WAITING_MAX or held >= WAITING_BYTES_MAX
+
+    @property
+    def wants_backlog(self) -> bool:
+        """Whether there is room for what was left on disk. What is new keeps the other half for itself."""
+        count, held = self._count[Standing.FRESH], self._bytes[Standing.FRESH]
+        fits = count < RESIDENT_MAX // BACKLOG_PART and held < RESIDENT_BYTES_MAX // BACKLOG_PART
+        return fits and not self.waiting_full
