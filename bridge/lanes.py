@@ -2,7 +2,9 @@
 
 Each replica has a lane of its own, so that one that is away or slow keeps nothing from the others. A lane has two
 queues that go in turn: what is late (read from disk, or lacked by a replica that comes back) and what is new, so that a
-backlog delays new publications by one place each, and they do not stop it. On one topic there is one order: what is new
+backlog delays new publications by one place each, and they do not stop it. What is late and in flight stands before
+what is new all the same, so it has a window of its own, which shrinks when acknowledgements take longer than they need:
+as long as the replica keeps up it is the whole one. On one topic there is one order: what is new
 on a topic that has something in the late queue waits behind it. Not here: what an entry is and when it is sealed
 (`publishing`, `sealing`).
 """
@@ -12,10 +14,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from keys.replay import WINDOW_SIZE
 
 WINDOW_MAX = 256  # publications in flight to one replica
+LATE_WINDOW_MIN = 32
+QUEUED_S = 0.05  # by so much longer than at best may an acknowledgement take before fewer late ones are in flight
 AHEAD_MAX = WINDOW_SIZE // 2
 """How far what is new may run ahead of what is late: far behind, replicas would drop what is late as too old."""
 
@@ -26,10 +31,13 @@ class Lane:
 
     late: deque[tuple[int, str]]
     new: deque[tuple[int, str]] = field(default_factory=deque)
-    in_flight: set[int] = field(default_factory=set)
+    in_flight: dict[int, float] = field(default_factory=dict)  # when each was sent
     outdated: dict[int, int] = field(default_factory=dict)
+    late_window: float = LATE_WINDOW_MIN
+    _late_in_flight: set[int] = field(default_factory=set)
     _late_topics: dict[str, int] = field(default_factory=dict)  # how many of each topic are in `late`
     _new_is_next: bool = True
+    _quickest_s: float = float("inf")
 
     def __post_init__(self) -> None:
         self._replace(self.late, deque())
@@ -45,24 +53,53 @@ class Lane:
         else:
             self.new.append((sequence, topic))
 
-    def take(self) -> list[int]:
-        """What the window has room for, one of each queue in turn; it is in flight from now on."""
+    def take(self, now: float) -> list[int]:
+        """What the windows have room for, one of each queue in turn; it is in flight from now on."""
         taken = []
-        while (self.late or self.new) and len(self.in_flight) < WINDOW_MAX:
-            if not self.late or (self.new and self._new_is_next and self.new[0][0] - self.late[0][0] <= AHEAD_MAX):
+        while len(self.in_flight) < WINDOW_MAX:
+            late = bool(self.late) and len(self._late_in_flight) < self.late_window
+            new = bool(self.new) and not (self.late and self.new[0][0] - self.late[0][0] > AHEAD_MAX)
+            if not (late or new):
+                break
+            if new and (self._new_is_next or not late):
                 sequence, _ = self.new.popleft()
                 self._new_is_next = False
             else:
-                sequence, topic = self.late.popleft()
+                sequence = self._take_late()
                 self._new_is_next = True
-                left = self._late_topics[topic] - 1
-                if left:
-                    self._late_topics[topic] = left
-                else:
-                    del self._late_topics[topic]
-            self.in_flight.add(sequence)
+            self.in_flight[sequence] = now
             taken.append(sequence)
         return taken
+
+    def _take_late(self) -> int:
+        sequence, topic = self.late.popleft()
+        left = self._late_topics[topic] - 1
+        if left:
+            self._late_topics[topic] = left
+        else:
+            del self._late_topics[topic]
+        self._late_in_flight.add(sequence)
+        return sequence
+
+    def next(self, count: int) -> list[int]:
+        """Some of what will be taken next, to be sealed with what is taken now."""
+        return [sequence for sequence, _ in (*islice(self.new, count), *islice(self.late, count))][:count]
+
+    def acknowledged(self, sequence: int, now: float) -> None:
+        sent_at = self.in_flight.get(sequence, now)
+        self.put_back(sequence)
+        took_s = now - sent_at
+        if took_s < 0:  # the clock was set back
+            self._quickest_s = float("inf")
+            return
+        self._quickest_s = min(self._quickest_s, took_s)
+        change = max(-1.0, 1 - (took_s - self._quickest_s) / QUEUED_S)  # half a message at most
+        self.late_window = min(WINDOW_MAX, max(LATE_WINDOW_MIN, self.late_window + change / 2))
+
+    def put_back(self, sequence: int) -> None:
+        """It is not in flight."""
+        self.in_flight.pop(sequence, None)
+        self._late_in_flight.discard(sequence)
 
     def requeue(self, entries: Iterable[tuple[int, str]]) -> None:
         """Entries that were taken wait again. All that waits is late now, in order of sequence."""
@@ -103,7 +140,7 @@ class Lanes:
         for lane in self._lanes.values():
             lane.append(sequence, topic, late)
 
-    def acknowledged(self, peer: str, sequence: int) -> bool:
+    def acknowledged(self, peer: str, sequence: int, now: float) -> bool:
         """Open the window; False if the peer means a former sealing (links keep order)."""
         lane = self._lanes.get(peer)
         if lane is None:
@@ -112,14 +149,14 @@ class Lanes:
         if outdated > 1:
             lane.outdated[sequence] = outdated - 1
         if not outdated:
-            lane.in_flight.discard(sequence)
+            lane.acknowledged(sequence, now)
         return not outdated
 
     def outdate(self, sequence: int) -> None:
         """It will be sealed anew: what is on its way does not count."""
         for lane in self._lanes.values():
             if sequence in lane.in_flight:
-                lane.in_flight.discard(sequence)
+                lane.put_back(sequence)
                 lane.outdated[sequence] = lane.outdated.get(sequence, 0) + 1
 
     def requeue(self, entries: Iterable[tuple[int, str]], lacks: Callable[[str, int], bool]) -> None:

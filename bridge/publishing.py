@@ -19,11 +19,11 @@ from keys.envelope import Mode
 from keys.epochs import ScopeKeys
 from keys.identity import Identity
 
-from .lanes import Lanes
+from .lanes import Lane, Lanes
 from .machine import Acked, Committed, Count, Effect, Forget, Send
 from .ownretained import OwnRetained
 from .residents import Residents, Standing
-from .sealing import Entry, ScopeSecret, Sealer
+from .sealing import BATCH_MAX, Entry, ScopeSecret, Sealer
 from .views import Overlay
 
 STRAGGLER_ENTRIES_MAX = 20_000  # what a replica that is away may make us keep once n - f others have it
@@ -135,7 +135,7 @@ class Publisher:
 
     def acked(self, event: Acked, now: float) -> list[Effect]:
         """A replica has it: open its window, and forget what every replica has."""
-        if not self._lanes.acknowledged(event.peer, event.ticket):
+        if not self._lanes.acknowledged(event.peer, event.ticket, now):
             return self._pump(now)
         entry = self._entries.get(event.ticket)
         effects: list[Effect] = []
@@ -320,21 +320,29 @@ class Publisher:
         lanes = deque(named for named in self._lanes if len(named[1]))  # none, after most acknowledgements
         while lanes:
             peer, lane = lanes.popleft()
-            taken = lane.take()
+            taken = lane.take(now)
             if not taken:
                 continue
-            sealed, waits = self._sealed(taken, now)
+            sealed, waits = self._sealed(taken, lane, now)
             effects += waits
-            lane.in_flight.difference_update(set(taken) - sealed)
+            for sequence in taken:
+                if sequence not in sealed:
+                    lane.put_back(sequence)
             sendable += [(peer, sequence) for sequence in taken if sequence in sealed]
             if len(sealed) < len(taken):  # the window has room again, for what is behind those that wait
                 lanes.append((peer, lane))
         effects += [self._send(peer, self._entries[sequence], now) for peer, sequence in sendable]
         return effects
 
-    def _sealed(self, sequences: Sequence[int], now: float) -> tuple[set[int], list[Effect]]:
-        """Which of these entries are sealed, after trying."""
-        unsealed = [s for s in sequences if s in self._entries and self._entries[s].wire is None]
+    def _sealed(self, taken: Sequence[int], lane: Lane, now: float) -> tuple[set[int], list[Effect]]:
+        """Which of the entries that the lane took are sealed, after trying.
+
+        What the lane takes next is sealed with them as far as one signature reaches: windows open one by one, and
+        everybody on the way has to verify each signature.
+        """
+        unsealed = self._unsealed(taken)
+        if unsealed:
+            unsealed += self._unsealed(lane.next(-len(unsealed) % BATCH_MAX))
         effects = self._drop_expired(unsealed, now)
         ready, waits = self._set_aside([s for s in unsealed if s in self._entries], now)
         for sequence in ready:
@@ -342,8 +350,11 @@ class Publisher:
             entry.previous = self._dropped.get(entry.previous, entry.previous)
         unsealable, counted = self.sealer.seal([self._entries[s] for s in ready], now)
         effects += [*waits, *self._drop(unsealable), *counted]
-        there = (self._entries[s] for s in sequences if s in self._entries)
+        there = (self._entries[s] for s in taken if s in self._entries)
         return {entry.sequence for entry in there if entry.wire is not None}, effects
+
+    def _unsealed(self, sequences: Sequence[int]) -> list[int]:
+        return [s for s in sequences if s in self._entries and self._entries[s].wire is None]
 
     def _send(self, peer: str, entry: Entry, now: float) -> Send:
         wire, key = entry.wire, entry.key
