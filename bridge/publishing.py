@@ -77,7 +77,7 @@ class Publisher:
     @property
     def room(self) -> tuple[int, int]:
         """New entries, and bytes of topics and payloads, that may come; what exceeds that is better left on disk."""
-        return self._residents.room
+        return self._residents.room(is_draining=len(self._lanes) >= self._enough)
 
     def is_stuck(self, topic: str) -> bool:
         """Whether an entry on this topic would wait, and too many wait already."""

@@ -75,10 +75,12 @@ class Residents:
         """The sequence of the one that has been so for longest; there must be one."""
         return next(iter(self._settled))
 
-    @property
-    def room(self) -> tuple[int, int]:
-        """Entries, and bytes, that may come; 0 or less: none."""
-        return RESIDENT_MAX - self._count[Standing.FRESH], RESIDENT_BYTES_MAX - self._bytes[Standing.FRESH]
+    def room(self, is_draining: bool) -> tuple[int, int]:
+        """Entries, and bytes, that may come; 0 or less: none. While nothing drains, half stays free for what will be
+        new when it does: what is left on disk then has to wait for all that lies before it."""
+        part = 1 if is_draining else BACKLOG_PART
+        count, held = self._count[Standing.FRESH], self._bytes[Standing.FRESH]
+        return RESIDENT_MAX // part - count, RESIDENT_BYTES_MAX // part - held
 
     @property
     def waiting_full(self) -> bool:

@@ -7,6 +7,7 @@ is refused (0x97), so a device knows, and nothing acknowledged is lost.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,13 +16,14 @@ import pytest
 
 from bridge.lanes import WINDOW_MAX
 from bridge.machine import Acked, Count, Effect, Event, Forget, LinkDown, LinkUp, Publication, Send
+from bridge.node import GatewayNode
 from bridge.policy import Scope
 from gateway.metrics import Figures
 from gateway.outgoing import Outgoing
 from gateway.store import Store
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, SignedHeader, from_property
 from keys.epochs import Calendar
-from tests.bridge.helpers import NOW, gateway
+from tests.bridge.helpers import NOW
 from tests.sim.world import World, make_world
 
 REPLICAS = ("r1a", "r1b", "r1c")
@@ -42,12 +44,18 @@ def make() -> World:
 class Site:
     """One life of a gateway's outbox and node, with replicas that acknowledge when the test says so."""
 
-    def __init__(self, directory: Path, world: World, now: float, **options: int) -> None:
+    def __init__(
+        self, directory: Path, world: World, now: float, max_age_s: float | None = None, **options: int
+    ) -> None:
         self.now, self.world = now, world
         self.store = Store.open(directory, **options)
-        self.node = gateway(world, "site", links=False)
+        rng = random.Random("site")
+        self.node = GatewayNode(
+            world.overlay, world.identities["site"], "site", world.secrets, world.keys_of("site"), rng.randbytes,
+            max_age_s=max_age_s,
+        )  # fmt: skip
         self.figures = Figures("site", "gateway")
-        self.outgoing = Outgoing(self.store, self.figures, self._handle, self.node.publisher)
+        self.outgoing = Outgoing(self.store, self.figures, self._handle, self.node.publisher, max_age_s)
         self.sent: defaultdict[str, list[Send]] = defaultdict(list)
         self.unacknowledged: defaultdict[str, deque[int]] = defaultdict(deque)
         self.most_in_flight = self.most_resident = 0
