@@ -22,7 +22,9 @@ from .machine import Count, Effect, Wire
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-RESEALED_MAX = 512  # sequences of a publisher whose sealing time is known; more than one window in flight
+# Sequences of a publisher whose sealing time is known. A gateway has `residents.LEAD_MAX` and a window under way that
+# too few acknowledged, and while one of them waits behind the others as many new ones may pass it.
+RESEALED_MAX = 1024
 
 REFUSED_BURST = 1000.0  # forgeries that a link may bring at once; each costs us at most a verification (160 us) ...
 REFUSED_PER_S = 50.0  # ... and then so many a second: under 1 % of a core for each bad neighbour

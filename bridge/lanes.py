@@ -53,25 +53,35 @@ class Lane:
         else:
             self.new.append((sequence, topic))
 
-    def take(self, now: float) -> list[int]:
-        """What the windows have room for, one of each queue in turn; it is in flight from now on."""
-        taken = []
+    def take(self, now: float, may: Callable[[int], bool]) -> list[int]:
+        """What the windows have room for, one of each queue in turn; it is in flight from now on. A queue whose first
+        one may not go stands still."""
+        taken: list[int] = []
+        late_stands = new_stands = False
         while len(self.in_flight) < WINDOW_MAX:
-            late = bool(self.late) and len(self._late_in_flight) < self.late_window
-            new = bool(self.new) and not (self.late and self.new[0][0] - self.late[0][0] > AHEAD_MAX)
+            late = bool(self.late) and not late_stands and len(self._late_in_flight) < self.late_window
+            new = bool(self.new) and not new_stands and not self._runs_ahead()
             if not (late or new):
                 break
-            if new and (self._new_is_next or not late):
-                sequence, _ = self.new.popleft()
-                self._new_is_next = False
+            is_new = new and (self._new_is_next or not late)
+            sequence = self.new[0][0] if is_new else self.late[0][0]
+            if not may(sequence):
+                late_stands, new_stands = late_stands or not is_new, new_stands or is_new
+                continue
+            if is_new:
+                self.new.popleft()
             else:
-                sequence = self._take_late()
-                self._new_is_next = True
+                self._pop_late()
+            self._new_is_next = not is_new
             self.in_flight[sequence] = now
             taken.append(sequence)
         return taken
 
-    def _take_late(self) -> int:
+    def _runs_ahead(self) -> bool:
+        """Whether the first that is new is too far from the first that is late."""
+        return bool(self.late) and self.new[0][0] - self.late[0][0] > AHEAD_MAX
+
+    def _pop_late(self) -> None:
         sequence, topic = self.late.popleft()
         left = self._late_topics[topic] - 1
         if left:
@@ -79,7 +89,6 @@ class Lane:
         else:
             del self._late_topics[topic]
         self._late_in_flight.add(sequence)
-        return sequence
 
     def next(self, count: int) -> list[int]:
         """Some of what will be taken next, to be sealed with what is taken now."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil
 
 from keys.envelope import Mode
@@ -140,7 +141,7 @@ class Publisher:
         entry = self._entries.get(event.ticket)
         effects: list[Effect] = []
         if entry is not None:
-            entry.acked.add(event.peer)
+            self._residents.acknowledged(entry, event.peer)
             overdue = entry.publication.qos == 0 or now - entry.born >= STRAGGLER_S
             if len(entry.acked) >= (self._enough if overdue else len(self.view.members)):
                 effects += self._forget([event.ticket])
@@ -273,8 +274,8 @@ class Publisher:
             entry = self._entries[sequence]
             self._lanes.outdate(sequence)
             entry.wire = entry.name = entry.key = None
-            entry.acked.clear()
             self._residents.move(entry, Standing.FRESH)
+            entry.acked.clear()
         back = ((s, self._entries[s].publication.topic) for s in (*again, *self._waiting))
         self._lanes.requeue(back, lambda peer, s: peer not in self._entries[s].acked)
         effects = self._give_up(now)
@@ -320,7 +321,7 @@ class Publisher:
         lanes = deque(named for named in self._lanes if len(named[1]))  # none, after most acknowledgements
         while lanes:
             peer, lane = lanes.popleft()
-            taken = lane.take(now)
+            taken = lane.take(now, partial(self._may_go, self._residents.leads(peer)))
             if not taken:
                 continue
             sealed, waits = self._sealed(taken, lane, now)
@@ -333,6 +334,13 @@ class Publisher:
                 lanes.append((peer, lane))
         effects += [self._send(peer, self._entries[sequence], now) for peer, sequence in sendable]
         return effects
+
+    def _may_go(self, leads: bool, sequence: int) -> bool:
+        """Whether a replica, which leads or does not, may get an entry now: what is sealed always."""
+        if not leads:
+            return True
+        entry = self._entries.get(sequence)
+        return entry is None or entry.wire is not None
 
     def _sealed(self, taken: Sequence[int], lane: Lane, now: float) -> tuple[set[int], list[Effect]]:
         """Which of the entries that the lane took are sealed, after trying.
@@ -350,6 +358,8 @@ class Publisher:
             entry.previous = self._dropped.get(entry.previous, entry.previous)
         unsealable, counted = self.sealer.seal([self._entries[s] for s in ready], now)
         effects += [*waits, *self._drop(unsealable), *counted]
+        for entry in (self._entries[s] for s in ready if s in self._entries):
+            self._residents.move(entry, Standing.SEALED)
         there = (self._entries[s] for s in taken if s in self._entries)
         return {entry.sequence for entry in there if entry.wire is not None}, effects
 

@@ -1,19 +1,25 @@
 """Which outbox entries are in memory, how many of which kind, and whether there is room for more.
 
-The outbox may hold a million entries; memory holds some thousand. *Fresh* ones are still to be acknowledged by n - f
-replicas, *waiting* ones cannot be sealed now, *settled* ones are kept for stragglers only. Each kind has a bound of its
-own, so that a scope without a key and a replica that is away take no room from what goes on. Not here: who gets an
-entry when (`publishing`, `lanes`); what is not in memory (the shell reads it when there is room).
+The outbox may hold a million entries; memory holds some thousand. *Fresh* ones are still to be sealed, *sealed* ones
+to be acknowledged by n - f replicas, *waiting* ones cannot be sealed now, *settled* ones are kept for stragglers only.
+Each kind has a bound of its own, so that a scope without a key and a replica that is away take no room from what goes
+on. Not here: who gets an entry when (`publishing`, `lanes`); what is not in memory (the shell reads it when there is
+room).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import Enum
 from typing import Protocol
 
-RESIDENT_MAX = 8_192  # fresh entries; the shell leaves more on disk
+RESIDENT_MAX = 8_192  # fresh and sealed entries; the shell leaves more on disk
 RESIDENT_BYTES_MAX = 32 << 20  # of their topics and payloads; sealed, they are held twice
 BACKLOG_PART = 2  # one in so many of both is for what was left on disk; the rest is for what is new
+LEAD_MAX = 256
+"""So many entries may one replica have acknowledged that n - f have not: it gets nothing new then. After `kill -9` they
+are sealed anew, and replicas believe a new sealing of what they have seen only for recent sequences
+(`budgets.RESEALED_MAX`)."""
 WAITING_MAX = 16_384  # more of them hold up what is left on disk behind them, and nothing else
 WAITING_BYTES_MAX = 32 << 20
 
@@ -21,7 +27,8 @@ WAITING_BYTES_MAX = 32 << 20
 class Standing(Enum):
     FRESH = 0
     WAITING = 1
-    SETTLED = 2
+    SEALED = 2
+    SETTLED = 3
 
 
 class Resident(Protocol):
@@ -31,6 +38,8 @@ class Resident(Protocol):
     def sequence(self) -> int: ...
     @property
     def size(self) -> int: ...
+    @property
+    def acked(self) -> set[str]: ...
 
     standing: Standing
 
@@ -42,17 +51,22 @@ class Residents:
         self._count = dict.fromkeys(Standing, 0)
         self._bytes = dict.fromkeys(Standing, 0)
         self._settled: dict[int, None] = {}  # the longest settled first
+        self._lead: Counter[str] = Counter()  # by replica: what it acknowledged and too few others did
 
     def add(self, entry: Resident) -> None:
         self._count[entry.standing] += 1
         self._bytes[entry.standing] += entry.size
         if entry.standing is Standing.SETTLED:
             self._settled[entry.sequence] = None
+        if entry.standing is Standing.SEALED:
+            self._lead.update(entry.acked)
 
     def remove(self, entry: Resident) -> None:
         self._count[entry.standing] -= 1
         self._bytes[entry.standing] -= entry.size
         self._settled.pop(entry.sequence, None)
+        if entry.standing is Standing.SEALED:
+            self._lead.subtract(entry.acked)
 
     def move(self, entry: Resident, standing: Standing) -> None:
         """An entry stands otherwise from now on."""
@@ -60,6 +74,16 @@ class Residents:
             self.remove(entry)
             entry.standing = standing
             self.add(entry)
+
+    def acknowledged(self, entry: Resident, peer: str) -> None:
+        """A replica has it. The names of replicas are those of our region, so there are few."""
+        if peer not in entry.acked:
+            entry.acked.add(peer)
+            self._lead[peer] += entry.standing is Standing.SEALED
+
+    def leads(self, peer: str) -> bool:
+        """Whether a replica is so far ahead of the others that it gets nothing new."""
+        return self._lead[peer] >= LEAD_MAX
 
     @property
     def settled_count(self) -> int:
@@ -75,11 +99,16 @@ class Residents:
         """The sequence of the one that has been so for longest; there must be one."""
         return next(iter(self._settled))
 
+    @property
+    def _unsettled(self) -> tuple[int, int]:
+        kinds = (Standing.FRESH, Standing.SEALED)
+        return sum(self._count[kind] for kind in kinds), sum(self._bytes[kind] for kind in kinds)
+
     def room(self, is_draining: bool) -> tuple[int, int]:
         """Entries, and bytes, that may come; 0 or less: none. While nothing drains, half stays free for what will be
         new when it does: what is left on disk then has to wait for all that lies before it."""
         part = 1 if is_draining else BACKLOG_PART
-        count, held = self._count[Standing.FRESH], self._bytes[Standing.FRESH]
+        count, held = self._unsettled
         return RESIDENT_MAX // part - count, RESIDENT_BYTES_MAX // part - held
 
     @property
@@ -91,6 +120,6 @@ class Residents:
     @property
     def wants_backlog(self) -> bool:
         """Whether there is room for what was left on disk. What is new keeps the other half for itself."""
-        count, held = self._count[Standing.FRESH], self._bytes[Standing.FRESH]
+        count, held = self._unsettled
         fits = count < RESIDENT_MAX // BACKLOG_PART and held < RESIDENT_BYTES_MAX // BACKLOG_PART
         return fits and not self.waiting_full

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from bridge.budgets import RESEALED_MAX
 from bridge.machine import Subscribed, Unsubscribed
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
@@ -113,6 +114,32 @@ def test_a_gateway_killed_after_one_replica_had_its_publications_loses_none(only
     kernel.run(NOW + 8)
     kernel.restart("site")
     traffic.recommit(kernel, NOW + 8, kernel.trace.forgotten.get("site", set()))
+    trace = kernel.run(NOW + 60)
+    check_safety(traffic.published, trace.delivered["control"])
+    check_liveness(traffic.published, trace.delivered["control"])
+
+
+@pytest.mark.parametrize("liar", ["r1b", "r1c"])
+def test_a_gateway_killed_far_ahead_with_one_replica_loses_none_though_another_withholds(liar: str):
+    """Attack: one honest replica has seen so much that it took new sealings for repetitions; with a bad one beside it,
+    the other honest one alone could not pass on enough shares."""
+    world = make_world({1: 3}, [], {"site": 1, "control": 1})
+    world.liars = {liar: frozenset({Behaviour.DROP})}
+    kernel = world.kernel(random.Random(7))
+    subscribe(kernel, "control", "plant/#")
+    traffic = Traffic("site")
+    kernel.run(NOW + 4)
+    for replica in ("r1b", "r1c"):
+        kernel.cut("site", replica)
+    for n in range(2 * RESEALED_MAX):
+        traffic.publish(kernel, NOW + 5 + n * 0.001, f"plant/{n % 7}", b"%d" % n)
+    kernel.run(NOW + 9)
+    kernel.crash("site")
+    for replica in ("r1b", "r1c"):
+        kernel.heal("site", replica)
+    kernel.run(NOW + 10)
+    kernel.restart("site")
+    traffic.recommit(kernel, NOW + 10, kernel.trace.forgotten.get("site", set()))
     trace = kernel.run(NOW + 60)
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(traffic.published, trace.delivered["control"])
