@@ -95,6 +95,8 @@ overlay: {identity: me, overlay: overlay.bin, protect: [{filter: "plant/#", mode
         ("limits: {packet_bytes: much}", ["limits.packet_bytes", "integer", "much"]),
         ("limits: {in_flight: 0}", ["limits.in_flight", "greater than or equal to 1", "(not 0)"]),
         ("overlay: {identity: x}", ["overlay.overlay", "missing; add it"]),
+        ("overlay: {identity: x, overlay: y, outbox_bytes: 10}", ["overlay.outbox_bytes", "65536"]),
+        ("overlay: {identity: x, overlay: y, outbox_age_s: -1}", ["overlay.outbox_age_s", "0"]),
         (
             "overlay: {identity: x, overlay: y, protect: [{filter: 'a/#/b'}]}",
             ["overlay.protect.0.filter", "'#' must be the last level", "a/#/b"],
