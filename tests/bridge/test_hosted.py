@@ -128,7 +128,7 @@ def test_retain_and_expiry_are_for_the_broker_too():
     assert wires["r1a"].retain
     assert wires["r1a"].expiry_s == 60
     assert wires["r1b"].expiry_s is None
-    late = Publication("plant/a", b"x", 1, expiry_s=60, time_ms=int((NOW - 100) * 1000))
+    late = Publication("plant/a", b"x", 1, expiry_s=60, time_ms=int((NOW - 59.9) * 1000))
     (send, *_) = [s for s in sent(node.handle(Committed(((2, 1, late),)), NOW)) if s.peer == "r1a"]
     assert send.wire.expiry_s == 1, "0 would mean that it has expired already, to some for ever"
 
