@@ -68,8 +68,11 @@ class Overlay(Protocol):
         """The member's session has ended: with its connection, or when it expired."""
         ...
 
-    def peer_published(self, peer: str, publish: Publish) -> None:
-        """A PUBLISH of a member, alias resolved; it is acknowledged when this returns."""
+    def peer_published(self, peer: str, publish: Publish) -> Callable[[Done], bool] | None:
+        """A PUBLISH of a member, alias resolved. None: it is acknowledged now.
+
+        Else the answer is called at once with what acknowledges it later; False: read nothing of the member until then.
+        """
         ...
 
     def entity_event(self, event: EntityEvent) -> None: ...

@@ -46,11 +46,12 @@ from bridge.machine import (
     Watch,
     Wire,
 )
-from bridge.node import GatewayNode, Node, peers_of
+from bridge.node import GatewayNode, Node, ReplicaNode, peers_of
 from bridge.topics import matches
 from bridge.views import OverlayError
+from gateway.backpressure import Backpressure, is_control
 from gateway.dials import Dials
-from gateway.hooks import SharedName
+from gateway.hooks import Done, SharedName
 from gateway.keeping import Keeping
 from gateway.live_overlay import LOOK_EVERY_S
 from gateway.metrics import FIGURES_TOPIC, Figures
@@ -125,6 +126,10 @@ class Links:
         self._timers: dict[str, tuple[asyncio.TimerHandle, float]] = {}
         self._timer_due: asyncio.Handle | None = None  # sets the node's at the end of this turn of the loop
         self._tasks: list[asyncio.Task[None]] = []
+        self._cut: set[str] = set()  # peers whose queue was full: the node sends them nothing until there is room
+        self._flow: Backpressure | None = None
+        if isinstance(inner, ReplicaNode):
+            self._flow = Backpressure(lambda: self._keeping.overlay, dials, figures.count)
 
     # ------------------------------------------------------------------------------------------- lifetime
 
@@ -138,6 +143,8 @@ class Links:
         for group, topic_filter in broker.local_groups():
             self.group_joined(group, topic_filter)
         self._dials.start(self._peers_to_dial(), self)
+        for peer in self._dials if self._flow is not None else ():
+            self._handle(LinkUp(peer))  # what comes before the peer is there waits for it
         loop = asyncio.get_running_loop()
         self._tasks += [loop.create_task(self._show_figures()), loop.create_task(self._watch_file())]
         self._handle(Tick())
@@ -157,7 +164,8 @@ class Links:
     def gauges(self) -> dict[str, int]:
         """What is so at this moment, for the figures."""
         policy = self._keeping.overlay.policy
-        return {
+        held = {} if self._flow is None else {"acks_held": self._flow.acks_held}
+        return held | {
             "outbox_depth": self._gateway.publisher.depth if isinstance(self._gateway, GatewayNode) else 0,
             "links_up": len(self._dials.up),
             "links": len(self._dials),
@@ -253,6 +261,8 @@ class Links:
 
     def peer_connected(self, peer: str, session: object) -> None:
         """A member dialled us. A replica only sends on this connection: for ours to it, we dial."""
+        if self._flow is not None:
+            self._flow.reconnected(peer)
         if peer not in self._dials:
             self._handle(LinkUp(peer))
 
@@ -261,17 +271,34 @@ class Links:
         if known and peer not in self._dials:
             self._handle(LinkDown(peer))
 
-    def peer_published(self, peer: str, publish: Publish) -> None:
+    def peer_published(self, peer: str, publish: Publish) -> Callable[[Done], bool] | None:
         self.figures.received(peer, len(publish.payload))
+        flow = self._flow
+        if flow is None:
+            self._received(peer, publish)
+            return None
+        flow.begin()
         self._received(peer, publish)
+        return flow.hold(peer, publish)
 
     # ------------------------------------------------------------------------ members (called by dials)
 
     def link_up(self, peer: str) -> None:
-        self._handle(LinkUp(peer))
+        """A lane (`backpressure`) lives as long as its session: the node hears of it if the peer has forgotten that."""
+        if self._flow is None:
+            self._cut.discard(peer)
+            self._handle(LinkUp(peer))
+            return
+        self._flow.up(peer)
+        client = self._dials[peer]
+        if client.figures.connections > 1 and not client.session_present and peer not in self._cut:
+            self._handle(LinkUp(peer))
 
     def link_down(self, peer: str) -> None:
-        self._handle(LinkDown(peer))
+        if self._flow is None:
+            self._handle(LinkDown(peer))
+        else:
+            self._flow.down(peer, self._clock())
 
     def link_published(self, peer: str, publish: Publish, client: Client) -> None:
         self._received(peer, publish)
@@ -330,25 +357,40 @@ class Links:
     def _send(self, peer: str, wire: Wire, ticket: int) -> None:
         client = self._dials.get(peer)
         if client is not None:
-            on_ack = partial(self._handle, Acked(peer, ticket)) if ticket else None
-            sent = client.publish(wire.topic, wire.payload, 1, wire.retain, wire.properties, on_ack)
+            urgent = is_control(wire.topic)
+            on_ack: Callable[[], None] | None = None
+            if ticket:
+                on_ack = partial(self._handle, Acked(peer, ticket))
+            elif self._flow is not None and not urgent:
+                on_ack = self._flow.passing(peer, client)
+            sent = client.publish(wire.topic, wire.payload, 1, wire.retain, wire.properties, on_ack, urgent)
         else:
             assert self._broker is not None
             sent = self._broker.send_to_peer(peer, wire.topic, wire.payload, wire.properties, lambda code: None)
         if not sent:
             self.figures.count(Count("link_overflow", 1, peer))
-            if ticket and client is not None:
+            lost = ticket if self._flow is None else self._flow.is_full(peer)  # else it is too large for the peer
+            if lost and client is not None and peer not in self._cut:
                 self._relink(peer, client)
 
     def _relink(self, peer: str, client: Client) -> None:
-        """What was not taken will never be acknowledged: begin anew with this peer, which repeats what it lacks."""
+        """What was not taken will never be acknowledged: begin anew with this peer, which repeats what it lacks.
+
+        A lane that lost something begins anew, with statements and keys, once the peer has taken what it holds.
+        """
+        self._cut.add(peer)
         self._handle(LinkDown(peer))
+        loop = asyncio.get_running_loop()
 
         def again() -> None:
-            if client.connected and self._dials.get(peer) is client:
+            if self._flow is not None and self._dials.get(peer) is client and self._flow.is_full(peer):
+                loop.call_later(RELINK_S, again)
+                return
+            self._cut.discard(peer)
+            if self._dials.get(peer) is client and (client.connected or self._flow is not None):
                 self._handle(LinkUp(peer))
 
-        asyncio.get_running_loop().call_later(RELINK_S, again)
+        loop.call_later(RELINK_S, again)
 
     def _schedule(self, what: str, deadline: float | None, call: Callable[[], None]) -> None:
         timer, due = self._timers.get(what, (None, None))
@@ -406,6 +448,8 @@ class Links:
         while True:
             assert self._broker is not None
             self._keeping.tick(self._clock())
+            if self._flow is not None:
+                self._flow.tick(self._clock())
             body = self.figures.to_json(**self.gauges())
             self._broker.deliver_local(Publication(FIGURES_TOPIC, body, retain=True, time_ms=int(self._clock() * 1000)))
             await asyncio.sleep(FIGURES_EVERY_S)

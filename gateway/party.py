@@ -33,6 +33,7 @@ from gateway.key_material import KeyMaterial, KeyMaterialError
 from gateway.lifecycle import Lifecycle
 from gateway.links import Links
 from gateway.live_overlay import LiveOverlay, take_listed_key
+from gateway.members import LINK_LIMITS
 from gateway.metrics import Figures, LinkFigures, LinkState
 from gateway.mqtt5.types import ReasonCode
 from gateway.mqtt_client import Client
@@ -165,6 +166,7 @@ def _dial(party: Party, neighbours: Neighbours | None, peer: str) -> Client:
         peer,
         party.tls,
         session_expiry_s=SESSION_EXPIRY_S,
+        limits=LINK_LIMITS,
         random=random.SystemRandom().random,
         elsewhere=partial(neighbours.addresses, peer) if neighbours else tuple,
     )

@@ -155,6 +155,7 @@ _GAUGES = {
     "outbox_depth": "Publications that are on disk and not yet with a quorum of every region.",
     "links_up": "Links to members that we dialled and that are up.",
     "links": "Members that we dial.",
+    "acks_held": "Acknowledgements that wait for room in a next region.",
 }
 
 
