@@ -60,7 +60,6 @@ class Backpressure:
         self, overlay: Callable[[], Overlay], lanes: Mapping[str, Client], count: Callable[[Count], None]
     ) -> None:
         self._overlay, self._lanes, self._count = overlay, lanes, count
-        self._full: set[str] = set()
         self._stalled: set[int] = set()  # regions without room
         self._towards: set[int] = set()  # those of them that the publication at hand goes to
         self._held: dict[str, _Held] = {}  # by signed header
@@ -86,11 +85,9 @@ class Backpressure:
 
     def _pass_on_full(self, peer: str) -> None:
         region = self._overlay().certificate(peer).region
-        if peer not in self._full and self.is_full(peer):
-            self._full.add(peer)
-            if region not in self._stalled and self._stalls(region):
-                self._stalled.add(region)
-                self._count(Count("stalls", 1, self._overlay().views[region].name))
+        if region not in self._stalled and self._stalls(region):
+            self._stalled.add(region)
+            self._count(Count("stalls", 1, self._overlay().views[region].name))
         if region in self._stalled:
             self._towards.add(region)
 
@@ -106,7 +103,7 @@ class Backpressure:
         members = self._overlay().views[region].members
         there = [member for member in members if member not in self._gone]
         enough = len(members) - (len(members) - 1) // 2
-        return sum(member not in self._full for member in there) < min(enough, len(there))
+        return sum(not self.is_full(member) for member in there) < min(enough, len(there))
 
     def up(self, peer: str) -> None:
         self._down_at.pop(peer, None)
@@ -118,7 +115,7 @@ class Backpressure:
     def tick(self, now: float) -> None:
         """Who is away for too long is not waited for. Called every second or so."""
         self._gone = frozenset(peer for peer, at in self._down_at.items() if now - at >= AWAY_S)
-        if self._full:
+        if self._stalled:
             self._review()
 
     # ------------------------------------------------------------------------- acknowledgements
@@ -160,12 +157,11 @@ class Backpressure:
             held.waiting = [one for one in held.waiting if one[0] != peer]
 
     def _on_ack(self) -> None:
-        if self._full:
+        if self._stalled:
             self._review()
 
     def _review(self) -> None:
         """Let go what waits for no region without room any more, in the order in which it came."""
-        self._full = {peer for peer in self._full if self.is_full(peer)}
         stalled = {region for region in self._stalled if self._stalls(region)}
         if stalled == self._stalled:
             return
