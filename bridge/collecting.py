@@ -20,6 +20,7 @@ from keys.errors import BadContent, BadFrame, KeysError
 from .arriving import Admission, Admitted, refused
 from .budgets import FairTable
 from .joining import Joining, order_of
+from .keyless import Keyless
 from .machine import Blame, Count, Deliver, Effect, Publication, Received
 from .opening import KeyRing
 from .sealing import ScopeSecret
@@ -53,6 +54,7 @@ class Collector:
         self._generations: dict[str, int] = {}  # by scope: how often it was subscribed
         self._held: dict[bytes, int] = {}  # by publisher
         self._waiting: dict[bytes, set[tuple[bytes, str, int]]] = {}  # key id -> what is held and names it
+        self._keyless = Keyless()
         self._deadlines: dict[StreamId, float] = {}
         self._wakeups: list[tuple[float, StreamId]] = []  # a heap; those that `_deadlines` does not confirm are stale
 
@@ -153,6 +155,11 @@ class Collector:
 
     def _hold(self, held: Held, now: float) -> list[Effect]:
         """Put a publication into its stream unless it was there before, and see what can go on."""
+        effects = self._enter(held)
+        return effects or self._advance((held.admitted.header.publisher, held.topic), now)
+
+    def _enter(self, held: Held) -> list[Effect]:
+        """Put a publication into its stream. Returns what is counted if it does not go there."""
         header = held.admitted.header
         stream_id = (header.publisher, held.topic)
         stream = self._stream(stream_id)
@@ -170,7 +177,7 @@ class Collector:
         self._held[header.publisher] = self._held.get(header.publisher, 0) + 1
         if header.mode is not Mode.PLAIN:
             self._waiting.setdefault(header.key_id, set()).add((*stream_id, header.sequence))
-        return self._advance(stream_id, now)
+        return []
 
     def _stream(self, stream_id: StreamId) -> Stream:
         stream = self._streams.get(stream_id)
@@ -197,8 +204,12 @@ class Collector:
 
     def _wake(self, key_id: bytes, now: float) -> list[Effect]:
         """A key is there: what waited for it goes on."""
+        effects: list[Effect] = []
+        for held in self._keyless.take(key_id):
+            held.arrived = now  # its predecessor's key may be as late
+            effects += self._enter(held)
         streams: Iterable[StreamId] = sorted({(p, topic) for p, topic, _ in self._waiting.get(key_id, ())})
-        return [effect for stream_id in streams for effect in self._advance(stream_id, now)]
+        return effects + [effect for stream_id in streams for effect in self._advance(stream_id, now)]
 
     def _advance(self, stream_id: StreamId, now: float) -> list[Effect]:
         """Deliver what can be delivered, lowest sequence first; set the deadline of what cannot."""
@@ -214,6 +225,8 @@ class Collector:
                     break
                 self._drop(stream, sequence)
                 effects.append(Count("unopened"))
+                if not self._keyless.put(held):
+                    effects.append(Count("keyless_overflow"))
                 continue
             if self._misses_predecessor(stream, held):
                 if now < wake_at:

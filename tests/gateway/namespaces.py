@@ -107,6 +107,7 @@ class DividedProcesses(OverlayProcesses):
             listener = content["listeners"]["default"]
             if name in gateways:
                 listener["bind"] = f"unix:{self._socket(name)}"
+                content["limits"] = {"queue_messages": 100_000, "queue_bytes": 256 << 20}  # all at once, after a heal
             else:
                 listener["bind"] = f"{addresses[name]}:{self.ports[name]}"
                 content["limits"] = {"keep_alive_max_s": KEEP_ALIVE_S}
