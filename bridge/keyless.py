@@ -1,8 +1,9 @@
 """Publications at a subscriber that waited for their data key for too long to hold up what came after them.
 
-While fewer replicas than n − f are connected on some region of the path, content comes and its key does not: all copies of
-a publication may be here long before enough shares are. Dropped, it would be lost, since nobody sends it again. It is
-kept, without delaying anybody, until its key is there. Not here: what waits for its turn (`streams`), keys (`opening`).
+While fewer than n − f replicas of a region on the path are connected, content comes and its key does not: all copies
+of a publication may be here long before enough shares are. Dropped, it would be lost, since nobody sends it again. It
+is kept, without delaying anybody, until its key is there. Not here: what waits for its turn (`streams`), keys
+(`opening`).
 """
 
 from __future__ import annotations

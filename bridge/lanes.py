@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 WINDOW_MAX = 256  # publications in flight to one replica
+LEAD_MAX = 1024
+"""How many publications more than n − f replicas have the others may be given: with fewer nobody can open them, and
+what waits for its key at every subscriber is bounded, too (`collecting.HELD_MAX`, `keyless`)."""
 
 
 @dataclass(slots=True)
@@ -20,6 +23,11 @@ class Lane:
     waiting: deque[int]
     in_flight: set[int] = field(default_factory=set)
     outdated: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def backlog(self) -> int:
+        """What its replica has not acknowledged."""
+        return len(self.waiting) + len(self.in_flight)
 
     def take(self) -> list[int]:
         """What the window has room for; it is in flight from now on."""
@@ -39,6 +47,18 @@ class Lanes:
 
     def __iter__(self) -> Iterator[tuple[str, Lane]]:
         return iter(self._lanes.items())
+
+    def within_lead(self, enough: int, entries: int) -> list[tuple[str, Lane]]:
+        """Lanes that have something to send and do not run too far ahead of what `enough` replicas have.
+
+        `entries`: what a replica lacks, at most, whose link is down.
+        """
+        waiting = [named for named in self._lanes.items() if named[1].waiting]
+        if waiting:
+            backlogs = sorted(lane.backlog for lane in self._lanes.values())
+            behind = backlogs[enough - 1] if enough <= len(backlogs) else entries
+            waiting = [named for named in waiting if named[1].backlog + LEAD_MAX >= behind]
+        return waiting  # nothing, after most acknowledgements
 
     def up(self, peer: str, lacking: Iterable[int]) -> None:
         self._lanes[peer] = Lane(deque(lacking))

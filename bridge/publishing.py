@@ -228,7 +228,7 @@ class Publisher:
         if self.sealer.review_due(now) or now >= self._give_up_at:
             effects += self._review(now)
         sendable: list[tuple[str, int]] = []
-        lanes = deque(named for named in self._lanes if named[1].waiting)  # none, after most acknowledgements
+        lanes = deque(self._lanes.within_lead(self._enough, len(self._entries)))
         while lanes:
             peer, lane = lanes.popleft()
             taken = lane.take()

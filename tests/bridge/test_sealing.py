@@ -7,7 +7,7 @@ import random
 import pytest
 
 from bridge.datakeys import ANNOUNCE_AFTER_S, ANNOUNCE_EVERY, KEY_AGE_S, KEY_BYTES_MAX, KEY_MESSAGES_MAX
-from bridge.lanes import WINDOW_MAX
+from bridge.lanes import LEAD_MAX, WINDOW_MAX
 from bridge.machine import Acked, Committed, Effect, Forget, LinkDown, LinkUp, Publication, Tick, Wire
 from bridge.node import GatewayNode
 from bridge.policy import Scope
@@ -149,6 +149,23 @@ def test_a_replica_that_does_not_acknowledge_gets_one_window(world: World):
     assert len(sent(effects, "r1a")) == WINDOW_MAX
     more = node.handle(Acked("r1a", 1), NOW)
     assert [s.ticket for s in sent(more)] == [WINDOW_MAX + 1]
+
+
+def test_fewer_replicas_than_can_open_anything_do_not_run_far_ahead(world: World):
+    """What they pass on waits for its key at every subscriber."""
+    node = gateway(world, "site")
+    effects = node.handle(Committed(tuple(entry(n) for n in range(1, 2 * LEAD_MAX))), NOW)
+    given = [s.ticket for s in sent(effects, "r1a")]
+    for ticket in given:  # grows
+        given += [s.ticket for s in sent(node.handle(Acked("r1a", ticket), NOW), "r1a")]
+    assert given == list(range(1, LEAD_MAX + WINDOW_MAX + 1))
+    for ticket in range(1, WINDOW_MAX):
+        assert not sent(node.handle(Acked("r1b", ticket), NOW), "r1a")
+    assert len(sent(node.handle(Acked("r1b", WINDOW_MAX), NOW), "r1a")) == WINDOW_MAX
+    node.handle(LinkDown("r1b"), NOW)
+    node.handle(LinkDown("r1c"), NOW)
+    assert not sent(node.handle(Acked("r1a", given[-1] + 1), NOW))
+    assert sent(node.handle(LinkUp("r1c"), NOW), "r1c")
 
 
 def test_an_entry_is_forgotten_when_all_have_it(world: World):

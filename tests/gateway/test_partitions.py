@@ -112,5 +112,6 @@ def test_cuts_at_random_lose_repeat_and_reorder_nothing(overlay: DividedProcesse
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_five_minutes_of_cuts_at_random(overlay: DividedProcesses):
     run(overlay, 300.0, seed=2)
