@@ -127,6 +127,7 @@ class Links:
         self._timer_due: asyncio.Handle | None = None  # sets the node's at the end of this turn of the loop
         self._tasks: list[asyncio.Task[None]] = []
         self._cut: set[str] = set()  # peers whose queue was full: the node sends them nothing until there is room
+        self._lanes: dict[str, Client] = {}  # clients towards replicas of next regions that the node knows of
         self._flow: Backpressure | None = None
         if isinstance(inner, ReplicaNode):
             self._flow = Backpressure(lambda: self._keeping.overlay, dials, figures.count)
@@ -143,8 +144,10 @@ class Links:
         for group, topic_filter in broker.local_groups():
             self.group_joined(group, topic_filter)
         self._dials.start(self._peers_to_dial(), self)
-        for peer in self._dials if self._flow is not None else ():
-            self._handle(LinkUp(peer))  # what comes before the peer is there waits for it
+        if self._flow is not None:
+            self._lanes = dict(self._dials)
+            for peer in self._lanes:
+                self._handle(LinkUp(peer))  # what comes before the peer is there waits for it
         loop = asyncio.get_running_loop()
         self._tasks += [loop.create_task(self._show_figures()), loop.create_task(self._watch_file())]
         self._handle(Tick())
@@ -291,7 +294,9 @@ class Links:
             return
         self._flow.up(peer)
         client = self._dials[peer]
-        if client.figures.connections > 1 and not client.session_present and peer not in self._cut:
+        lost = client.figures.connections > 1 and not client.session_present
+        if (lost or self._lanes.get(peer) is not client) and peer not in self._cut:
+            self._lanes[peer] = client
             self._handle(LinkUp(peer))
 
     def link_down(self, peer: str) -> None:
