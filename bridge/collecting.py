@@ -158,7 +158,7 @@ class Collector:
         effects = self._enter(held)
         return effects or self._advance((held.admitted.header.publisher, held.topic), now)
 
-    def _enter(self, held: Held) -> list[Effect]:
+    def _enter(self, held: Held, bounded: bool = True) -> list[Effect]:
         """Put a publication into its stream. Returns what is counted if it does not go there."""
         header = held.admitted.header
         stream_id = (header.publisher, held.topic)
@@ -171,8 +171,8 @@ class Collector:
                 return [Count("duplicates_dropped")]
             # Sealed anew by a gateway that was killed: the key of the first sealing may never come.
             self._drop(stream, header.sequence)
-        if self._held.get(header.publisher, 0) >= HELD_MAX:
-            return [Count("held_overflow")]
+        if bounded and self._held.get(header.publisher, 0) >= HELD_MAX:
+            return [Count("held_overflow"), *(self._set_aside(held) if self._lacks_key(held) else [])]
         stream.held[header.sequence] = held
         self._held[header.publisher] = self._held.get(header.publisher, 0) + 1
         if header.mode is not Mode.PLAIN:
@@ -207,7 +207,7 @@ class Collector:
         effects: list[Effect] = []
         for held in self._keyless.take(key_id):
             held.arrived = now  # its predecessor's key may be as late
-            effects += self._enter(held)
+            effects += self._enter(held, bounded=False)  # by far the most go on at once
         streams: Iterable[StreamId] = sorted({(p, topic) for p, topic, _ in self._waiting.get(key_id, ())})
         return effects + [effect for stream_id in streams for effect in self._advance(stream_id, now)]
 
@@ -220,13 +220,11 @@ class Collector:
             sequence = min(stream.held)
             held = stream.held[sequence]
             wake_at = held.arrived + REPAIR_S
-            if held.admitted.header.mode is not Mode.PLAIN and self._keys.waits_for(held.admitted):
+            if self._lacks_key(held):
                 if now < wake_at:
                     break
                 self._drop(stream, sequence)
-                effects.append(Count("unopened"))
-                if not self._keyless.put(held):
-                    effects.append(Count("keyless_overflow"))
+                effects += [Count("unopened"), *self._set_aside(held)]
                 continue
             if self._misses_predecessor(stream, held):
                 if now < wake_at:
@@ -244,6 +242,12 @@ class Collector:
             self._deadlines[stream_id] = wake_at
             heapq.heappush(self._wakeups, (wake_at, stream_id))
         return effects
+
+    def _lacks_key(self, held: Held) -> bool:
+        return held.admitted.header.mode is not Mode.PLAIN and self._keys.waits_for(held.admitted)
+
+    def _set_aside(self, held: Held) -> list[Effect]:
+        return [] if self._keyless.put(held) else [Count("keyless_overflow")]
 
     def _misses_predecessor(self, stream: Stream, held: Held) -> bool:
         """Whether something before it on its topic is still to come. Not asked of the first one that a subscription

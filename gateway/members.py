@@ -28,7 +28,7 @@ RECEIVE_MAXIMUM = WINDOW_MAX + CONTROL_WINDOW
 LINK_LIMITS = SessionLimits(
     in_flight_messages=RECEIVE_MAXIMUM,
     reserved_in_flight=CONTROL_WINDOW,
-    queue_messages=10_000,
+    queue_messages=32_768,
     queue_bytes=32 << 20,
 )
 
