@@ -18,8 +18,8 @@ import yaml
 
 from .overlay_processes import OverlayProcesses, wait_until
 
-KEEP_ALIVE_S = 2
-"""Said by the replicas: a link that was cut is noticed after 3 s."""
+KEEP_ALIVE_S = 4
+"""Said by the replicas: a link that was cut is noticed after 6 s."""
 
 
 def ip(*words: str) -> None:

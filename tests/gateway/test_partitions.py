@@ -31,7 +31,7 @@ PAIRS = [
 ]
 TOPICS, RATE = 4, 100
 HEALED_S = 80.0
-"""What may pass after the last heal: the longest pause between two attempts to connect, twice, and the work."""
+"""What may pass after the last heal of a short run: the longest pause between two attempts to connect, and the work."""
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ class Cuts:
             heal()
             self._heals.remove((at, heal))
         if now >= self._next:
-            self._next = now + self._random.uniform(0.3, 1.5)
-            self._heals.append((now + self._random.uniform(1.0, 9.0), self._cut()))
+            self._next = now + self._random.uniform(0.5, 2.5)
+            self._heals.append((now + self._random.uniform(1.0, 8.0), self._cut()))
             self.made += 1
 
     def _cut(self) -> Callable[[], None]:
@@ -72,7 +72,7 @@ class Cuts:
         return lambda: [network.heal(one, other) for one, other in ways] and None
 
 
-def run(overlay: DividedProcesses, seconds: float, seed: int) -> None:
+def run(overlay: DividedProcesses, seconds: float, seed: int, healed_s: float = HEALED_S) -> None:
     overlay.divide({"north": 3, "south": 3}, [("north", "south")], {"site": "north", "control": "south"})
     overlay.start(*NORTH, *SOUTH, "site", "control")
     reader = Subscriber(overlay, "control", ["plant/#"])
@@ -92,13 +92,13 @@ def run(overlay: DividedProcesses, seconds: float, seed: int) -> None:
             sent.append(device.publish(f"plant/{len(sent) % TOPICS}", b"%d" % len(sent), qos=1))
         time.sleep(0.005)
     overlay.network.heal_all()
-    assert cuts.made > seconds / 3
+    assert cuts.made > seconds / 4
     assert wait_until(lambda: all(one.is_published() for one in sent), 10)
 
     def missing() -> int:
         return len(sent) - sum(len(reader.payloads(f"plant/{topic}")) for topic in range(TOPICS))
 
-    wait_until(lambda: missing() <= 0, HEALED_S)
+    wait_until(lambda: missing() <= 0, healed_s)
     for topic in range(TOPICS):
         got = [int(payload) for payload in reader.payloads(f"plant/{topic}")]
         lost = sorted(set(range(topic, len(sent), TOPICS)) - set(got))
@@ -112,6 +112,6 @@ def test_cuts_at_random_lose_repeat_and_reorder_nothing(overlay: DividedProcesse
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(560)
+@pytest.mark.timeout(600)
 def test_five_minutes_of_cuts_at_random(overlay: DividedProcesses):
-    run(overlay, 300.0, seed=2)
+    run(overlay, 300.0, seed=2, healed_s=230.0)
