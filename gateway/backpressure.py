@@ -4,12 +4,12 @@ A *lane* is the queue towards one replica of a next region: what is in flight to
 publication of a gateway or of a replica before us is acknowledged when, in each region that it was passed on to, n − f
 lanes are below a mark (n replicas, f = ⌊(n−1)/2⌋). Up to f dead, slow or lying replicas thus hold up nobody; their
 lanes fill, and lose beyond their own bound. A region of which more is slow fills the lanes, the windows of those before
-it, and so on back to the gateways, whose outboxes keep on disk what is not sent. Nothing that it does not take grows.
+it, and so on back to the gateways, whose outboxes keep on disk what is not sent. No memory grows beyond that.
 
 Nobody waits in a circle: a publication that came from a region never goes back there, so its acknowledgement waits
 for lanes that lead away from where it came from, along a tree, and the last region waits for nobody. Each direction
 between two replicas is a connection of its own, with its own window. What controls the overlay (`is_control`) is
-neither held back nor counted on to wait: it has a part of each window to itself (`members.LINK_LIMITS`).
+never held back: it has a part of each window to itself (`members.LINK_LIMITS`).
 
 Acknowledgements of members may overtake each other: packet identifiers tell them apart, and MQTT asks only clients to
 keep their order (MQTT 5.0 §4.6). Not here: what goes where (`bridge.forwarding`), subscribers' queues, which nobody
