@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from bridge.availability import Announce, Availability, AvailabilityEvent
 from bridge.machine import (
@@ -42,7 +42,6 @@ from bridge.machine import (
     Subscribed,
     Tick,
     Unsubscribed,
-    UserProperties,
     Watch,
     Wire,
 )
@@ -51,7 +50,7 @@ from bridge.topics import matches
 from bridge.views import OverlayError
 from gateway.backpressure import Backpressure, is_control
 from gateway.dials import Dials
-from gateway.hooks import Done, SharedName
+from gateway.hooks import Done, LocalBroker
 from gateway.keeping import Keeping
 from gateway.live_overlay import LOOK_EVERY_S
 from gateway.metrics import FIGURES_TOPIC, Figures
@@ -69,22 +68,6 @@ RELINK_S = 1.0
 RIGHTS_MAX = 65_536  # topics whose right to be published is remembered until something changes
 TOPIC_NAME_INVALID = 0x90
 NOT_AUTHORIZED = 0x87
-
-
-class LocalBroker(Protocol):
-    """What the shell needs of `EdgeBroker`."""
-
-    def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None: ...
-
-    def deliver_shared(self, name: SharedName, publication: Publication) -> None: ...
-
-    def send_to_peer(
-        self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Callable[[int], None]
-    ) -> bool: ...
-
-    def local_filters(self) -> Sequence[str]: ...
-
-    def local_groups(self) -> Sequence[SharedName]: ...
 
 
 class Links:
