@@ -20,6 +20,7 @@ from keys.errors import BadContent, BadFrame, KeysError
 from .arriving import Admission, Admitted, refused
 from .budgets import FairTable
 from .joining import Joining, order_of
+from .keyless import Keyless
 from .machine import Blame, Count, Deliver, Effect, Publication, Received
 from .opening import KeyRing
 from .sealing import ScopeSecret
@@ -54,6 +55,7 @@ class Collector:
         self._generations: dict[str, int] = {}  # by scope: how often it was subscribed
         self._held: dict[bytes, int] = {}  # by publisher
         self._waiting: dict[bytes, set[tuple[bytes, str, int]]] = {}  # key id -> what is held and names it
+        self._keyless = Keyless()
         self._deadlines: dict[StreamId, float] = {}
         self._wakeups: list[tuple[float, StreamId]] = []  # a heap; those that `_deadlines` does not confirm are stale
 
@@ -155,6 +157,11 @@ class Collector:
 
     def _hold(self, held: Held, now: float) -> list[Effect]:
         """Put a publication into its stream unless it was there before, and see what can go on."""
+        effects = self._enter(held)
+        return effects or self._advance((held.admitted.header.publisher, held.topic), now)
+
+    def _enter(self, held: Held, bounded: bool = True) -> list[Effect]:
+        """Put a publication into its stream. Returns what is counted if it does not go there."""
         header = held.admitted.header
         stream_id = (header.publisher, held.topic)
         stream = self._stream(stream_id)
@@ -166,13 +173,13 @@ class Collector:
                 return [Count("duplicates_dropped")]
             # Sealed anew by a gateway that was killed: the key of the first sealing may never come.
             self._drop(stream, header.sequence)
-        if self._held.get(header.publisher, 0) >= HELD_MAX:
-            return [Count("held_overflow")]
+        if bounded and self._held.get(header.publisher, 0) >= HELD_MAX:
+            return [Count("held_overflow"), *(self._set_aside(held) if self._lacks_key(held) else [])]
         stream.held[header.sequence] = held
         self._held[header.publisher] = self._held.get(header.publisher, 0) + 1
         if header.mode is not Mode.PLAIN:
             self._waiting.setdefault(header.key_id, set()).add((*stream_id, header.sequence))
-        return self._advance(stream_id, now)
+        return []
 
     def _stream(self, stream_id: StreamId) -> Stream:
         stream = self._streams.get(stream_id)
@@ -199,8 +206,12 @@ class Collector:
 
     def _wake(self, key_id: bytes, now: float) -> list[Effect]:
         """A key is there: what waited for it goes on."""
+        effects: list[Effect] = []
+        for held in self._keyless.take(key_id):
+            held.arrived = now  # its predecessor's key may be as late
+            effects += self._enter(held, bounded=False)  # by far the most go on at once
         streams: Iterable[StreamId] = sorted({(p, topic) for p, topic, _ in self._waiting.get(key_id, ())})
-        return [effect for stream_id in streams for effect in self._advance(stream_id, now)]
+        return effects + [effect for stream_id in streams for effect in self._advance(stream_id, now)]
 
     def _advance(self, stream_id: StreamId, now: float) -> list[Effect]:
         """Deliver what can be delivered, lowest sequence first; set the deadline of what cannot."""
@@ -211,11 +222,11 @@ class Collector:
             sequence = min(stream.held)
             held = stream.held[sequence]
             wake_at = held.arrived + REPAIR_S
-            if held.admitted.header.mode is not Mode.PLAIN and self._keys.waits_for(held.admitted):
+            if self._lacks_key(held):
                 if now < wake_at:
                     break
                 self._drop(stream, sequence)
-                effects.append(Count("unopened"))
+                effects += [Count("unopened"), *self._set_aside(held)]
                 continue
             if self._misses_predecessor(stream, held):
                 if now < wake_at:
@@ -233,6 +244,12 @@ class Collector:
             self._deadlines[stream_id] = wake_at
             heapq.heappush(self._wakeups, (wake_at, stream_id))
         return effects
+
+    def _lacks_key(self, held: Held) -> bool:
+        return held.admitted.header.mode is not Mode.PLAIN and self._keys.waits_for(held.admitted)
+
+    def _set_aside(self, held: Held) -> list[Effect]:
+        return [] if self._keyless.put(held) else [Count("keyless_overflow")]
 
     def _misses_predecessor(self, stream: Stream, held: Held) -> bool:
         """Whether something before it on its topic is still to come. Not asked of the first one that a subscription

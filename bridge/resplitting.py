@@ -36,7 +36,8 @@ class HeldKey:
     since: float
     shares: dict[Label, Share] = field(default_factory=dict)
     splits: dict[tuple[int, Label], list[Share]] = field(default_factory=dict, repr=False)
-    announced: dict[str, int] = field(default_factory=dict)  # peer -> how many shares it was given
+    announced: dict[str, int] = field(default_factory=dict)
+    """Peer that got a publication under it -> how many shares it was given; 0: it is to be told, as soon as may be."""
 
     @property
     def name(self) -> DataKeyName:
@@ -80,9 +81,10 @@ class Resplitter:
     # ------------------------------------------------------------------------------------------- changes
 
     def forget_peer(self, peer: str) -> None:
-        """The peer may have lost its memory: it is told of every key again."""
+        """The peer may have lost its memory: it is told again of every key, with the next publication or share."""
         for held in self._held.values():
-            held.announced.pop(peer, None)
+            if peer in held.announced:
+                held.announced[peer] = 0
 
     def adopt(self, overlay: Overlay) -> None:
         """Another version of the overlay, of the same regions and views. `Routes` and `Admission` follow by others."""
@@ -133,7 +135,7 @@ class Resplitter:
                 effects.append(Blame(sender, False, "a second, different share for one label"))
         if fresh:
             effects += [
-                self.wire(peer, held, fresh)
+                self.wire(peer, held, fresh if given else held.shares)
                 for peer, given in held.announced.items()
                 if peer in self._routes.up and given < len(held.shares) and self._may_get(peer, header.scope, now)
             ]
@@ -166,7 +168,7 @@ class Resplitter:
 
     def riding(self, peer: str, held: HeldKey, again: bool) -> UserProperties:
         """What a publication under this key carries to `peer`: nothing if it was told before, unless `again`."""
-        if not held.shares or (peer in held.announced and not again):
+        if not held.shares or (held.announced.get(peer) and not again):
             held.announced.setdefault(peer, 0)
             return ()
         held.announced[peer] = len(held.shares)

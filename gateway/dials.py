@@ -86,7 +86,7 @@ class Dials(Mapping[str, Client]):
     def states(self) -> list[LinkState]:
         """How each link is."""
         return [
-            LinkState(peer, True, client.connected, *client.load, client.figures)
+            LinkState(peer, True, client.connected, *client.load[:2], client.figures)
             for peer, client in self._clients.items()
         ]
 

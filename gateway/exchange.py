@@ -19,12 +19,12 @@ from amqtt.events import BrokerEvents, MQTTEvents
 
 from bridge.machine import Publication
 
+from . import members
 from .bounds import Reached, fits
 from .clients import Client, Owed
 from .connection import UNACKNOWLEDGED, Later
 from .hooks import EntitySeen, Overlay, SharedName
 from .limits import Limits
-from .members import hear_acks
 from .mqtt5.encoding import encode_publish
 from .mqtt5.message import Message
 from .mqtt5.packets import NO_PROPERTIES, Packet, Publish, Version, Will
@@ -86,7 +86,7 @@ class Exchange:
                 view = PacketView(packet, client.session.version)
                 self.host.fire(MQTTEvents.PACKET_RECEIVED, packet=view, session=client.view)
         if client.peer is not None:
-            hear_acks(client, packets)
+            members.hear_acks(client, packets)
         elif self.overlay is not None and now - client.seen_at >= SEEN_INTERVAL_S:
             client.seen_at = now
             self.overlay.entity_event(EntitySeen(client.client_id, time.time()))
@@ -107,8 +107,7 @@ class Exchange:
             return None
         if client.peer is not None:
             assert self.overlay is not None
-            self.overlay.peer_published(client.peer, publish)
-            self._acknowledge(client, publish)
+            members.published(client, publish, self.overlay)
             return None
         if host.sees_messages:
             host.fire(

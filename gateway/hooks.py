@@ -5,11 +5,11 @@ All methods are called on the event loop and must not block.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from bridge.availability import EntityConnected, EntityGone, EntitySeen
-from bridge.machine import Publication
+from bridge.machine import Publication, UserProperties
 
 from .metrics import Figures
 from .mqtt5.packets import Publish
@@ -21,6 +21,7 @@ __all__ = [
     "EntityEvent",
     "EntityGone",
     "EntitySeen",
+    "LocalBroker",
     "Measured",
     "Overlay",
     "PeerSubscriptions",
@@ -68,8 +69,11 @@ class Overlay(Protocol):
         """The member's session has ended: with its connection, or when it expired."""
         ...
 
-    def peer_published(self, peer: str, publish: Publish) -> None:
-        """A PUBLISH of a member, alias resolved; it is acknowledged when this returns."""
+    def peer_published(self, peer: str, publish: Publish) -> Callable[[Done], bool] | None:
+        """A PUBLISH of a member, alias resolved. None: it is acknowledged now.
+
+        Else the answer is called at once with what acknowledges it later; False: read nothing of the member until then.
+        """
         ...
 
     def entity_event(self, event: EntityEvent) -> None: ...
@@ -102,3 +106,17 @@ class PeerSubscriptions(Protocol):
     def peer_subscribed(self, peer: str, topic_filter: str) -> None: ...
 
     def peer_unsubscribed(self, peer: str, topic_filter: str) -> None: ...
+
+
+class LocalBroker(Protocol):
+    """What an overlay needs of `EdgeBroker`."""
+
+    def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None: ...
+
+    def deliver_shared(self, name: SharedName, publication: Publication) -> None: ...
+
+    def send_to_peer(self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Done) -> bool: ...
+
+    def local_filters(self) -> Sequence[str]: ...
+
+    def local_groups(self) -> Sequence[SharedName]: ...

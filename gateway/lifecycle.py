@@ -14,6 +14,7 @@ import logging
 import secrets
 import time
 from collections.abc import MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from amqtt.events import BrokerEvents, MQTTEvents
@@ -25,6 +26,7 @@ from .enhanced_auth import EnhancedAuth
 from .exchange import Exchange
 from .hooks import EntityConnected, EntityGone
 from .limits import Limits
+from .members import RECEIVE_MAXIMUM
 from .mqtt5.endings import tellings
 from .mqtt5.message import Message
 from .mqtt5.packets import NO_PROPERTIES, Auth, Connect, Packet, Properties, Publish, Subscribe, Unsubscribe, Version
@@ -82,6 +84,7 @@ class Lifecycle:
         self._none_left = asyncio.Event()
         self._deadlines = Deadlines(exchange.now, self._due)
         self._offer = _offer(limits, session_expiry_s)
+        self._peer_offer = replace(self._offer, receive_maximum=RECEIVE_MAXIMUM)
         self._peer_limits = SessionLimits(
             in_flight_messages=limits.member_in_flight,
             queue_messages=limits.member_queue_messages,
@@ -216,7 +219,8 @@ class Lifecycle:
         """From here on nothing is waited for: two connections of one client id cannot interleave."""
         now = self.now()
         properties = tellings(connect, view.client_id, proof, self.response_information)
-        check_connect(connect, self._offer, properties)
+        offer = self._offer if peer is None else self._peer_offer
+        check_connect(connect, offer, properties)
         key = view.client_id if peer is None else f"{PEER_PREFIX}{peer}"
         client = self.clients.get(key)
         # Starting anew does not fill the bucket.
@@ -235,7 +239,7 @@ class Lifecycle:
         client.peer, client.connection, client.goodbye = peer, connection, (False, "connection lost")
         client.pace = pace
         self._count_in(client, connection)
-        answer = client.session.connected(connect, self._offer, now, properties)
+        answer = client.session.connected(connect, offer, now, properties)
         if self.exchange.store is not None:
             self.exchange.store.opened(client)
         for data in answer:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from bridge.availability import Announce, Availability, AvailabilityEvent
 from bridge.machine import (
@@ -42,51 +42,33 @@ from bridge.machine import (
     Subscribed,
     Tick,
     Unsubscribed,
-    UserProperties,
     Watch,
     Wire,
 )
-from bridge.node import GatewayNode, Node, peers_of
+from bridge.node import GatewayNode, Node, ReplicaNode, peers_of
 from bridge.topics import matches
 from bridge.views import OverlayError
+from gateway.backpressure import Backpressure
 from gateway.dials import Dials
-from gateway.hooks import SharedName
+from gateway.hooks import Done, LocalBroker
 from gateway.keeping import Keeping
 from gateway.live_overlay import LOOK_EVERY_S
 from gateway.metrics import FIGURES_TOPIC, Figures
-from gateway.mqtt5.packets import Properties, Publish
+from gateway.mqtt5.packets import Publish
 from gateway.mqtt_client import Client
 from gateway.outgoing import Outgoing
 from gateway.store import Store
+from gateway.wires import PACKET_TOO_LARGE, Wires
 from keys.envelope import Mode
 from keys.issuing import KeepArchive, KeepMaterial
 
 log = logging.getLogger("veilmq.links")
 
 FIGURES_EVERY_S = 1.0
-RELINK_S = 1.0
-REFUSED_S = 10.0  # until a peer that refused publications is offered them again
 RIGHTS_MAX = 65_536  # topics whose right to be published is remembered until something changes
 SMALL_BYTES = 1024  # payloads that every replica takes
 TOPIC_NAME_INVALID = 0x90
 NOT_AUTHORIZED = 0x87
-PACKET_TOO_LARGE = 0x95
-
-
-class LocalBroker(Protocol):
-    """What the shell needs of `EdgeBroker`."""
-
-    def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None: ...
-
-    def deliver_shared(self, name: SharedName, publication: Publication) -> None: ...
-
-    def send_to_peer(
-        self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Callable[[int], None]
-    ) -> bool: ...
-
-    def local_filters(self) -> Sequence[str]: ...
-
-    def local_groups(self) -> Sequence[SharedName]: ...
 
 
 class Links:
@@ -131,7 +113,10 @@ class Links:
         self._timer_due: asyncio.Handle | None = None  # sets the node's at the end of this turn of the loop
         self._refill_due: asyncio.Handle | None = None  # a page at a time, so that others have their turns between
         self._tasks: list[asyncio.Task[None]] = []
-        self._relinking: set[str] = set()  # peers with which we begin anew in a moment
+        self._flow: Backpressure | None = None
+        if isinstance(inner, ReplicaNode):
+            self._flow = Backpressure(lambda: self._keeping.overlay, dials, figures.count)
+        self._wires = Wires(dials, figures, self._handle, self._flow, clock)
 
     # ------------------------------------------------------------------------------------------- lifetime
 
@@ -145,6 +130,7 @@ class Links:
         for group, topic_filter in broker.local_groups():
             self.group_joined(group, topic_filter)
         self._dials.start(self._peers_to_dial(), self)
+        self._wires.start(broker)
         loop = asyncio.get_running_loop()
         self._tasks += [loop.create_task(self._show_figures()), loop.create_task(self._watch_file())]
         self._handle(Tick())
@@ -166,7 +152,8 @@ class Links:
     def gauges(self) -> dict[str, int]:
         """What is so at this moment, for the figures."""
         policy = self._keeping.overlay.policy
-        return {
+        held = {} if self._flow is None else {"acks_held": self._flow.acks_held}
+        return held | {
             "outbox_depth": self._store.depth + (self._gateway.publisher.unstored if self._gateway else 0),
             "outbox_bytes": self._store.held_bytes,
             "links_up": len(self._dials.up),
@@ -275,6 +262,8 @@ class Links:
 
     def peer_connected(self, peer: str, session: object) -> None:
         """A member dialled us. A replica only sends on this connection: for ours to it, we dial."""
+        if self._flow is not None:
+            self._flow.reconnected(peer)
         if peer not in self._dials:
             self._handle(LinkUp(peer))
 
@@ -283,17 +272,23 @@ class Links:
         if known and peer not in self._dials:
             self._handle(LinkDown(peer))
 
-    def peer_published(self, peer: str, publish: Publish) -> None:
+    def peer_published(self, peer: str, publish: Publish) -> Callable[[Done], bool] | None:
         self.figures.received(peer, len(publish.payload))
+        flow = self._flow
+        if flow is None:
+            self._received(peer, publish)
+            return None
+        flow.begin()
         self._received(peer, publish)
+        return flow.hold(peer, publish)
 
     # ------------------------------------------------------------------------ members (called by dials)
 
     def link_up(self, peer: str) -> None:
-        self._handle(LinkUp(peer))
+        self._wires.link_up(peer)
 
     def link_down(self, peer: str) -> None:
-        self._handle(LinkDown(peer))
+        self._wires.link_down(peer)
 
     def link_published(self, peer: str, publish: Publish, client: Client) -> None:
         self._received(peer, publish)
@@ -332,7 +327,7 @@ class Links:
             case Count():
                 self.figures.count(effect)
             case Send(peer, wire, ticket):
-                self._send(peer, wire, ticket)
+                self._wires.send(peer, wire, ticket)
             case Deliver():
                 assert self._broker is not None
                 self._broker.deliver_local(effect.publication, effect.groups_lost)
@@ -357,45 +352,6 @@ class Links:
                 self._keeping.keep_archive(epoch, content)
             case Adopt():
                 self._adopt(effect)
-
-    def _send(self, peer: str, wire: Wire, ticket: int) -> None:
-        client = self._dials.get(peer)
-        if client is not None:
-            on_ack = partial(self._handle, Acked(peer, ticket)) if ticket else None
-            on_refused = partial(self._refused, peer, ticket) if ticket else None
-            properties: UserProperties | Properties = wire.properties
-            if wire.expiry_s is not None:
-                properties = Properties(user=wire.properties, message_expiry_s=wire.expiry_s)
-            sent = client.publish(wire.topic, wire.payload, 1, wire.retain, properties, on_ack, on_refused)
-        else:
-            assert self._broker is not None
-            sent = self._broker.send_to_peer(peer, wire.topic, wire.payload, wire.properties, lambda code: None)
-        if not sent:
-            self.figures.count(Count("link_overflow", 1, peer))
-            if ticket and client is not None:
-                self._relink(peer, client)
-
-    def _refused(self, peer: str, ticket: int, code: int) -> None:
-        """A peer will not have a publication. What is too large for it will always be: others carry that."""
-        self.figures.count(Count("link_refused", 1, peer))
-        client = self._dials.get(peer)
-        if code == PACKET_TOO_LARGE:
-            asyncio.get_running_loop().call_soon(self._handle, Acked(peer, ticket))  # we are in the midst of effects
-        elif client is not None and peer not in self._relinking:
-            client.note(f"{peer} refuses our publications (0x{code:02x}); ask who runs it for the right and the room")
-            self._relink(peer, client, REFUSED_S)
-
-    def _relink(self, peer: str, client: Client, pause_s: float = RELINK_S) -> None:
-        """What was not taken will never be acknowledged: begin anew with this peer, which repeats what it lacks."""
-        self._relinking.add(peer)
-        self._handle(LinkDown(peer))
-
-        def again() -> None:
-            self._relinking.discard(peer)
-            if client.connected and self._dials.get(peer) is client:
-                self._handle(LinkUp(peer))
-
-        asyncio.get_running_loop().call_later(pause_s, again)
 
     def _schedule(self, what: str, deadline: float | None, call: Callable[[], None]) -> None:
         timer, due = self._timers.get(what, (None, None))
@@ -455,6 +411,8 @@ class Links:
             self._keeping.tick(self._clock())
             self._outgoing.look(self._clock())
             self._perform(())
+            if self._flow is not None:
+                self._flow.tick(self._clock())
             body = self.figures.to_json(**self.gauges())
             self._broker.deliver_local(Publication(FIGURES_TOPIC, body, retain=True, time_ms=int(self._clock() * 1000)))
             await asyncio.sleep(FIGURES_EVERY_S)

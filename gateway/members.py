@@ -1,16 +1,55 @@
-"""What goes to members of the overlay that connected to us, and what they acknowledge.
+"""What goes between members of the overlay and us, and its acknowledgements.
 
-A member's session is a client's with bounds of its own (`limits.member_queue_*`). What members publish and subscribe to
-goes to the overlay (`exchange.py`, `subscribing.py`); who is a member is decided in `lifecycle.py`.
+A member's session is a client's with bounds of its own (`limits.member_queue_*`). What members publish goes to the
+overlay, which says when it is acknowledged (`backpressure.py`); what goes to them is never waited for. What they
+subscribe to is `subscribing.py`'s business; who is a member is decided in `lifecycle.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+
+from bridge.lanes import WINDOW_MAX
 
 from .bounds import Reached
 from .clients import Client, PeerMessage
-from .mqtt5.packets import Packet, PubAck
+from .connection import UNACKNOWLEDGED
+from .hooks import Overlay
+from .mqtt5.actions import SessionLimits
+from .mqtt5.packets import Packet, PubAck, Publish
+from .mqtt5.types import ReasonCode
+
+#: Of the window between two members, what only control wires may take: they do not wait behind a slow region.
+CONTROL_WINDOW = 64
+#: Our Receive Maximum towards members, so that what they are not acknowledged is bounded.
+RECEIVE_MAXIMUM = WINDOW_MAX + CONTROL_WINDOW
+#: What may be in flight to a member that we dialled, and wait for it.
+LINK_LIMITS = SessionLimits(
+    in_flight_messages=RECEIVE_MAXIMUM,
+    reserved_in_flight=CONTROL_WINDOW,
+    queue_messages=32_768,
+    queue_bytes=32 << 20,
+)
+
+
+def published(client: Client, publish: Publish, overlay: Overlay) -> None:
+    """A PUBLISH of a member: to the overlay, which may hold its acknowledgement back."""
+    assert client.peer is not None
+    hold = overlay.peer_published(client.peer, publish)
+    if hold is None:
+        _acknowledge(client, publish, ReasonCode.SUCCESS)
+    elif not hold(partial(_acknowledge, client, publish)) and client.connection is not None:
+        client.connection.pause(UNACKNOWLEDGED)
+
+
+def _acknowledge(client: Client, publish: Publish, code: int) -> None:
+    data = client.session.acknowledge(publish, ReasonCode(code))
+    connection = client.connection
+    if connection is not None:
+        if data:
+            connection.write(data)
+        connection.resume(UNACKNOWLEDGED)
 
 
 def send(client: Client, message: PeerMessage, now: float, reached: Reached) -> bool:

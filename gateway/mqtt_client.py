@@ -137,10 +137,7 @@ class Client(asyncio.Protocol):
         self.acks = Acknowledgements(self.figures)
 
     def _new_session(self) -> ClientSession:
-        session = ClientSession(self._connect, self._limits, adopt=not self._connect.clean_start)
-        if self._connect.keep_alive_s:  # the peer's death is noticed as soon as it would notice ours (§3.1.2.10)
-            session.PING_TIMEOUT_S = min(session.PING_TIMEOUT_S, self._connect.keep_alive_s / 2)
-        return session
+        return ClientSession(self._connect, self._limits, adopt=not self._connect.clean_start)
 
     def __repr__(self) -> str:
         return f"Client({self.address!r}, {'up' if self._up else 'down'})"
@@ -187,9 +184,11 @@ class Client(asyncio.Protocol):
         return self._up
 
     @property
-    def load(self) -> tuple[int, int]:
-        """Messages that the server has not acknowledged, and those that wait for its window or for a connection."""
-        return len(self._session.outbound.unacknowledged), len(self._session.waiting)
+    def load(self) -> tuple[int, int, int]:
+        """Messages that the server has not acknowledged, those that wait for its window or for a connection, and what
+        both cost, in bytes."""
+        session = self._session
+        return len(session.outbound.unacknowledged), len(session.waiting), session.held_bytes
 
     async def _run(self) -> None:
         while True:
@@ -234,12 +233,14 @@ class Client(asyncio.Protocol):
         properties: UserProperties | Properties = (),
         on_ack: Callable[[], None] | None = None,
         on_refused: Callable[[int], None] | None = None,
+        urgent: bool = False,
     ) -> bool:
         """Send or queue a message. False: it was not taken (no connection, queue full, too large).
 
         `properties`: user properties, or all of them. `on_ack` is called once the server has taken a message
         of QoS 1 or 2; never if the server refuses it, nor after the connection if nothing survives one. `on_refused`
         gets the reason code if the server refuses it or has said that it cannot take it; then the result is True.
+        `urgent`: see `ClientSession.publish`.
         Raises MalformedPacket or UnsendablePacket for what no MQTT packet can carry.
         """
         if not self._up and (not qos or self._connect.clean_start):
@@ -249,7 +250,7 @@ class Client(asyncio.Protocol):
         publish = Publish(topic, payload, qos, retain, properties=properties)
         awaiting = self.acks.of(on_ack, on_refused, self._up and qos > 0)
         try:
-            data = self._session.publish(publish, awaiting, self._now())
+            data = self._session.publish(publish, awaiting, self._now(), urgent)
         except Refused:
             return False
         except MqttError as error:

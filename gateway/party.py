@@ -34,6 +34,7 @@ from gateway.key_material import KeyMaterial, KeyMaterialError
 from gateway.lifecycle import Lifecycle
 from gateway.links import Links
 from gateway.live_overlay import LiveOverlay, take_listed_key
+from gateway.members import LINK_LIMITS
 from gateway.metrics import Figures, LinkFigures, LinkState
 from gateway.mqtt5.types import ReasonCode
 from gateway.mqtt_client import Client
@@ -169,6 +170,7 @@ def _dial(party: Party, neighbours: Neighbours | None, peer: str) -> Client:
         party.tls,
         session_expiry_s=SESSION_EXPIRY_S,
         logins=party.logins,
+        limits=LINK_LIMITS,
         random=random.SystemRandom().random,
         elsewhere=partial(neighbours.addresses, peer) if neighbours else tuple,
     )

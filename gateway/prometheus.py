@@ -156,6 +156,7 @@ _GAUGES = {
     "outbox_bytes": "What they cost on disk; overlay.outbox_bytes bounds it.",
     "links_up": "Links to members that we dialled and that are up.",
     "links": "Members that we dial.",
+    "acks_held": "Acknowledgements that wait for room in a next region.",
 }
 
 

@@ -15,6 +15,7 @@ class SessionLimits:
     """What one session may hold. Each bound says what it keeps a client from doing."""
 
     in_flight_messages: int = 1024  # a client that never acknowledges
+    reserved_in_flight: int = 0  # those of them that only what is urgent may take (`ClientSession.publish`)
     queue_messages: int = 10_000  # an absent client, or one slower than its subscriptions
     queue_bytes: int = 16 * 1024 * 1024  # the same with large messages; counts those in flight too
     subscriptions: int = 1000  # a client that fills the router

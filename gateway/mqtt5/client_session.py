@@ -178,7 +178,8 @@ class ClientSession(Exchange):
         if self.state is not Connection.CONNECTED:
             return None
         if self._ping_sent_at is not None:
-            return self._ping_sent_at + self.PING_TIMEOUT_S
+            # The peer's death is noticed as soon as it would notice ours (§3.1.2.10).
+            return self._ping_sent_at + min(self.PING_TIMEOUT_S, self._keep_alive_s / 2 or self.PING_TIMEOUT_S)
         if not self._keep_alive_s:
             return None
         # Also when only receiving stopped: a client that sends QoS 0 all day would never find out.
@@ -202,12 +203,13 @@ class ClientSession(Exchange):
 
     # ---------------------------------------------------------------------------------------------- requests
 
-    def publish(self, publish: Publish, token: object, now: float) -> bytes | None:
+    def publish(self, publish: Publish, token: object, now: float, urgent: bool = False) -> bytes | None:
         """Send or queue a message: bytes to write now, or None while it waits. Ends in Completed(token).
 
         QoS 0 has no Completed and does not wait. Raises Refused (0x88 QoS 0 without connection, 0x97 queue
         full), PacketTooLarge, QosNotSupported, RetainNotSupported, MalformedPacket (topic). The packet's
-        own `dup`, `packet_id` and topic alias are ignored: all three are the session's.
+        own `dup`, `packet_id` and topic alias are ignored: all three are the session's. `urgent`: overtakes what
+        waits, as far as the reserved part of the window goes.
         """
         check_topic_name(publish.topic)
         if self.state is Connection.CONNECTED:
@@ -218,7 +220,10 @@ class ClientSession(Exchange):
         if not publish.qos and (self.state is not Connection.CONNECTED or self.paused):
             raise Refused("no connection for a message of QoS 0", ReasonCode.SERVER_UNAVAILABLE)
         message = Message.of(publish, now)
-        data = self.deliver(message, publish.qos, publish.retain, now, (), token)
+        if urgent and self.state is Connection.CONNECTED and not self.paused and self.outbound.may_start_urgent:
+            data = self._start(Queued(message, publish.qos, publish.retain, message.held_bytes, (), token), now)
+        else:
+            data = self.deliver(message, publish.qos, publish.retain, now, (), token)
         if self._losses:
             loss = self._losses.pop()
             if loss.code == ReasonCode.PACKET_TOO_LARGE:

@@ -93,7 +93,9 @@ class Delivery:
         self._clear_delivery()
 
     def _clear_delivery(self) -> None:
-        self.outbound: OutboundFlows[Queued] = OutboundFlows(self.limits.in_flight_messages)
+        self.outbound: OutboundFlows[Queued] = OutboundFlows(
+            self.limits.in_flight_messages, self.limits.reserved_in_flight
+        )
         self.waiting: deque[Queued] | tuple[()] = ()  # most clients never make one wait, which saves 0.6 kB
         self._waiting_bytes = self._in_flight_bytes = 0
 

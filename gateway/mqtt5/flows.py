@@ -131,10 +131,23 @@ class OutboundFlows(Generic[Item]):
     `window_max` bounds what one peer can make us hold in flight, whatever Receive Maximum it announces.
     """
 
-    __slots__ = ("_last_id", "_most", "quota", "released", "repeat", "requests", "unacknowledged", "window_max")
+    __slots__ = (
+        "_last_id",
+        "_least",
+        "_most",
+        "_reserved",
+        "quota",
+        "released",
+        "repeat",
+        "requests",
+        "unacknowledged",
+        "window_max",
+    )
 
-    def __init__(self, window_max: int) -> None:
+    def __init__(self, window_max: int, reserved: int = 0) -> None:
+        """`reserved`: of the window, not for `may_start`; nothing, where the peer's Receive Maximum is too small."""
         self.window_max = min(window_max, MAXIMUM_IN_FLIGHT)
+        self._reserved, self._least = reserved, 0
         self.requests: Mapping[int, object] = {}  # SUBSCRIBE and UNSUBSCRIBE in progress (a client's side only)
         self.unacknowledged: dict[int, tuple[Item, int]] = {}  # packet id -> (item, QoS)
         self.released: dict[int, bool] = {}  # packet id -> did its PUBLISH take quota of this connection
@@ -156,6 +169,7 @@ class OutboundFlows(Generic[Item]):
     def reconnected(self, receive_maximum: int) -> None:
         """A new connection: the quota starts anew (§4.9), everything unfinished is to be repeated."""
         self.quota = self._most = min(receive_maximum, self.window_max)
+        self._least = self._reserved if self._most > 2 * self._reserved else 0
         self.repeat = deque(self.unacknowledged) if self.unacknowledged else ()
         self.released = dict.fromkeys(self.released, False)
 
@@ -184,7 +198,12 @@ class OutboundFlows(Generic[Item]):
     def may_start(self) -> bool:
         """A new message may go: quota is left, nothing older waits for repetition, identifiers are free."""
         in_flight = len(self.unacknowledged) + len(self.released)
-        return self.quota > 0 and not self.repeat and in_flight < self.window_max
+        return self.quota > self._least and not self.repeat and in_flight < self.window_max
+
+    @property
+    def may_start_urgent(self) -> bool:
+        """The same for one that may take what is reserved."""
+        return self.quota > 0 and not self.repeat
 
     def next_repeat(self) -> tuple[int, Item, int] | None:
         """(packet id, item, QoS) of the next message to send again, taking quota; None if none may go."""

@@ -307,6 +307,32 @@ def test_publications_without_keys_cost_other_publishers_nothing(world: World, m
     assert node.next_deadline is None or node.next_deadline > NOW + REPAIR_S
 
 
+def test_what_waited_too_long_for_its_key_is_delivered_in_order_once_the_key_comes(world: World):
+    """All copies came while fewer than k replicas had their share: nobody sends them again."""
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    late = []
+    for n in range(1, 31):
+        for replica, wire in publish(site, "plant/t", sequence=n, previous=n - 1, now=NOW + n).items():
+            carried = tuple(p for p in wire.properties if p[0] in (PROPERTY_KEY, PROPERTY_SHARES))
+            if carried and replica != "r1a":
+                late.append((replica, Wire(KEYS_TOPIC, b"", properties=carried)))
+            without = () if replica == "r1a" else (PROPERTY_KEY, PROPERTY_SHARES)
+            assert not told(node.handle(Received(replica, with_properties(wire, without=without)), NOW + n))
+            assert not told(node.handle(Tick(), NOW + n))
+    got = [one for replica, wire in late for one in told(node.handle(Received(replica, wire), NOW + 31))]
+    assert got == [(n, False) for n in range(1, 31)]
+
+
+def test_a_flood_of_publications_without_keys_evicts_only_the_flooders(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.keyless.KEYLESS_MAX", 20)
+    node, wires = subscriber(world, "control"), publish(gateway(world, "site"), "plant/t", sequence=1)
+    feed(node, wires, peers=("r1a",))
+    for n in range(1, 41):
+        node.handle(Received("r1a", craft(world, "evil", f"open/{n}", sequence=n, key_id=b"k" * 16)), NOW)
+    assert counted(node.handle(Tick(), NOW + REPAIR_S), "keyless_overflow") == 21
+    assert told(node.handle(Received("r1b", wires["r1b"]), NOW + REPAIR_S)) == [(1, False)]
+
+
 def test_a_flood_of_topics_makes_others_forget_nothing(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("bridge.collecting.STREAMS_MAX", 10)
     node = subscriber(world, "control")

@@ -194,6 +194,25 @@ def test_a_foreign_key_does_not_displace_the_publications_own(world: World):
     assert shares_in(retained[0])
 
 
+def test_shares_that_come_after_a_peer_reconnected_reach_it_with_those_that_it_may_have_forgotten(world: World):
+    """The last publication under a key may be long past by then."""
+    node = second_hop(world)
+    subscribe_at(node, world, "control", "plant/#")
+    site = gateway(world, "site")
+    wires = {r: through(world, w, name=r)["r2a"] for r, w in publish(site, "plant/t", sequence=1).items()}
+    node.handle(Received("r1a", wires["r1a"]), NOW)
+    node.handle(LinkUp("control"), NOW)
+    (news,) = sent(node.handle(Received("r1b", wires["r1b"]), NOW), "control")
+    assert news.wire.topic == KEYS_TOPIC
+    assert len(shares_in(news.wire)) == 2
+    (news,) = sent(node.handle(Received("r1c", wires["r1c"]), NOW), "control")
+    assert len(shares_in(news.wire)) == 1
+    node.handle(LinkUp("control"), NOW)
+    following = publish(site, "plant/t", sequence=2, previous=1)["r1a"]
+    (forwarded,) = sent(node.handle(Received("r1a", through(world, following)["r2a"]), NOW), "control")
+    assert len(shares_in(forwarded.wire)) == 3
+
+
 def test_a_retained_publication_that_came_before_its_key_is_served_with_it(world: World):
     node = second_hop(world)
     wire = through(world, publish(gateway(world, "site"), "plant/t", sequence=1, retain=True)["r1a"])["r2a"]

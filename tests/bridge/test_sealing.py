@@ -12,6 +12,7 @@ from bridge.machine import Acked, Committed, Effect, Forget, LinkDown, LinkUp, P
 from bridge.node import GatewayNode
 from bridge.policy import Scope
 from bridge.publishing import STRAGGLER_S
+from bridge.residents import LEAD_MAX
 from bridge.sealing import BATCH_MAX
 from keys.envelope import NO_KEY, PROPERTY_HEADER, PROPERTY_KEY, Mode, SignedHeader, from_property
 from tests.sim.world import World, make_world
@@ -149,6 +150,20 @@ def test_a_replica_that_does_not_acknowledge_gets_one_window(world: World):
     assert len(sent(effects, "r1a")) == WINDOW_MAX
     more = node.handle(Acked("r1a", 1), NOW)
     assert [s.ticket for s in sent(more)] == [WINDOW_MAX + 1]
+
+
+def test_fewer_replicas_than_can_open_anything_do_not_run_far_ahead(world: World):
+    """What they pass on waits for its key at every subscriber."""
+    node = gateway(world, "site")
+    effects = node.handle(Committed(tuple(entry(n) for n in range(1, 4 * LEAD_MAX))), NOW)
+    given = [s.ticket for s in sent(effects, "r1a")]
+    for ticket in given:  # grows
+        given += [s.ticket for s in sent(node.handle(Acked("r1a", ticket), NOW), "r1a")]
+    assert given == list(range(1, len(given) + 1))
+    assert LEAD_MAX <= len(given) <= LEAD_MAX + WINDOW_MAX + BATCH_MAX
+    behind = [s.ticket for s in sent(effects, "r1b")]
+    more = [s for ticket in behind for s in sent(node.handle(Acked("r1b", ticket), NOW), "r1a")]
+    assert more, "another has caught up: what both have, subscribers can open"
 
 
 def test_an_entry_is_forgotten_when_all_have_it(world: World):

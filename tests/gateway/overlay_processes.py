@@ -185,13 +185,17 @@ class OverlayProcesses:
         """Start members and wait until they listen. `command`: what runs them, before `-c FILE`."""
         for name in names:
             log = (self.directory / f"{name}.log").open("ab")
-            arguments = [sys.executable, *command, "-c", f"{name}.yaml"]
+            arguments = [*self._prefix(name), sys.executable, *command, "-c", f"{name}.yaml"]
             self.running[name] = subprocess.Popen(
                 arguments, cwd=self.directory, env=ENVIRONMENT, stdout=log, stderr=log
             )
             log.close()
         for name in names:
             self._wait_for(name)
+
+    def _prefix(self, name: str) -> Sequence[str]:
+        """What runs the member's command, if anything does."""
+        return ()
 
     def _wait_for(self, name: str) -> None:
         deadline = time.monotonic() + START_S

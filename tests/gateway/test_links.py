@@ -259,12 +259,12 @@ async def test_a_client_counts_what_crosses_its_link(server: Server) -> None:
     for _ in range(3):
         assert client.publish("t", b"12345", 1, on_ack=lambda: acked.append(True))
     first = await peer.expect(Publish)
-    assert client.load == (3, 0)
+    assert client.load[:2] == (3, 0)
     figures = client.figures
     assert figures.acknowledge_s is None
     peer.send(PubAck(first.packet_id), Publish("back", b"123"))
     await until(lambda: acked and figures.received)
-    assert client.load == (2, 0)
+    assert client.load[:2] == (2, 0)
     assert figures.acknowledge_s is not None
     assert 0 < figures.acknowledge_s < 5
     assert (figures.sent, figures.received, figures.connections) == (3, 1, 1)

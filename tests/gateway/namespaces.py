@@ -1,0 +1,137 @@
+"""Members of an overlay in network namespaces of their own, on one bridge, whose links can be cut and healed.
+
+Needs root and iproute2. A pair is cut in one direction by a blackhole route to the other, so that neither end is told:
+what was connected is half-open. Taking an interface down cuts one member from all. Devices reach the gateways over Unix
+sockets, which namespaces do not divide.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import paho.mqtt.client as paho
+import yaml
+
+from .overlay_processes import OverlayProcesses, wait_until
+
+KEEP_ALIVE_S = 4
+"""Said by the replicas: a link that was cut is noticed after 6 s."""
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+
+@dataclass
+class Network:
+    """Namespaces by member. `close` removes them with all that is in them."""
+
+    prefix: str = field(default_factory=lambda: f"veilmq{os.getpid()}")
+    addresses: dict[str, str] = field(default_factory=dict)
+    cuts: set[tuple[str, str]] = field(default_factory=set)
+    down: set[str] = field(default_factory=set)
+
+    def make(self, names: Sequence[str]) -> None:
+        switch = self.namespace("switch")
+        ip("netns", "add", switch)
+        ip("-n", switch, "link", "add", "br0", "type", "bridge")
+        ip("-n", switch, "link", "set", "br0", "up")
+        for place, name in enumerate(names, 1):
+            own, port = self.namespace(name), f"port{place}"
+            self.addresses[name] = f"10.77.0.{place}"
+            ip("netns", "add", own)
+            ip("-n", own, "link", "set", "lo", "up")
+            ip("-n", switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", own)
+            ip("-n", switch, "link", "set", port, "master", "br0", "up")
+            ip("-n", own, "address", "add", f"{self.addresses[name]}/24", "dev", "eth0")
+            ip("-n", own, "link", "set", "eth0", "up")
+
+    def namespace(self, name: str) -> str:
+        return f"{self.prefix}-{name}"
+
+    def cut(self, a: str, b: str) -> None:
+        """What `a` sends to `b` is gone."""
+        if (a, b) not in self.cuts:
+            ip("-n", self.namespace(a), "route", "add", "blackhole", f"{self.addresses[b]}/32")
+            self.cuts.add((a, b))
+
+    def heal(self, a: str, b: str) -> None:
+        if (a, b) in self.cuts:
+            ip("-n", self.namespace(a), "route", "del", "blackhole", f"{self.addresses[b]}/32")
+            self.cuts.discard((a, b))
+
+    def set_link(self, name: str, up: bool) -> None:
+        """The member's only interface."""
+        if up is (name in self.down):
+            ip("-n", self.namespace(name), "link", "set", "eth0", "up" if up else "down")
+            self.down.symmetric_difference_update({name})
+
+    def heal_all(self) -> None:
+        for a, b in list(self.cuts):
+            self.heal(a, b)
+        for name in list(self.down):
+            self.set_link(name, True)
+
+    def close(self) -> None:
+        for name in [*self.addresses, "switch"]:
+            subprocess.run(["ip", "netns", "del", self.namespace(name)], check=False, capture_output=True)
+
+
+@dataclass
+class DividedProcesses(OverlayProcesses):
+    """An overlay whose members run in the namespaces of `network`."""
+
+    network: Network = field(default_factory=Network)
+
+    def divide(self, regions: Mapping[str, int], edges: Sequence[tuple[str, str]], gateways: Mapping[str, str]) -> None:
+        """As `make`, and gives everybody a namespace and an address there."""
+        self.make(regions, edges, gateways)
+        self.network.make(list(self.ports))
+        addresses = self.network.addresses
+
+        def on_the_bridge(description: dict[str, Any]) -> None:
+            for region in description["regions"]:
+                for place, entry in enumerate(region["members"], 1):
+                    name = f"{region['name']}{place}"
+                    entry["address"] = f"{addresses[name]}:{self.ports[name]}"
+
+        self.describe(on_the_bridge)
+        self.hand_out(*self.ports)
+        for name in self.ports:
+            path = self.directory / f"{name}.yaml"
+            content = yaml.safe_load(path.read_text())
+            listener = content["listeners"]["default"]
+            if name in gateways:
+                listener["bind"] = f"unix:{self._socket(name)}"
+                content["limits"] = {"queue_messages": 100_000, "queue_bytes": 256 << 20}  # all at once, after a heal
+            else:
+                listener["bind"] = f"{addresses[name]}:{self.ports[name]}"
+                content["limits"] = {"keep_alive_max_s": KEEP_ALIVE_S}
+            path.write_text(yaml.safe_dump(content))
+
+    def _socket(self, name: str) -> str:
+        return f"{self.directory}/{name}.sock"
+
+    def _prefix(self, name: str) -> Sequence[str]:
+        return "ip", "netns", "exec", self.network.namespace(name)
+
+    def _wait_for(self, name: str) -> None:
+        def listens() -> bool:
+            assert self.running[name].poll() is None, f"{name} ended: {self.log(name)}"
+            return "listener default:" in self.log(name)
+
+        assert wait_until(listens), self.log(name)
+
+    def client(self, gateway: str, name: str, version: int = paho.MQTTv311) -> paho.Client:
+        client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=name, protocol=version, transport="unix")
+        client.connect(self._socket(gateway))
+        client.loop_start()
+        return client
+
+    def stop(self) -> None:
+        super().stop()
+        self.network.close()
