@@ -164,6 +164,9 @@ class Admission:
         self._check_name(key.epoch_key, now)
         if not self._overlay.may_publish_in(publisher.name, scope, key.epoch):
             raise NotAuthorised(f"{publisher.name} may not publish in {scope.filter} in epoch {key.epoch}")
+        if scope.keyed and key.bump == scope.bump and key.message_limit > scope.refresh.messages:
+            # Of another bump: made under other rules, since the owner raises it when it changes them.
+            raise NotAuthorised(f"key for {key.message_limit} messages; the scope has {scope.refresh.messages}")
         if key.hops != self._overlay.key_hops(scope, publisher.region):
             raise BadShare("key was split for other views than ours")
         self._keys[key.key_id] = key

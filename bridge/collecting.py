@@ -21,11 +21,11 @@ from .arriving import Admission, Admitted, refused
 from .budgets import FairTable
 from .joining import Joining, order_of
 from .keyless import Keyless
+from .keyrepository import carries_key_alone
 from .machine import Blame, Count, Deliver, Effect, Publication, Received
 from .opening import KeyRing
 from .sealing import ScopeSecret
 from .streams import Held, Stream
-from .subscriptions import KEYS_TOPIC
 from .topics import TopicError, check_name
 from .views import Overlay
 
@@ -74,7 +74,7 @@ class Collector:
             effects += news
             if opened is not None:
                 effects += self._wake(opened, now)
-            if event.wire.topic != KEYS_TOPIC:
+            if not carries_key_alone(event.wire.topic):
                 if PROPERTY_HEADER not in properties:
                     raise BadFrame("publication without a signed header")
                 effects += self._publication(event, self._admission.publication(event.wire, properties, now), now)

@@ -1,13 +1,14 @@
 """A publisher's data keys: one at a time for each scope, and when the next one is due (A9, PROTOCOL §2).
 
-A data key serves some messages, some bytes and some seconds, under one epoch key; whatever ends first ends it.
+A data key serves as many messages, bytes and seconds as its scope's `Refresh` says, under one epoch key; whatever
+ends first ends it. It rides on publications, or is told once, alone (`Scope.keys_on_topic`).
 `name` says which epoch key a scope seals under at a moment, or that there is none. Not here: what is sealed when and
 for whom (`sealing`), how epoch keys come to us (`keys.fetching`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, DataKey, KeyHeader, KeyName, make_key, to_property
@@ -15,22 +16,22 @@ from keys.epochs import ScopeKeys
 from keys.identity import Identity
 from keys.sharetree import Share, encode_shares
 
-from .machine import UserProperties
-from .policy import Scope
+from .keyrepository import key_topic
+from .machine import UserProperties, Wire
+from .policy import Refresh, Scope
 from .views import Overlay
 
-KEY_MESSAGES_MAX = 64
-KEY_BYTES_MAX = 1 << 20
-KEY_AGE_S = 60.0
 ANNOUNCE_EVERY = 16  # messages of one topic after which the key rides along again
 ANNOUNCE_AFTER_S = 5.0
 
 
 @dataclass(slots=True)
 class LiveKey:
-    """A data key in use, what it sealed, and to whom it was announced."""
+    """A data key in use, what it sealed, and to whom it was announced. `alone`: never on a publication."""
 
     name: KeyName
+    refresh: Refresh
+    alone: bool
     header: KeyHeader
     data_key: DataKey
     shares: Sequence[Share]
@@ -52,6 +53,17 @@ class LiveKey:
         shares = [share for share in self.shares if share.label[0].place == place]
         return self.header_property, (PROPERTY_SHARES, to_property(encode_shares(shares)))
 
+    def wire(self, place: int) -> Wire:
+        """The key alone, for the replica at `place` of our region."""
+        return Wire(key_topic(self.header.scope, self.header.publisher), b"", 1, True, self.carried(place))
+
+    def told(self, peer: str) -> bool:
+        """Whether the peer has the key, which stands alone."""
+        return (peer, "") in self.announced
+
+    def tell(self, peer: str) -> None:
+        self.announced[peer, ""] = (0, 0.0)
+
     def announcement_due(self, peer: str, topic: str, now: float) -> bool:
         """First message of the key on each topic, then every 16th or after 5 s on it (PROTOCOL §2)."""
         count, at = self.announced.get((peer, topic), (ANNOUNCE_EVERY, 0.0))
@@ -65,8 +77,8 @@ class LiveKey:
             del self.announced[known]
 
     def spent(self, now: float) -> bool:
-        full = self.sealed_messages >= KEY_MESSAGES_MAX or self.sealed_bytes >= KEY_BYTES_MAX
-        return full or now - self.born >= KEY_AGE_S
+        full = self.sealed_messages >= self.refresh.messages or self.sealed_bytes >= self.refresh.sealed_bytes
+        return full or now - self.born >= self.refresh.age_s
 
 
 class DataKeys:
@@ -100,11 +112,16 @@ class DataKeys:
             epoch_key = self._scope_keys.get(name) if scope.keyed else None
             hops = self._overlay.key_hops(scope, self._home)
             header, data_key, shares = make_key(
-                self._identity, name, hops, sequence, KEY_MESSAGES_MAX, epoch_key, self._random
+                self._identity, name, hops, sequence, scope.refresh.messages, epoch_key, self._random
             )
             carried = (PROPERTY_KEY, to_property(header.encode()))
-            key = self._live[scope.filter] = LiveKey(name, header, data_key, shares, now, carried)
+            key = LiveKey(name, scope.refresh, scope.keys_on_topic, header, data_key, shares, now, carried)
+            self._live[scope.filter] = key
         return key
+
+    def alone(self, now: float) -> Iterator[LiveKey]:
+        """Keys in use that stand alone."""
+        return (key for key in self._live.values() if key.alone and not key.spent(now))
 
     def forget_peer(self, peer: str) -> None:
         for key in self._live.values():

@@ -16,20 +16,23 @@ from collections.abc import Callable
 
 from keys.envelope import PROPERTY_HEADER
 from keys.errors import BadFrame, KeysError
+from keys.identity import Certificate
 
 from .arriving import Admission, Admitted, refused
 from .budgets import Allowance, Repeats
+from .keyrepository import SWEEP_S, carries_key_alone
 from .machine import Blame, Count, Effect, Received, Send, Wire
 from .policy import Scope
 from .resplitting import HeldKey, Resplitter
 from .retaining import Owing, Retained, data_key_name
 from .routes import Routes
-from .subscriptions import KEYS_TOPIC, SUBSCRIBE_TOPIC, RoutingTable, Statement
+from .subscriptions import SUBSCRIBE_TOPIC, RoutingTable, Statement
 from .views import Overlay
 
-KEY_LIVE_S = 120.0  # a key seals for 60 s; newcomers get no older ones, except with what is retained
 NEWCOMER_BURST = 8  # restarts of a subscriber that are served at once all that is retained ...
 NEWCOMER_EVERY_S = 60.0  # ... and then once a minute: stops statements without end from making us send without end
+RETOLD_BURST = 8  # restarts of a neighbouring replica that are told at once all that is retained ...
+RETOLD_EVERY_S = 60.0  # ... and then once a minute
 
 
 class Forwarder:
@@ -40,12 +43,13 @@ class Forwarder:
         self._routes = Routes(overlay, name)
         self._admission = Admission(overlay, replica=True)
         self._routing = RoutingTable(overlay)
-        self._keys = Resplitter(self._routes, self._admission, seeds, self._key_came, self._may_get)
+        self._keys = Resplitter(self._routes, self._admission, seeds, self._key_came, self._may_get, self._over)
         self._repeats: dict[bytes, Repeats] = {}  # by publisher, all of whom are certified
         self._retained: Retained[HeldKey] = Retained()
         self._owing = Owing()
         self._sweep_at: float | None = None
         self._newcomers: dict[tuple[str, str], Allowance] = {}  # by (member, scope) of accepted statements
+        self._retold: dict[str, Allowance] = {}  # by neighbouring replica
 
     @property
     def routes(self) -> Routes:
@@ -59,18 +63,45 @@ class Forwarder:
 
     # ---------------------------------------------------------------------------------------------- links
 
-    def link_up(self, peer: str) -> list[Effect]:
-        """A neighbour can hear us: tell it every statement; it may have forgotten everything."""
+    def link_up(self, peer: str, now: float) -> list[Effect]:
+        """A neighbour can hear us; it may have forgotten everything: tell it every statement, the keys that stand alone
+        in whatever it is on the way to, and, if it is a replica, what is retained there."""
         self._routes.up.add(peer)
         self._keys.forget_peer(peer)
         if not self._routes.is_replica(peer):
-            return []
+            return self._retell(peer, False, now)
         theirs = self._routes.region_of(peer)
-        return [
+        statements: list[Effect] = [
             Send(peer, Wire(SUBSCRIBE_TOPIC, statement.encode()))
             for statement in self._routing.all()
             if self._routes.towards(self._routes.region_of(statement.member)) != theirs
         ]
+        allowance = self._retold.setdefault(peer, Allowance(RETOLD_BURST, RETOLD_EVERY_S, now))
+        return statements + self._retell(peer, allowance.take(now), now)
+
+    def _retell(self, peer: str, retained: bool, now: float) -> list[Effect]:
+        """What a neighbour that lost its memory would lack: keys that stand alone, and what is `retained`."""
+        wanting: dict[tuple[bytes, str], bool] = {}
+
+        def goes(party: bytes, scope: Scope | None) -> bool:
+            if scope is None or party not in self._overlay.by_party:
+                return False
+            if (party, scope.filter) not in wanting:
+                publisher = self._admission.publisher(party)
+                wanting[party, scope.filter] = peer in self._wanting(publisher, scope, now)
+            return wanting[party, scope.filter]
+
+        effects: list[Effect] = []
+        for held in self._keys:
+            scope = self._overlay.scope_named(held.header.scope)
+            needed = self._needed(held, now) and held.shares and self._keys.alone(held)
+            if needed and goes(held.header.publisher, scope):
+                effects.append(self._keys.wire(peer, held, held.shares))
+        if retained:
+            for kept in self._retained.values():
+                if goes(kept.admitted.header.publisher, kept.admitted.scope):
+                    effects += self._publication_wires(peer, kept.wire, kept.key, kept.admitted)
+        return effects
 
     def link_down(self, peer: str) -> list[Effect]:
         self._routes.up.discard(peer)
@@ -85,6 +116,7 @@ class Forwarder:
         self._repeats = {party: seen for party, seen in self._repeats.items() if party in overlay.by_party}
         for wanted in [wanted for wanted in self._newcomers if wanted[0] not in overlay.members]:
             del self._newcomers[wanted]
+        self._retold = {peer: left for peer, left in self._retold.items() if peer in overlay.members}
         self._keys.adopt(overlay)
         self._sweep_at = None
         return self.tick(now)
@@ -94,6 +126,8 @@ class Forwarder:
         if self._sweep_at is not None and now < self._sweep_at:
             return []
         self._sweep_at = self._admission.next_stale(now)
+        if any(scope.keys_on_topic for scope in self._overlay.policy.scopes):
+            self._sweep_at = min(self._sweep_at, now + SWEEP_S)
         self._keys.erase_ended(now)
         calendar, oldest = self._overlay.policy.calendar, self._admission.oldest(now)
         gone = self._retained.drop(
@@ -121,8 +155,8 @@ class Forwarder:
             if event.wire.topic == SUBSCRIBE_TOPIC:
                 return self._statement(event, now)
             properties = dict(event.wire.properties)
-            if event.wire.topic == KEYS_TOPIC:
-                return self._keys.take(event.peer, properties, now)
+            if carries_key_alone(event.wire.topic):
+                return self._keys.take(event.peer, properties, now, event.wire.topic)
             if PROPERTY_HEADER not in properties:
                 raise BadFrame("publication without a signed header")
             return self._publication(event, properties, now)
@@ -161,13 +195,14 @@ class Forwarder:
         effects: list[Effect] = []
         for held in self._keys:
             publisher = self._admission.publisher(held.header.publisher)
-            live = held.shares and now - held.since < KEY_LIVE_S
-            if live and held.header.scope == wire_filter and self._routes.lie_between(publisher, member, region):
+            needed = self._needed(held, now) if scope.keys_on_topic else held.use.live(scope.refresh, now)
+            same = needed and held.shares and held.header.scope == wire_filter
+            if same and self._routes.lie_between(publisher, member, region):
                 effects += [self._keys.wire(peer, held, held.shares) for peer in peers]
         for r in self._retained.values():
             same = r.admitted.scope.filter == scope.filter
             if same and self._routes.lie_between(r.admitted.publisher, member, region):
-                effects += [self._publication_wire(peer, r.wire, r.key, r.admitted) for peer in peers]
+                effects += [send for peer in peers for send in self._publication_wires(peer, r.wire, r.key, r.admitted)]
         return effects
 
     # ---------------------------------------------------------------------------------------- publications
@@ -193,42 +228,63 @@ class Forwarder:
         wire = Wire(event.wire.topic, event.wire.payload, 1, header.retain, (signed,))
         if header.retain and self._retained.keep(wire, admitted, held, now) and held is None:
             self._owing.topic(wire.topic, admitted)
-        peers = self._wanting(event.peer, admitted.scope, admitted.publisher.name, now)
-        effects += [self._publication_wire(peer, wire, held, admitted) for peer in peers]
+        if held is not None:
+            held.use.count(held.header.message_limit, now)
+        for peer in self._wanting(admitted.publisher, admitted.scope, now):
+            effects += self._publication_wires(peer, wire, held, admitted)
         return [*effects, Count("forwarded")]
 
-    def _wanting(self, sender: str, scope: Scope, publisher: str, now: float) -> list[str]:
+    def _wanting(self, publisher: Certificate, scope: Scope, now: float) -> list[str]:
         """Peers to send to: replicas of next regions, and gateways here, that somebody's statement leads to."""
         allowed = self._overlay.regions_of(scope)
-        arrival = self._routes.region_of(sender) if self._routes.is_replica(sender) else None
+        arrival = self._routes.towards(publisher.region)
         peers: dict[str, None] = {}
         for member in self._routing.wanting(scope, now):
             direction = self._routes.towards(self._routes.region_of(member))
             if direction is None:
-                if member != publisher and member in self._routes.up:
+                if member != publisher.name and member in self._routes.up:
                     peers[member] = None
             elif direction != arrival and direction in allowed:
                 peers.update(dict.fromkeys(self._routes.members_up(direction)))
         return list(peers)
 
-    def _publication_wire(self, peer: str, wire: Wire, held: HeldKey | None, admitted: Admitted) -> Send:
-        """The publication for one peer; its first under a key, and every retained one, carries key and shares."""
+    def _publication_wires(self, peer: str, wire: Wire, held: HeldKey | None, admitted: Admitted) -> list[Effect]:
+        """The publication for one peer; its first under a key, and every retained one, carries key and shares, unless
+        the key stands alone: then it goes before the first."""
         if held is None:
             self._owing.peer(admitted, peer)
-            return Send(peer, wire)
+            return [Send(peer, wire)]
+        if admitted.scope.keys_on_topic:
+            told = peer in held.announced or not held.shares
+            held.announced.setdefault(peer, 0)
+            return [Send(peer, wire)] if told else [self._keys.wire(peer, held, held.shares), Send(peer, wire)]
         carried = self._keys.riding(peer, held, again=wire.retain)
-        return Send(
-            peer, Wire(wire.topic, wire.payload, 1, wire.retain, wire.properties + carried) if carried else wire
-        )
+        if carried:
+            wire = Wire(wire.topic, wire.payload, 1, wire.retain, wire.properties + carried)
+        return [Send(peer, wire)]
 
     # ----------------------------------------------------------------------------------------------- keys
 
     def _key_came(self, held: HeldKey) -> None:
-        """Publications named this key before it came: who got them is owed shares, what is retained it."""
+        """Publications named this key before it came: who got them is owed shares, what is retained it. A key that
+        stands alone goes to all who want its scope, at once."""
         owed = self._owing.settle(held.name)
         held.announced = {peer: 0 for peer in owed.peers if peer in self._overlay.members}
+        scope = self._overlay.scope_named(held.header.scope)
+        if scope is not None and scope.keys_on_topic:
+            publisher = self._admission.publisher(held.header.publisher)
+            held.announced |= dict.fromkeys(self._wanting(publisher, scope, held.use.since), 0)
         for topic in owed.topics:
             self._retained.key_came(topic, held.name, held)
+
+    def _needed(self, held: HeldKey, now: float) -> bool:
+        """Whether what is sealed under the key may still come, or is retained here."""
+        scope = self._overlay.scope_named(held.header.scope)
+        return scope is not None and (held.use.live(scope.refresh, now) or self._retained.names(held.name))
+
+    def _over(self, held: HeldKey, now: float) -> bool:
+        """Whether an entry of the repository is to be erased. Keys that ride go when newer ones push them out."""
+        return self._keys.alone(held) and not self._needed(held, now)
 
     def _may_get(self, peer: str, wire_filter: str, now: float) -> bool:
         """A replica passes shares on; a reader needs the right now, whatever it was given before."""

@@ -292,7 +292,7 @@ class ReplicaNode(Node):
                     return self._leases.stated(event, now) + effects
                 return effects
             case LinkUp(peer):
-                return self.forwarder.link_up(peer) + self._leases.link_up(peer, now)
+                return self.forwarder.link_up(peer, now) + self._leases.link_up(peer, now)
             case LinkDown(peer):
                 return self.forwarder.link_down(peer)
             case Tick():

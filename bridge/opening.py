@@ -41,6 +41,7 @@ class _Key:
     shares: dict[Label, Share] = field(default_factory=dict)
     data_key: DataKey | None = None
     combination: Combination | None = None
+    opened: set[int] = field(default_factory=set)  # sequences; at most the header's message limit
     failed_with: int = -1  # number of shares at the last search in vain
     unusable: bool = False
 
@@ -143,6 +144,9 @@ class KeyRing:
             raise BadContent("publication names the key of another publisher or scope")
         if not self._overlay.policy.calendar.may_seal(key.header.epoch, admitted.header.time_ms / 1000):
             raise BadContent("publication was not sealed in the epoch of its key")
+        if admitted.header.sequence not in key.opened and len(key.opened) >= key.header.message_limit:
+            raise BadContent(f"publisher sealed more than the {key.header.message_limit} messages that its key allows")
+        key.opened.add(admitted.header.sequence)
         return key.data_key
 
     def seal_of(self, admitted: Admitted) -> tuple[int, int]:

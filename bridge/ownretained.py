@@ -1,7 +1,8 @@
-"""What this gateway published retained, so that it can seal it anew: at every epoch and bump (PROTOCOL §5).
+"""What this gateway published retained: to be sealed anew at every epoch and bump, and told again (PROTOCOL §5).
 
-Replicas drop retained publications of a dead epoch, since nobody who joins later could open them. Kept in clear and
-in memory, the latest of each topic, bounded; the shell appends what is due to the outbox again (`Republish`).
+Replicas drop retained publications of a dead epoch, since nobody who joins later could open them; the shell appends
+what is due to the outbox again (`Republish`). A replica that restarted has none left: it gets them as they were sealed.
+Kept in clear, sealed, and in memory, the latest of each topic, bounded.
 Not here: what others published on the same topics, unless the node says so (`overtaken`).
 """
 
@@ -11,25 +12,42 @@ from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from .machine import Count, Effect, Publication, Republish
+from keys.envelope import KeyName
+
+from .budgets import Allowance
+from .datakeys import LiveKey
+from .machine import Count, Effect, Publication, Republish, Wire
+from .sealing import Entry
 
 RETAINED_OWN_MAX = 10_000  # topics; the longest untouched go first and will not be sealed anew
-RETAINED_OWN_BYTES_MAX = 64 << 20
+RETAINED_OWN_BYTES_MAX = 64 << 20  # clear and sealed
+RETELL_BURST = 8  # times that a replica whose link comes up is told everything at once ...
+RETELL_EVERY_S = 60.0  # ... and then once a minute
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+@dataclass(slots=True)
+class Kept:
+    """One topic's publication in the scope with wire filter `scope`, and how it was sealed last, under `name`."""
+
     sequence: int
     scope: str
     publication: Publication
+    wire: Wire | None = None
+    name: KeyName | None = None
+    key: LiveKey | None = None
+
+    @property
+    def size(self) -> int:
+        return len(self.publication.payload) + (len(self.wire.payload) if self.wire else 0)
 
 
 class OwnRetained:
     """Our latest retained publication of each clear topic."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
         self._bytes = 0
+        self._retold: dict[str, Allowance] = {}  # by replica of our region
 
     def published(self, sequence: int, scope: str, publication: Publication) -> list[Effect]:
         """Remember a retained publication of the scope with wire filter `scope`; an empty one clears its topic."""
@@ -39,8 +57,27 @@ class OwnRetained:
         self._drop(publication.topic)
         if not publication.payload:
             return []
-        self._kept[publication.topic] = _Kept(sequence, scope, publication)
-        self._bytes += len(publication.payload)
+        self._kept[publication.topic] = kept = Kept(sequence, scope, publication)
+        self._bytes += kept.size
+        return self._shrink()
+
+    def sealed(self, entry: Entry) -> list[Effect]:
+        """An entry of the outbox that is retained was sealed (again)."""
+        kept = self._kept.get(entry.publication.topic)
+        if kept is None or kept.sequence != entry.sequence:
+            return []
+        self._bytes -= kept.size
+        kept.wire, kept.name, kept.key = entry.wire, entry.name, entry.key
+        self._bytes += kept.size
+        return self._shrink()
+
+    def to_retell(self, peer: str, now: float) -> list[Kept]:
+        """All that is kept, in order of sequence, for a replica that may have lost it; none if it asks too often."""
+        if not self._kept or not self._retold.setdefault(peer, Allowance(RETELL_BURST, RETELL_EVERY_S, now)).take(now):
+            return []
+        return sorted(self._kept.values(), key=lambda kept: kept.sequence)
+
+    def _shrink(self) -> list[Effect]:
         gone = 0
         while len(self._kept) > RETAINED_OWN_MAX or self._bytes > RETAINED_OWN_BYTES_MAX:
             self._drop(next(iter(self._kept)))
@@ -56,7 +93,7 @@ class OwnRetained:
     def _drop(self, topic: str) -> None:
         known = self._kept.pop(topic, None)
         if known is not None:
-            self._bytes -= len(known.publication.payload)
+            self._bytes -= known.size
 
     def due(self, scopes: Collection[str], unsent: Collection[int], now: float) -> list[Effect]:
         """What must be published again now that these scopes seal under other keys.

@@ -20,6 +20,11 @@ from keys.identity import Identity
 FLAG_TOKENS = 0x01
 FLAG_SHARES_ONLY = 0x02
 FLAG_RETIRING = 0x04
+FLAG_KEYS_ON_TOPIC = 0x08
+SCOPE_FLAGS = FLAG_TOKENS | FLAG_SHARES_ONLY | FLAG_RETIRING | FLAG_KEYS_ON_TOPIC
+REFRESH_MESSAGES_MAX = 65_536  # a reader remembers which sequences a key served
+REFRESH_BYTES_MAX = 1 << 31
+REFRESH_SECONDS_MAX = 86_400
 KEY_SERVERS_MAX = 16  # of a chain; a threshold service has at most `keys.material.THRESHOLD_SERVERS_MAX`
 ENDLESS_EPOCH = Calendar()
 DOMAIN_POLICY = "veilmq/1 policy"
@@ -37,12 +42,41 @@ class Issuer(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Refresh:
+    """When a publisher takes its next data key: after so many messages, bytes or seconds, whatever comes first (A9)."""
+
+    messages: int = 64
+    sealed_bytes: int = 1 << 20
+    age_s: int = 60
+
+    def encode(self) -> bytes:
+        return number(self.messages, 4) + number(self.sealed_bytes, 4) + number(self.age_s, 4)
+
+    @classmethod
+    def read(cls, frame: Reader) -> Refresh:
+        """Raises BadFrame for numbers out of range."""
+        refresh = cls(frame.number(4), frame.number(4), frame.number(4))
+        most = (REFRESH_MESSAGES_MAX, REFRESH_BYTES_MAX, REFRESH_SECONDS_MAX)
+        if not all(1 <= value <= limit for value, limit in zip(refresh.values, most, strict=True)):
+            raise BadFrame(f"data keys renewed after {refresh.values}; at most {most}, and at least 1 each")
+        return refresh
+
+    @property
+    def values(self) -> tuple[int, int, int]:
+        return self.messages, self.sealed_bytes, self.age_s
+
+
+REFRESH = Refresh()
+
+
+@dataclass(frozen=True, slots=True)
 class Scope:
     """Topics that share one epoch key. `filter` is what the wire shows: tokens where names are hidden.
 
     `regions` are the regions that publications of the scope may enter; empty means all of them. `bump` rises when
     somebody is shut out at once: keys of lower bumps seal nothing from then on. A `retiring` scope is still read, but
-    no longer published in: its topics have new tokens.
+    no longer published in: its topics have new tokens. `keys_on_topic`: data keys do not ride on publications but come
+    once each, on a topic of their own (`keyrepository`).
     """
 
     filter: str
@@ -52,6 +86,8 @@ class Scope:
     shares_only: bool = False
     bump: int = 0
     retiring: bool = False
+    keys_on_topic: bool = False
+    refresh: Refresh = REFRESH
 
     @property
     def keyed(self) -> bool:
@@ -60,21 +96,25 @@ class Scope:
 
     def encode(self) -> bytes:
         flags = (FLAG_TOKENS if self.tokens else 0) | (FLAG_SHARES_ONLY if self.shares_only else 0)
-        flags |= FLAG_RETIRING if self.retiring else 0
+        flags |= (FLAG_RETIRING if self.retiring else 0) | (FLAG_KEYS_ON_TOPIC if self.keys_on_topic else 0)
         parts = [opening(Kind.SCOPE, flags), text(self.filter), number(self.mode, 1), number(self.bump, 2)]
-        return b"".join([*parts, number(len(self.regions), 1), *(number(r, 4) for r in self.regions)])
+        parts += [number(len(self.regions), 1), *(number(r, 4) for r in self.regions)]
+        return b"".join([*parts, self.refresh.encode()])
 
     @classmethod
     def decode(cls, data: bytes) -> Scope:
         frame = Reader(data)
-        flags = frame.opening(Kind.SCOPE, FLAG_TOKENS | FLAG_SHARES_ONLY | FLAG_RETIRING)
+        flags = frame.opening(Kind.SCOPE, SCOPE_FLAGS)
         wire_filter, mode, bump = frame.text(), frame.number(1), frame.number(2)
         if mode not in Mode.__members__.values():
             raise BadFrame(f"unknown content mode {mode}")
         regions = tuple(frame.number(4) for _ in range(frame.number(1)))
+        refresh = Refresh.read(frame)
         frame.end()
-        tokens, shares_only, retiring = (bool(flags & f) for f in (FLAG_TOKENS, FLAG_SHARES_ONLY, FLAG_RETIRING))
-        return cls(wire_filter, Mode(mode), regions, tokens, shares_only, bump, retiring)
+        tokens, shares_only, retiring, on_topic = (
+            bool(flags & f) for f in (FLAG_TOKENS, FLAG_SHARES_ONLY, FLAG_RETIRING, FLAG_KEYS_ON_TOPIC)
+        )
+        return cls(wire_filter, Mode(mode), regions, tokens, shares_only, bump, retiring, on_topic, refresh)
 
 
 @dataclass(frozen=True, slots=True)

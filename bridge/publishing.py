@@ -20,8 +20,9 @@ from keys.envelope import Mode
 from keys.epochs import ScopeKeys
 from keys.identity import Identity
 
+from .datakeys import LiveKey
 from .lanes import Lane, Lanes
-from .machine import Acked, Committed, Count, Effect, Forget, Send
+from .machine import Acked, Committed, Count, Effect, Forget, Publication, Send, Wire
 from .ownretained import OwnRetained
 from .residents import Residents, Standing
 from .sealing import BATCH_MAX, Entry, ScopeSecret, Sealer
@@ -128,7 +129,23 @@ class Publisher:
             key.forget_peer(peer)
         self.sealer.forget_peer(peer)
         self.sealer.ask_review()  # what it lacks may be sealed under what has ended
-        return self._pump(now)
+        return self._retell(peer, now) + self._pump(now)
+
+    def _retell(self, peer: str, now: float) -> list[Effect]:
+        """What a replica that lost its memory would lack, beside what the outbox holds for it: keys in use that stand
+        alone, and what is retained."""
+        if peer in self._hosted:  # a stock broker keeps what is retained, and keys ride there
+            return []
+        retained = self._retained.to_retell(peer, now)
+        for key in {id(kept.key): kept.key for kept in retained if kept.key}.values():
+            key.forget_peer(peer)
+        effects: list[Effect] = [self._key(peer, key) for key in self.sealer.keys_alone(now)]
+        for kept in retained:
+            entry = self._entries.get(kept.sequence)
+            waits = entry is not None and peer not in entry.acked
+            if kept.wire is not None and not waits and kept.name == self.sealer.present(kept.scope):
+                effects += self._sends(peer, kept.wire, kept.key, kept.publication, 0, now)
+        return effects
 
     def link_down(self, peer: str) -> list[Effect]:
         self._lanes.down(peer)
@@ -332,7 +349,10 @@ class Publisher:
             sendable += [(peer, sequence) for sequence in taken if sequence in sealed]
             if len(sealed) < len(taken):  # the window has room again, for what is behind those that wait
                 lanes.append((peer, lane))
-        effects += [self._send(peer, self._entries[sequence], now) for peer, sequence in sendable]
+        for peer, sequence in sendable:
+            entry = self._entries[sequence]
+            assert entry.wire is not None
+            effects += self._sends(peer, entry.wire, entry.key, entry.publication, sequence, now)
         return effects
 
     def _may_go(self, leads: bool, sequence: int) -> bool:
@@ -360,20 +380,32 @@ class Publisher:
         effects += [*waits, *self._drop(unsealable), *counted]
         for entry in (self._entries[s] for s in ready if s in self._entries):
             self._residents.move(entry, Standing.SEALED)
+            if entry.publication.retain and entry.wire is not None:
+                effects += self._retained.sealed(entry)
         there = (self._entries[s] for s in taken if s in self._entries)
         return {entry.sequence for entry in there if entry.wire is not None}, effects
 
     def _unsealed(self, sequences: Sequence[int]) -> list[int]:
         return [s for s in sequences if s in self._entries and self._entries[s].wire is None]
 
-    def _send(self, peer: str, entry: Entry, now: float) -> Send:
-        wire, key = entry.wire, entry.key
-        assert wire is not None
+    def _sends(
+        self, peer: str, wire: Wire, key: LiveKey | None, publication: Publication, ticket: int, now: float
+    ) -> list[Send]:
+        """One publication; its key goes with it or, where keys stand alone, before the first."""
         # Who joins late at a replica of ours gets the live keys from it; from a stock broker only what comes next.
         hosted = peer in self._hosted
-        if key is not None and (hosted or wire.retain or key.announcement_due(peer, wire.topic, now)):
-            wire = replace(wire, properties=wire.properties + key.carried(self.view.place_of(peer)))
-        if hosted and entry.publication.expiry_s is not None:
-            ends_s = entry.publication.time_ms / 1000 + entry.publication.expiry_s
+        if hosted and publication.expiry_s is not None:
+            ends_s = publication.time_ms / 1000 + publication.expiry_s
             wire = replace(wire, expiry_s=max(1, ceil(ends_s - now)))
-        return Send(peer, wire, entry.sequence)
+        if key is None:
+            return [Send(peer, wire, ticket)]
+        if key.alone and not hosted:
+            before = [] if key.told(peer) else [self._key(peer, key)]
+            return [*before, Send(peer, wire, ticket)]
+        if hosted or wire.retain or key.announcement_due(peer, wire.topic, now):
+            wire = replace(wire, properties=wire.properties + key.carried(self.view.place_of(peer)))
+        return [Send(peer, wire, ticket)]
+
+    def _key(self, peer: str, key: LiveKey) -> Send:
+        key.tell(peer)
+        return Send(peer, key.wire(self.view.place_of(peer)))

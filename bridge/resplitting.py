@@ -1,6 +1,6 @@
 """Shares at one replica (A5): taken from the region before ours, split anew for every replica of each next one.
 
-Key headers and shares ride on publications or come alone on `$veil/keys`. A share that we hold is split once for each
+Key headers and shares ride on publications or come alone. A share that we hold is split once for each
 next region, and sub-share x goes to its replica x alone; readers of our region get the shares as they are. Whoever was
 told of a key gets what comes later. Keys go with their epoch. Not here: publications (`forwarding`), who may read
 (`subscriptions`), the arithmetic (`keys.sharetree`).
@@ -17,6 +17,7 @@ from keys.sharetree import Label, Place, Share, encode_shares, resplit
 
 from .arriving import Admission
 from .budgets import Allowance, FairTable
+from .keyrepository import Use, check_key_topic, key_topic
 from .machine import Blame, Count, Effect, Send, UserProperties, Wire
 from .retaining import DataKeyName
 from .routes import Routes
@@ -33,7 +34,7 @@ class HeldKey:
     """A verified key header and our shares under it, each with its splits for the next regions."""
 
     header: KeyHeader
-    since: float
+    use: Use
     shares: dict[Label, Share] = field(default_factory=dict)
     splits: dict[tuple[int, Label], list[Share]] = field(default_factory=dict, repr=False)
     announced: dict[str, int] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class Resplitter:
     same at every call, erased once the epoch is dead (PROTOCOL §3).
 
     `came(held)` is called for every new key before anything is sent; `may_get(peer, scope's filter, now)` says whether
-    a peer may have shares.
+    a peer may have shares, `over(held, now)` whether nobody needs a key any more: it may come anew, as if it were new.
     """
 
     def __init__(
@@ -59,12 +60,14 @@ class Resplitter:
         seeds: Callable[[int], bytes],
         came: Callable[[HeldKey], None],
         may_get: Callable[[str, str, float], bool],
+        over: Callable[[HeldKey, float], bool],
     ) -> None:
         self._routes = routes
         self._admission = admission
         self._seeds = seeds
         self._came = came
         self._may_get = may_get
+        self._over = over
         self._known_seeds: dict[int, bytes] = {}  # of live epochs: the provider reads a disk
         self._held: FairTable[DataKeyName, HeldKey] = FairTable(KEYS_HELD_MAX)
         self._new_keys: dict[bytes, Allowance] = {}  # by publisher
@@ -94,12 +97,15 @@ class Resplitter:
                 del held.announced[peer]
 
     def erase_ended(self, now: float) -> None:
-        """Erase keys, shares and seeds whose epoch is dead, whose bump is outdated or whose publisher is gone."""
+        """Erase keys, shares and seeds whose epoch is dead, whose bump is outdated or whose publisher is gone, and keys
+        that are over."""
         members, oldest = self._routes.overlay.by_party, self._admission.oldest(now)
         ended = [
             held.name
             for held in self._held.values()
-            if held.header.publisher not in members or self._admission.stale(held.header.epoch_key, now)
+            if held.header.publisher not in members
+            or self._admission.stale(held.header.epoch_key, now)
+            or self._over(held, now)
         ]
         for name in ended:
             self._held.pop(name)
@@ -112,11 +118,13 @@ class Resplitter:
 
     # --------------------------------------------------------------------------------------------- taking
 
-    def take(self, sender: str, properties: dict[str, str], now: float) -> list[Effect]:
-        """A key header and shares; whoever already has the key's header gets the news at once. Raises keys errors."""
+    def take(self, sender: str, properties: dict[str, str], now: float, topic: str = KEYS_TOPIC) -> list[Effect]:
+        """A key header and shares; whoever already has the key's header gets the news at once. `topic`: where it stood.
+        Raises keys errors."""
         header = self._admission.key(properties, now)
         if header is None:
             return []
+        check_key_topic(topic, header)
         publisher = self._admission.publisher(header.publisher)
         self._routes.check(sender, publisher.region, publisher.name)
         held = self._hold(header, now)
@@ -145,11 +153,11 @@ class Resplitter:
         """Our entry for a verified key, made if it is new. Raises TooOften for a publisher of keys without end."""
         name = (header.publisher, header.scope, header.key_id)
         held = self._held.get(name)
-        if held is None:
+        if held is None or self._over(held, now):
             allowance = self._new_keys.setdefault(header.publisher, Allowance(NEW_KEYS_BURST, NEW_KEYS_EVERY_S, now))
             if not allowance.take(now):
                 raise TooOften("a publisher makes more data keys than its publications can need")
-            held = HeldKey(header, now)
+            held = HeldKey(header, Use(now))
             self._held.put(name, header.publisher, held)
             self._came(held)
         return held
@@ -177,7 +185,15 @@ class Resplitter:
     def wire(self, peer: str, held: HeldKey, shares: dict[Label, Share]) -> Send:
         """Key header and shares alone."""
         held.announced[peer] = len(held.shares)
-        return Send(peer, Wire(KEYS_TOPIC, b"", 1, False, self._carried(held, self._shares_for(peer, held, shares))))
+        carried = self._carried(held, self._shares_for(peer, held, shares))
+        if self.alone(held):
+            return Send(peer, Wire(key_topic(held.header.scope, held.header.publisher), b"", 1, True, carried))
+        return Send(peer, Wire(KEYS_TOPIC, b"", 1, False, carried))
+
+    def alone(self, held: HeldKey) -> bool:
+        """Whether the key never rides on a publication."""
+        scope = self._routes.overlay.scope_named(held.header.scope)
+        return scope is not None and scope.keys_on_topic
 
     @staticmethod
     def _carried(held: HeldKey, shares: Iterable[Share]) -> UserProperties:

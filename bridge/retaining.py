@@ -6,6 +6,7 @@ its epoch, since publishers seal what they retain anew in each. Not here: who ma
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
@@ -46,6 +47,7 @@ class Retained(Generic[Key]):
 
     def __init__(self) -> None:
         self._kept: FairTable[str, Kept[Key]] = FairTable(RETAINED_MAX)
+        self._named: Counter[DataKeyName] = Counter()  # how many of them are sealed under a key
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -60,8 +62,16 @@ class Retained(Generic[Key]):
         known = self._kept.get(wire.topic)
         if header.time_ms > (now + RETAINED_AHEAD_S) * 1000 or (known is not None and known.order >= order):
             return False
-        self._kept.put(wire.topic, header.publisher, Kept(order, wire, admitted, key))
+        self._pop(wire.topic)
+        gone = self._kept.put(wire.topic, header.publisher, Kept(order, wire, admitted, key))
+        self._named[data_key_name(admitted)] += 1
+        if gone is not None:
+            self._forget(gone[1])
         return True
+
+    def names(self, key: DataKeyName) -> bool:
+        """Whether something that is retained is sealed under this key."""
+        return key in self._named
 
     def key_came(self, wire_topic: str, name: DataKeyName, key: Key) -> None:
         kept = self._kept.get(wire_topic)
@@ -72,8 +82,19 @@ class Retained(Generic[Key]):
         """Drop all that has `ended`; how many."""
         gone = [kept.wire.topic for kept in self._kept.values() if ended(kept.admitted, kept.key)]
         for topic in gone:
-            self._kept.pop(topic)
+            self._pop(topic)
         return len(gone)
+
+    def _pop(self, wire_topic: str) -> None:
+        gone = self._kept.pop(wire_topic)
+        if gone is not None:
+            self._forget(gone)
+
+    def _forget(self, gone: Kept[Key]) -> None:
+        name = data_key_name(gone.admitted)
+        self._named[name] -= 1
+        if not self._named[name]:
+            del self._named[name]
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ are and who has them (`publishing`), data keys (`datakeys`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from keys.envelope import (
@@ -130,6 +130,14 @@ class Sealer:
     def name_of(self, entry: Entry) -> KeyName | None:
         """What an entry would be sealed under now, as of the last review."""
         return self._names[entry.secret.scope.filter]
+
+    def present(self, wire_filter: str) -> KeyName | None:
+        """What a scope seals under now, as of the last review."""
+        return self._names.get(wire_filter)
+
+    def keys_alone(self, now: float) -> Iterator[LiveKey]:
+        """Data keys in use that stand alone."""
+        return self._data_keys.alone(now)
 
     def hindrance(self, entry: Entry, now: float) -> str | None:
         """Why an entry cannot be sealed now: a figure's name; None if it can."""

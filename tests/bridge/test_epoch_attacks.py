@@ -254,7 +254,7 @@ def test_the_seed_of_a_dead_epoch_is_forgotten_and_never_asked_for_twice():
 
     node = Forwarder(world.overlay, "r1a", seeds)
     for peer in ("site", "r2a", "r2b"):
-        node.link_up(peer)
+        node.link_up(peer, NOW)
     node.received(Received("r2a", statement(world, "control", "plant/#")), NOW)
     for epoch in (EPOCH, EPOCH + 1):
         for salt in range(2):

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from bridge.datakeys import ANNOUNCE_AFTER_S, ANNOUNCE_EVERY, KEY_AGE_S, KEY_BYTES_MAX, KEY_MESSAGES_MAX
+from bridge.datakeys import ANNOUNCE_AFTER_S, ANNOUNCE_EVERY
 from bridge.lanes import WINDOW_MAX
 from bridge.machine import Acked, Committed, Effect, Forget, LinkDown, LinkUp, Publication, Tick, Wire
 from bridge.node import GatewayNode
-from bridge.policy import Scope
+from bridge.policy import REFRESH, Scope
 from bridge.publishing import STRAGGLER_S
 from bridge.residents import LEAD_MAX
 from bridge.sealing import BATCH_MAX
@@ -60,22 +60,22 @@ def forgotten(effects: list[Effect]) -> set[int]:
 
 def test_a_key_serves_so_many_messages(world: World):
     node = gateway(world, "site")
-    keys = [key_of(one(node, n, NOW)) for n in range(1, 2 * KEY_MESSAGES_MAX + 2)]
-    assert len(set(keys[:KEY_MESSAGES_MAX])) == 1
+    keys = [key_of(one(node, n, NOW)) for n in range(1, 2 * REFRESH.messages + 2)]
+    assert len(set(keys[: REFRESH.messages])) == 1
     assert len(set(keys)) == 3
 
 
 def test_a_key_serves_so_many_bytes(world: World):
     node = gateway(world, "site")
-    first = one(node, 1, NOW, size=KEY_BYTES_MAX)
+    first = one(node, 1, NOW, size=REFRESH.sealed_bytes)
     assert key_of(one(node, 2, NOW)) != key_of(first)
 
 
 def test_a_key_serves_so_long(world: World):
     node = gateway(world, "site")
     first = key_of(one(node, 1, NOW))
-    assert key_of(one(node, 2, NOW + KEY_AGE_S / 2)) == first
-    assert key_of(one(node, 3, NOW + KEY_AGE_S)) != first
+    assert key_of(one(node, 2, NOW + REFRESH.age_s / 2)) == first
+    assert key_of(one(node, 3, NOW + REFRESH.age_s)) != first
 
 
 def test_a_clock_step_backwards_ends_every_key(world: World):

@@ -50,7 +50,7 @@ def victim(limits: Limits | None = None) -> ReplicaNode:
     if limits is not None:
         node = ReplicaNode(WORLD.overlay, "r2a", lambda epoch: bytes(32), limits)
         for peer in peers_of(WORLD.overlay, "r2a"):
-            node.forwarder.link_up(peer)
+            node.forwarder.link_up(peer, NOW)
     subscribe_at(node, WORLD, "control", "plant/#")
     return node
 

@@ -165,13 +165,7 @@ def make_world(
     secrets = []
     keys = ScopeKeys()
     for scope in given:
-        wire = Scope(
-            tokenise_filter(scope.filter, tokens) if scope.tokens else scope.filter,
-            scope.mode,
-            scope.regions,
-            scope.tokens,
-            scope.shares_only,
-        )
+        wire = replace(scope, filter=tokenise_filter(scope.filter, tokens)) if scope.tokens else scope
         wire_scopes.append(wire)
         if not servers:
             keys.put(KeyName(wire.filter, 0, 0), scope_key(ROOT, wire.filter, 0))
