@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from bridge.policy import Scope
 from bridge.sealing import ScopeSecret
 from bridge.topics import TopicError, check_name, most_specific
 from bridge.views import Overlay, OverlayError
@@ -52,6 +53,8 @@ class Fate:
     mode: str = ""
     regions: tuple[str, ...] = ()
     tokens: bool = False
+    keys: str = ""
+    """How data keys travel and when they are renewed."""
     why: str = ""
 
 
@@ -282,4 +285,10 @@ def _fate(settings: Settings, place: _Place | None, topic: str) -> Fate:
         return Fate(topic, "refused", name, why="the overlay's policy does not let us publish there; ask the owner")
     if scope.mode is Mode.PLAIN:
         return Fate(topic, "shared plain", name, "plain", regions, why="signed, but readable by replicas")
-    return Fate(topic, "protected", name, scope.mode.name.lower(), regions, scope.tokens)
+    return Fate(topic, "protected", name, scope.mode.name.lower(), regions, scope.tokens, _keys(scope))
+
+
+def _keys(scope: Scope) -> str:
+    messages, sealed_bytes, seconds = scope.refresh.values
+    way = "on a topic of their own" if scope.keys_on_topic else "riding"
+    return f"keys {way}, new after {messages} messages, {sealed_bytes} bytes or {seconds} s"

@@ -177,7 +177,7 @@ def _print_report(report: Report) -> None:
         else:
             print(f"{finding.level}: {finding.text}")
     rows = [
-        [f.topic, f.fate, f.scope, f.mode, " ".join(f.regions), "tokens" if f.tokens else "", f.why]
+        [f.topic, f.fate, f.scope, f.mode, " ".join(f.regions), "tokens" if f.tokens else "", f.keys or f.why]
         for f in report.fates
     ]
     if rows:

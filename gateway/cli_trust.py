@@ -230,7 +230,7 @@ def _print_signed(signed: Signed, out: Path) -> None:
     for path in signed.materials:
         print(f"secret {path}: hand it to {path.stem} alone, erase it here, and restart that key server")
     if signed.bumped:
-        print(f"new keys for {', '.join(signed.bumped)}: somebody who held them left, or lost a key")
+        print(f"new keys for {', '.join(signed.bumped)}: somebody left or lost a key, or refresh changed")
     faults = policy.server_faults
     if policy.key_servers and not faults:
         bears = "one that is away" if len(policy.key_servers) > 1 else "none that is away"

@@ -13,7 +13,14 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
-from bridge.policy import KEY_SERVERS_MAX, Issuer
+from bridge.policy import (
+    KEY_SERVERS_MAX,
+    REFRESH,
+    REFRESH_BYTES_MAX,
+    REFRESH_MESSAGES_MAX,
+    REFRESH_SECONDS_MAX,
+    Issuer,
+)
 from bridge.topics import TopicError, check_filter
 from gateway.trust import TrustError, read_public
 from keys.epochs import Calendar
@@ -64,12 +71,28 @@ class RegionEntry(_Model):
     trusted: bool = False
 
 
+class RefreshEntry(_Model):
+    """After what a publisher takes its next data key: whatever comes first."""
+
+    messages: int = Field(default=REFRESH.messages, ge=1, le=REFRESH_MESSAGES_MAX)
+    bytes: int = Field(default=REFRESH.sealed_bytes, ge=1, le=REFRESH_BYTES_MAX)
+    seconds: int = Field(default=REFRESH.age_s, ge=1, le=REFRESH_SECONDS_MAX)
+
+
 class ScopeEntry(_Model):
     filter: str
     mode: Literal["copies", "plain"] = "copies"
     regions: list[str] = []
     tokens: bool = False
     shares_only: bool = False
+    keys: Literal["riding", "topic"] = "riding"
+    refresh: RefreshEntry = RefreshEntry()
+
+    @model_validator(mode="after")
+    def _keys_fit(self) -> ScopeEntry:
+        if self.mode == "plain" and (self.keys == "topic" or "refresh" in self.model_fields_set):
+            raise ValueError(f"scope {self.filter} is plain and has no data keys; leave keys and refresh out")
+        return self
 
 
 class MemberEntry(_Model):

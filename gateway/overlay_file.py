@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bridge.policy import Issuer
+from bridge.policy import Issuer, Scope
 from bridge.sealing import ScopeSecret
 from bridge.views import Overlay, OverlayError
 from gateway.private import PrivateFileError, read_private, write_private, write_public
 from gateway.trust import LocalIdentity, TrustError, read_public
+from keys.envelope import Mode
 from keys.epochs import ScopeKeys
 from keys.errors import BadContent, BadFrame, OurFault
 from keys.grants import ENDLESS
@@ -137,7 +138,7 @@ def describe_overlay(overlay: Overlay) -> dict[str, Any]:
             {
                 "filter": scope.filter, "mode": scope.mode.name.lower(), "tokens": scope.tokens,
                 "shares_only": scope.shares_only, "bump": scope.bump, "retiring": scope.retiring,
-                "regions": sorted(overlay.regions_of(scope)),
+                "regions": sorted(overlay.regions_of(scope)), **describe_keys(scope),
             }
             for scope in policy.scopes
         ],
@@ -150,6 +151,17 @@ def describe_overlay(overlay: Overlay) -> dict[str, Any]:
             for name, m in sorted(overlay.members.items())
         ],
     }  # fmt: skip
+
+
+def describe_keys(scope: Scope) -> dict[str, Any]:
+    """How a scope's data keys travel, and when they are renewed; nothing for a plain one."""
+    if scope.mode is Mode.PLAIN:
+        return {}
+    messages, sealed_bytes, seconds = scope.refresh.values
+    return {
+        "keys": "topic" if scope.keys_on_topic else "riding",
+        "refresh": {"messages": messages, "bytes": sealed_bytes, "seconds": seconds},
+    }
 
 
 def describe_grants(overlay: Overlay, names: dict[str, str] | None = None) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bridge.policy import Issuer, Policy, Scope
+from bridge.policy import Issuer, Policy, Refresh, Scope
 from bridge.topics import covers
 from bridge.views import Member, Overlay, RegionView
-from gateway.description import Description, RegionEntry, read_description, region_id, region_ids
+from gateway.description import Description, RegionEntry, ScopeEntry, read_description, region_id, region_ids
 from gateway.membership import SignOptions, certify
 from gateway.overlay_file import document_bytes
 from gateway.owner_record import Granted, KnownScope, Record, locked, open_record, open_record_of, save_record
@@ -54,7 +54,8 @@ REKEY = "`veilmq trust rekey`"
 @dataclass(frozen=True, slots=True)
 class Signed:
     """A new version. `materials`: secret files to be handed over, one to each key server; `bumped`: clear filters of
-    scopes that somebody was shut out of; `since_s`: UNIX time from which new material counts."""
+    scopes with new keys, since somebody was shut out or `refresh` changed; `since_s`: UNIX time from which new material
+    counts."""
 
     overlay: Overlay
     materials: tuple[Path, ...] = ()
@@ -86,6 +87,7 @@ def _sign(
     forget_ended(record, calendar, members, now)
     after = record.grants(domain.root)
     lost = _gone(scopes, previous, members, before, after, present, options)
+    lost += [scope for scope in _refreshed(scopes, previous) if scope not in lost]
     bumped = tuple(record.raise_bumps(lost))
     policy = Policy(
         overlay=wanted.name,
@@ -270,9 +272,24 @@ def _scopes(wanted: Description, ids: dict[str, int], record: Record, root: byte
             known[wire] = KnownScope(wire, entry.filter, generation if entry.tokens else None)
             regions = tuple(sorted(region_id(ids, name, f"scope {entry.filter}") for name in entry.regions))
             mode = Mode[entry.mode.upper()]
-            scopes.append(Scope(wire, mode, regions, entry.tokens, entry.shares_only, retiring=retiring))
+            scopes.append(_scope(wire, entry, mode, regions, retiring))
     record.scopes = known
     return scopes
+
+
+def _scope(wire: str, entry: ScopeEntry, mode: Mode, regions: tuple[int, ...], retiring: bool) -> Scope:
+    on_topic = entry.keys == "topic"
+    refresh = Refresh(entry.refresh.messages, entry.refresh.bytes, entry.refresh.seconds)
+    return Scope(
+        wire, mode, regions, entry.tokens, entry.shares_only, retiring=retiring, keys_on_topic=on_topic, refresh=refresh
+    )
+
+
+def _refreshed(scopes: Sequence[Scope], previous: Overlay | None) -> list[Scope]:
+    """Scopes whose data keys serve another number of messages than before. Everybody refuses data keys for more than
+    that, so those that were made under the old number end with their bump."""
+    before = {scope.filter: scope.refresh.messages for scope in previous.policy.scopes} if previous else {}
+    return [scope for scope in scopes if before.get(scope.filter, scope.refresh.messages) != scope.refresh.messages]
 
 
 def _rights(
