@@ -31,8 +31,6 @@ from .views import Overlay
 
 NEWCOMER_BURST = 8  # restarts of a subscriber that are served at once all that is retained ...
 NEWCOMER_EVERY_S = 60.0  # ... and then once a minute: stops statements without end from making us send without end
-RETOLD_BURST = 8  # restarts of a neighbouring replica that are told at once all that is retained ...
-RETOLD_EVERY_S = 60.0  # ... and then once a minute
 
 
 class Forwarder:
@@ -49,7 +47,6 @@ class Forwarder:
         self._owing = Owing()
         self._sweep_at: float | None = None
         self._newcomers: dict[tuple[str, str], Allowance] = {}  # by (member, scope) of accepted statements
-        self._retold: dict[str, Allowance] = {}  # by neighbouring replica
 
     @property
     def routes(self) -> Routes:
@@ -64,43 +61,34 @@ class Forwarder:
     # ---------------------------------------------------------------------------------------------- links
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
-        """A neighbour can hear us; it may have forgotten everything: tell it every statement, the keys that stand alone
-        in whatever it is on the way to, and, if it is a replica, what is retained there."""
+        """A neighbour can hear us; it may have forgotten everything: tell it every statement, and the keys that stand
+        alone in what goes to it. What is retained comes with the next newcomer's statement, from the publisher's
+        region on."""
         self._routes.up.add(peer)
         self._keys.forget_peer(peer)
         if not self._routes.is_replica(peer):
-            return self._retell(peer, False, now)
+            return self._keys_for(peer, now)
         theirs = self._routes.region_of(peer)
         statements: list[Effect] = [
             Send(peer, Wire(SUBSCRIBE_TOPIC, statement.encode()))
             for statement in self._routing.all()
             if self._routes.towards(self._routes.region_of(statement.member)) != theirs
         ]
-        allowance = self._retold.setdefault(peer, Allowance(RETOLD_BURST, RETOLD_EVERY_S, now))
-        return statements + self._retell(peer, allowance.take(now), now)
+        return statements + self._keys_for(peer, now)
 
-    def _retell(self, peer: str, retained: bool, now: float) -> list[Effect]:
-        """What a neighbour that lost its memory would lack: keys that stand alone, and what is `retained`."""
-        wanting: dict[tuple[bytes, str], bool] = {}
-
-        def goes(party: bytes, scope: Scope | None) -> bool:
-            if scope is None or party not in self._overlay.by_party:
-                return False
-            if (party, scope.filter) not in wanting:
-                publisher = self._admission.publisher(party)
-                wanting[party, scope.filter] = peer in self._wanting(publisher, scope, now)
-            return wanting[party, scope.filter]
-
+    def _keys_for(self, peer: str, now: float) -> list[Effect]:
+        """Entries of the repository that a peer should have."""
+        wanting: dict[tuple[bytes, str], list[str]] = {}
         effects: list[Effect] = []
         for held in self._keys:
             scope = self._overlay.scope_named(held.header.scope)
-            needed = self._needed(held, now) and held.shares and self._keys.alone(held)
-            if needed and goes(held.header.publisher, scope):
+            if scope is None or not scope.keys_on_topic or not held.shares or not self._needed(held, now):
+                continue
+            way = held.header.publisher, scope.filter
+            if way not in wanting:
+                wanting[way] = self._wanting(self._admission.publisher(held.header.publisher), scope, now)
+            if peer in wanting[way]:
                 effects.append(self._keys.wire(peer, held, held.shares))
-        if retained:
-            for kept in self._retained.values():
-                if goes(kept.admitted.header.publisher, kept.admitted.scope):
-                    effects += self._publication_wires(peer, kept.wire, kept.key, kept.admitted)
         return effects
 
     def link_down(self, peer: str) -> list[Effect]:
@@ -116,7 +104,6 @@ class Forwarder:
         self._repeats = {party: seen for party, seen in self._repeats.items() if party in overlay.by_party}
         for wanted in [wanted for wanted in self._newcomers if wanted[0] not in overlay.members]:
             del self._newcomers[wanted]
-        self._retold = {peer: left for peer, left in self._retold.items() if peer in overlay.members}
         self._keys.adopt(overlay)
         self._sweep_at = None
         return self.tick(now)

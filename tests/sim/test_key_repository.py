@@ -245,6 +245,25 @@ def test_nothing_is_lost_when_anybody_restarts_beside_a_liar(victim: str, messag
         check_liveness(later | before, trace.delivered["control"])
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_keys_that_were_lost_with_a_replica_come_again_when_it_is_back(seed: int):
+    """The honest one restarts, the other of three withholds keys: what was under way opens late, none is lost."""
+    world = two_regions(True, 1)
+    kernel = run_with(world, ["r2c"], Lie.WITHHOLD, seed)
+    subscribe(kernel, "control", "plant/#")
+    traffic = Traffic("site")
+    for n in range(40):
+        traffic.publish(kernel, NOW + 5 + n * 0.1, f"plant/{n % 2}", b"%d" % n)
+    kernel.run(NOW + 6.5)
+    kernel.crash("r2a")
+    kernel.run(NOW + 9.5)
+    assert len(kernel.trace.delivered["control"]) < 20, "what follows rests on what it has lost"
+    kernel.restart("r2a")
+    trace = kernel.run(NOW + 40)
+    check_safety(traffic.published, trace.delivered["control"])
+    check_liveness(traffic.published, trace.delivered["control"])
+
+
 # ------------------------------------------------------------------------------------------------------ rights
 
 
