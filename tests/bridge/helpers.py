@@ -139,7 +139,9 @@ class ForgedKey:
         return (PROPERTY_KEY, to_property(self.header.encode())), *carried
 
 
-def forge_key(world: World, publisher: str, scope: str, salt: int = 0, *, epoch: int = 0, bump: int = 0) -> ForgedKey:
+def forge_key(
+    world: World, publisher: str, scope: str, salt: int = 0, *, epoch: int = 0, bump: int = 0, messages: int = 64
+) -> ForgedKey:
     """A correct key; what is wrong with it is the test's choice."""
     overlay = world.overlay
     found = overlay.scope_named(scope)
@@ -149,7 +151,7 @@ def forge_key(world: World, publisher: str, scope: str, salt: int = 0, *, epoch:
     draw = random.Random(f"{publisher}{scope}{salt}").randbytes
     name = KeyName(secret.scope.filter, epoch, bump)
     key = None if found.shares_only else world.keys.get(name)
-    return ForgedKey(*make_key(world.identities[publisher], name, hops, 1, 64, key, draw))
+    return ForgedKey(*make_key(world.identities[publisher], name, hops, 1, messages, key, draw))
 
 
 def craft(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.policy import Issuer, Policy, Scope
+from bridge.policy import REFRESH_BYTES_MAX, REFRESH_MESSAGES_MAX, Issuer, Policy, Refresh, Scope
 from bridge.views import Overlay, OverlayError
 from keys.envelope import Mode
 from keys.epochs import Calendar
@@ -20,7 +20,8 @@ from tests.sim.world import make_world
 
 SCOPES = st.builds(
     Scope, st.sampled_from(["a/#", "b/c"]), st.sampled_from(Mode), st.lists(st.integers(0, 9), max_size=3).map(tuple),
-    st.booleans(), st.booleans(), st.integers(0, 65_535), st.booleans(),
+    st.booleans(), st.booleans(), st.integers(0, 65_535), st.booleans(), st.booleans(),
+    st.builds(Refresh, st.integers(1, REFRESH_MESSAGES_MAX), st.integers(1, REFRESH_BYTES_MAX), st.integers(1, 86_400)),
 )  # fmt: skip
 POLICIES = st.builds(
     Policy, st.text(max_size=9).filter(lambda s: s.isprintable()), st.integers(0, 2**64 - 1),
@@ -46,6 +47,15 @@ def test_a_policy_that_is_cut_off_or_longer_is_refused(policy: Policy, data: st.
     for spoiled in (body[:cut], body + b"\0"):
         with pytest.raises(BadFrame):
             Policy.decode(spoiled, b"")
+
+
+@pytest.mark.parametrize("refresh", [
+    Refresh(0), Refresh(REFRESH_MESSAGES_MAX + 1), Refresh(1, 0), Refresh(1, REFRESH_BYTES_MAX + 1), Refresh(1, 1, 0),
+    Refresh(1, 1, 86_401),
+], ids=str)  # fmt: skip
+def test_a_scope_whose_keys_are_renewed_never_or_at_every_nothing_is_refused(refresh: Refresh):
+    with pytest.raises(BadFrame, match="data keys renewed"):
+        Scope.decode(Scope("a/#", refresh=refresh).encode())
 
 
 def test_an_unknown_issuer_is_refused():
