@@ -35,8 +35,9 @@ from .spool_writer import KeyMaterial
 
 KEYS_MAX = 4_096
 """Keys in memory over all publishers; the one that was used longest ago goes first."""
-KEYS_PER_PUBLISHER_MAX = 256
-"""Stops one publisher from pushing out everybody else's keys; beyond it, it pushes out its own."""
+KEYS_PER_PUBLISHER_MAX = 1_024
+"""Stops one publisher from pushing out everybody else's keys; beyond it, it pushes out its own. Where each message has
+a key of its own, replicas may be so many messages apart."""
 WANTED_MAX = 64
 """Epoch keys that are asked for at a time, as many as a request holds; what is still missing is wanted again."""
 KEYS_KEPT = 1_024
@@ -50,6 +51,14 @@ class _Key:
     level1: dict[int, bytes] = field(default_factory=dict, repr=False)
     material: KeyMaterial | None = None
     searched_with: int = 0
+    opens: set[int] = field(default_factory=set)  # sequences that it serves; at most the header's message limit
+
+    def serves(self, sequence: int) -> bool:
+        """Whether its publisher may have sealed this too under it."""
+        if sequence not in self.opens and len(self.opens) >= self.header.message_limit:
+            return False
+        self.opens.add(sequence)
+        return True
 
 
 class Keyring:
@@ -199,6 +208,8 @@ class Keyring:
             if len(self._wanted) < WANTED_MAX:
                 self._wanted[name] = None
             return f"grant: no epoch key came for {told_name(name)}"
+        if not key.serves(header.sequence):
+            return f"key: more was sealed under it than the {key.header.message_limit} messages that it is for"
         return None
 
     def take_wanted(self) -> list[KeyName]:

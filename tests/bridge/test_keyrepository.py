@@ -60,8 +60,6 @@ def sends(node: GatewayNode, sequence: int, now: float = NOW, topic: str = "plan
 
 
 def publish_effects(node: GatewayNode, sequence: int, now: float, topic: str, **fields: bool) -> list[Effect]:
-    from bridge.machine import Committed, Publication
-
     publication = Publication(topic, b"x", 1, time_ms=int(now * 1000), **fields)
     return list(node.handle(Committed(((sequence, 0, publication),)), now))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from bridge.keyrepository import key_topic
 from keys.envelope import (
     PROPERTY_HEADER,
     PROPERTY_KEY,
@@ -151,6 +152,8 @@ class Publisher:
         overlay.members[self.identity.party_id] = self.certificate
         overlay.grants += [Grant(name, each, Right.PUBLISH, 0, last_epoch) for each in publish]
         self.sequence = 0
+        self.messages = 1 << 20
+        """That a data key is for."""
         self.keys: dict[str, tuple[KeyHeader, DataKey, list[Share]]] = {}
         self.pinned: set[str] = set()
 
@@ -164,7 +167,7 @@ class Publisher:
         name = KeyName(scope, at, rule.bump if bump is None else bump)
         secret = epoch_key(name) if rule.keyed else None
         self.keys[scope] = make_key(
-            self.identity, name, self.overlay.hops, self.sequence + 1, 1 << 20, secret, self.random
+            self.identity, name, self.overlay.hops, self.sequence + 1, self.messages, secret, self.random
         )
 
     def key_for(self, scope: Scope, time: float) -> tuple[KeyHeader, DataKey, list[Share]]:
@@ -237,6 +240,12 @@ class Sealed:
                 properties.append((PROPERTY_SHARES, to_property(encode_shares(held))))
         payload = self.content if content is None else content
         return Wire(self.topic, payload, properties=tuple(properties))
+
+    def entry(self, place: int) -> Wire:
+        """The key alone, as replica `place` keeps it where keys stand on a topic of their own."""
+        assert self.key is not None
+        key = self.piece(place).properties[1:]
+        return Wire(key_topic(self.key[0].scope, self.key[0].publisher), b"", retain=True, properties=key)
 
 
 class Link:

@@ -249,6 +249,42 @@ def test_key_and_shares_may_come_without_a_publication() -> None:
     assert len(list(records(link.write()))) == 1
 
 
+@pytest.mark.parametrize("path", [(Hop(1, 1, 2, 3),), TWO_REGIONS], ids=["one region", "two regions"])
+@pytest.mark.parametrize("messages", [1, 10])
+def test_keys_on_a_topic_of_their_own_with_a_replica_that_serves_old_ones(path: tuple[Hop, ...], messages: int) -> None:
+    _, publisher, link = setup(path)
+    publisher.messages = messages
+    old: Wire | None = None
+    for number in range(20):
+        if number % messages == 0:
+            publisher.new_key("plant/#")
+        sealed = publisher.seal(f"plant/{number}")
+        link.publish(sealed, places=(3,), with_key=False)  # overtakes its key
+        if number % messages == 0:
+            old = old or sealed.entry(1)
+            for place, wire in ((1, old), (2, sealed.entry(2)), (3, sealed.entry(3))):
+                link.send(place, wire)
+        link.publish(sealed, places=(1, 2), with_key=False)
+    found = list(records(link.write()))
+    assert [r.wire_topic for r in found] == [f"plant/{n}" for n in range(20)]
+    assert not [r.reason for r in found if r.reason]
+    assert len(link.acknowledged) == link.sent
+
+
+def test_more_than_a_key_is_for_is_spooled_with_that_reason() -> None:
+    _, publisher, link = setup()
+    publisher.messages = 2
+    publisher.new_key("plant/#")
+    publisher.keys["plant/#"][1]._message_limit = 9
+    for topic in ("plant/a", "plant/b", "plant/c"):
+        link.publish(publisher.seal(topic))
+    assert [r.wire_topic for r in records(link.write())] == ["plant/a", "plant/b"]
+    link.collector.tick(NOW + 10)
+    (record,) = records(link.write())
+    assert record.wire_topic == "plant/c"
+    assert "2 messages that it is for" in (record.reason or "")
+
+
 def test_what_stays_incomplete_is_spooled_with_its_reason_and_acknowledged() -> None:
     _, publisher, link = setup()
     link.publish(publisher.seal("plant/a"), places=(1, 2), content=b"")

@@ -35,9 +35,16 @@ def rows(options: Options) -> dict[bytes, str]:
 
 
 @pytest.mark.timeout(120)
-def test_rows_of_several_epochs_come_through_real_brokers_and_open(overlay: OverlayProcesses, tmp_path: Path) -> None:
+@pytest.mark.parametrize("keys", ["riding", "topic"])
+def test_rows_of_several_epochs_come_through_real_brokers_and_open(
+    overlay: OverlayProcesses, tmp_path: Path, keys: str
+) -> None:
     service = KeyService(servers=1, issuer="chain")
     overlay.make({"north": 3}, [], {"site": "north", "job": "north"}, service=service)
+    if keys == "topic":
+        refreshed = {"keys": keys, "refresh": {"messages": 5}}
+        overlay.describe(lambda description: description["scopes"][0].update(refreshed))
+        overlay.hand_out(*overlay.ports)
     overlay.start(*service.names, *REPLICAS, "site")
     options = parse_options(
         {
