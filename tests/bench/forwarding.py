@@ -8,8 +8,7 @@ second peer is ourselves, with a scope that is signed and not sealed. Each figur
 the peers' taken in turn, each with fresh processes; `cpu` and `read` are what all processes together used and read
 (by `read`: their sockets, mostly) for each message that was delivered.
 
-The last rows have no peer but a base of our own. How many messages one data key serves is no setting: the processes
-of those rows are started with another `bridge.datakeys.KEY_MESSAGES_MAX`.
+The last rows have no peer but a base of our own; those of `growth` are measured in one process (`tests.bench.growth`).
 
 With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit; ratio is ours / peer.
 """
@@ -34,11 +33,11 @@ import yaml
 
 from keys.batch import Proof, SignedHeader
 from keys.envelope import PROPERTY_HEADER, Inner, MessageHeader, Mode, to_property
-from tests.bench import across, bridged
+from tests.bench import across, bridged, growth
 from tests.bench.broker import Target
 from tests.bench.load import in_process, open_client, subscribe
 from tests.bench.peers import MOSQUITTO, OURS, Running
-from tests.gateway.overlay_processes import VEILMQ, OverlayProcesses
+from tests.gateway.overlay_processes import OverlayProcesses
 
 RUNS = 3
 SECONDS = 3.0
@@ -117,14 +116,14 @@ def overlay(shape: Shape) -> Iterator[tuple[list[Running], across.Way]]:
         regions = [f"r{place + 1}-" for place in range(len(shape.regions))]
         sizes = dict(zip(regions, shape.regions, strict=True))
         processes.make(sizes, [*itertools.pairwise(regions)], {"site": regions[0], "control": regions[-1]})
-        processes.describe(lambda description: description.update(scopes=[_scope(SEALED), _scope(PLAIN)]))
+        sealed = {**_scope(SEALED), "refresh": {"messages": shape.key_messages}}
+        processes.describe(lambda description: description.update(scopes=[sealed, _scope(PLAIN)]))
         processes.hand_out(*processes.ports)
         for gateway in ("site", "control"):
             path = Path(name) / f"{gateway}.yaml"
             path.write_text(yaml.safe_dump(_configured(yaml.safe_load(path.read_text()))))
-        command = ("-c", f"from bridge import datakeys; datakeys.KEY_MESSAGES_MAX = {shape.key_messages}; {VEILMQ[1]}")
         try:
-            processes.start(*processes.ports, command=(*command, *VEILMQ[2:]))
+            processes.start(*processes.ports)
             way = across.Way(processes.ports["site"], processes.ports["control"], shape.topic, PAYLOAD_BYTES)
             # Somebody wants the scope throughout, so that no run begins before replicas know it.
             with open_client(way.port_out, "holder") as holder:
@@ -135,7 +134,7 @@ def overlay(shape: Shape) -> Iterator[tuple[list[Running], across.Way]]:
             processes.stop()
 
 
-def _scope(topic: str) -> dict[str, str]:
+def _scope(topic: str) -> dict[str, Any]:
     whole = {"filter": topic.replace("/load", "/#")}
     return whole if topic == SEALED else {**whole, "mode": "plain"}
 
@@ -232,12 +231,18 @@ def by_refresh(medians: Medians) -> Iterator[Result]:
     yield from _beside_base(shapes, f"{KEY_MESSAGES} messages a key", medians)
 
 
+def by_growth(medians: Medians) -> Iterator[Result]:
+    for row in growth.rows(growth.MESSAGES):
+        yield Result(row.work, row.ours, row.peer, row.peer_name, row.unit)
+
+
 TABLES: dict[str, Callable[[Medians], Iterator[Result]]] = {
     "region": one_region,
     "further": further_regions,
     "size": by_size,
     "hops": by_hops,
     "refresh": by_refresh,
+    "growth": by_growth,
 }
 
 

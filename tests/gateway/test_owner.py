@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.policy import Issuer, Policy, Scope
+from bridge.policy import Issuer, Policy, Refresh, Scope
 from bridge.views import Overlay, OverlayError
 from gateway.membership import SignOptions
 from gateway.overlay_file import describe_grants, describe_overlay, load_overlay, load_secrets
@@ -466,6 +466,59 @@ def test_a_scope_with_names_inside_one_without_keeps_them(world: World) -> None:
     overlay = world.sign().overlay
     assert overlay.may_read("g1", overlay.policy.scopes[-1], 0)
     assert overlay.may_publish("g1", "ward/menu/today", 0)
+
+
+# ------------------------------------------------------------------------------------------------ data keys
+
+
+def of_scope(world: World, change: dict[str, Any]) -> Signed:
+    return world.sign(lambda description: description["scopes"][1].update(change))
+
+
+def test_how_data_keys_travel_and_when_they_are_renewed_is_signed_and_shown(world: World) -> None:
+    world.description["scopes"][2]["mode"] = "plain"
+    before = world.sign().overlay
+    assert [s["refresh"] for s in describe_overlay(before)["scopes"] if s["mode"] != "plain"] == [
+        {"messages": 64, "bytes": 1 << 20, "seconds": 60}
+    ] * 3
+    of_scope(world, {"keys": "topic", "refresh": {"messages": 1, "seconds": 5}})
+    scope = load_overlay(world.out, NOW_MS).scope_named("pumps/#")
+    assert scope is not None
+    assert (scope.keys_on_topic, scope.refresh) == (True, Refresh(1, 1 << 20, 5))
+    shown = {s["filter"]: s for s in describe_overlay(load_overlay(world.out, NOW_MS))["scopes"]}
+    assert shown["pumps/#"]["keys"] == "topic"
+    assert shown["pumps/#"]["refresh"] == {"messages": 1, "bytes": 1 << 20, "seconds": 5}
+    assert "keys" not in next(s for s in shown.values() if s["mode"] == "plain")
+
+
+def test_another_number_of_messages_a_key_ends_the_keys_that_were_made_under_the_old_one(world: World) -> None:
+    """Everybody refuses a key for more messages than the scope has; those of before go with their bump."""
+    world.sign()
+    assert of_scope(world, {"keys": "topic", "refresh": {"seconds": 5, "bytes": 1000}}).bumped == ()
+    assert of_scope(world, {"refresh": {"messages": 10}}).bumped == ("pumps/#",)
+    assert of_scope(world, {"refresh": {"messages": 10, "seconds": 9}}).bumped == ()
+    assert of_scope(world, {"refresh": {"messages": 20}}).bumped == ("pumps/#",)
+    assert bump_of(load_overlay(world.out, NOW_MS), "pumps/#") == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"refresh": {"messages": 0}}, "scopes.1.refresh.messages: input should be greater than or equal to 1"),
+        ({"refresh": {"messages": 65_537}}, "scopes.1.refresh.messages: input should be less than or equal to 65536"),
+        ({"refresh": {"bytes": 0}}, "scopes.1.refresh.bytes"),
+        ({"refresh": {"seconds": 86_401}}, "scopes.1.refresh.seconds"),
+        ({"refresh": {"hours": 1}}, "scopes.1.refresh.hours: extra inputs are not permitted"),
+        ({"keys": "mail"}, "scopes.1.keys: input should be 'riding' or 'topic'"),
+        ({"mode": "plain", "keys": "topic"}, "scope pumps/# is plain and has no data keys; leave keys and refresh out"),
+        ({"mode": "plain", "refresh": {}}, "scope pumps/# is plain and has no data keys; leave keys and refresh out"),
+    ],
+)
+def test_what_data_keys_cannot_do_is_refused_in_one_line(world: World, change: dict[str, Any], said: str) -> None:
+    with pytest.raises(TrustError) as caught:
+        of_scope(world, change)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 # ------------------------------------------------------------------------------------------------- showing

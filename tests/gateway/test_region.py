@@ -280,9 +280,43 @@ def test_check_says_what_happens_to_topics(overlay: OverlayProcesses):
     fates = {fate["topic"]: fate for fate in json.loads(result.stdout)["topics"]}
     assert fates["plant/a"]["fate"] == "protected"
     assert fates["plant/a"]["tokens"] is True
+    assert fates["plant/a"]["keys"] == "keys riding, new after 64 messages, 1048576 bytes or 60 s"
     assert fates["open/b"]["fate"] == "shared plain"
     assert fates["else/c"]["fate"] == "local only"
     assert fates["$SYS/x"]["fate"] == "local only"
+
+
+@pytest.mark.slow
+def test_keys_on_a_topic_of_their_own_through_a_kill_and_for_a_late_joiner(overlay: OverlayProcesses):
+    """A key a message; a replica that is killed comes back without memory and is needed: another one is killed then."""
+    overlay.make({"north": 3}, [], {"site": "north", "control": "north", "late": "north"})
+    overlay.describe(lambda d: d["scopes"][0].update(keys="topic", refresh={"messages": 1}))
+    overlay.hand_out(*overlay.ports)
+    overlay.start(*REPLICAS, "site", "control")
+    topics = [f"plant/{n}" for n in range(4)]  # without what gateways say of their clients
+    reader = Subscriber(overlay, "control", topics)
+    assert accepted(overlay, "control")
+    device = overlay.client("site", "device", paho.MQTTv5)
+
+    def publish(start: int) -> None:
+        for number in range(start, start + 20):
+            device.publish(f"plant/{number % 4}", b"%d" % number, qos=1, retain=True)
+
+    publish(0)
+    assert wait_until(lambda: len(reader.messages) >= 20)
+    overlay.kill("north1")
+    publish(20)
+    assert wait_until(lambda: len(reader.messages) >= 40)
+    overlay.start("north1")
+    assert wait_until(lambda: overlay.figures("site").get("links_up") == 3)
+    overlay.kill("north2")
+    overlay.start("late")
+    late = Subscriber(overlay, "late", topics)
+    assert wait_until(lambda: len(late.messages) >= 4)
+    assert sorted(m.payload for m in late.messages) == [b"36", b"37", b"38", b"39"]
+    publish(40)
+    assert wait_until(lambda: len(reader.messages) >= 60)
+    assert wait_until(lambda: len(late.messages) >= 24)
 
 
 def test_a_receiver_that_was_away_misses_nothing(overlay: OverlayProcesses):
