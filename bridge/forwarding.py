@@ -13,6 +13,7 @@ read. Not here: shares (`resplitting`), what is retained (`retaining`), announci
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from keys.envelope import PROPERTY_HEADER
 from keys.errors import BadFrame, KeysError
@@ -109,9 +110,11 @@ class Forwarder:
         return self.tick(now)
 
     def tick(self, now: float) -> list[Effect]:
-        """Erase keys, shares and retained publications whose epoch is dead or whose bump is outdated."""
+        """Pass on what waited for more. Erase keys, shares and retained publications whose epoch is dead or whose bump
+        is outdated."""
+        gathered = self._keys.tick(now)
         if self._sweep_at is not None and now < self._sweep_at:
-            return []
+            return gathered
         self._sweep_at = self._admission.next_stale(now)
         if any(scope.keys_on_topic for scope in self._overlay.policy.scopes):
             self._sweep_at = min(self._sweep_at, now + SWEEP_S)
@@ -124,13 +127,15 @@ class Forwarder:
                 or (held is not None and self._admission.stale(held.header.epoch_key, now))
             )
         )
-        return [Count("retained_ended", gone)] if gone else []
+        return gathered + ([Count("retained_ended", gone)] if gone else [])
 
     @property
     def next_deadline(self) -> float | None:
-        """When something is to be erased."""
+        """When something is to be erased, or passed on."""
         busy = self._keys.holds_secrets or len(self._retained)
-        return self._sweep_at if busy and self._sweep_at != float("inf") else None
+        sweep_at = self._sweep_at if busy and self._sweep_at is not None else inf
+        at = min(sweep_at, self._keys.next_deadline)
+        return at if at < inf else None
 
     def received(self, event: Received, now: float) -> list[Effect]:
         """Anything from a peer. What does not hold is dropped, counted and charged to the link."""

@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass
 
 from keys.errors import BadFrame
+from keys.frames import to_property
 from keys.keyheader import KeyHeader
 
 from .policy import Refresh
@@ -31,7 +32,8 @@ SWEEP_S = 60.0  # erase what is over so often
 
 def key_topic(scope: str, publisher: bytes) -> str:
     """Where the keys of a publisher in the scope with this wire filter stand."""
-    return f"{KEY_TOPIC_PREFIX}{hashlib.sha256(scope.encode()).digest()[:SCOPE_ID_BYTES].hex()}/{publisher.hex()}"
+    scope_id = hashlib.sha256(scope.encode()).digest()[:SCOPE_ID_BYTES]
+    return f"{KEY_TOPIC_PREFIX}{to_property(scope_id)}/{to_property(publisher)}"
 
 
 def carries_key_alone(topic: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from math import inf, prod
 
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, check_share, to_property
 from keys.errors import TooOften
@@ -25,6 +26,7 @@ from .subscriptions import KEYS_TOPIC
 from .views import Overlay
 
 KEYS_HELD_MAX = 4096  # keys whose shares a replica keeps; a publisher's flood of keys evicts its own oldest
+GATHER_S = 0.05  # an entry's further shares wait so long for those of the other replicas before us
 NEW_KEYS_BURST = 2_000  # data keys of one publisher at once ...
 NEW_KEYS_EVERY_S = 0.001  # ... and then a thousand a second: each is verified, remembered and split for every region
 
@@ -71,6 +73,7 @@ class Resplitter:
         self._known_seeds: dict[int, bytes] = {}  # of live epochs: the provider reads a disk
         self._held: FairTable[DataKeyName, HeldKey] = FairTable(KEYS_HELD_MAX)
         self._new_keys: dict[bytes, Allowance] = {}  # by publisher
+        self._gathering: dict[DataKeyName, float] = {}  # when to pass on what came; oldest first, of those in `_held`
 
     def __iter__(self) -> Iterator[HeldKey]:
         return iter(self._held.values())
@@ -109,6 +112,7 @@ class Resplitter:
         ]
         for name in ended:
             self._held.pop(name)
+            self._gathering.pop(name, None)
         self._known_seeds = {epoch: seed for epoch, seed in self._known_seeds.items() if epoch >= oldest}
 
     @property
@@ -141,13 +145,48 @@ class Resplitter:
                 effects.append(Count("shares_received"))
             elif known != share:
                 effects.append(Blame(sender, False, "a second, different share for one label"))
-        if fresh:
-            effects += [
-                self.wire(peer, held, fresh if given else held.shares)
-                for peer, given in held.announced.items()
-                if peer in self._routes.up and given < len(held.shares) and self._may_get(peer, header.scope, now)
-            ]
+        if fresh and self._gathered(held, publisher.region, now):
+            effects += self._pass_on(held, now)
         return effects
+
+    def _gathered(self, held: HeldKey, home: int, now: float) -> bool:
+        """Whether what is not passed on yet goes now. With a publication it does. An entry that stands alone waits for
+        as many shares as its receivers need of us at least, then for all or, since some may never come, a moment."""
+        if not self.alone(held):
+            return True
+        before = self._routes.overlay.hops_between(home, self._routes.region)[:-1]
+        fewest, most = prod(hop.threshold for hop in before), prod(hop.count for hop in before)
+        if len(held.shares) < fewest:
+            return False
+        if len(held.shares) == most or not any(held.announced.values()):
+            self._gathering.pop(held.name, None)
+            return True
+        self._gathering.setdefault(held.name, now + GATHER_S)
+        return False
+
+    def _pass_on(self, held: HeldKey, now: float) -> list[Effect]:
+        """What came since, to everybody who was told of the key."""
+        shares = list(held.shares.items())
+        return [
+            self.wire(peer, held, dict(shares[given:]))
+            for peer, given in held.announced.items()
+            if peer in self._routes.up and given < len(shares) and self._may_get(peer, held.header.scope, now)
+        ]
+
+    def tick(self, now: float) -> list[Effect]:
+        """Shares of entries that waited for others long enough."""
+        effects: list[Effect] = []
+        while self._gathering and self.next_deadline <= now:
+            name = next(iter(self._gathering))
+            del self._gathering[name]
+            held = self._held.get(name)
+            effects += self._pass_on(held, now) if held is not None else []
+        return effects
+
+    @property
+    def next_deadline(self) -> float:
+        """Infinite if nothing waits."""
+        return next(iter(self._gathering.values()), inf)
 
     def _hold(self, header: KeyHeader, now: float) -> HeldKey:
         """Our entry for a verified key, made if it is new. Raises TooOften for a publisher of keys without end."""
@@ -158,7 +197,9 @@ class Resplitter:
             if not allowance.take(now):
                 raise TooOften("a publisher makes more data keys than its publications can need")
             held = HeldKey(header, Use(now))
-            self._held.put(name, header.publisher, held)
+            gone = self._held.put(name, header.publisher, held)
+            if gone is not None:
+                self._gathering.pop(gone[0], None)
             self._came(held)
         return held
 
