@@ -17,6 +17,7 @@ from bridge.policy import REFRESH, Refresh, Scope
 from bridge.subscriptions import KEYS_TOPIC
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, from_property
 from keys.errors import NotAuthorised
+from tests.bench import growth
 from tests.sim.world import World, make_world
 
 from .helpers import (
@@ -305,3 +306,44 @@ def test_a_reader_takes_entries_and_waits_for_those_that_were_overtaken():
     assert not delivered(node.handle(Received("r1a", publication), NOW))
     assert not delivered(node.handle(Received("r1c", keys["r1c"]), NOW + 1))
     assert [d.sequence for d in delivered(node.handle(Received("r1b", keys["r1b"]), NOW + 2))] == [1]
+
+
+# ------------------------------------------------------------------------------------------------ bytes and wires
+
+
+def far_hop(silent: int) -> tuple[ReplicaNode, list[int], list[Effect]]:
+    """A replica behind a region of five, of whom some are silent: how many shares a wire to its reader had, each time
+    that one of the others told it a key; and what it says when it has waited."""
+    scope = Scope("plant/#", keys_on_topic=True)
+    world = make_world({1: 5, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, [scope])
+    names = world.overlay.views[1].members
+    node = replica(world, "r2a", [*names, "control"])
+    subscribe_at(node, world, "control", "plant/#")
+    key = forge_key(world, "site", "plant/#")
+    told = []
+    for place, name in enumerate(names[silent:], silent):
+        near = replica(world, name, [*REGION_2, "site"])
+        subscribe_at(near, world, "control", "plant/#", via="r2a")
+        wire = Wire(key_topic("plant/#", world.identities["site"].party_id), b"", 1, True,
+                    key.properties(key.shares[place : place + 1]))  # fmt: skip
+        (told_r2a,) = sent(near.handle(Received("site", wire), NOW), "r2a")
+        got = sent(node.handle(Received(name, told_r2a.wire), NOW), "control")
+        told.append(sum(len(shares_in(send.wire)) for send in got))
+    at = node.next_deadline
+    return node, told, list(node.handle(Tick(), at)) if at is not None and at < NOW + 1 else []
+
+
+def test_behind_the_first_region_an_entry_gathers_its_shares_and_loses_none():
+    _, told, late = far_hop(silent=0)
+    assert told == [0, 0, 3, 0, 2], "k of five, then the rest"
+    assert not sent(late)
+    _, told, late = far_hop(silent=1)
+    assert told == [0, 0, 3, 0]
+    assert [len(shares_in(send.wire)) for send in sent(late, "control")] == [1], "the fourth waited for a fifth in vain"
+
+
+@pytest.mark.parametrize(("hops", "messages"), [(2, 1), (3, 1), (3, 10)])
+def test_on_longer_ways_keys_on_a_topic_of_their_own_need_fewer_bytes(hops: int, messages: int):
+    topic, riding = (growth.cost(3, hops, messages, way, 20) for way in (True, False))
+    assert topic.wire_bytes < riding.wire_bytes
+    assert topic.shares == riding.shares == 3**hops / messages
