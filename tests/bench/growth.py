@@ -6,7 +6,8 @@ members (topic, content, user properties; no MQTT or TLS framing), the CPU time 
 that the reader gets, each for one delivered message. A key serves 1, 10 or 64 messages (A9).
 
 `ours`: keys on a topic of their own; `peer`: keys that ride. Of shares `peer` is n^h, what a message would need if it
-were split itself. An overlay that would give a reader more than 1,024 shares of a key is refused, and has no row.
+were split itself. The first rows have 64 messages a key on 16 topics in turn, or all retained. An overlay that would
+give a reader more than 1,024 shares of a key is refused, and has no row.
 
 With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit; ratio is ours / peer.
 """
@@ -88,9 +89,10 @@ class Line:
         self._run(NOW)
         self.wire_bytes = 0
 
-    def publish(self, sequence: int, now: float) -> None:
-        publication = Publication("plant/line/temp", bytes(PAYLOAD_BYTES), 1, time_ms=int(now * 1000))
-        self._handle("site", Committed(((sequence, sequence - 1, publication),)), now)
+    def publish(self, sequence: int, now: float, topics: int, retain: bool) -> None:
+        topic = f"plant/line/{sequence % topics:04}"
+        publication = Publication(topic, bytes(PAYLOAD_BYTES), 1, retain, time_ms=int(now * 1000))
+        self._handle("site", Committed(((sequence, max(0, sequence - topics), publication),)), now)
         self._run(now)
 
     def _handle(self, name: str, event: LinkUp | Subscribed | Committed | Received | Acked, now: float) -> None:
@@ -111,12 +113,14 @@ class Line:
                     self.shares += amount
 
 
-def cost(replicas: int, hops: int, messages_a_key: int, on_topic: bool, messages: int) -> Cost:
-    """Raises OverlayError for an overlay that would fill a reader."""
+def cost(
+    replicas: int, hops: int, messages_a_key: int, on_topic: bool, messages: int, topics: int = 1, retain: bool = False
+) -> Cost:
+    """Of messages on some topics in turn. Raises OverlayError for an overlay that would fill a reader."""
     line = Line(replicas, hops, messages_a_key, on_topic)
     began_s = time.process_time()
     for sequence in range(1, messages + 1):
-        line.publish(sequence, NOW + 1 + sequence * EVERY_S)
+        line.publish(sequence, NOW + 1 + sequence * EVERY_S, topics, retain)
     used_s = time.process_time() - began_s
     if line.delivered != messages:
         raise RuntimeError(f"{line.delivered} of {messages} messages were delivered")
@@ -124,6 +128,7 @@ def cost(replicas: int, hops: int, messages_a_key: int, on_topic: bool, messages
 
 
 def rows(messages: int) -> Iterator[Row]:
+    yield from _by_load(messages)
     for replicas, hops in itertools.product(SIZES, HOPS):
         for number in MESSAGES_A_KEY:
             try:
@@ -134,6 +139,14 @@ def rows(messages: int) -> Iterator[Row]:
             yield Row(f"cpu a message, {what}", topic.cpu_us, riding.cpu_us, "riding", "us")
             yield Row(f"sent a message, {what}", topic.wire_bytes, riding.wire_bytes, "riding", "bytes")
             yield Row(f"shares a message, {what}", topic.shares, replicas**hops, "n^h", SHARES)
+
+
+def _by_load(messages: int) -> Iterator[Row]:
+    """Where riding keys ride often: on the first message of each topic, and on whatever is retained."""
+    for hops, (topics, retain) in itertools.product((1, 2, 3), ((16, False), (1, True))):
+        topic, riding = (cost(3, hops, 64, way, messages, topics, retain) for way in (True, False))
+        what = "all retained" if retain else f"{topics} topics"
+        yield Row(f"sent a message, n=3 h={hops}, {what}", topic.wire_bytes, riding.wire_bytes, "riding", "bytes")
 
 
 def main() -> int:
