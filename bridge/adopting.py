@@ -9,9 +9,11 @@ older one asks. It asks one neighbour at a time, the one that it asked longest a
 never sends costs `ASK_S` and no more. A document that was not asked for is dropped unread. Of one that was, the cheap
 things are checked first: stated version, size, the owner's signature over the policy, then all of it.
 
-The policy's body holds a digest over views and members, so its digest names the whole version. Regions, views, edges
-and everybody's place stay as they are while a node runs: a version that changes them is kept and passed on, and counts
-after a restart. Not here: the file and its pin (the shell's, on `Adopt`), what the machines do with a version.
+The policy's body holds a digest over views and members, so its digest names the whole version. Regions, edges and
+everybody's region stay as they are while a node runs: a version that changes them is kept and passed on, and counts
+after a restart. Views change while it runs: endorsements of the neighbours (`endorsing`) put the next one in force, the
+clock ends the one before, and a version whose views do not follow from ours is not taken at all, whoever signed it: a
+stolen owner key changes no region. Not here: the file and its pin (the shell's, on `Adopt`), what the machines do.
 """
 
 from __future__ import annotations
@@ -24,9 +26,12 @@ from typing import Any
 
 from keys.errors import BadFrame, BadSignature, KeysError, NotAuthorised, Replayed
 from keys.frames import Kind, Reader, number, opening
+from keys.identity import Identity, Role
 
 from .budgets import Allowance
+from .endorsing import Endorser, told
 from .machine import Adopt, Adoption, Blame, Count, Effect, Received, Send, Wire
+from .regionview import Endorsement
 from .views import Overlay, OverlayError
 
 OVERLAY_TOPIC = "$veil/overlay"
@@ -37,6 +42,7 @@ ASK_S = 5.0  # a neighbour that was asked has so long to send before the next on
 DISTRUST_S = 600.0  # and one that sent what does not hold is not asked again for so long
 DOCUMENT_BURST = 3  # documents that one link gets at once ...
 DOCUMENT_EVERY_S = 10.0  # ... and then one in so many seconds: a neighbour that asks without end pays itself
+UNENDORSED_S = 5.0  # and one that sent views which too few endorsed, so far, for so long
 OFFER_AGAIN_S = 30.0  # a neighbour that said that it has an older version is told again
 
 
@@ -70,9 +76,12 @@ class _Peer:
 class OverlayKeeper:
     """The version in force (`overlay`) and the newest one known, which is another if it takes a restart."""
 
-    def __init__(self, overlay: Overlay, name: str) -> None:
+    def __init__(self, overlay: Overlay, name: str, identity: Identity | None = None) -> None:
+        """`identity`: a replica's, which endorses views."""
         self.overlay = overlay
         self._name = name
+        self._endorser = Endorser(name, identity)
+        self._endorser.adopt(overlay, 0.0)  # at the first tick: what we were stopped before
         self._latest = Version.of(overlay)
         self._document = canonical(overlay)
         self._place = _place_of(overlay, name)  # while we run
@@ -84,7 +93,12 @@ class OverlayKeeper:
     @property
     def removed(self) -> bool:
         """Whether the overlay in force does not list us any more: nothing is sealed or passed on."""
-        return self._name not in self.overlay.members
+        return not _serves(self.overlay, self._name)
+
+    def is_ahead(self, peer: str) -> bool:
+        """Whether a neighbour said that it has a newer version than we know: its views may be others than ours."""
+        known = self._peers.get(peer)
+        return known is not None and known.offered is not None and known.offered.number > self._latest.number
 
     # --------------------------------------------------------------------------------------------- events
 
@@ -92,7 +106,7 @@ class OverlayKeeper:
         known = self._peers.get(peer) or self._away.pop(peer, None)
         self._peers[peer] = known or _Peer(Allowance(DOCUMENT_BURST, DOCUMENT_EVERY_S, now))
         self._peers[peer].told_at, self._peers[peer].offered, self._peers[peer].awaited = now, None, False
-        return [self._offer(peer)]
+        return [self._offer(peer), *self._endorser.link_up(peer, self.overlay)]
 
     def link_down(self, peer: str, now: float) -> list[Effect]:
         if peer in self._peers:
@@ -118,7 +132,8 @@ class OverlayKeeper:
             if flags:
                 raise BadFrame("an offer is not a question and a document at once")
             peer.offered = version
-            return self._ask(now)
+            agrees = version == self._latest == Version.of(self.overlay)
+            return self._ask(now) + (self._endorser.agrees(event.peer, self.overlay) if agrees else [])
         except KeysError as error:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
 
@@ -138,10 +153,39 @@ class OverlayKeeper:
                 f"overlay file is of version {version.number}, version {self._latest.number} is known; "
                 "fetch the newest from the owner"
             )
+        strange = overlay.unendorsed(self.overlay)
+        if strange:
+            raise OverlayError(
+                f"version {version.number} changes region {strange[0]}, and too few of its replicas agreed; wait for "
+                "them, or restart with that file if its owner says that it is right"
+            )
         return self._take(overlay, version, now)
+
+    def endorsed(self, event: Received, now: float) -> list[Effect]:
+        """A wire on `VIEWS_TOPIC`: an endorsement. News that hold are passed on."""
+        try:
+            endorsement = Endorsement.decode(event.wire.payload)
+            latest = self.overlay.latest.get(endorsement.region)
+            if endorsement in self.overlay.endorsements:
+                return []
+            if latest is None or endorsement.number != latest.number:
+                return [Count("endorsements_unknown")]  # of a version that we had, or are still to get
+            overlay = self.overlay.endorsed([endorsement], now)
+            if overlay is self.overlay:
+                raise BadSignature(f"an endorsement of another view {latest.number}, or not by {endorsement.member}")
+        except KeysError as error:
+            return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
+        return told([endorsement], self._peers.keys() - {event.peer}) + self._put(overlay)
+
+    def rotate(self, identity: Identity, now: float) -> None:
+        self._endorser.rotate(identity, self.overlay, now)
 
     def tick(self, now: float) -> list[Effect]:
         effects = self._ask(now)
+        ours = self._endorser.due(self.overlay, now)
+        if ours:
+            effects += told(ours, self._peers) + self._put(self.overlay.endorsed(ours, now))
+        effects += self._put(self.overlay.at(now))
         for name, peer in self._peers.items():
             if self._is_behind(peer) and now >= peer.told_at + OFFER_AGAIN_S:
                 peer.told_at = now
@@ -151,6 +195,7 @@ class OverlayKeeper:
     @property
     def next_deadline(self) -> float | None:
         deadlines = [peer.told_at + OFFER_AGAIN_S for peer in self._peers.values() if self._is_behind(peer)]
+        deadlines += [at for at in (self.overlay.next_closing, self._endorser.next_deadline) if at is not None]
         wanted = [peer for peer in self._peers.values() if self._is_wanted(peer)]
         if self._pending is not None:
             deadlines.append(self._pending[1])
@@ -208,6 +253,10 @@ class OverlayKeeper:
         peer.distrusted_until = now + DISTRUST_S
         overlay = self._verified(_unpacked(packed), stated, now)
         peer.distrusted_until = float("-inf")
+        strange = overlay.unendorsed(self.overlay)
+        if strange:
+            peer.distrusted_until = now + UNENDORSED_S
+            return [Count("views_refused", 1, strange[0]), *self._ask(now)]
         if stated.number == self._latest.number:
             self._equivocated = True
             why = f"the owner signed two overlays of version {stated.number}; ours stays"
@@ -228,10 +277,12 @@ class OverlayKeeper:
 
     def _take(self, overlay: Overlay, version: Version, now: float) -> list[Effect]:
         """A newer version that the owner signed: in force at once, or after a restart; the neighbours hear of it."""
+        overlay = overlay.following(self.overlay, now)
         outcome = self._outcome(overlay)
         self._latest, self._document, self._pending, self._equivocated = version, canonical(overlay), None, False
         if outcome is not Adoption.RESTART:
             self.overlay = overlay
+            self._endorser.adopt(overlay, now)
         effects: list[Effect] = [Adopt(overlay, self._document, outcome), Count("overlays_adopted", 1, outcome.value)]
         for name in [name for name in self._peers if name not in overlay.members and outcome is Adoption.LIVE]:
             del self._peers[name]
@@ -241,8 +292,20 @@ class OverlayKeeper:
             effects.append(self._offer(name))
         return effects + self._ask(now)
 
+    def _put(self, overlay: Overlay) -> list[Effect]:
+        """The same version with more endorsements or without what is over. The machines follow where views change."""
+        before, self.overlay = self.overlay, overlay
+        if overlay is before:
+            return []
+        if Version.of(overlay) == self._latest:
+            self._document = canonical(overlay)
+        if all(overlay.open_views(region) == before.open_views(region) for region in overlay.latest):
+            return []
+        outcome = Adoption.LIVE if _serves(overlay, self._name) else Adoption.REMOVED
+        return [Adopt(overlay, self._document, outcome), Count("views_changed")]
+
     def _outcome(self, overlay: Overlay) -> Adoption:
-        if self._name not in overlay.members:
+        if not _serves(overlay, self._name):
             return Adoption.REMOVED
         # the overlay in force may not list us any more, hence cannot say where we are
         moved = _place_of(overlay, self._name) != self._place
@@ -261,6 +324,14 @@ def _ready_at(peer: _Peer) -> float:
     return max(peer.asked_at + ASK_S, peer.distrusted_until)
 
 
+def _serves(overlay: Overlay, name: str) -> bool:
+    """Whether it is a member and, if a replica, in a view that is open or to come."""
+    member = overlay.members.get(name)
+    if member is None or member.certificate.role is not Role.REPLICA:
+        return member is not None
+    return name in overlay.replicas(member.certificate.region)
+
+
 def _place_of(overlay: Overlay, name: str) -> tuple[object, object]:
     """Role and region of a member."""
     certificate = overlay.certificate(name)
@@ -268,13 +339,13 @@ def _place_of(overlay: Overlay, name: str) -> tuple[object, object]:
 
 
 def _same_shape(old: Overlay, new: Overlay) -> bool:
-    """Whether regions, views, edges, everybody's place, the issuer and the numbering of epochs are the same."""
+    """Whether regions, edges, everybody's region, the issuer and the numbering of epochs are the same."""
 
     def shape(overlay: Overlay) -> tuple[object, ...]:
         policy = overlay.policy
-        views = {(v.region, v.number, v.members, v.trusted) for v in overlay.views.values()}
+        regions = {(view.region, view.trusted) for view in overlay.latest.values()}
         edges = {frozenset(edge) for edge in policy.edges}
-        return views, edges, policy.overlay, policy.issuer, policy.calendar.zero_ms, policy.calendar.length_s
+        return regions, edges, policy.overlay, policy.issuer, policy.calendar.zero_ms, policy.calendar.length_s
 
     def places(overlay: Overlay) -> list[tuple[object, object]]:
         both = sorted(old.members.keys() & new.members.keys())

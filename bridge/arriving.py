@@ -27,9 +27,9 @@ from keys.envelope import (
     from_property,
 )
 from keys.epochs import KeyName
-from keys.errors import BadFrame, BadShare, Expired, KeysError, NotAuthorised, WrongEpochKey
+from keys.errors import BadFrame, BadShare, Expired, KeysError, NotAuthorised, UnknownView, WrongEpochKey
 from keys.identity import CARRIERS, Certificate
-from keys.sharetree import Label, Place, Share, decode_shares
+from keys.sharetree import Hop, Label, Place, Share, decode_shares
 
 from .machine import Blame, Count, Effect, Wire
 from .policy import Scope
@@ -44,10 +44,14 @@ BUMP_GRACE_S = 30.0  # a bump reaches all members within it, whatever the calend
 
 
 def refused(peer: str, error: KeysError) -> list[Effect]:
-    """What a wire that does not hold comes to. The link is suspected, unless being late explains it: an epoch or a bump
-    may end while an honest neighbour still has something for us (PROTOCOL §3: late is never blamed)."""
+    """What a wire that does not hold comes to. The link is suspected, unless being late explains it: an epoch, a bump
+    or a view may end while an honest neighbour still has something for us (PROTOCOL §3: late is never blamed)."""
     counted = Count("refused", 1, type(error).__name__)
-    return [counted] if isinstance(error, Expired | WrongEpochKey) else [counted, Blame(peer, False, str(error))]
+    return (
+        [counted]
+        if isinstance(error, Expired | WrongEpochKey | UnknownView)
+        else [counted, Blame(peer, False, str(error))]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ class Admission:
         self._bumped: dict[str, float] = {}  # by scope: when its earlier bumps are outdated, if that is to come
 
     def adopt(self, overlay: Overlay, now: float) -> None:
-        """Another version of the overlay, of the same regions and views."""
+        """Another version of the overlay, or other views of it, of the same regions."""
         until = now + max(overlay.policy.calendar.grace_s, BUMP_GRACE_S)
         bumps = {scope.filter: scope.bump for scope in self._overlay.policy.scopes}
         self._bumped = {f: at for f, at in self._bumped.items() if at > now}
@@ -146,7 +150,8 @@ class Admission:
     def key(self, properties: dict[str, str], now: float) -> KeyHeader | None:
         """The key header that rides along, verified; None if there is none.
 
-        Raises as `publication` does, and WrongEpochKey at a replica for a key that a bump outdated.
+        Raises as `publication` does; WrongEpochKey at a replica for a key that a bump outdated; Expired for views that
+        are closed, UnknownView for some that are not in force here yet, BadShare for other ones.
         """
         text = properties.get(PROPERTY_KEY)
         if text is None:
@@ -167,12 +172,24 @@ class Admission:
         if scope.keyed and key.bump == scope.bump and key.message_limit > scope.refresh.messages:
             # Of another bump: made under other rules, since the owner raises it when it changes them.
             raise NotAuthorised(f"key for {key.message_limit} messages; the scope has {scope.refresh.messages}")
-        if key.hops != self._overlay.key_hops(scope, publisher.region):
-            raise BadShare("key was split for other views than ours")
+        self._check_views(key.hops, scope, publisher.region)
         self._keys[key.key_id] = key
         if len(self._keys) > VERIFIED_KEYS_MAX:
             self._keys.popitem(last=False)
         return key
+
+    def _check_views(self, hops: Sequence[Hop], scope: Scope, home: int) -> None:
+        """A key names one open view of every region that it may enter."""
+        if [hop.region for hop in hops] != [hop.region for hop in self._overlay.key_hops(scope, home)]:
+            raise BadShare("key was split for other regions than those of its scope")
+        for hop in hops:
+            view = self._overlay.view(hop.region, hop.view)
+            if view is None and hop.view > self._overlay.views[hop.region].number:
+                raise UnknownView(f"key was split for view {hop.view} of region {hop.region}, which is to come here")
+            if view is None:
+                raise Expired(f"view {hop.view} of region {hop.region} is closed")
+            if view.hop != hop:
+                raise BadShare("key was split for other views than ours")
 
     # ---------------------------------------------------------------------------------------- epochs, bumps
 
@@ -217,10 +234,11 @@ class Admission:
             allowed = self._rights[asked] = self._overlay.may_publish(name, wire_topic, epoch)
         return allowed
 
-    def shares(self, properties: dict[str, str], expected: Sequence[Place | int]) -> list[Share]:
+    @staticmethod
+    def shares(properties: dict[str, str], expected: Sequence[Place | Hop]) -> list[Share]:
         """The shares that ride along, each with a label over the regions `expected` and our stamps.
 
-        `expected` is the path as region numbers, where a Place pins that coordinate: the sender's own place
+        `expected` is the path as its key's header has it, where a Place pins that coordinate: the sender's own place
         is certain (its certificate says it), earlier coordinates are the sender's claim. Raises BadShare.
         """
         text = properties.get(PROPERTY_SHARES)
@@ -228,20 +246,8 @@ class Admission:
             return []
         shares = decode_shares(from_property(text))
         for share in shares:
-            self._check_label(share.label, expected)
+            _check_label(share.label, expected)
         return shares
-
-    def _check_label(self, label: Label, expected: Sequence[Place | int]) -> None:
-        if len(label) != len(expected):
-            raise BadShare(f"label has depth {len(label)}, the path {len(expected)}")
-        for place, wanted in zip(label, expected, strict=True):
-            if isinstance(wanted, Place):
-                if place != wanted:
-                    raise BadShare(f"label says {place}, the link says {wanted}")
-                continue
-            view = self._overlay.views[wanted]
-            if place.region != wanted or place.view != view.number or not 1 <= place.place <= len(view.members):
-                raise BadShare(f"label {place} is not of view {view.number} of region {wanted}")
 
     def publisher(self, party_id: bytes, now: float = 0.0) -> Certificate:
         """Raises NotAuthorised, or, asked with the time, Expired: we may run for longer than a certificate lasts."""
@@ -261,6 +267,17 @@ class Admission:
             except TopicError as error:
                 raise BadFrame(str(error)) from None
         return self._scopes[wire_topic]
+
+
+def _check_label(label: Label, expected: Sequence[Place | Hop]) -> None:
+    if len(label) != len(expected):
+        raise BadShare(f"label has depth {len(label)}, the path {len(expected)}")
+    for place, wanted in zip(label, expected, strict=True):
+        if isinstance(wanted, Place):
+            if place != wanted:
+                raise BadShare(f"label says {place}, the link says {wanted}")
+        elif (place.region, place.view) != (wanted.region, wanted.view) or not 1 <= place.place <= wanted.count:
+            raise BadShare(f"label {place} is not of view {wanted.view} of region {wanted.region}")
 
 
 def _check_end(certificate: Certificate, now: float) -> None:

@@ -36,8 +36,12 @@ class Evidence:
         self._named: set[str] = set()
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version of the overlay, of the same regions and views: what stood still stands."""
+        """Another version of the overlay, or other views: what stood under views that are open still stands.
+
+        Explanations are of places in one set of views, so no evidence of one view is held against a member of another.
+        """
         self._overlay = overlay
+        self._standing = {hops: standing for hops, standing in self._standing.items() if self._open(hops)}
 
     def judge(
         self,
@@ -46,7 +50,10 @@ class Evidence:
         shares: Mapping[Label, Share],
         winning: Combination,
     ) -> list[Effect]:
-        """Audit all shares of one key that `winning` (k places of every region below the first) opened."""
+        """Audit all shares of one key that `winning` (k places of every region below the first) opened. Nothing is said
+        of views that are closed: who was at which place is not known any more."""
+        if not self._open(hops):
+            return []
         values = level1_values(shares.values(), hops, winning)
         mismatched = {p for p, value in values.items() if value is None or not check_share(header, p, value)}
         effects: list[Effect] = [
@@ -122,5 +129,10 @@ class Evidence:
             ]
         return effects
 
+    def _open(self, hops: Sequence[Hop]) -> bool:
+        return all(self._overlay.view(hop.region, hop.view) is not None for hop in hops)
+
     def _member(self, hop: Hop, place: int) -> str:
-        return self._overlay.views[hop.region].members[place - 1]
+        view = self._overlay.view(hop.region, hop.view)
+        assert view is not None, "asked before"
+        return view.members[place - 1]

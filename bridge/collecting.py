@@ -47,9 +47,10 @@ class Collector:
         self._hosted = overlay.hosted  # while we run
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         self._admission = Admission(overlay, replica=False)
-        self._vouchers_needed = (len(overlay.views[overlay.certificate(name).region].members) - 1) // 2 + 1  # f + 1
+        self._overlay = overlay
+        self._home = overlay.certificate(name).region
         self._vouchers: FairTable[tuple[bytes, int, int, bytes, str], set[str]] = FairTable(VOUCHED_MAX)
-        self._keys = KeyRing(overlay, overlay.certificate(name).region, secrets, keys, self._admission)
+        self._keys = KeyRing(overlay, self._home, secrets, keys, self._admission)
         self._joining = Joining()
         self._streams: FairTable[StreamId, Stream] = FairTable(STREAMS_MAX)
         self._generations: dict[str, int] = {}  # by scope: how often it was subscribed
@@ -89,7 +90,8 @@ class Collector:
         return effects + [effect for key_id in opened for effect in self._wake(key_id, now)]
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
-        """Another version of the overlay, of the same regions and views."""
+        """Another version of the overlay, or other views of it, of the same regions."""
+        self._overlay = overlay
         self._admission.adopt(overlay, now)
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         effects, opened = self._keys.adopt(overlay, secrets, now)
@@ -143,8 +145,8 @@ class Collector:
         return self._hold(held, now)
 
     def _vouched(self, event: Received, admitted: Admitted) -> bool:
-        """Whether enough replicas delivered this publication of a dead epoch: one of them is honest and took it when
-        it was fresh."""
+        """Whether enough replicas delivered this publication of a dead epoch: f + 1 of one view, of whom one is honest
+        and took it when it was fresh. The liars of two views may be more than f together."""
         header = admitted.header
         what = (header.publisher, header.sequence, header.time_ms, header.digests[0], event.wire.topic)
         peers = self._vouchers.get(what)
@@ -153,7 +155,7 @@ class Collector:
             self._vouchers.put(what, header.publisher, peers)
         if event.peer not in self._hosted:  # a stock broker lets in whatever it is given, however old
             peers.add(event.peer)
-        return len(peers) >= self._vouchers_needed
+        return any(len(peers.intersection(v.members)) > v.faults for v in self._overlay.open_views(self._home))
 
     def _hold(self, held: Held, now: float) -> list[Effect]:
         """Put a publication into its stream unless it was there before, and see what can go on."""

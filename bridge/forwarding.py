@@ -97,7 +97,7 @@ class Forwarder:
         return []
 
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
-        """Another version of the overlay, of the same regions and views."""
+        """Another version of the overlay, or other views of it, of the same regions."""
         self._overlay = overlay
         self._routes.adopt(overlay)
         self._admission.adopt(overlay, now)
@@ -105,13 +105,17 @@ class Forwarder:
         self._repeats = {party: seen for party, seen in self._repeats.items() if party in overlay.by_party}
         for wanted in [wanted for wanted in self._newcomers if wanted[0] not in overlay.members]:
             del self._newcomers[wanted]
-        self._keys.adopt(overlay)
         self._sweep_at = None
-        return self.tick(now)
+        return self.tick(now) + self._keys.adopt(overlay, now)
+
+    def erase(self) -> None:
+        """We are no replica any more: keys, shares and what is retained goes."""
+        self._keys.erase_all()
+        self._retained = Retained()
 
     def tick(self, now: float) -> list[Effect]:
-        """Pass on what waited for more. Erase keys, shares and retained publications whose epoch is dead or whose bump
-        is outdated."""
+        """Pass on what waited for more. Erase keys, shares and retained publications whose epoch is dead, whose bump is
+        outdated or whose view is closed."""
         gathered = self._keys.tick(now)
         if self._sweep_at is not None and now < self._sweep_at:
             return gathered
@@ -124,7 +128,7 @@ class Forwarder:
             lambda admitted, held: (
                 calendar.at(admitted.header.time_ms / 1000) < oldest
                 or admitted.header.publisher not in self._overlay.by_party
-                or (held is not None and self._admission.stale(held.header.epoch_key, now))
+                or (held is not None and self._keys.ended(held, now))
             )
         )
         return gathered + ([Count("retained_ended", gone)] if gone else [])
@@ -166,7 +170,7 @@ class Forwarder:
         effects: list[Effect] = [Count("statements")]
         for region in self._overlay.neighbours(self._routes.region):
             if region != from_region or not self._routes.is_replica(event.peer):
-                effects += [Send(peer, event.wire) for peer in self._routes.members_up(region)]
+                effects += [Send(peer, event.wire) for peer in self._routes.replicas_up(region)]
         if statement.on:
             effects += self._serve_newcomer(statement.member, statement.filter, now)
         return effects
@@ -190,7 +194,8 @@ class Forwarder:
             needed = self._needed(held, now) if scope.keys_on_topic else held.use.live(scope.refresh, now)
             same = needed and held.shares and held.header.scope == wire_filter
             if same and self._routes.lie_between(publisher, member, region):
-                effects += [self._keys.wire(peer, held, held.shares) for peer in peers]
+                concerned = [peer for peer in peers if self._keys.concerns(peer, held)]
+                effects += [self._keys.wire(peer, held, held.shares) for peer in concerned]
         for r in self._retained.values():
             same = r.admitted.scope.filter == scope.filter
             if same and self._routes.lie_between(r.admitted.publisher, member, region):
@@ -261,11 +266,12 @@ class Forwarder:
         """Publications named this key before it came: who got them is owed shares, what is retained it. A key that
         stands alone goes to all who want its scope, at once."""
         owed = self._owing.settle(held.name)
-        held.announced = {peer: 0 for peer in owed.peers if peer in self._overlay.members}
+        known = [peer for peer in owed.peers if peer in self._overlay.members]
         scope = self._overlay.scope_named(held.header.scope)
         if scope is not None and scope.keys_on_topic:
             publisher = self._admission.publisher(held.header.publisher)
-            held.announced |= dict.fromkeys(self._wanting(publisher, scope, held.use.since), 0)
+            known += self._wanting(publisher, scope, held.use.since)
+        held.announced = {peer: 0 for peer in known if self._keys.concerns(peer, held)}
         for topic in owed.topics:
             self._retained.key_came(topic, held.name, held)
 

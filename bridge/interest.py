@@ -39,7 +39,7 @@ class Interest:
         self._overlay = overlay
         self._identity = identity
         self._name = name
-        self._view = overlay.views[overlay.certificate(name).region]
+        self._home = overlay.certificate(name).region
         self._secrets = list(secrets)
         self._readable: dict[str, ScopeSecret] = {}  # by wire filter, as of the last review
         self._filters: set[str] = set()  # what local clients want, whether a scope has it or not
@@ -70,7 +70,7 @@ class Interest:
         return effects
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
-        """Another version of the overlay, of the same regions and views: state what we may read only now."""
+        """Another version of the overlay, or other views, of the same regions: state what we may read only now."""
         self._overlay = overlay
         self._secrets = list(secrets)
         effects = self._review(now)
@@ -133,18 +133,21 @@ class Interest:
         want = self._wants[told[1]]
         if event.peer in want.acked:
             return []
+        before = self._has_quorum(want)
         want.acked.add(event.peer)
-        accepted = bool(want.filters) and len(want.acked) == self._view.threshold
-        return [Count("subscriptions_accepted")] if accepted else []
+        return [Count("subscriptions_accepted")] if self._has_quorum(want) and not before else []
 
     def wanted(self) -> frozenset[str]:
         """Wire filters of the scopes that local clients want now."""
         return frozenset(wire_filter for wire_filter, want in self._wants.items() if want.filters)
 
     def accepted(self, wire_filter: str) -> bool:
-        """Whether a quorum of the home region acknowledged that we want the scope."""
+        """Whether a quorum of the home region, in its view in force, acknowledged that we want the scope."""
         want = self._wants.get(wire_filter)
-        return want is not None and bool(want.filters) and len(want.acked) >= self._view.threshold
+        return want is not None and self._has_quorum(want)
+
+    def _has_quorum(self, want: _Want) -> bool:
+        return bool(want.filters) and self._overlay.views[self._home].quorum(want.acked)
 
     def tick(self, now: float) -> list[Effect]:
         """Renew leases in time, and see what we may read in a new epoch."""

@@ -251,15 +251,17 @@ class Adoption(StrEnum):
     LIVE = "live"
     """It is in force."""
     RESTART = "restart"
-    """It changes regions, views, edges, places, the issuer or the numbering of epochs: it counts after a restart."""
+    """It changes regions, edges, places, the issuer or the numbering of epochs: it counts after a restart."""
     REMOVED = "removed"
-    """It does not list us any more: this node stops."""
+    """It does not list us any more, or no open view of our region does: this node stops. A replica erases its seeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """A newer version that the owner signed. Whatever the outcome: write `document` (canonical JSON) to the overlay
-    file and raise the pin. If it is in force, drop links to members that left and dial those that came."""
+    """A newer version that the owner signed, or the same with other views in force or open: endorsements came, or the
+    view before is over. Whatever the outcome: write `document` (canonical JSON) to the overlay file, also over one of
+    the same version, and raise the pin. If it is in force, drop links to whom `membership.peers_of` does not name any
+    more, and dial those that came."""
 
     overlay: Overlay = field(repr=False)
     document: bytes = field(repr=False)

@@ -7,11 +7,12 @@ node that the overlay in force does not list any more does nothing but pass that
 
 from __future__ import annotations
 
-from keys.identity import Role
+from keys.identity import Identity, Role
 
 from .adopting import OVERLAY_TOPIC, OverlayKeeper
 from .budgets import LinkGuard
-from .machine import Acked, Adopt, Adoption, Blame, Count, Effect, Event, LinkDown, LinkUp, Received, Tick
+from .endorsing import VIEWS_TOPIC
+from .machine import Acked, Adopt, Adoption, Blame, Count, Effect, Event, LinkDown, LinkUp, Received, Rotated, Tick
 from .subscriptions import CONTROL_ROOT
 from .views import Overlay
 
@@ -19,9 +20,10 @@ from .views import Overlay
 class Node:
     """What every node does: refuse strangers, guard its links, keep the overlay up to date."""
 
-    def __init__(self, overlay: Overlay, name: str) -> None:
+    def __init__(self, overlay: Overlay, name: str, identity: Identity | None = None) -> None:
+        """`identity`: a replica's, to endorse views with."""
         self.name = name
-        self.keeper = OverlayKeeper(overlay, name)
+        self.keeper = OverlayKeeper(overlay, name, identity)
         self._peers = peers_of(overlay, name)
         self._links = LinkGuard()
 
@@ -48,7 +50,9 @@ class Node:
             case LinkDown(peer):
                 effects += self.keeper.link_down(peer, now)
             case Tick():
-                effects += self.keeper.tick(now)
+                effects += self._adopted(self.keeper.tick(now), now)
+            case Rotated(identity):
+                self.keeper.rotate(identity, now)
         return effects
 
     def _received(self, event: Received, now: float) -> list[Effect]:
@@ -58,6 +62,8 @@ class Node:
             return [Count("refused", 1, "topic"), Blame(event.peer, False, "a hosted broker only carries")]
         if topic == OVERLAY_TOPIC:
             return self._adopted(self.keeper.received(event, now), now)
+        if topic == VIEWS_TOPIC:
+            return self._adopted(self.keeper.endorsed(event, now), now)
         return [] if self.keeper.removed else self._event(event, now)
 
     def offered(self, document: bytes, now: float) -> list[Effect]:
@@ -71,7 +77,10 @@ class Node:
 
     def _adopted(self, effects: list[Effect], now: float) -> list[Effect]:
         """The machines follow what the keeper put in force. Members that left are neighbours no longer."""
-        if not any(isinstance(effect, Adopt) and effect.outcome is Adoption.LIVE for effect in effects):
+        outcomes = {effect.outcome for effect in effects if isinstance(effect, Adopt)}
+        if Adoption.REMOVED in outcomes:
+            self._erase()
+        if Adoption.LIVE not in outcomes or self.keeper.removed:
             return effects
         before, self._peers = self._peers, peers_of(self.overlay, self.name)
         for peer in sorted(before - self._peers):
@@ -86,6 +95,9 @@ class Node:
     def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         raise NotImplementedError
 
+    def _erase(self) -> None:
+        """The overlay does not list us any more: what must not outlive that goes."""
+
     def _deadlines(self) -> list[float | None]:
         raise NotImplementedError
 
@@ -93,7 +105,9 @@ class Node:
 def peers_of(overlay: Overlay, name: str) -> frozenset[str]:
     """Members that `name` has a link with: gateways and jobs with all replicas of their region, hosted ones included,
     and all key servers; replicas of neighbouring regions with each other. Key servers hear of new overlays from
-    gateways and jobs."""
+    gateways and jobs.
+
+    Replicas of a view that is to come are neighbours already, those of the view before until it is closed."""
     me = overlay.certificate(name)
     clients = {
         certificate.name: certificate.region
@@ -107,7 +121,7 @@ def peers_of(overlay: Overlay, name: str) -> frozenset[str]:
             return frozenset()
         case Role.REPLICA:
             regions = overlay.neighbours(me.region)
-            replicas = {member for region in regions for member in overlay.views[region].members}
+            replicas = {member for region in regions for member in overlay.replicas(region)}
             return frozenset(replicas | {client for client, region in clients.items() if region == me.region})
         case _:
-            return frozenset(overlay.views[me.region].members) | frozenset(overlay.policy.key_servers)
+            return frozenset(overlay.replicas(me.region)) | frozenset(overlay.policy.key_servers)

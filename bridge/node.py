@@ -77,7 +77,7 @@ class ReaderNode(Node):
         super().__init__(overlay, name)
         self.secrets = list(secrets)
         self.interest = Interest(overlay, identity, name, secrets)
-        self._replicas = frozenset(overlay.views[overlay.certificate(name).region].members)  # while we run
+        self._replicas = frozenset(overlay.replicas(overlay.certificate(name).region))
         self._identity = identity
         self._keys = keys
         fetches = overlay.policy.issuer is not Issuer.OWNER
@@ -141,6 +141,7 @@ class ReaderNode(Node):
         return []
 
     def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+        self._replicas = frozenset(overlay.replicas(overlay.certificate(self.name).region))
         self.secrets, came = handed_over(overlay, self.name, self._identity, self.secrets, self._keys)
         effects = self._adopt_own(overlay, now)
         effects += self._news(self._client.adopt(overlay, now), now) if self._client else []
@@ -271,9 +272,14 @@ class ReplicaNode(Node):
     """A replica: forwards what it cannot read. `seeds`: see `Forwarder`; `limits`: of each publisher."""
 
     def __init__(
-        self, overlay: Overlay, name: str, seeds: Callable[[int], bytes], limits: Limits | None = None
+        self,
+        overlay: Overlay,
+        identity: Identity,
+        name: str,
+        seeds: Callable[[int], bytes],
+        limits: Limits | None = None,
     ) -> None:
-        super().__init__(overlay, name)
+        super().__init__(overlay, name, identity)
         self.forwarder = Forwarder(overlay, name, seeds)
         self._leases = LeaseRelay(overlay, self.forwarder.routes, self.forwarder.routing)
         self._publishers = PublisherGuard(limits or Limits())
@@ -299,6 +305,9 @@ class ReplicaNode(Node):
                 return self.forwarder.tick(now)
             case _:
                 return []
+
+    def _erase(self) -> None:
+        self.forwarder.erase()
 
     def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         self._publishers.keep(overlay.by_party)

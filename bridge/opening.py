@@ -13,15 +13,25 @@ from dataclasses import dataclass, field
 
 from keys.envelope import DataKey, KeyHeader, Mode, check_epoch_key, check_share, open_key
 from keys.epochs import KeyName, ScopeKeys
-from keys.errors import BadContent, NotEnoughShares, SearchExhausted, WrongEpochKey
+from keys.errors import (
+    BadContent,
+    BadShare,
+    KeysError,
+    NotEnoughShares,
+    SearchExhausted,
+    UnknownView,
+    WrongEpochKey,
+)
 from keys.identity import Certificate
 from keys.sharetree import Combination, Hop, Label, Place, Share, recombine
 
-from .arriving import Admission, Admitted
+from .ahead import Ahead
+from .arriving import Admission, Admitted, refused
 from .blame import Evidence
 from .budgets import FairTable
 from .machine import Blame, Count, Doubted, Effect, Wanted
 from .sealing import ScopeSecret
+from .subscriptions import KEYS_TOPIC
 from .views import Overlay
 
 KEYS_HELD_MAX = 4096  # a publisher's flood of keys evicts its own oldest
@@ -55,12 +65,12 @@ class KeyRing:
         self._scope_keys = keys
         self._overlay = overlay
         self._home = home
-        self._view = overlay.views[home]
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         self._admission = admission
         self._evidence = Evidence(overlay)
         self._keys: FairTable[bytes, _Key] = FairTable(KEYS_HELD_MAX)
-        self._last_combination: dict[int, Combination] = {}  # by publisher's home region
+        self._last_combination: dict[tuple[Hop, ...], Combination] = {}  # by path and views
+        self._ahead = Ahead()
         self._audits: OrderedDict[bytes, float] = OrderedDict()  # oldest first, all wait equally long
         self._paused: dict[bytes, float] = {}  # publisher -> when it may be searched for again
         self._searches: dict[bytes, float] = {}  # key ids whose search waits for that
@@ -68,11 +78,26 @@ class KeyRing:
         self._doubted: set[KeyName] = set()
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> tuple[list[Effect], list[bytes]]:
-        """Another version of the overlay, of the same regions and views. Returns what `keys_changed` does."""
+        """Another version of the overlay, or other views, of the same regions. Returns what `keys_changed` does."""
         self._overlay = overlay
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         self._evidence.adopt(overlay)
-        return self.keys_changed(now)
+        self._last_combination = {
+            hops: combination
+            for hops, combination in self._last_combination.items()
+            if all(overlay.view(hop.region, hop.view) for hop in hops)
+        }
+        effects, opened = self.keys_changed(now)
+        for peer, _, properties in self._ahead.take():
+            if peer not in overlay.members:
+                continue
+            try:
+                news, key_id = self.take(peer, properties, now)
+            except KeysError as error:
+                news, key_id = refused(peer, error), None
+            effects += news
+            opened += [key_id] if key_id is not None else []
+        return effects, opened
 
     def keys_changed(self, now: float) -> tuple[list[Effect], list[bytes]]:
         """Epoch keys came: the keys that waited for them are tried; with the effects, the ids of those that opened."""
@@ -96,23 +121,29 @@ class KeyRing:
 
         Raises what `Admission.key` and `Admission.shares` raise.
         """
-        header = self._admission.key(properties, now)
+        try:
+            header = self._admission.key(properties, now)
+        except UnknownView:
+            self._ahead.keep(peer, properties, KEYS_TOPIC)
+            return [Count("keys_ahead")], None
         if header is None:
             return [], None
         key = self._keys.get(header.key_id)
         if key is None:
             publisher = self._admission.publisher(header.publisher)
-            key = _Key(header, publisher, self._overlay.hops_between(publisher.region, self._home))
+            key = _Key(header, publisher, header.along(self._overlay.path(publisher.region, self._home)))
             gone = self._keys.put(header.key_id, header.publisher, key)
             if gone is not None:
                 self._audits.pop(gone[0], None)
                 self._searches.pop(gone[0], None)
                 self._no_longer_lacks(gone[1].header)
-        path = self._overlay.path(key.publisher.region, self._home)
-        sender = Place(self._home, self._view.number, self._view.place_of(peer))
+        view = self._overlay.view(self._home, key.hops[-1].view)
+        if view is None or peer not in view.members:
+            raise BadShare("shares from a replica that the key gives no place")
+        sender = Place(self._home, view.number, view.place_of(peer))
         effects: list[Effect] = []
         fresh = 0
-        for share in self._admission.shares(properties, [*path[:-1], sender]):
+        for share in self._admission.shares(properties, [*key.hops[:-1], sender]):
             if peer in self._overlay.hosted and not check_share(header, sender.place, share.value):
                 # Nobody checked it on the way, and whoever may publish there can have made it: it takes no label from
                 # the true one, and proves nothing against the broker.
@@ -187,7 +218,7 @@ class KeyRing:
                 key.hops,
                 lambda place, value: check_share(header, place, value),
                 accept,
-                first=self._last_combination.get(key.publisher.region),
+                first=self._last_combination.get(key.hops),
             )
         except NotEnoughShares:
             return []
@@ -200,7 +231,7 @@ class KeyRing:
             key.unusable = True  # until keys come
             return [Count("wrong_epoch_key"), *self._doubt(header)]
         key.data_key, key.combination = opened[-1], found.combination
-        self._last_combination[key.publisher.region] = found.combination
+        self._last_combination[key.hops] = found.combination
         self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
         return [Count("recombined")]
 

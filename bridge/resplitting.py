@@ -2,8 +2,9 @@
 
 Key headers and shares ride on publications or come alone. A share that we hold is split once for each
 next region, and sub-share x goes to its replica x alone; readers of our region get the shares as they are. Whoever was
-told of a key gets what comes later. Keys go with their epoch. Not here: publications (`forwarding`), who may read
-(`subscriptions`), the arithmetic (`keys.sharetree`).
+told of a key gets what comes later. Keys go with their epoch, and with the views that they were split for: places and
+thresholds are those of the views that a key's header names, whichever are in force now. Not here: publications
+(`forwarding`), who may read (`subscriptions`), the arithmetic (`keys.sharetree`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from dataclasses import dataclass, field
 from math import inf, prod
 
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, check_share, to_property
-from keys.errors import TooOften
-from keys.sharetree import Label, Place, Share, encode_shares, resplit
+from keys.errors import BadShare, Expired, KeysError, TooOften, UnknownView
+from keys.sharetree import Hop, Label, Place, Share, encode_shares, resplit
 
-from .arriving import Admission
+from .ahead import Ahead
+from .arriving import Admission, refused
 from .budgets import Allowance, FairTable
 from .keyrepository import Use, check_key_topic, key_topic
 from .machine import Blame, Count, Effect, Send, UserProperties, Wire
@@ -74,6 +76,7 @@ class Resplitter:
         self._held: FairTable[DataKeyName, HeldKey] = FairTable(KEYS_HELD_MAX)
         self._new_keys: dict[bytes, Allowance] = {}  # by publisher
         self._gathering: dict[DataKeyName, float] = {}  # when to pass on what came; oldest first, of those in `_held`
+        self._ahead = Ahead()
 
     def __iter__(self) -> Iterator[HeldKey]:
         return iter(self._held.values())
@@ -92,28 +95,46 @@ class Resplitter:
             if peer in held.announced:
                 held.announced[peer] = 0
 
-    def adopt(self, overlay: Overlay) -> None:
-        """Another version of the overlay, of the same regions and views. `Routes` and `Admission` follow by others."""
+    def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+        """Another version of the overlay, or other views. `Routes` and `Admission` followed by others."""
         self._new_keys = {party: left for party, left in self._new_keys.items() if party in overlay.by_party}
         for held in self._held.values():
             for peer in [peer for peer in held.announced if peer not in overlay.members]:
                 del held.announced[peer]
+        effects: list[Effect] = []
+        for sender, topic, properties in self._ahead.take():
+            if sender in overlay.members:
+                try:
+                    effects += self.take(sender, properties, now, topic)
+                except KeysError as error:
+                    effects += refused(sender, error)
+        return effects
+
+    def erase_all(self) -> None:
+        """We are no replica any more."""
+        self._held, self._ahead = FairTable(KEYS_HELD_MAX), Ahead()
+        self._gathering.clear()
+        self._known_seeds.clear()
 
     def erase_ended(self, now: float) -> None:
-        """Erase keys, shares and seeds whose epoch is dead, whose bump is outdated or whose publisher is gone, and keys
-        that are over."""
+        """Erase keys and shares whose epoch is dead, whose bump is outdated, whose publisher is gone, one of whose
+        views is closed or that are over, and seeds of dead epochs. A seed says nothing of a split whose share is
+        erased: the share's value is part of what coefficients are derived from."""
         members, oldest = self._routes.overlay.by_party, self._admission.oldest(now)
         ended = [
             held.name
             for held in self._held.values()
-            if held.header.publisher not in members
-            or self._admission.stale(held.header.epoch_key, now)
-            or self._over(held, now)
+            if held.header.publisher not in members or self.ended(held, now) or self._over(held, now)
         ]
         for name in ended:
             self._held.pop(name)
             self._gathering.pop(name, None)
         self._known_seeds = {epoch: seed for epoch, seed in self._known_seeds.items() if epoch >= oldest}
+
+    def ended(self, held: HeldKey, now: float) -> bool:
+        """Whether nothing under this key can be fresh any more."""
+        views = (self._routes.overlay.view(hop.region, hop.view) for hop in held.header.hops)
+        return self._admission.stale(held.header.epoch_key, now) or None in views
 
     @property
     def holds_secrets(self) -> bool:
@@ -125,19 +146,26 @@ class Resplitter:
     def take(self, sender: str, properties: dict[str, str], now: float, topic: str = KEYS_TOPIC) -> list[Effect]:
         """A key header and shares; whoever already has the key's header gets the news at once. `topic`: where it stood.
         Raises keys errors."""
-        header = self._admission.key(properties, now)
+        try:
+            header = self._admission.key(properties, now)
+        except UnknownView:
+            self._ahead.keep(sender, properties, topic)
+            return [Count("keys_ahead")]
         if header is None:
             return []
         check_key_topic(topic, header)
         publisher = self._admission.publisher(header.publisher)
         self._routes.check(sender, publisher.region, publisher.name)
+        own = self._routes.place_in(header.hops, self._routes.name)
+        if own is None:
+            raise Expired("a key of a view in which we have no place")
         held = self._hold(header, now)
         effects: list[Effect] = []
         fresh: dict[Label, Share] = {}
-        for share in self._admission.shares(properties, self._expected(sender, publisher.region)):
+        for share in self._admission.shares(properties, self._expected(header, sender, publisher.region, own)):
             known = held.shares.get(share.label)
             if known is None:
-                if len(share.label) == 1 and not check_share(header, self._routes.place.place, share.value):
+                if len(share.label) == 1 and not check_share(header, own.place, share.value):
                     # Passing it on would make us the liar; withheld and complained about (PROTOCOL §3).
                     effects += [Count("complaints"), Blame(sender, False, "share misfits its commitment")]
                     continue
@@ -154,7 +182,7 @@ class Resplitter:
         as many shares as its receivers need of us at least, then for all or, since some may never come, a moment."""
         if not self.alone(held):
             return True
-        before = self._routes.overlay.hops_between(home, self._routes.region)[:-1]
+        before = held.header.along(self._routes.overlay.path(home, self._routes.region))[:-1]
         fewest, most = prod(hop.threshold for hop in before), prod(hop.count for hop in before)
         if len(held.shares) < fewest:
             return False
@@ -203,20 +231,23 @@ class Resplitter:
             self._came(held)
         return held
 
-    def _expected(self, sender: str, home: int) -> list[Place | int]:
+    def _expected(self, header: KeyHeader, sender: str, home: int, own: Place) -> list[Place | Hop]:
         """What labels from this sender must say: its own place last-but-one, ours last (PROTOCOL §3)."""
-        overlay = self._routes.overlay
-        path = overlay.path(home, self._routes.region)
-        expected: list[Place | int] = [*path[:-1], self._routes.place]
+        path = header.along(self._routes.overlay.path(home, self._routes.region))
+        expected: list[Place | Hop] = [*path[:-1], own]
         if len(path) > 1:
-            view = overlay.views[path[-2]]
-            expected[-2] = Place(view.region, view.number, view.place_of(sender))
+            place = self._routes.place_in(header.hops, sender)
+            if place is None:
+                raise BadShare("shares from a replica that the key gives no place")
+            expected[-2] = place
         return expected
 
     # -------------------------------------------------------------------------------------------- giving
 
     def riding(self, peer: str, held: HeldKey, again: bool) -> UserProperties:
         """What a publication under this key carries to `peer`: nothing if it was told before, unless `again`."""
+        if not self.concerns(peer, held):
+            return ()
         if not held.shares or (held.announced.get(peer) and not again):
             held.announced.setdefault(peer, 0)
             return ()
@@ -224,7 +255,7 @@ class Resplitter:
         return self._carried(held, self._shares_for(peer, held, held.shares))
 
     def wire(self, peer: str, held: HeldKey, shares: dict[Label, Share]) -> Send:
-        """Key header and shares alone."""
+        """Key header and shares alone, for a peer that they concern."""
         held.announced[peer] = len(held.shares)
         carried = self._carried(held, self._shares_for(peer, held, shares))
         if self.alone(held):
@@ -236,6 +267,10 @@ class Resplitter:
         scope = self._routes.overlay.scope_named(held.header.scope)
         return scope is not None and scope.keys_on_topic
 
+    def concerns(self, peer: str, held: HeldKey) -> bool:
+        """Whether the key has a place for the peer; a replica that is only in another view of its region has none."""
+        return not self._routes.is_replica(peer) or self._routes.place_in(held.header.hops, peer) is not None
+
     @staticmethod
     def _carried(held: HeldKey, shares: Iterable[Share]) -> UserProperties:
         """The properties `vmq-key` and `vmq-shares`."""
@@ -246,9 +281,9 @@ class Resplitter:
         """Our shares as they are to a reader; to a replica of the next region its sub-share of each."""
         if not self._routes.is_replica(peer):
             return list(shares.values())
-        view = self._routes.overlay.views[self._routes.region_of(peer)]
-        place = view.place_of(peer)
-        return [self._split(held, share, view.region)[place - 1] for share in shares.values()]
+        place = self._routes.place_in(held.header.hops, peer)
+        assert place is not None, "asked before"
+        return [self._split(held, share, place.region)[place.place - 1] for share in shares.values()]
 
     def _split(self, held: HeldKey, share: Share, region: int) -> list[Share]:
         split = held.splits.get((region, share.label))
@@ -256,7 +291,7 @@ class Resplitter:
             epoch = held.header.epoch
             if epoch not in self._known_seeds:
                 self._known_seeds[epoch] = self._seeds(epoch)
-            seed = self._known_seeds[epoch]
-            split = resplit(share, held.header.digest, self._routes.overlay.views[region].hop, seed)
+            (hop,) = held.header.along([region])
+            split = resplit(share, held.header.digest, hop, self._known_seeds[epoch])
             held.splits[region, share.label] = split
         return split

@@ -1,11 +1,14 @@
 """Who is in: regions, their members and thresholds, all signed by the overlay's owner, and who may do what.
 
-A *region* is one virtual node: n replicas in distinct trust domains (A1). Its *view* is numbered and signed;
-the number is in every share's label, so shares of different views never mix. A *certificate* says who a member is;
-the *policy* (`policy`) what it may do, which scopes there are and how regions are joined.
+A *region* is one virtual node: n replicas in distinct trust domains (A1). Its *view* (`regionview`) is numbered and
+signed; the number is in every share's label, so shares of different views never mix. A *certificate* says who a member
+is; the *policy* (`policy`) what it may do, which scopes there are and how regions are joined.
 
 The overlay file is a JSON document of base64 frames; `Overlay.load` believes nothing in it that the owner did
-not sign. Not here: attaching and detaching live members (A13, A14), placement (A11, A12).
+not sign, but endorsements, which carry the signatures of their own authors.
+
+Which views are in force and open, and how a newer version is adopted, stands in `succession`: **read that first if you
+attach or detach**. Not here: placement (A11, A12).
 """
 
 from __future__ import annotations
@@ -15,108 +18,50 @@ import binascii
 import hashlib
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import comb, prod
 from typing import Any
 
 from keys.errors import BadFrame, BadSignature, Expired, KeysError
-from keys.frames import Kind, Reader, number, opening, sized, text
+from keys.frames import sized, text
 from keys.grants import Grant, Right
 from keys.identity import CARRIERS, Certificate, Identity, Role, verify
 from keys.keyheader import frame_bytes
 from keys.material import THRESHOLD_SERVERS_MAX, THRESHOLD_SERVERS_MIN
-from keys.shamir import threshold_of
 from keys.sharetree import STEPS_LIMIT, Hop
 
 from .policy import DOMAIN_POLICY, KEY_SERVERS_MAX, Issuer, Policy, Scope
+from .regionview import DOMAIN_VIEW, VIEW_GRACE_S, Endorsement, Member, RegionView
+from .succession import Succession
 from .topics import matches, overlaps, specificity
 
-FLAG_TRUSTED = 0x01
+__all__ = ["VIEW_GRACE_S", "Endorsement", "Member", "Overlay", "OverlayError", "RegionView"]
+
 SHARES_PER_KEY_MAX = 1024  # what one receiver may be made to hold for one key (PROTOCOL §3)
 DEPTH_MAX = 4  # regions on a path (A8)
 HOSTED_PROPERTY_CHARS = 8192  # what a hosted broker carries in one user property in the common case (PROTOCOL §2)
-DOMAIN_VIEW = "veilmq/1 view"
+ENDORSEMENTS_MAX = 4096  # read from one document; one of each replica is what honest ones hold
 
 
 class OverlayError(Exception):
     """The overlay file cannot be believed or used: one line, cause and cure."""
 
 
-@dataclass(frozen=True, slots=True)
-class RegionView:
-    """The members of one region in one view. `members[i]` holds place i + 1."""
-
-    region: int
-    number: int
-    name: str
-    members: tuple[str, ...]
-    trusted: bool = False
-    signature: bytes = b""
-
-    @property
-    def threshold(self) -> int:
-        return threshold_of(len(self.members))
-
-    @property
-    def hop(self) -> Hop:
-        return Hop(self.region, self.number, self.threshold, len(self.members))
-
-    def place_of(self, member: str) -> int:
-        """1..n; raises ValueError for a stranger."""
-        return self.members.index(member) + 1
-
-    def body(self) -> bytes:
-        parts = [opening(Kind.VIEW, FLAG_TRUSTED if self.trusted else 0), number(self.region, 4)]
-        parts += [number(self.number, 4), text(self.name), number(len(self.members), 1)]
-        return b"".join([*parts, *map(text, self.members)])
-
-    def signed(self, owner: Identity) -> RegionView:
-        return replace(self, signature=owner.sign(DOMAIN_VIEW, self.body()))
-
-    @classmethod
-    def decode(cls, body: bytes, signature: bytes) -> RegionView:
-        frame = Reader(body)
-        flags = frame.opening(Kind.VIEW, FLAG_TRUSTED)
-        view = cls(
-            region=frame.number(4),
-            number=frame.number(4),
-            name=frame.text(),
-            members=tuple(frame.text() for _ in range(frame.number(1))),
-            trusted=bool(flags & FLAG_TRUSTED),
-            signature=signature,
-        )
-        frame.end()
-        return view
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A certificate, where its holder listens (replicas, key servers; HOST:PORT), the CA of its trust domain (DER) and
-    what the owner sealed for it (`keys.handover`). `before`: its certificate of before a rotation, valid beside it.
-
-    Of a hosted broker: the address may be tcp://HOST:PORT, without TLS, and `ca` is who signed its TLS certificate (one
-    DER after another), empty for those that the system knows."""
-
-    certificate: Certificate
-    address: str = ""
-    ca: bytes = b""
-    box: bytes = b""
-    before: Certificate | None = None
-
-    @property
-    def certificates(self) -> tuple[Certificate, ...]:
-        """The present one first."""
-        return (self.certificate,) if self.before is None else (self.certificate, self.before)
-
-
-class Overlay:
+class Overlay(Succession):
     """Everything signed, verified once, and the questions that machines ask of it."""
 
-    def __init__(self, owner: bytes, policy: Policy, views: Iterable[RegionView], members: Iterable[Member]) -> None:
+    def __init__(
+        self,
+        owner: bytes,
+        policy: Policy,
+        views: Iterable[RegionView],
+        members: Iterable[Member],
+        endorsements: Iterable[Endorsement] = (),
+    ) -> None:
         self.owner = owner
         self.policy = policy
         views, members = list(views), list(members)
-        self.views = {view.region: view for view in views}
+        self.latest = {view.region: view for view in views}
         self.members = {member.certificate.name: member for member in members}
         self.by_party = {c.party_id: c for member in self.members.values() for c in member.certificates}
         self.hosted = frozenset(n for n, m in self.members.items() if m.certificate.role is Role.HOSTED)
@@ -125,24 +70,32 @@ class Overlay:
         for grant in policy.grants:
             self._grants.setdefault(grant.member, []).append(grant)
         self._neighbours: dict[int, tuple[int, ...]] = {
-            region: tuple(sorted({b for a, b in self._both_ways() if a == region})) for region in self.views
+            region: tuple(sorted({b for a, b in self._both_ways() if a == region})) for region in self.latest
         }
         # The last of two would win silently: an old view, say, over the one that replaced it.
         keys = sum(len(member.certificates) for member in members)
-        if len(self.views) < len(views) or len(self.by_party) < keys or len(self.members) < len(members):
+        if len(self.latest) < len(views) or len(self.by_party) < keys or len(self.members) < len(members):
             raise OverlayError("the overlay lists a region, a member or a key twice; keep the newest of each only")
         self._check()
-        self._paths = {a: self._paths_from(a) for a in self.views}
+        self._paths = {a: self._paths_from(a) for a in self.latest}
         self._check_loads()
+        self._begin(endorsements)
 
     # -------------------------------------------------------------------------------- making and reading
 
     @classmethod
-    def sign(cls, owner: Identity, policy: Policy, views: Iterable[RegionView], members: Iterable[Member]) -> Overlay:
+    def sign(
+        cls,
+        owner: Identity,
+        policy: Policy,
+        views: Iterable[RegionView],
+        members: Iterable[Member],
+        endorsements: Iterable[Endorsement] = (),
+    ) -> Overlay:
         """The owner's side: sign policy and views; certificates come signed (`Certificate.issue`)."""
         views, members = [view.signed(owner) for view in views], list(members)
         whole = replace(policy, contents=_contents(views, members))
-        return cls(owner.public_bytes, whole.signed(owner), views, members)
+        return cls(owner.public_bytes, whole.signed(owner), views, members, endorsements)
 
     def to_document(self) -> dict[str, Any]:
         """The overlay file as a JSON object."""
@@ -151,7 +104,8 @@ class Overlay:
             "name": self.policy.overlay,
             "owner": _b64(self.owner),
             "policy": _signed(self.policy.body(), self.policy.signature),
-            "views": [_signed(v.body(), v.signature) for _, v in sorted(self.views.items())],
+            "views": [_view_document(v) for _, v in sorted(self.latest.items())],
+            "endorsements": sorted(_b64(endorsement.encode()) for endorsement in self.endorsements),
             "members": [
                 {
                     "certificate": _b64(m.certificate.encode()), "address": m.address, "ca": _b64(m.ca),
@@ -172,10 +126,7 @@ class Overlay:
             if owner is not None and public != owner:
                 raise OverlayError("overlay file is signed by another owner; ask the owner for the right file")
             policy = Policy.decode(*_verified(document["policy"], public, DOMAIN_POLICY, "policy"))
-            views = [
-                RegionView.decode(*_verified(entry, public, DOMAIN_VIEW, f"view {index + 1}"))
-                for index, entry in enumerate(document["views"])
-            ]
+            views = [_view(entry, public, f"view {index + 1}") for index, entry in enumerate(document["views"])]
             members = []
             for entry in document["members"]:
                 certificate = Certificate.decode(_unb64(entry["certificate"]))
@@ -194,7 +145,7 @@ class Overlay:
             raise OverlayError(f"overlay file was tampered with: {error}; fetch it from the owner") from error
         except (KeyError, TypeError, AttributeError, ValueError, KeysError) as error:
             raise OverlayError(f"overlay file is not one: {error!r}; make it with `veilmq overlay sign`") from error
-        return cls(public, policy, views, members)
+        return cls(public, policy, views, members, _endorsements(document)).at(now_ms / 1000)
 
     @classmethod
     def policy_of(cls, document: Mapping[str, Any], owner: bytes) -> Policy:
@@ -228,7 +179,7 @@ class Overlay:
         return next((scope for scope in self.policy.scopes if scope.filter == wire_filter), None)
 
     def regions_of(self, scope: Scope) -> frozenset[int]:
-        return frozenset(scope.regions) if scope.regions else frozenset(self.views)
+        return frozenset(scope.regions) if scope.regions else frozenset(self.latest)
 
     def key_hops(self, scope: Scope, home: int) -> tuple[Hop, ...]:
         """What a key header states: the publisher's region first, then every other region of the scope."""
@@ -261,7 +212,7 @@ class Overlay:
         return [edge for a, b in self.policy.edges for edge in ((a, b), (b, a))]
 
     def _check(self) -> None:
-        for view in self.views.values():
+        for view in self._all_views():
             if len(view.members) <= 2 and not view.trusted:
                 raise OverlayError(
                     f"region {view.name} has {len(view.members)} replicas and cannot share a secret; "
@@ -271,13 +222,18 @@ class Overlay:
                 raise OverlayError(f"region {view.name} lists a replica twice; list each once")
             self._check_members(view)
             self._check_hosted(view)
+            if view.former is not None and not _follows(view, view.former):
+                raise OverlayError(f"the view before that of region {view.name} is another than it names; sign anew")
         for a, b in self.policy.edges:
-            if a not in self.views or b not in self.views:
+            if a not in self.latest or b not in self.latest:
                 raise OverlayError(f"the tree joins region {a} to {b}, but one of them has no view; add it")
-        if len(self.policy.edges) != len(self.views) - 1:
+        if len(self.policy.edges) != len(self.latest) - 1:
             raise OverlayError("the regions must form a tree: one edge fewer than there are regions")
 
         self._check_parties()
+
+    def _all_views(self) -> list[RegionView]:
+        return [v for latest in self.latest.values() for v in (latest, latest.former) if v is not None]
 
     def _check_parties(self) -> None:
         for name, member in self.members.items():
@@ -349,7 +305,7 @@ class Overlay:
                 if following not in paths:
                     paths[following] = (*paths[region], following)
                     queue.append(following)
-        if len(paths) != len(self.views):
+        if len(paths) != len(self.latest):
             raise OverlayError("the regions must form one tree; join the separate ones with an edge")
         return paths
 
@@ -357,14 +313,18 @@ class Overlay:
         """No path on which a receiver would hold too many shares of one key (A8), or try too many combinations of them.
 
         A subscriber of the last region holds the product of all n of the path, and where f replicas of each region lie
-        it may be the last choice of k of n, region by region behind the first, that fits.
+        it may be the last choice of k of n, region by region behind the first, that fits. Of two views of a region the
+        worse counts: keys may name either.
         """
+        count, choices = dict[int, int](), dict[int, int]()
+        for hop in (view.hop for view in self._all_views()):
+            count[hop.region] = max(hop.count, count.get(hop.region, 0))
+            choices[hop.region] = max(comb(hop.count, hop.threshold), choices.get(hop.region, 0))
         for paths in self._paths.values():
             for path in paths.values():
-                hops = [self.views[region].hop for region in path]
-                shares = prod(hop.count for hop in hops)
-                steps = prod(comb(hop.count, hop.threshold) for hop in hops[1:])
-                names = " - ".join(self.views[region].name for region in path)
+                shares = prod(count[region] for region in path)
+                steps = prod(choices[region] for region in path[1:])
+                names = " - ".join(self.latest[region].name for region in path)
                 if steps > STEPS_LIMIT:
                     raise OverlayError(
                         f"path {names} has {steps} combinations of replicas to try where some lie (at most "
@@ -379,11 +339,39 @@ class Overlay:
 
 def _contents(views: Iterable[RegionView], members: Iterable[Member]) -> bytes:
     """The digest that binds one version's views and members, whatever order a file lists them in."""
-    parts = [sized(view.body()) for view in sorted(views, key=lambda view: view.region)]
+    both = [v for view in sorted(views, key=lambda view: view.region) for v in (view, view.former) if v is not None]
+    parts = [sized(view.body()) for view in both]
     for member in sorted(members, key=lambda member: member.certificate.name):
         parts += [sized(member.certificate.encode()), text(member.address), sized(member.ca)]
         parts += [hashlib.sha256(member.box).digest(), sized(member.before.encode() if member.before else b"")]
     return hashlib.sha256(b"".join(parts)).digest()
+
+
+def _follows(view: RegionView, former: RegionView) -> bool:
+    """Whether `former` is the view before."""
+    same = (former.region, former.number + 1, former.trusted) == (view.region, view.number, view.trusted)
+    return same and former.digest == view.predecessor and former.former is None
+
+
+def _endorsements(document: Mapping[str, Any]) -> Iterable[Endorsement]:
+    """Those that can be read; what cannot is no fault of the owner's."""
+    for entry in list(document.get("endorsements", ()))[:ENDORSEMENTS_MAX]:
+        try:
+            yield Endorsement.decode(_unb64(entry))
+        except (KeysError, TypeError, ValueError, AttributeError):
+            continue
+
+
+def _view_document(view: RegionView) -> dict[str, Any]:
+    former = {} if view.former is None else {"former": _view_document(view.former)}
+    return _signed(view.body(), view.signature) | former
+
+
+def _view(entry: Mapping[str, Any], public: bytes, what: str) -> RegionView:
+    """A signed view with the one before, if the document has it."""
+    former = entry.get("former")
+    before = None if former is None else RegionView.decode(*_verified(former, public, DOMAIN_VIEW, f"former {what}"))
+    return RegionView.decode(*_verified(entry, public, DOMAIN_VIEW, what), before)
 
 
 def _b64(data: bytes) -> str:

@@ -192,7 +192,7 @@ def _node(party: Party, store: Store, data: Path) -> tuple[Machine, KeyCache | N
     """The machines of our role, with what they begin from."""
     overlay, local = party.overlay, party.local
     if local.role is Role.REPLICA:
-        return ReplicaNode(overlay, party.name, partial(split_seed, store)), None, None
+        return ReplicaNode(overlay, local.identity, party.name, partial(split_seed, store)), None, None
     if local.role is Role.KEY_SERVER:
         material = KeyMaterial(data, store.sealing_key(b"key material"), overlay.owner, party.name)
         return key_server_node(party, material), None, material

@@ -7,6 +7,7 @@
     ├── BadShare                     a share cannot belong where it claims to belong
     ├── NotEnoughShares              no combination is complete yet; more shares may come
     ├── SearchExhausted              complete combinations were tried and none fits; the publisher pays for it
+    ├── UnknownView                  a view of a region that did not reach us yet
     ├── BadContent                   the data key or the sealed content is not what the headers promise
     ├── WrongEpochKey                the scope's epoch key is another one; the shares are not to blame
     ├── NotAuthorised                the policy grants no such right
@@ -46,6 +47,10 @@ class BadSignature(KeysError):
 
 class BadShare(KeysError):
     """A share has an impossible coordinate, size, depth, view or tag."""
+
+
+class UnknownView(KeysError):
+    """A key was split for a view that is not in force here yet; it may be so where the key was made."""
 
 
 class NotEnoughShares(KeysError):

@@ -13,12 +13,13 @@ Not here: how keys are derived or checked against these commitments (`envelope`)
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from keys import frames
 from keys.epochs import KeyName
-from keys.errors import BadFrame, BadSignature, KeysError, OurFault
+from keys.errors import BadFrame, BadShare, BadSignature, KeysError, OurFault
 from keys.identity import PARTY_ID_BYTES, party_id_of, verify
 from keys.sharetree import Hop
 
@@ -81,6 +82,13 @@ class KeyHeader:
     def digest(self) -> bytes:
         """SHA-256 of the frame without its signature, 32 bytes; replicas bind their re-splits to it."""
         return hashlib.sha256(self.signed_bytes).digest()
+
+    def along(self, path: Sequence[int]) -> tuple[Hop, ...]:
+        """The views of these regions that the key was split for. Raises `BadShare` for one that it may not enter."""
+        hops = {hop.region: hop for hop in self.hops}
+        if not hops.keys() >= set(path):
+            raise BadShare("a key that was not split for every region on its way")
+        return tuple(hops[region] for region in path)
 
     @property
     def epoch_key(self) -> KeyName:

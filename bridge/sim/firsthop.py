@@ -72,7 +72,7 @@ class _Site:
         views = [RegionView(region, 1, f"region-{region}", names) for region, names in regions.items()]
         overlay = Overlay.sign(owner, policy, views, members)
         seed = draws.randbytes(32)
-        self._node = ReplicaNode(overlay, HONEST, lambda epoch: seed)
+        self._node = ReplicaNode(overlay, self._identities[HONEST], HONEST, lambda epoch: seed)
         for peer in (*regions[1], "subscriber"):
             self._node.handle(LinkUp(peer), NOW)
         wanted = Statement("subscriber", "plant/#", 1, True, LEASE_MS).signed(self._identities["subscriber"])

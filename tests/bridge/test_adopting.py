@@ -206,8 +206,8 @@ def test_who_stays_behind_is_told_again():
 
 def test_what_changes_the_shape_waits_for_a_restart_but_is_kept_and_passed_on():
     made = keeper()
-    views = [replace(view, number=2) for view in OVERLAY.views.values()]
-    moved = Overlay.sign(owner(), replace(OVERLAY.policy, version=5), views, OVERLAY.members.values())
+    larger = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 1}).overlay
+    moved = Overlay.sign(owner(), replace(larger.policy, version=5), larger.latest.values(), larger.members.values())
     effects = made.offered(canonical(moved), NOW)
     (adopt,) = adopted(effects)
     assert adopt.outcome is Adoption.RESTART

@@ -12,7 +12,7 @@ from bridge.arriving import Admission, refused
 from bridge.machine import Blame, Count, Wire
 from bridge.policy import Scope
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, Mode, to_property
-from keys.errors import BadFrame, BadShare, BadSignature, Expired, KeysError, NotAuthorised, WrongEpochKey
+from keys.errors import BadFrame, BadShare, BadSignature, Expired, KeysError, NotAuthorised, UnknownView, WrongEpochKey
 from keys.keyheader import KEY_DOMAIN
 from keys.sharetree import SHARES_LIMIT, Place, Share, encode_shares
 from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
@@ -153,9 +153,12 @@ def test_keys_need_a_scope_our_views_and_the_right_to_publish_there(world: World
     with pytest.raises(NotAuthorised):
         admission.key(resigned(scope="nowhere/#"), NOW)
     first, second = key.header.hops
-    for hops in ((first,), (replace(first, view=2), second), (replace(first, threshold=1), second)):
+    for hops in ((first,), (second, first), (replace(first, threshold=1), second)):
         with pytest.raises(BadShare):
             admission.key(resigned(hops=hops), NOW)
+    for view, error in ((2, UnknownView), (0, Expired)):  # to come, or closed: neither is anybody's fault
+        with pytest.raises(error):
+            admission.key(resigned(hops=(replace(first, view=view), second)), NOW)
     with pytest.raises(NotAuthorised):
         admission.key(dict(forge_key(world, "evil", "plant/#").properties()), NOW)
     assert admission.key(dict(forge_key(world, "evil", "open/#").properties()), NOW) is not None
@@ -169,8 +172,9 @@ def share_at(*places: Place) -> dict[str, str]:
 def test_labels_fit_the_path_the_views_and_the_link(world: World):
     admission = Admission(world.overlay, replica=True)
     sender, ours = Place(1, 1, 2), Place(2, 1, 3)
+    hop = world.overlay.views[1].hop
     assert len(admission.shares(share_at(sender, ours), [sender, ours])) == 1
-    assert len(admission.shares(share_at(Place(1, 1, 3), ours), [1, ours])) == 1
+    assert len(admission.shares(share_at(Place(1, 1, 3), ours), [hop, ours])) == 1
     for wrong in (
         (ours,),
         (Place(1, 1, 1), ours),
@@ -182,19 +186,23 @@ def test_labels_fit_the_path_the_views_and_the_link(world: World):
             admission.shares(share_at(*wrong), [sender, ours])
     for claimed in (Place(1, 1, 4), Place(1, 2, 1), Place(3, 1, 1)):
         with pytest.raises(BadShare):
-            admission.shares(share_at(claimed, ours), [1, ours])
+            admission.shares(share_at(claimed, ours), [hop, ours])
 
 
 @pytest.mark.parametrize("frame", [b"", b"\0" * 40, bytes([1, 1, 0, 9]), bytes([1, 1, 0, 1]) + bytes(8) + b"\xff\xff"])
 def test_malformed_share_frames_are_refused(world: World, frame: bytes):
     with pytest.raises(BadFrame):
-        Admission(world.overlay, replica=True).shares({PROPERTY_SHARES: to_property(frame)}, [1])
+        Admission(world.overlay, replica=True).shares(
+            {PROPERTY_SHARES: to_property(frame)}, [world.overlay.views[1].hop]
+        )
 
 
 def test_a_huge_share_list_is_refused(world: World):
     body = bytes([1, 1, 0, 1]) + (1).to_bytes(4) + (1).to_bytes(4) + (SHARES_LIMIT + 1).to_bytes(2)
     with pytest.raises(BadFrame):
-        Admission(world.overlay, replica=True).shares({PROPERTY_SHARES: to_property(body + bytes(33 * 1000))}, [1])
+        Admission(world.overlay, replica=True).shares(
+            {PROPERTY_SHARES: to_property(body + bytes(33 * 1000))}, [world.overlay.views[1].hop]
+        )
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def victim(limits: Limits | None = None) -> ReplicaNode:
     """A replica of the second region that honest neighbours use, with a subscriber."""
     node = replica(WORLD, "r2a", peers_of(WORLD.overlay, "r2a"))
     if limits is not None:
-        node = ReplicaNode(WORLD.overlay, "r2a", lambda epoch: bytes(32), limits)
+        node = ReplicaNode(WORLD.overlay, WORLD.identities["r2a"], "r2a", lambda epoch: bytes(32), limits)
         for peer in peers_of(WORLD.overlay, "r2a"):
             node.forwarder.link_up(peer, NOW)
     subscribe_at(node, WORLD, "control", "plant/#")

@@ -72,9 +72,9 @@ class World:
     def node(self, name: str, rng: random.Random) -> Machine:
         certificate = self.overlay.certificate(name)
         if certificate.role is Role.REPLICA:
-            return ReplicaNode(
-                self.overlay, name, lambda epoch: random.Random(f"{self.seed}{name}{epoch}").randbytes(32)
-            )
+            draw = f"{self.seed}{name}"
+            seeds = lambda epoch: random.Random(f"{draw}{epoch}").randbytes(32)  # noqa: E731
+            return ReplicaNode(self.overlay, self.identities[name], name, seeds)
         return GatewayNode(self.overlay, self.identities[name], name, self.secrets, self.keys_of(name), rng.randbytes)
 
     def maker(self, name: str, rng: random.Random) -> Callable[[], Machine]:

@@ -1,0 +1,187 @@
+"""One region in one view: who its replicas are, and who of the view before agreed to the change (A13, A14).
+
+A view is signed by the overlay's owner and names its predecessor by digest. It counts once k members of the predecessor
+signed it too, each with an *endorsement*: neither a minority of replicas nor a stolen owner key alone changes a region.
+From then on the predecessor stays open for `grace_s`, for what is on its way: keys are split for the views that their
+header names, never for a mixture. Not here: which view is in force at whom (`views`), how endorsements spread
+(`endorsing`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from keys.errors import BadFrame
+from keys.frames import Kind, Reader, number, opening, text
+from keys.identity import Certificate, Identity, verify
+from keys.shamir import threshold_of
+from keys.sharetree import Hop
+
+FLAG_TRUSTED = 0x01
+FLAG_SUCCESSOR = 0x02
+VIEW_GRACE_S = 60  # how long a predecessor stays open, unless its successor says otherwise
+DOMAIN_VIEW = "veilmq/1 view"
+DOMAIN_ENDORSEMENT = "veilmq/1 endorsement"
+NO_PREDECESSOR = bytes(32)
+SIGNATURE_BYTES = 64
+
+
+@dataclass(frozen=True)
+class RegionView:
+    """The members of one region in one view. `members[i]` holds place i + 1.
+
+    `since_ms`: when the owner signed it. `grace_s`: how long the predecessor stays open once this one is in force; 0:
+    it ends at once (`remove now`). `predecessor`: the digest of the view before, zeros for a region's first. `former`:
+    that view itself, while it may be open; it is no part of the digest, and the owner leaves it out afterwards.
+    """
+
+    region: int
+    number: int
+    name: str
+    members: tuple[str, ...]
+    trusted: bool = False
+    signature: bytes = b""
+    since_ms: int = 0
+    grace_s: int = 0
+    predecessor: bytes = NO_PREDECESSOR
+    former: RegionView | None = field(default=None, compare=False)
+
+    @property
+    def threshold(self) -> int:
+        return threshold_of(len(self.members))
+
+    @property
+    def faults(self) -> int:
+        """f: replicas that may be bad."""
+        return (len(self.members) - 1) // 2
+
+    @property
+    def hop(self) -> Hop:
+        return Hop(self.region, self.number, self.threshold, len(self.members))
+
+    def place_of(self, member: str) -> int:
+        """1..n; raises ValueError for a stranger."""
+        return self.members.index(member) + 1
+
+    def quorum(self, members: Iterable[str]) -> bool:
+        """Whether k of these are members: one of them at least is honest."""
+        return len(frozenset(self.members).intersection(members)) >= self.threshold
+
+    def successor(self, members: Iterable[str], since_ms: int, grace_s: int = VIEW_GRACE_S) -> RegionView:
+        """The next view, unsigned, with us as the view before."""
+        return RegionView(
+            region=self.region,
+            number=self.number + 1,
+            name=self.name,
+            members=tuple(members),
+            trusted=self.trusted,
+            since_ms=since_ms,
+            grace_s=grace_s,
+            predecessor=self.digest,
+            former=replace(self, former=None),
+        )
+
+    def body(self) -> bytes:
+        flags = (FLAG_TRUSTED if self.trusted else 0) | (FLAG_SUCCESSOR if self.is_successor else 0)
+        parts = [opening(Kind.VIEW, flags), number(self.region, 4), number(self.number, 4), text(self.name)]
+        parts += [number(len(self.members), 1), *map(text, self.members)]
+        if self.is_successor:
+            parts += [number(self.since_ms, 8), number(self.grace_s, 4), self.predecessor]
+        return b"".join(parts)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the body: what endorsements and the successor name."""
+        return hashlib.sha256(self.body()).digest()
+
+    @property
+    def is_successor(self) -> bool:
+        return self.predecessor != NO_PREDECESSOR
+
+    def signed(self, owner: Identity) -> RegionView:
+        """With the owner's signature, on the view before as well."""
+        former = None if self.former is None else self.former.signed(owner)
+        return replace(self, signature=owner.sign(DOMAIN_VIEW, self.body()), former=former)
+
+    @classmethod
+    def decode(cls, body: bytes, signature: bytes, former: RegionView | None = None) -> RegionView:
+        frame = Reader(body)
+        flags = frame.opening(Kind.VIEW, FLAG_TRUSTED | FLAG_SUCCESSOR)
+        region, view, name = frame.number(4), frame.number(4), frame.text()
+        members = tuple(frame.text() for _ in range(frame.number(1)))
+        since_ms, grace_s, predecessor = 0, 0, NO_PREDECESSOR
+        if flags & FLAG_SUCCESSOR:
+            since_ms, grace_s, predecessor = frame.number(8), frame.number(4), frame.take(32)
+            if predecessor == NO_PREDECESSOR:
+                raise BadFrame("a later view names no predecessor")
+        frame.end()
+        trusted = bool(flags & FLAG_TRUSTED)
+        return cls(region, view, name, members, trusted, signature, since_ms, grace_s, predecessor, former)
+
+
+@dataclass(frozen=True, slots=True)
+class Endorsement:
+    """`member` agrees to the view `number` of `region` with this digest.
+
+    opening(3: version, kind 21, flags 0) region(4) view(4) SHA-256 of the view's body(32) member(2 + n)
+    signature(64) over all of it, domain "veilmq/1 endorsement"
+    """
+
+    region: int
+    number: int
+    digest: bytes
+    member: str
+    signature: bytes = b""
+
+    @classmethod
+    def of(cls, view: RegionView, member: str, identity: Identity) -> Endorsement:
+        made = cls(view.region, view.number, view.digest, member)
+        return replace(made, signature=identity.sign(DOMAIN_ENDORSEMENT, made.body()))
+
+    def body(self) -> bytes:
+        parts = [opening(Kind.ENDORSEMENT), number(self.region, 4), number(self.number, 4), self.digest]
+        return b"".join([*parts, text(self.member)])
+
+    def encode(self) -> bytes:
+        return self.body() + self.signature
+
+    @classmethod
+    def decode(cls, data: bytes) -> Endorsement:
+        """Read a frame; the signature is not checked yet. Raises BadFrame."""
+        frame = Reader(data)
+        frame.opening(Kind.ENDORSEMENT)
+        region, view, digest, member = frame.number(4), frame.number(4), frame.take(32), frame.text()
+        signature = frame.take(SIGNATURE_BYTES)
+        frame.end()
+        return cls(region, view, digest, member, signature)
+
+    def names(self, view: RegionView) -> bool:
+        """Whether it is about this very view."""
+        return (self.region, self.number, self.digest) == (view.region, view.number, view.digest)
+
+    def verify(self, public_key: bytes) -> None:
+        """Raise BadSignature unless the owner of `public_key` signed it."""
+        verify(public_key, DOMAIN_ENDORSEMENT, self.body(), self.signature)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A certificate, where its holder listens (replicas, key servers; HOST:PORT), the CA of its trust domain (DER) and
+    what the owner sealed for it (`keys.handover`). `before`: its certificate of before a rotation, valid beside it.
+
+    Of a hosted broker: the address may be tcp://HOST:PORT, without TLS, and `ca` is who signed its TLS certificate (one
+    DER after another), empty for those that the system knows."""
+
+    certificate: Certificate
+    address: str = ""
+    ca: bytes = b""
+    box: bytes = b""
+    before: Certificate | None = None
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """The present one first."""
+        return (self.certificate,) if self.before is None else (self.certificate, self.before)
