@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, DataKey, KeyHeader, KeyName, make_key, to_property
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, DataKey, KeyHeader, KeyName, Mode, make_key, to_property
 from keys.epochs import ScopeKeys
 from keys.identity import Identity
-from keys.sharetree import Share, encode_shares
+from keys.sharetree import Hop, Share, encode_shares
 
 from .keyrepository import key_topic
 from .machine import UserProperties, Wire
@@ -49,7 +49,7 @@ class LiveKey:
         return content
 
     def carried(self, place: int) -> UserProperties:
-        """`vmq-key` and `vmq-shares` for the replica at `place` of our region."""
+        """`vmq-key` and `vmq-shares` for the replica at `place` of our region in the key's view."""
         shares = [share for share in self.shares if share.label[0].place == place]
         return self.header_property, (PROPERTY_SHARES, to_property(encode_shares(shares)))
 
@@ -105,14 +105,17 @@ class DataKeys:
         found = self._scope_keys.to_seal(scope.filter, scope.bump, calendar, now)
         return None if found is None else found[0]
 
+    def hops(self, scope: Scope) -> tuple[Hop, ...]:
+        """The views for which a key of the scope is split now; none where nothing is sealed."""
+        return () if scope.mode is Mode.PLAIN else self._overlay.key_hops(scope, self._home)
+
     def key(self, scope: Scope, name: KeyName, sequence: int, now: float) -> LiveKey:
         """The scope's data key under `name`, renewed by count, bytes, age and epoch key."""
         key = self._live.get(scope.filter)
         if key is None or key.name != name or key.spent(now):
             epoch_key = self._scope_keys.get(name) if scope.keyed else None
-            hops = self._overlay.key_hops(scope, self._home)
             header, data_key, shares = make_key(
-                self._identity, name, hops, sequence, scope.refresh.messages, epoch_key, self._random
+                self._identity, name, self.hops(scope), sequence, scope.refresh.messages, epoch_key, self._random
             )
             carried = (PROPERTY_KEY, to_property(header.encode()))
             key = LiveKey(name, scope.refresh, scope.keys_on_topic, header, data_key, shares, now, carried)

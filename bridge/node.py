@@ -194,7 +194,7 @@ class GatewayNode(ReaderNode):
             case Received():
                 return self._collected(self.collector.received(event, now), now)
             case Acked(_, ticket) if ticket > 0:
-                return self.publisher.acked(event, now)
+                return self.publisher.acked(event, now, self.keeper.is_ahead(event.peer))
             case Acked():
                 effects = super()._own(event, now)
                 return effects + self.groups.reviewed(now) if effects else effects

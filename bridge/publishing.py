@@ -2,10 +2,10 @@
 
 Each replica has its own window and its own place in the outbox, so that one that is away neither slows nor evicts
 what the others need. An entry is sealed when it is first sent (PROTOCOL §5); whenever its scope seals under another
-epoch key, what some replica still lacks is sealed anew under the same sequence. What cannot be sealed now waits
-without holding up the others. What is too old, by the outbox's own bound or by the message's expiry, is dropped and
-counted instead of sent. Not here: sealing (`sealing`), the disk (the shell keeps the outbox, asks whether there is room
-and says `Committed`), windows (`lanes`), bounds of memory (`residents`), repair, coded blocks.
+epoch key or for other views, what some replica still lacks is sealed anew under the same sequence. What cannot be
+sealed now waits without holding up the others. What is too old, by the outbox's own bound or by the message's expiry,
+is dropped and counted instead of sent. Not here: sealing (`sealing`), the disk (the shell keeps the outbox, asks
+whether there is room and says `Committed`), windows (`lanes`), bounds of memory (`residents`), repair, coded blocks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .machine import Acked, Committed, Count, Effect, Forget, Publication, Send,
 from .ownretained import OwnRetained
 from .residents import Residents, Standing
 from .sealing import BATCH_MAX, Entry, ScopeSecret, Sealer
-from .views import Overlay
+from .views import Overlay, RegionView
 
 STRAGGLER_ENTRIES_MAX = 20_000  # what a replica that is away may make us keep once n - f others have it
 STRAGGLER_BYTES_MAX = 64 << 20  # the same in topics and payloads
@@ -50,10 +50,9 @@ class Publisher:
         max_age_s: float | None = None,
     ) -> None:
         """`max_age_s`: what was published longer ago is dropped instead of sent; None: no bound."""
-        home = overlay.certificate(name).region
-        self.view = overlay.views[home]
+        self._home = overlay.certificate(name).region
+        self.view = overlay.views[self._home]
         self._hosted = overlay.hosted  # while we run
-        self._enough = len(self.view.members) - (len(self.view.members) - 1) // 2  # n - f
         self.sealer = Sealer(overlay, identity, name, secrets, keys, random)
         self._max_age_s = max_age_s
         self._retained = OwnRetained()
@@ -63,8 +62,10 @@ class Publisher:
         self._qos0: dict[int, None] = {}
         self._dropped: OrderedDict[int, int] = OrderedDict()  # dropped -> the one before it that was not
         self._lanes = Lanes()
+        self._up: set[str] = set()  # of whom those in the view in force have lanes
         self._waiting: dict[int, bool] = {}  # entries that cannot be sealed now -> whether for want of the right
         self._give_up_at = float("inf")  # when the first of those for want of the right goes
+        self._uncounted: dict[int, None] = {}  # entries whose acknowledgements did not count
 
     @property
     def depth(self) -> int:
@@ -79,7 +80,7 @@ class Publisher:
     @property
     def room(self) -> tuple[int, int]:
         """New entries, and bytes of topics and payloads, that may come; what exceeds that is better left on disk."""
-        return self._residents.room(is_draining=len(self._lanes) >= self._enough)
+        return self._residents.room(is_draining=len(self._lanes) >= len(self.view.members) - self.view.faults)
 
     def is_stuck(self, topic: str) -> bool:
         """Whether an entry on this topic would wait, and too many wait already."""
@@ -122,18 +123,25 @@ class Publisher:
         return effects + self._pump(now)
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
-        """A replica of the home region is reachable: it gets all that it has not acknowledged, in order."""
+        """A replica of the home region is reachable: it gets all that it has not acknowledged, in order. One that is
+        not in the view in force gets nothing of ours yet, or no more."""
+        self._up.add(peer)
+        if peer not in self.view.members:
+            return self._pump(now)
+        self._open_lane(peer)
+        return self._retell(peer, now) + self._pump(now)
+
+    def _open_lane(self, peer: str) -> None:
         lacking = ((s, e.publication.topic) for s, e in self._entries.items() if peer not in e.acked)
         self._lanes.up(peer, lacking)
         for key in {id(e.key): e.key for e in self._entries.values() if e.key}.values():
             key.forget_peer(peer)
         self.sealer.forget_peer(peer)
         self.sealer.ask_review()  # what it lacks may be sealed under what has ended
-        return self._retell(peer, now) + self._pump(now)
 
     def _retell(self, peer: str, now: float) -> list[Effect]:
         """What a replica that lost its memory would lack, beside what the outbox holds for it: keys in use that stand
-        alone, and what is retained."""
+        alone, and what is retained and sealed for the present views."""
         if peer in self._hosted:  # a stock broker keeps what is retained, and keys ride there
             return []
         retained = self._retained.to_retell(peer, now)
@@ -143,26 +151,38 @@ class Publisher:
         for kept in retained:
             entry = self._entries.get(kept.sequence)
             waits = entry is not None and peer not in entry.acked
-            if kept.wire is not None and not waits and kept.name == self.sealer.present(kept.scope):
+            fits = kept.name == self.sealer.present(kept.scope) and (kept.key is None or self._is_ours(kept.key))
+            if kept.wire is not None and not waits and fits:
                 effects += self._sends(peer, kept.wire, kept.key, kept.publication, 0, now)
         return effects
 
+    def _is_ours(self, key: LiveKey) -> bool:
+        """Whether its shares are for the places of the view in force."""
+        return key.header.hops[0] == self.view.hop
+
     def link_down(self, peer: str) -> list[Effect]:
+        self._up.discard(peer)
         self._lanes.down(peer)
         return []
 
-    def acked(self, event: Acked, now: float) -> list[Effect]:
-        """A replica has it: open its window, and forget what every replica has."""
+    def acked(self, event: Acked, now: float, is_ahead: bool = False) -> list[Effect]:
+        """A replica has it: open its window, and forget what every replica has.
+
+        One that `is_ahead` of our overlay may have closed the view that it was sealed for, and refused it: its
+        acknowledgement does not count, and it gets the entry again once we have caught up.
+        """
         if not self._lanes.acknowledged(event.peer, event.ticket, now):
             return self._pump(now)
         entry = self._entries.get(event.ticket)
         effects: list[Effect] = []
-        if entry is not None:
+        if entry is not None and is_ahead:
+            self._uncounted[event.ticket] = None
+        elif entry is not None:
             self._residents.acknowledged(entry, event.peer)
             overdue = entry.publication.qos == 0 or now - entry.born >= STRAGGLER_S
-            if len(entry.acked) >= (self._enough if overdue else len(self.view.members)):
+            if self._has_enough(entry) if overdue else entry.acked.issuperset(self.view.members):
                 effects += self._forget([event.ticket])
-            elif len(entry.acked) >= self._enough:
+            elif self._has_enough(entry):
                 self._residents.move(entry, Standing.SETTLED)
                 effects += self._sweep()
         return effects + self._pump(now)
@@ -174,7 +194,7 @@ class Publisher:
         while self._young and now - self._entries[next(iter(self._young))].born >= STRAGGLER_S:
             sequence = next(iter(self._young))
             del self._young[sequence]
-            if len(self._entries[sequence].acked) >= self._enough:
+            if self._has_enough(self._entries[sequence]):
                 gone.append(sequence)
         effects = self._forget(gone)
         self._lanes.keep(self._entries.__contains__, len(self._entries))
@@ -198,15 +218,44 @@ class Publisher:
         self._retained.overtaken(topic, time_ms)
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
-        """Another version of the overlay, of the same regions and views: what is not sent yet follows it."""
+        """Another version of the overlay, or other views, of the same regions: what is not sent yet follows it."""
         self.sealer.adopt(overlay, secrets)
+        effects = self._follow(overlay.views[self._home])
         for entry in self._entries.values():
             secret = self.sealer.secret_for(entry.publication.topic)
             # What was protected does not go in clear, whatever the owner says now. It waits, as without any scope,
             # under what it was committed for.
             if secret is not None and (secret.scope.mode is not Mode.PLAIN or entry.secret.scope.mode is Mode.PLAIN):
                 entry.secret, entry.topic = secret, secret.wire_topic(entry.publication.topic)
-        return self._pump(now)
+        return effects + self._pump(now)
+
+    def _follow(self, view: RegionView) -> list[Effect]:
+        """The replicas of another view have lanes from now on.
+
+        What a replica that left may not have, all get anew: those that stay may hold too few honest shares of it. What
+        none but those that are away lack is on its way, and newcomers need not have it.
+        """
+        before, self.view = self.view, view
+        left = [name for name in before.members if name not in view.members]
+        newcomers = [name for name in view.members if name not in before.members]
+        lanes = {peer for peer, _ in self._lanes}
+        for entry in self._entries.values() if left or newcomers else ():
+            if entry.key is not None and not entry.acked.issuperset(left):
+                self._residents.move(entry, Standing.FRESH)
+                entry.acked.clear()
+            elif entry.acked.issuperset(lanes) and _enough(entry, before):
+                for peer in newcomers:
+                    self._residents.acknowledged(entry, peer)
+        for peer in lanes - set(view.members):
+            self._lanes.down(peer)
+        for peer in view.members:
+            if peer in self._up and peer not in lanes:
+                self._open_lane(peer)
+        return self._forget([s for s, entry in self._entries.items() if entry.acked.issuperset(view.members)])
+
+    def _has_enough(self, entry: Entry) -> bool:
+        """Whether n - f replicas acknowledged it."""
+        return _enough(entry, self.view)
 
     def rotate(self, identity: Identity) -> None:
         """Sign with another key of ours from now on. What is sealed stays: its certificate counts to its end."""
@@ -229,6 +278,7 @@ class Publisher:
             self._young.pop(sequence, None)
             self._qos0.pop(sequence, None)
             self._waiting.pop(sequence, None)
+            self._uncounted.pop(sequence, None)
         return [Forget(gone)] if gone else []
 
     # ------------------------------------------------------------------------------------------- dropping
@@ -283,7 +333,7 @@ class Publisher:
         changed = self.sealer.review(scopes, now)
         again = []
         for sequence, entry in self._entries.items():
-            if entry.wire is None or entry.name == self.sealer.name_of(entry):
+            if entry.wire is None or self.sealer.is_current(entry):
                 continue
             if any(peer not in entry.acked for peer, _ in self._lanes):
                 again.append(sequence)
@@ -293,7 +343,8 @@ class Publisher:
             entry.wire = entry.name = entry.key = None
             self._residents.move(entry, Standing.FRESH)
             entry.acked.clear()
-        back = ((s, self._entries[s].publication.topic) for s in (*again, *self._waiting))
+        back = [(s, self._entries[s].publication.topic) for s in (*again, *self._waiting, *self._uncounted)]
+        self._uncounted.clear()
         self._lanes.requeue(back, lambda peer, s: peer not in self._entries[s].acked)
         effects = self._give_up(now)
         unsealed = {sequence for sequence, entry in self._entries.items() if entry.wire is None}
@@ -403,9 +454,15 @@ class Publisher:
             before = [] if key.told(peer) else [self._key(peer, key)]
             return [*before, Send(peer, wire, ticket)]
         if hosted or wire.retain or key.announcement_due(peer, wire.topic, now):
-            wire = replace(wire, properties=wire.properties + key.carried(self.view.place_of(peer)))
+            carried = key.carried(self.view.place_of(peer))  # entries of former views were outdated by the review
+            wire = replace(wire, properties=wire.properties + carried)
         return [Send(peer, wire, ticket)]
 
     def _key(self, peer: str, key: LiveKey) -> Send:
         key.tell(peer)
         return Send(peer, key.wire(self.view.place_of(peer)))
+
+
+def _enough(entry: Entry, view: RegionView) -> bool:
+    """Whether n - f replicas of the view acknowledged it."""
+    return len(view.members_among(entry.acked)) >= len(view.members) - view.faults

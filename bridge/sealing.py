@@ -1,7 +1,8 @@
 """What a gateway's publications are sealed under, whether they may be sealed now, and the sealing itself.
 
 An entry is sealed under its scope's present data key; headers are signed in batches of 16 (PROTOCOL §2). A *review*
-says what each scope seals under from now on: after every epoch, bump, newer overlay and arrival of keys. A scope that
+says what each scope seals under, and for which views, from now on: after every epoch, bump, newer overlay, change of
+views and arrival of keys. A scope that
 has no key, or whose right we lost, holds nothing up: `hindrance` says why an entry waits. Not here: which entries there
 are and who has them (`publishing`), data keys (`datakeys`).
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from keys.envelope import (
     NO_KEY,
@@ -28,6 +30,7 @@ from keys.epochs import ScopeKeys
 from keys.errors import KeysError
 from keys.identity import Identity
 from keys.keyheader import frame_bytes
+from keys.sharetree import Hop
 from keys.topictokens import tokenise_topic
 
 from .datakeys import DataKeys, LiveKey
@@ -41,6 +44,8 @@ BATCH_MAX = 16  # headers under one signature (PROTOCOL §2)
 RIGHTS_MAX = 65_536  # topics whose right is remembered between two reviews
 PACKET_OVERHEAD_BYTES = 1024  # signed header, shares, seal and MQTT beside content, topic and key header
 CLOCK_STEP_S = 60.0
+
+Seal: TypeAlias = tuple[KeyName, tuple[Hop, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,7 @@ class ScopeSecret:
 
 @dataclass(slots=True)
 class Entry:
-    """An outbox entry; `wire` is None until it is sealed, under `name`."""
+    """An outbox entry; `wire` is None until it is sealed, under `name` and, if a key is used, for the views `hops`."""
 
     sequence: int
     publication: Publication
@@ -68,6 +73,7 @@ class Entry:
     born: float
     wire: Wire | None = None
     name: KeyName | None = None
+    hops: tuple[Hop, ...] = ()
     key: LiveKey | None = None
     acked: set[str] = field(default_factory=set)
     standing: Standing = Standing.FRESH
@@ -98,7 +104,8 @@ class Sealer:
         self._last_now = 0.0
         # What each scope seals under, by wire filter, as of the last review; None asks for a review.
         self._names: dict[str, KeyName | None] = {}
-        self._last_names: dict[str, KeyName] = {}  # the same without gaps, to tell when what is retained must follow
+        self._hops: dict[str, tuple[Hop, ...]] = {}  # and for which views
+        self._last_seals: dict[str, Seal] = {}  # both without gaps, to tell when what is retained must follow
         self.review_at: float | None = None
         self._rights: dict[str, bool] = {}  # by wire topic, in the epoch of the last review
 
@@ -127,9 +134,10 @@ class Sealer:
         secret = self.secret_for(topic)
         return secret is not None and self._authorised(secret, secret.wire_topic(topic), now)
 
-    def name_of(self, entry: Entry) -> KeyName | None:
-        """What an entry would be sealed under now, as of the last review."""
-        return self._names[entry.secret.scope.filter]
+    def is_current(self, entry: Entry) -> bool:
+        """Whether an entry would be sealed under the same name and for the same views now, as of the last review."""
+        wire_filter = entry.secret.scope.filter
+        return (entry.name, entry.hops) == (self._names[wire_filter], self._hops[wire_filter])
 
     def present(self, wire_filter: str) -> KeyName | None:
         """What a scope seals under now, as of the last review."""
@@ -173,7 +181,7 @@ class Sealer:
         self._data_keys.forget_peer(peer)
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret]) -> None:
-        """Another version of the overlay, of the same regions and views."""
+        """Another version of the overlay, or other views, of the same regions."""
         self._overlay = overlay
         self._data_keys.adopt(overlay)
         self._set_secrets(secrets)
@@ -209,12 +217,13 @@ class Sealer:
         present = calendar.at(now)
         all_scopes = {**scopes, **{secret.scope.filter: secret.scope for secret in self._secrets}}
         self._names = {wire_filter: self._data_keys.name(scope, now) for wire_filter, scope in all_scopes.items()}
+        self._hops = {wire_filter: self._data_keys.hops(scope) for wire_filter, scope in all_scopes.items()}
         self._rights.clear()
         grace = calendar.start_s(present) + calendar.grace_s if calendar.length_s else 0.0
         self.review_at = grace if grace > now else calendar.end_s(present)
-        names = {f: name for f, name in self._names.items() if name}
-        changed = {f for f, name in names.items() if self._last_names.get(f, name) != name}
-        self._last_names |= names
+        seals = {f: (name, self._hops[f]) for f, name in self._names.items() if name}
+        changed = {f for f, seal in seals.items() if self._last_seals.get(f, seal) != seal}
+        self._last_seals |= seals
         return changed
 
     # -------------------------------------------------------------------------------------------- sealing
@@ -254,7 +263,7 @@ class Sealer:
     def _seal_one(self, entry: Entry, now: float) -> tuple[MessageHeader, str, bytes]:
         publication, scope = entry.publication, entry.secret.scope
         inner = inner_of(publication).encode()
-        entry.name = self._names[scope.filter]
+        entry.name, entry.hops = self._names[scope.filter], self._hops[scope.filter]
         assert entry.name is not None
         plain = scope.mode is Mode.PLAIN
         key = None if plain else self._data_keys.key(scope, entry.name, entry.sequence, now)

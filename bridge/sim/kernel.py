@@ -2,7 +2,8 @@
 
 It runs `bridge.node` objects, or whatever wraps them (`adversary`), and does what the broker's shell does:
 turns `Send` into `Received` at the peer and `Acked` back, keeps links first-in-first-out, calls `Tick` at
-deadlines. It judges nothing: `checkers` does. Randomness is a `random.Random(seed)` that the caller makes.
+deadlines, and makes and drops links as nodes adopt overlays: a link is there while both ends want it. It judges
+nothing: `checkers` does. Randomness is a `random.Random(seed)` that the caller makes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Protocol
 
 from ..machine import (
     Acked,
+    Adopt,
+    Adoption,
     Blame,
     Count,
     Deliver,
@@ -30,6 +33,7 @@ from ..machine import (
     Send,
     Tick,
 )
+from ..membership import peers_of
 
 STEPS_MAX = 2_000_000  # a run that does not end is a bug of ours: stop it with a message
 
@@ -78,7 +82,7 @@ class Kernel:
         self._clocks = dict(clocks or {})
         self._makers = dict(makers)
         self.nodes: dict[str, Machine] = {name: make() for name, make in makers.items()}
-        self._peers = {name: tuple(sorted(p)) for name, p in peers.items()}
+        self._peers = {name: frozenset(p) for name, p in peers.items()}
         self._rng = rng
         self._latency_s = latency_s
         self.now = now
@@ -98,8 +102,18 @@ class Kernel:
         for name in self.nodes:
             self._alive.add(name)
         for name in self.nodes:
-            for peer in self._peers[name]:
+            for peer in sorted(self._peers[name]):
                 self.at(self.now + self._rng.random(), name, LinkUp(peer))
+
+    def add(self, name: str, maker: Callable[[], Machine], peers: Iterable[str]) -> None:
+        """A new node starts; links come up once their other ends want them too."""
+        self._makers[name] = maker
+        self.nodes[name] = maker()
+        self._incarnation.setdefault(name, 0)
+        self._peers[name] = frozenset()
+        self._alive.add(name)
+        self._follow(name, frozenset(peers))
+        self._effects(name, ())
 
     def at(self, when: float, name: str, event: Event) -> None:
         """Let `event` happen to `name`; lost if the node crashes before."""
@@ -110,16 +124,16 @@ class Kernel:
         """kill -9: the node's memory and everything on its links is gone."""
         self._alive.discard(name)
         self._incarnation[name] += 1
-        for peer in self._peers[name]:
-            if peer in self._alive:
+        for peer in sorted(self._peers[name]):
+            if peer in self._alive and self._linked(name, peer):
                 self._apply(peer, LinkDown(name))
 
     def restart(self, name: str) -> None:
         """A new process under the old identity."""
         self.nodes[name] = self._makers[name]()
         self._alive.add(name)
-        for peer in self._peers[name]:
-            if peer in self._alive:
+        for peer in sorted(self._peers[name]):
+            if peer in self._alive and self._linked(name, peer):
                 self.at(self.now + self._rng.random(), name, LinkUp(peer))
                 self.at(self.now + self._rng.random(), peer, LinkUp(name))
 
@@ -158,9 +172,24 @@ class Kernel:
     def _passes(self, name: str, event: Event) -> bool:
         match event:
             case LinkUp(peer) | Received(peer, _) | Acked(peer, _):
-                return peer in self._alive and frozenset((name, peer)) not in self._cut
+                return peer in self._alive and self._linked(name, peer)
             case _:
                 return True
+
+    def _linked(self, a: str, b: str) -> bool:
+        both = b in self._peers.get(a, ()) and a in self._peers.get(b, ())
+        return both and frozenset((a, b)) not in self._cut
+
+    def _follow(self, name: str, peers: frozenset[str]) -> None:
+        """A node wants links with these from now on."""
+        before, self._peers[name] = self._peers[name], peers
+        for peer in sorted(before - peers):
+            if peer in self._alive and name in self._peers.get(peer, ()):
+                self.at(self.now, peer, LinkDown(name))
+        for peer in sorted(peers - before):
+            if peer in self._alive and self._linked(name, peer):
+                self.at(self.now + self._rng.random(), name, LinkUp(peer))
+                self.at(self.now + self._rng.random(), peer, LinkUp(name))
 
     def _apply(self, name: str, event: Event) -> None:
         ahead_s = self._clocks.get(name, 0.0)
@@ -180,12 +209,14 @@ class Kernel:
         match effect:
             case Send(peer, wire, ticket):
                 self.trace.sent += 1
-                if peer not in self._alive or frozenset((name, peer)) in self._cut:
+                if peer not in self._alive or not self._linked(name, peer):
                     return
                 arrival = self._arrival(name, peer)
                 self.at(arrival, peer, Received(name, wire))
                 if ticket:
                     self.at(max(arrival, self._arrival(peer, name)), name, Acked(peer, ticket))
+            case Adopt(overlay, _, Adoption.LIVE):
+                self._follow(name, peers_of(overlay, name))
             case Deliver():
                 self.trace.delivered.setdefault(name, []).append(effect)
             case DeliverShared():

@@ -52,7 +52,7 @@ class World:
         assert self.owner is not None
         old = self.overlay
         policy = replace(old.policy, version=old.policy.version + 1, **changes)  # type: ignore[arg-type]
-        return Overlay.sign(self.owner, policy, old.views.values(), old.members.values())
+        return Overlay.sign(self.owner, policy, old.latest.values(), old.members.values())
 
     def revoked(self, member: str, last_epoch: int, bump: int | None = None) -> Overlay:
         """The next version, in which the member's grants end; a `bump` outdates the keys of all scopes."""

@@ -1,0 +1,119 @@
+"""Replicas come and go under load (A13, A14): nothing is lost, repeated or out of order, and no innocent is named."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from bridge.adopting import canonical
+from bridge.membership import peers_of
+from bridge.node import ReplicaNode
+from bridge.policy import Scope
+from bridge.sim.adversary import Behaviour
+from bridge.sim.checkers import check_blame, check_liveness, check_safety
+from bridge.sim.kernel import Kernel
+from bridge.views import Overlay
+
+from .changing import changed
+from .world import NOW, Traffic, World, make_world, subscribe
+
+GRACE_S = 5
+
+
+class Owner:
+    """Attaches and detaches at random, between three and five replicas a region; never a liar, who is to stay."""
+
+    def __init__(self, world: World, kernel: Kernel, rng: random.Random) -> None:
+        self.world, self.kernel, self.rng = world, kernel, rng
+        self.overlay = world.overlay
+        self.names = dict.fromkeys(world.overlay.latest, 0)
+
+    def change(self, region: int) -> str:
+        members = self.overlay.latest[region].members
+        honest = [name for name in members if name not in self.world.liars]
+        if len(members) > 3 and (len(members) > 4 or self.rng.random() < 0.5):
+            gone = self.rng.choice(honest)
+            return self.publish(region, tuple(name for name in members if name != gone), "")
+        self.names[region] += 1
+        name = f"r{region}x{self.names[region]}"
+        return self.publish(region, (*members, name), name)
+
+    def publish(self, region: int, members: tuple[str, ...], newcomer: str) -> str:
+        kernel = self.kernel
+        self.overlay = changed(self.world, self.overlay, region, members, kernel.now, GRACE_S)
+        self.world.overlay = self.overlay
+        if newcomer:
+            kernel.add(newcomer, self.world.maker(newcomer, self.rng), peers_of(self.overlay, newcomer))
+        told = self.rng.choice([n for n in self.overlay.members if n not in self.world.liars and n != newcomer])
+        document = canonical(self.overlay)
+        kernel.call(told, lambda node, now: node.offered(document, now))  # type: ignore[attr-defined]
+        return newcomer
+
+
+def honest_nodes(world: World, kernel: Kernel) -> dict[str, Overlay]:
+    names = [name for name in world.overlay.members if name not in world.liars]
+    return {name: kernel.nodes[name].overlay for name in names}  # type: ignore[attr-defined]
+
+
+def run(seed: int, changes: int, liars: bool = True, rate: int = 10) -> None:
+    rng = random.Random(seed)
+    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "near": 1, "far": 2}, [Scope("plant/#")], seed=seed)
+    for region in (1, 2) if liars else ():
+        world.liars[f"r{region}{rng.choice('abc')}"] = frozenset(rng.sample(list(Behaviour), rng.randrange(1, 4)))
+    world.probability = rng.choice([0.3, 1.0])
+    kernel = world.kernel(rng, (0.001, rng.choice([0.02, 0.1])))
+    for reader in ("near", "far"):
+        subscribe(kernel, reader, "plant/#")
+    every_s = GRACE_S + 4  # ATTACH_S, floods, and the grace
+    traffic = Traffic("site")
+    for n in range(int(rate * (changes * every_s + 4))):
+        traffic.publish(kernel, NOW + 4 + n / rate, f"plant/{n % 3}", b"%d" % n, qos=1 + n % 2)
+    owner = Owner(world, kernel, rng)
+    for n in range(changes):
+        kernel.run(NOW + 6 + n * every_s)
+        owner.change(1 + n % 2)
+    trace = kernel.run(NOW + 6 + changes * every_s + 20)
+    for reader in ("near", "far"):
+        check_safety(traffic.published, trace.delivered[reader])
+        check_liveness(traffic.published, trace.delivered[reader])
+    check_blame(trace.named(), world.liars)
+    for name, overlay in honest_nodes(world, kernel).items():
+        assert overlay.policy.version == 1 + changes, name
+        assert {r: v.number for r, v in overlay.views.items()} == {1: 1 + (changes + 1) // 2, 2: 1 + changes // 2}, name
+        assert overlay.next_closing is None, name
+    for node in kernel.nodes.values():
+        if isinstance(node, ReplicaNode) and node.keeper.removed:
+            assert not len(node.forwarder._keys), f"{node.name} keeps keys of a view that is over"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_attach_and_detach_under_load_with_a_liar_in_each_region(seed: int):
+    run(seed, changes=6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_attach_and_detach_twenty_times_in_each_region(seed: int):
+    run(100 + seed, changes=40)
+
+
+def test_without_liars():
+    run(7, changes=4, liars=False)
+
+
+def test_a_detached_replica_is_told_when_its_view_is_closed():
+    world = make_world({1: 3, 2: 4}, [(1, 2)], {"site": 1, "far": 2}, [Scope("plant/#")])
+    kernel = world.kernel(random.Random(1))
+    kernel.run(NOW + 3)
+    newer = changed(world, world.overlay, 2, ("r2a", "r2b", "r2c"), kernel.now, GRACE_S)
+    kernel.call("site", lambda node, now: node.offered(canonical(newer), now))  # type: ignore[attr-defined]
+    kernel.run(kernel.now + GRACE_S - 1)
+    node = kernel.nodes["r2d"]
+    assert isinstance(node, ReplicaNode)
+    assert not node.keeper.removed
+    assert node.overlay.views[2].number == 2
+    kernel.run(kernel.now + 3)
+    assert node.keeper.removed
+    assert "r2d" not in peers_of(kernel.nodes["r1a"].overlay, "r1a")  # type: ignore[attr-defined]
+    assert kernel.trace.figures["overlays_adopted{live}"] >= 8
