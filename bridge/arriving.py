@@ -183,13 +183,7 @@ class Admission:
         if [hop.region for hop in hops] != [hop.region for hop in self._overlay.key_hops(scope, home)]:
             raise BadShare("key was split for other regions than those of its scope")
         for hop in hops:
-            view = self._overlay.view(hop.region, hop.view)
-            if view is None and hop.view > self._overlay.views[hop.region].number:
-                raise UnknownView(f"key was split for view {hop.view} of region {hop.region}, which is to come here")
-            if view is None:
-                raise Expired(f"view {hop.view} of region {hop.region} is closed")
-            if view.hop != hop:
-                raise BadShare("key was split for other views than ours")
+            self._overlay.check_view(hop)
 
     # ---------------------------------------------------------------------------------------- epochs, bumps
 

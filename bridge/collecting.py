@@ -145,8 +145,8 @@ class Collector:
         return self._hold(held, now)
 
     def _vouched(self, event: Received, admitted: Admitted) -> bool:
-        """Whether enough replicas delivered this publication of a dead epoch: f + 1 of one view, of whom one is honest
-        and took it when it was fresh. The liars of two views may be more than f together."""
+        """Whether enough replicas delivered this publication of a dead epoch: one of them is honest and took it when
+        it was fresh."""
         header = admitted.header
         what = (header.publisher, header.sequence, header.time_ms, header.digests[0], event.wire.topic)
         peers = self._vouchers.get(what)
@@ -155,7 +155,7 @@ class Collector:
             self._vouchers.put(what, header.publisher, peers)
         if event.peer not in self._hosted:  # a stock broker lets in whatever it is given, however old
             peers.add(event.peer)
-        return any(len(peers.intersection(v.members)) > v.faults for v in self._overlay.open_views(self._home))
+        return self._overlay.honest_among(self._home, peers)
 
     def _hold(self, held: Held, now: float) -> list[Effect]:
         """Put a publication into its stream unless it was there before, and see what can go on."""

@@ -66,9 +66,12 @@ class RegionView:
         """1..n; raises ValueError for a stranger."""
         return self.members.index(member) + 1
 
+    def members_among(self, names: Iterable[str]) -> frozenset[str]:
+        return frozenset(self.members).intersection(names)
+
     def quorum(self, members: Iterable[str]) -> bool:
         """Whether k of these are members: one of them at least is honest."""
-        return len(frozenset(self.members).intersection(members)) >= self.threshold
+        return len(self.members_among(members)) >= self.threshold
 
     def successor(self, members: Iterable[str], since_ms: int, grace_s: int = VIEW_GRACE_S) -> RegionView:
         """The next view, unsigned, with us as the view before."""

@@ -25,11 +25,12 @@ members of the view in force at him endorsed. What does not follow is not adopte
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Self
 
-from keys.errors import BadSignature
+from keys.errors import BadShare, BadSignature, Expired, UnknownView
 from keys.identity import Certificate, Role
+from keys.sharetree import Hop
 
 from .regionview import Endorsement, Member, RegionView
 
@@ -64,6 +65,24 @@ class Succession:
     def view(self, region: int, view_number: int) -> RegionView | None:
         """The open view of that number."""
         return next((view for view in self._open[region] if view.number == view_number), None)
+
+    def check_view(self, hop: Hop) -> None:
+        """Raise unless a key may name this view: UnknownView for one that is not in force here yet, Expired for one
+        that is closed, BadShare for a region that we do not know or another threshold than the view's."""
+        if hop.region not in self.latest:
+            raise BadShare(f"key was split for a region {hop.region}, which is not here")
+        view = self.view(hop.region, hop.view)
+        if view is None and hop.view > self.views[hop.region].number:
+            raise UnknownView(f"key was split for view {hop.view} of region {hop.region}, which is to come here")
+        if view is None:
+            raise Expired(f"view {hop.view} of region {hop.region} is closed")
+        if view.hop != hop:
+            raise BadShare("key was split for other views than ours")
+
+    def honest_among(self, region: int, members: Collection[str]) -> bool:
+        """Whether these are f + 1 of one open view: then one of them is honest. The liars of two views may be more than
+        f together."""
+        return any(len(view.members_among(members)) > view.faults for view in self._open[region])
 
     def replicas(self, region: int) -> tuple[str, ...]:
         """Members of the open views and of one that is not in force yet."""

@@ -1,7 +1,7 @@
 """What a receiver outside the broker needs: an MQTT 5 client, and a region of the overlay as one source of wires.
 
 `RegionClient` connects to every replica of its home region under its own identity, states what it wants, and hands
-over each wire together with the place it came from; it fetches epoch keys and follows changes of the overlay. Nothing
+over each wire together with the replica it came from; it fetches epoch keys and follows changes of the overlay. Nothing
 is opened here: whoever receives the wires recombines shares and decrypts with `keys`, knowing certificates, hops, scope
 secrets and epoch keys from the properties below. It does not collect, deduplicate or order either.
 
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.adopting import OVERLAY_TOPIC
+from bridge.endorsing import VIEWS_TOPIC
 from bridge.key_service import GRANT_TOPIC
 from bridge.machine import (
     Acked,
@@ -77,15 +78,13 @@ __all__ = [
 
 SESSION_EXPIRY_S = 7 * 86_400
 KEEP_ALIVE_S = 10
-CONTROL_TOPICS = frozenset({GRANT_TOPIC, OVERLAY_TOPIC})
+CONTROL_TOPICS = frozenset({GRANT_TOPIC, OVERLAY_TOPIC, VIEWS_TOPIC})
 
 
 @dataclass(slots=True)
 class Arrival:
     """One wire from one replica. It stays unacknowledged, and counts against Receive Maximum, until `done`."""
 
-    place: int
-    """1..n in the view of the home region: the sender's coordinate in labels of shares."""
     replica: str
     wire: Wire
     _publish: Publish = field(repr=False)
@@ -277,14 +276,13 @@ class RegionClient:
             client.acknowledge(publish)
             self._handle(Received(peer, wire))
         else:
-            place = self.overlay.views[self.home_region].place_of(peer)
-            self._on_arrival(Arrival(place, peer, wire, publish, client))
+            self._on_arrival(Arrival(peer, wire, publish, client))
 
     # ------------------------------------------------------------------------------------- details
 
     @property
     def _replicas(self) -> tuple[str, ...]:
-        return self.overlay.views[self.home_region].members
+        return self.overlay.replicas(self.home_region)
 
     def _readable(self) -> list[ScopeSecret]:
         epoch = self.overlay.policy.calendar.at(self._clock())

@@ -19,7 +19,6 @@ from typing import Protocol
 from keys.envelope import HeaderVerifier, MessageHeader, SignedHeader, from_property
 from keys.errors import BadFrame, Expired, NotAuthorised
 from keys.identity import CARRIERS, Certificate
-from keys.sharetree import Hop
 
 from .directory import Directory, Scope
 
@@ -50,7 +49,8 @@ class Admitted:
     frame: bytes
     scope: Scope
     vouchers_needed: int
-    """So many replicas must bring it: one if it was sealed in an epoch that is live now, else f + 1 of our region."""
+    """So many replicas must bring it: one if it was sealed in an epoch that is live now, else f + 1 of our region, all
+    of one view (`Directory.honest_among`)."""
 
 
 class Admission:
@@ -80,8 +80,8 @@ class Admission:
             raise BadFrame(f"content mode {header.mode.name} does not fit the scope's {scope.mode.name}")
         if calendar.live(epoch, now):
             return Admitted(header, frame, scope, 1)
-        home = path_from(self._directory, certificate)[-1]
-        return Admitted(header, frame, scope, (home.count - 1) // 2 + 1)
+        path_from(self._directory, certificate)
+        return Admitted(header, frame, scope, self._directory.faults() + 1)
 
 
 def sealed_at_s(header: MessageHeader) -> float:
@@ -98,7 +98,7 @@ def member_of(directory: Directory, party_id: bytes) -> Certificate:
     return certificate
 
 
-def path_from(directory: Directory, certificate: Certificate) -> tuple[Hop, ...]:
+def path_from(directory: Directory, certificate: Certificate) -> tuple[int, ...]:
     """The regions from a publisher to us. Raises NotAuthorised."""
     path = directory.path(certificate.region)
     if not path:

@@ -89,8 +89,8 @@ class _Entry:
     reason: str | None = None
     old: bool = False
     stale: bool = False
-    vouchers: set[int] = field(default_factory=set)
-    unvouched_at: int | None = None  # the place that brought it first, while it waits for others
+    vouchers: set[str] | None = None  # replicas that brought it, while it waits for others
+    unvouched_at: str | None = None  # the one that brought it first, meanwhile
     acks: list[Ack] = field(default_factory=list, repr=False)
 
     @property
@@ -118,6 +118,7 @@ class Collector:
         keyring: Keyring | None = None,
         incomplete_s: float = 10.0,
     ) -> None:
+        self._directory = directory
         self._admission = Admission(directory)
         self._hosted = directory.hosted  # while we run
         self.seen = seen or Seen()
@@ -132,28 +133,29 @@ class Collector:
         self._late: OrderedDict[int, _Entry] = OrderedDict()
         self._stale: OrderedDict[tuple[bytes, int], None] = OrderedDict()
         self._ready: deque[_Entry] = deque()
-        self._unvouched: Counter[int] = Counter()  # by place
+        self._unvouched: Counter[str] = Counter()  # by replica; members of the overlay only
         self._met: set[bytes] = set()  # publishers with a fresh publication; members of the overlay only
         self.figures: Counter[tuple[str, str]] = Counter()
         """(name of a figure, replica or empty): what was counted."""
 
     # ------------------------------------------------------------------------------------------- pieces
 
-    def receive(self, place: int, replica: str, wire: Wire, ack: Ack, now: float) -> None:
-        """A piece from the replica at `place` (1..n) of the home region. Never raises for what the wire holds."""
+    def receive(self, replica: str, wire: Wire, ack: Ack, now: float) -> None:
+        """A piece from a replica of the home region. Never raises for what the wire holds."""
+        self._follow()
         properties = dict(wire.properties)
         try:
             told = properties.get(PROPERTY_KEY)
             if told is not None:
                 shares = properties.get(PROPERTY_SHARES)
-                self._wake(self.keyring.take(place, replica, told, shares, self.figures))
+                self._wake(self.keyring.take(replica, told, shares, self.figures))
             told = properties.get(PROPERTY_HEADER)
             if told is None:
                 if PROPERTY_KEY not in properties:
                     raise BadFrame("neither a signed header nor a key")
                 ack()
                 return
-            entry = self._entries.get((told, wire.topic)) or self._admit(place, told, wire, now)
+            entry = self._entries.get((told, wire.topic)) or self._admit(replica, told, wire, now)
         except KeysError as error:
             self._count(f"refused_{type(error).__name__}", replica)
             ack()
@@ -161,9 +163,14 @@ class Collector:
         if entry is None:
             ack()
             return
-        self._piece(entry, place, replica, wire, ack)
+        self._piece(entry, replica, wire, ack)
 
-    def _admit(self, place: int, told: str, wire: Wire, now: float) -> _Entry | None:
+    def _follow(self) -> None:
+        """Views may have changed: keys that came before theirs are looked at."""
+        for key_id in self.keyring.follow(self.figures):
+            self._wake(key_id)
+
+    def _admit(self, replica: str, told: str, wire: Wire, now: float) -> _Entry | None:
         """A verified header as entry; None when the publication is not wanted. Raises KeysError."""
         admitted = self._admission.publication(told, wire.topic, now)
         header = admitted.header
@@ -178,9 +185,10 @@ class Collector:
             self._count("variants_dropped")
             return None
         needed = admitted.vouchers_needed
-        if needed > 1 and self._unvouched[place] >= UNVOUCHED_MAX:
+        if needed > 1 and self._unvouched[replica] >= UNVOUCHED_MAX:
             raise NotAuthorised("too much that is of no live epoch and that no other replica brings")
         entry = _Entry((told, wire.topic), header, admitted.frame, wire.topic, admitted.scope, now, needed)
+        entry.vouchers = set() if needed > 1 else None
         if len(self._waiting) + len(self._ready) >= HELD_MAX:
             self._count("held_overflow")
         else:
@@ -190,15 +198,15 @@ class Collector:
             self._entries[entry.told] = entry
             self._live.setdefault(publication, []).append(entry)
             if needed > 1:
-                entry.unvouched_at = place
-                self._unvouched[place] += 1
+                entry.unvouched_at = replica
+                self._unvouched[replica] += 1
             self._await(entry)
         return entry
 
-    def _piece(self, entry: _Entry, place: int, replica: str, wire: Wire, ack: Ack) -> None:
+    def _piece(self, entry: _Entry, replica: str, wire: Wire, ack: Ack) -> None:
         """Take the content if it is good and wanted; keep the acknowledgement as long as it is owed."""
-        if entry.vouchers_needed > 1:
-            self._vouch(entry, place, replica)
+        if entry.vouchers is not None:
+            self._vouch(entry, entry.vouchers, replica)
         digests = entry.header.digests
         if wire.payload and len(digests) == 1 and entry.state is not _State.DONE:
             if entry.content is not None:
@@ -224,11 +232,12 @@ class Collector:
             for each in acks:
                 each()
 
-    def _vouch(self, entry: _Entry, place: int, replica: str) -> None:
+    def _vouch(self, entry: _Entry, vouchers: set[str], replica: str) -> None:
         """A replica brings what is of no live epoch; with enough of ours it is believed."""
-        if len(entry.vouchers) < entry.vouchers_needed and replica not in self._hosted:
-            entry.vouchers.add(place)
-        if len(entry.vouchers) >= entry.vouchers_needed:
+        if replica not in self._hosted:
+            vouchers.add(replica)
+        if self._directory.honest_among(vouchers):
+            entry.vouchers = None
             self._release(entry)
 
     def _release(self, entry: _Entry) -> None:
@@ -275,7 +284,7 @@ class Collector:
 
     def _missing(self, entry: _Entry) -> str | None:
         """What is missing, in the words of column `reason`; None for a whole publication."""
-        if entry.vouchers_needed > 1 and len(entry.vouchers) < entry.vouchers_needed:
+        if entry.vouchers is not None:
             return f"{UNVOUCHED}: of none that is live, and brought by fewer than {entry.vouchers_needed} replicas"
         if entry.content is None:
             return "content: no copy fits the signed digest"
@@ -334,6 +343,7 @@ class Collector:
 
     def tick(self, now: float) -> None:
         """Give up on what has waited for `incomplete_s`; forget old headers."""
+        self._follow()
         while self._waiting:
             entry = next(iter(self._waiting.values()))
             if entry.arrived + self._incomplete_s > now:

@@ -1,11 +1,12 @@
 """What the owner-signed overlay says, as far as a receiver asks; who implements it has verified the signatures.
 
-`replicas.RegionReplicas` answers from the gateway's overlay. The overlay may change while a receiver runs: nothing
-here is remembered across publications. Not here: who is reachable, and any key.
+`replicas.RegionReplicas` answers from the gateway's overlay. The overlay may change while a receiver runs, its views
+too: nothing here is remembered across publications. Not here: who is reachable, and any key.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from keys.envelope import Mode
@@ -46,8 +47,24 @@ class Directory(Protocol):
     def certificate(self, party_id: bytes) -> Certificate | None:
         """The member with this id, also by its key of before a rotation."""
 
-    def path(self, region: int) -> tuple[Hop, ...]:
-        """Regions from a publisher's region to ours, both included, in their current views; () if none."""
+    @property
+    def edition(self) -> object:
+        """Another one whenever members, rights or views changed."""
+
+    def path(self, region: int) -> tuple[int, ...]:
+        """Regions from a publisher's region to ours, both included; () if none."""
+
+    def check_view(self, hop: Hop) -> None:
+        """Raises UnknownView, Expired or BadShare unless a key may name this view now."""
+
+    def place(self, hop: Hop, replica: str) -> int | None:
+        """1..n: where a replica of ours stands in this view; None: nowhere, or the view is not open."""
+
+    def faults(self) -> int:
+        """f of our region in its view in force."""
+
+    def honest_among(self, replicas: Collection[str]) -> bool:
+        """Whether these are more replicas of ours than can be bad: f + 1 of one open view."""
 
     def scope_of(self, wire_topic: str) -> Scope | None:
         """The most specific scope of a wire topic."""

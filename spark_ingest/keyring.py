@@ -14,8 +14,17 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from keys.envelope import KeyHeader, KeyName, MessageHeader, check_share, from_property
-from keys.errors import BadFrame, BadShare, KeysError, NotAuthorised, NotEnoughShares, SearchExhausted
+from bridge.ahead import Ahead
+from keys.envelope import (
+    PROPERTY_KEY,
+    PROPERTY_SHARES,
+    KeyHeader,
+    KeyName,
+    MessageHeader,
+    check_share,
+    from_property,
+)
+from keys.errors import BadFrame, BadShare, KeysError, NotAuthorised, NotEnoughShares, SearchExhausted, UnknownView
 from keys.keyheader import NO_KCV
 from keys.sharetree import (
     Combination,
@@ -69,25 +78,36 @@ class Keyring:
         self._keys: OrderedDict[bytes, _Key] = OrderedDict()
         self._texts: OrderedDict[str, bytes] = OrderedDict()  # property as received, verified: key id
         self._owned: dict[bytes, OrderedDict[bytes, None]] = {}  # publisher: its key ids, oldest first
-        self._combinations: dict[tuple[int, ...], Combination] = {}  # what worked last, by path
+        self._combinations: dict[tuple[Hop, ...], Combination] = {}  # what worked last, by path and views
+        self._ahead = Ahead()
+        self._edition: object = None
         self._names: frozenset[KeyName] = frozenset()
         self._wanted: dict[KeyName, None] = {}
 
     def attach(self, directory: Directory) -> None:
         self._directory = directory
 
-    def take(
-        self, place: int, replica: str, told: str, told_shares: str | None, figures: Counter[tuple[str, str]]
-    ) -> bytes | None:
+    def take(self, replica: str, told: str, told_shares: str | None, figures: Counter[tuple[str, str]]) -> bytes | None:
         """Key header and shares of one piece, as properties; the key's id if it became usable just now.
 
-        Wrong shares are counted for the replica and dropped. Raises KeysError for a key header that is not
-        signed, split for other views than ours, or of nobody who may publish, and for malformed shares.
+        Wrong shares are counted for the replica and dropped. A key that was split for a view which is not in force here
+        yet waits for it (`follow`). Raises KeysError for a key header that is not signed, split for views that are
+        closed, or of nobody who may publish, and for malformed shares.
         """
-        key = self._verified(told)
+        assert self._directory is not None
+        try:
+            key = self._verified(told)
+        except UnknownView:
+            shares = {} if told_shares is None else {PROPERTY_SHARES: told_shares}
+            self._ahead.keep(replica, {PROPERTY_KEY: told} | shares)
+            figures["keys_ahead", ""] += 1
+            return None
         if key.material is not None or told_shares is None:
             return None
         path = self._path(key.header)
+        place = self._directory.place(path[-1], replica)
+        if place is None:
+            raise BadShare("shares from a replica that the key gives no place")
         stamp = Place(path[-1].region, path[-1].view, place)
         fresh = 0
         for share in decode_shares(from_property(told_shares)):
@@ -119,9 +139,11 @@ class Keyring:
             raise NotAuthorised(f"{certificate.name} may not publish in this scope in epoch {header.epoch}")
         if (header.kcv == NO_KCV) is scope.keyed:
             raise BadFrame("a key without the scope's epoch key where there is one, or with one where there is none")
-        path = path_from(self._directory, certificate)
-        if header.hops[0] != path[0] or not set(path) <= set(header.hops):
-            raise BadShare("a key that was split for other views than ours")
+        path = header.along(path_from(self._directory, certificate))
+        if header.hops[0] != path[0]:
+            raise BadShare("a key that was split for another first region than its publisher's")
+        for hop in path:
+            self._directory.check_view(hop)
         key = self._keys.get(header.key_id) or self._add(header)
         self._texts[told] = header.key_id
         if len(self._texts) > KEYS_MAX:
@@ -130,7 +152,24 @@ class Keyring:
 
     def _path(self, header: KeyHeader) -> tuple[Hop, ...]:
         assert self._directory is not None
-        return path_from(self._directory, member_of(self._directory, header.publisher))
+        return header.along(path_from(self._directory, member_of(self._directory, header.publisher)))
+
+    def follow(self, figures: Counter[tuple[str, str]]) -> list[bytes]:
+        """Look again at keys that came before their views, if the overlay changed; ids of those that became usable."""
+        assert self._directory is not None
+        if self._directory.edition is self._edition:
+            return []
+        self._edition = self._directory.edition
+        self._combinations.clear()
+        usable = []
+        for replica, told in self._ahead.take():
+            try:
+                key_id = self.take(replica, told[PROPERTY_KEY], told.get(PROPERTY_SHARES), figures)
+            except KeysError as error:
+                figures[f"refused_{type(error).__name__}", replica] += 1
+                continue
+            usable += [key_id] if key_id is not None else []
+        return usable
 
     def _add(self, header: KeyHeader) -> _Key:
         key = self._keys[header.key_id] = _Key(header)
@@ -166,17 +205,16 @@ class Keyring:
                     del key.shares[label]
         elif len(key.shares) > key.searched_with:
             key.searched_with = len(key.shares)
-            regions = tuple(hop.region for hop in path)
             try:
                 found = recombine(
-                    key.shares.values(), path, fits, lambda _: True, first=self._combinations.get(regions)
+                    key.shares.values(), path, fits, lambda _: True, first=self._combinations.get(tuple(path))
                 )
             except NotEnoughShares:
                 return
             except SearchExhausted:
                 figures["recombine_retries", ""] += 1
                 return
-            self._combinations[regions] = found.combination
+            self._combinations[tuple(path)] = found.combination
         hop = path[0]
         if len(key.level1) >= hop.threshold:
             places = sorted(key.level1)[: hop.threshold]

@@ -45,8 +45,8 @@ RETRY_S = 1.0
 """Between attempts after an error of the disk, and between looks at a lock that another receiver holds."""
 _log = logging.getLogger(__name__)
 
-OnWire: TypeAlias = Callable[[int, str, Wire, Ack], None]
-"""(place of the replica in the home region, its name, message, what acknowledges the message)."""
+OnWire: TypeAlias = Callable[[str, Wire, Ack], None]
+"""(name of the replica, message, what acknowledges the message)."""
 
 
 class ReplicaClient(Protocol):
@@ -183,8 +183,8 @@ class Receiver:
         wake, done = session.wake, session.done
         collector = session.collector
 
-        def on_wire(place: int, replica: str, wire: Wire, ack: Ack) -> None:
-            collector.receive(place, replica, wire, ack, time.time())
+        def on_wire(replica: str, wire: Wire, ack: Ack) -> None:
+            collector.receive(replica, wire, ack, time.time())
             if collector.ready:
                 wake.set()
 

@@ -53,7 +53,7 @@ class RegionReplicas:
 
     def _arrived(self, arrival: Arrival) -> None:
         assert self._on_wire is not None
-        self._on_wire(arrival.place, arrival.replica, arrival.wire, arrival.done)
+        self._on_wire(arrival.replica, arrival.wire, arrival.done)
 
     def _keys_changed(self) -> None:
         if self._on_keys is not None:
@@ -99,11 +99,26 @@ class RegionReplicas:
     def certificate(self, party_id: bytes) -> Certificate | None:
         return self._client.publisher(party_id)
 
-    def path(self, region: int) -> tuple[Hop, ...]:
+    @property
+    def edition(self) -> object:
+        return self._client.overlay
+
+    def path(self, region: int) -> tuple[int, ...]:
         overlay = self._client.overlay
-        if region not in overlay.views:
-            return ()
-        return overlay.hops_between(region, self._client.home_region)
+        return overlay.path(region, self._client.home_region) if region in overlay.views else ()
+
+    def check_view(self, hop: Hop) -> None:
+        self._client.overlay.check_view(hop)
+
+    def place(self, hop: Hop, replica: str) -> int | None:
+        view = self._client.overlay.view(hop.region, hop.view)
+        return None if view is None or replica not in view.members else view.place_of(replica)
+
+    def faults(self) -> int:
+        return self._client.overlay.views[self._client.home_region].faults
+
+    def honest_among(self, replicas: Collection[str]) -> bool:
+        return self._client.overlay.honest_among(self._client.home_region, replicas)
 
     def scope_of(self, wire_topic: str) -> Scope | None:
         return self._client.overlay.scope_of(wire_topic)

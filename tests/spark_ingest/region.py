@@ -28,6 +28,7 @@ from keys.envelope import (
     to_property,
 )
 from keys.epochs import Calendar, scope_key
+from keys.errors import BadShare, Expired, UnknownView
 from keys.grants import ENDLESS, Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop, Share, encode_shares, resplit
@@ -97,8 +98,29 @@ class Overlay:
     def certificate(self, party_id: bytes) -> Certificate | None:
         return self.members.get(party_id)
 
-    def path(self, region: int) -> tuple[Hop, ...]:
-        return self.hops if region == self.hops[0].region else ()
+    @property
+    def edition(self) -> object:
+        return self.hops
+
+    def path(self, region: int) -> tuple[int, ...]:
+        return tuple(hop.region for hop in self.hops) if region == self.hops[0].region else ()
+
+    def check_view(self, hop: Hop) -> None:
+        ours = next(each for each in self.hops if each.region == hop.region)
+        if hop.view != ours.view:
+            raise UnknownView("to come") if hop.view > ours.view else Expired("closed")
+        if hop != ours:
+            raise BadShare("another threshold")
+
+    def place(self, hop: Hop, replica: str) -> int | None:
+        """Replicas are r1, r2, ..."""
+        return int(replica[1:]) if hop in self.hops else None
+
+    def faults(self) -> int:
+        return (self.hops[-1].count - 1) // 2
+
+    def honest_among(self, replicas: Collection[str]) -> bool:
+        return len(replicas) > self.faults()
 
     def scope_of(self, wire_topic: str) -> Scope | None:
         return next((scope for scope in self.scopes if matches(scope.filter, wire_topic)), None)
@@ -262,7 +284,7 @@ class Link:
 
     def send(self, place: int, wire: Wire, now: float = NOW) -> None:
         self.sent += 1
-        self.collector.receive(place, f"r{place}", wire, lambda: self.acknowledged.append((place, wire)), now)
+        self.collector.receive(f"r{place}", wire, lambda: self.acknowledged.append((place, wire)), now)
 
     def publish(self, sealed: Sealed, places: Sequence[int] = (1, 2, 3), now: float = NOW, **piece: Any) -> None:
         for place in places:

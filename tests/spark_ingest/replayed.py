@@ -36,7 +36,7 @@ class FileReplicas:
     async def run(self, on_wire: OnWire, on_keys: Callable[[], None]) -> None:
         self._on_keys = on_keys
         for number, (place, wire) in enumerate(self._wires):
-            on_wire(place, f"r{place}", wire, lambda: None)
+            on_wire(f"r{place}", wire, lambda: None)
             if number % 50 == 0:
                 await asyncio.sleep(0.01)
         await asyncio.Event().wait()

@@ -141,7 +141,7 @@ def test_a_receiver_that_was_away_takes_a_dead_epoch_from_two_of_three_replicas(
         for sealed in away:
             link.send(place, sealed.piece(place), DEAD_S)
     assert reasons(link) == [None] * 11
-    assert not link.collector._unvouched[1]
+    assert not link.collector._unvouched["r1"]
     assert len(link.acknowledged) == link.sent
 
 
@@ -180,7 +180,7 @@ def test_one_replica_cannot_hold_more_than_its_share_of_dead_publications() -> N
     overlay, publisher, link = setup()
     overlay.change(mode=Mode.PLAIN, keyed=False)
     sealed = publisher.seal("plant/a")
-    link.collector._unvouched[2] = UNVOUCHED_MAX
+    link.collector._unvouched["r2"] = UNVOUCHED_MAX
     link.send(2, sealed.piece(2), DEAD_S)
     assert link.collector.figures["refused_NotAuthorised", "r2"] == 1
     assert len(link.acknowledged) == 1
@@ -308,7 +308,7 @@ def test_rows_are_those_that_had_the_right_and_were_fresh_or_vouched_for(
     assert link.collector._unvouched == replace_counts(link)
 
 
-def replace_counts(link: Link) -> dict[int, int]:
+def replace_counts(link: Link) -> dict[str, int]:
     """What the counter must be, counted anew."""
     waiting = [entry.unvouched_at for entry in link.collector._late.values() if entry.unvouched_at is not None]
-    return {place: waiting.count(place) for place in link.collector._unvouched}
+    return {replica: waiting.count(replica) for replica in link.collector._unvouched}

@@ -85,7 +85,7 @@ class Replicas:
             with self._lock:
                 self.sessions[place].remove(wire)
 
-        on_wire(place, f"r{place}", wire, ack)
+        on_wire(f"r{place}", wire, ack)
 
     @property
     def unacknowledged(self) -> int:
