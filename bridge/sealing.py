@@ -74,6 +74,7 @@ class Entry:
     wire: Wire | None = None
     name: KeyName | None = None
     hops: tuple[Hop, ...] = ()
+    sealed_ms: int = 0
     key: LiveKey | None = None
     acked: set[str] = field(default_factory=set)
     standing: Standing = Standing.FRESH
@@ -268,12 +269,13 @@ class Sealer:
         plain = scope.mode is Mode.PLAIN
         key = None if plain else self._data_keys.key(scope, entry.name, entry.sequence, now)
         deadline_s = publication.expiry_s
+        entry.sealed_ms = max(int(now * 1000), entry.sealed_ms + 1)  # the later sealing wins, be it in one millisecond
         header = MessageHeader(
             publisher=self._identity.party_id,
             key_id=key.header.key_id if key else NO_KEY,
             sequence=entry.sequence,
             previous=entry.previous,
-            time_ms=int(now * 1000),
+            time_ms=entry.sealed_ms,
             deadline_ms=publication.time_ms + deadline_s * 1000 if deadline_s is not None else 0,
             qos=publication.qos,
             retain=publication.retain,
