@@ -14,10 +14,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from bridge.ahead import Ahead
 from keys.envelope import (
-    PROPERTY_KEY,
-    PROPERTY_SHARES,
     KeyHeader,
     KeyName,
     MessageHeader,
@@ -39,6 +36,7 @@ from keys.sharetree import (
 )
 
 from .admission import member_of, path_from, sealed_at_s
+from .ahead import Ahead, Piece
 from .directory import Directory, Scope
 from .spool_writer import KeyMaterial
 
@@ -98,8 +96,8 @@ class Keyring:
         try:
             key = self._verified(told)
         except UnknownView:
-            shares = {} if told_shares is None else {PROPERTY_SHARES: told_shares}
-            self._ahead.keep(replica, {PROPERTY_KEY: told} | shares)
+            publisher = KeyHeader.decode(from_property(told)).publisher
+            self._ahead.keep(publisher, Piece(replica, told, told_shares))
             figures["keys_ahead", ""] += 1
             return None
         if key.material is not None or told_shares is None:
@@ -162,11 +160,11 @@ class Keyring:
         self._edition = self._directory.edition
         self._combinations.clear()
         usable = []
-        for replica, told in self._ahead.take():
+        for piece in self._ahead.take():
             try:
-                key_id = self.take(replica, told[PROPERTY_KEY], told.get(PROPERTY_SHARES), figures)
+                key_id = self.take(*piece, figures)
             except KeysError as error:
-                figures[f"refused_{type(error).__name__}", replica] += 1
+                figures[f"refused_{type(error).__name__}", piece.replica] += 1
                 continue
             usable += [key_id] if key_id is not None else []
         return usable
