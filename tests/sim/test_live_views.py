@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import combinations, product
 
 import pytest
 
@@ -16,6 +17,7 @@ from bridge.sim.kernel import Kernel
 from bridge.views import Overlay
 
 from .changing import changed
+from .test_secrecy import Recorder, derivable, pool, recorded
 from .world import NOW, Traffic, World, make_world, subscribe
 
 GRACE_S = 5
@@ -117,3 +119,66 @@ def test_a_detached_replica_is_told_when_its_view_is_closed():
     assert node.keeper.removed
     assert "r2d" not in peers_of(kernel.nodes["r1a"].overlay, "r1a")  # type: ignore[attr-defined]
     assert kernel.trace.figures["overlays_adopted{live}"] >= 8
+
+
+def coalitions(overlay: Overlay, region: int) -> list[tuple[str, ...]]:
+    """Members of both views of a region of whom at most f are in either: a bad one that left and one that came too."""
+    latest = overlay.latest[region]
+    assert latest.former is not None
+    views = (latest, latest.former)
+    names = sorted({name for view in views for name in view.members})
+    groups = [group for size in range(len(names) + 1) for group in combinations(names, size)]
+    return [group for group in groups if all(len(view.members_among(group)) <= view.faults for view in views)]
+
+
+def test_no_coalition_over_two_views_holds_a_key_of_either():
+    """r1b and r2b have another place in the second view; keys of both views are under way while both are open."""
+    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "far": 2}, [Scope("plant/#")])
+    kernel, recorders = recorded(world, random.Random(3))
+    subscribe(kernel, "far", "plant/#")
+    traffic = Traffic("site")
+    for n in range(200):
+        traffic.publish(kernel, NOW + 4 + n * 0.1, f"plant/{n % 3}", b"%d" % n)
+    for region in (1, 2):
+        kernel.run(NOW + 5 + 5 * region)
+        members = (f"r{region}b", f"r{region}c", f"r{region}d")
+        newer = world.overlay = changed(world, world.overlay, region, members, kernel.now, 30)
+        recorders[members[-1]] = Recorder(world.node(members[-1], random.Random(4)))
+        kernel.add(members[-1], lambda name=members[-1]: recorders[name], peers_of(newer, members[-1]))
+        kernel.call("site", lambda node, now, newer=newer: node.machine.offered(canonical(newer), now))  # type: ignore[attr-defined,misc]
+    trace = kernel.run(NOW + 60)
+    check_safety(traffic.published, trace.delivered["far"])
+    check_liveness(traffic.published, trace.delivered["far"])
+    known = pool(recorders["far"].wires)
+    assert {tuple(hop.view for hop in header.hops) for header, _ in known.values()} == {(1, 1), (2, 1), (2, 2)}
+    pairs = list(product(coalitions(newer, 1), coalitions(newer, 2)))
+    assert any({"r1a", "r1d"} <= set(first) for first, _ in pairs)
+    for first, second in pairs:
+        seen = [wire for name in (*first, *second) for wire in recorders[name].wires]
+        for header, shares in pool(seen).values():
+            assert not derivable(shares, header.hops), (first, second)
+
+
+def test_a_gateway_that_was_away_while_a_view_was_replaced_and_closed_loses_nothing():
+    """It seals for the old view before it hears of the new one; the region refuses that, and it sends all anew."""
+    world = make_world({1: 3}, [], {"site": 1, "near": 1}, [Scope("plant/#")])
+    kernel = world.kernel(random.Random(5))
+    subscribe(kernel, "near", "plant/#")
+    traffic = Traffic("site")
+    traffic.publish(kernel, NOW + 4, "plant/t", b"before")
+    kernel.run(NOW + 5)
+    for name in ("r1a", "r1b", "r1c"):
+        kernel.cut("site", name)
+    for n in range(20):
+        traffic.publish(kernel, NOW + 6 + n, "plant/t", b"%d" % n)
+    newer = changed(world, world.overlay, 1, ("r1b", "r1c", "r1d"), kernel.now, GRACE_S)
+    world.overlay = newer
+    kernel.add("r1d", world.maker("r1d", random.Random(6)), peers_of(newer, "r1d"))
+    kernel.call("near", lambda node, now: node.offered(canonical(newer), now))  # type: ignore[attr-defined]
+    kernel.run(NOW + 30)
+    assert kernel.nodes["r1b"].overlay.open_views(1) == (newer.latest[1],)  # type: ignore[attr-defined]
+    for name in ("r1b", "r1c"):
+        kernel.heal("site", name)
+    trace = kernel.run(NOW + 60)
+    check_safety(traffic.published, trace.delivered["near"])
+    check_liveness(traffic.published, trace.delivered["near"])
