@@ -171,13 +171,13 @@ def test_a_gateway_that_was_away_while_a_view_was_replaced_and_closed_loses_noth
         kernel.cut("site", name)
     for n in range(20):
         traffic.publish(kernel, NOW + 6 + n, "plant/t", b"%d" % n)
-    newer = changed(world, world.overlay, 1, ("r1b", "r1c", "r1d"), kernel.now, GRACE_S)
+    newer = changed(world, world.overlay, 1, ("r1a", "r1b", "r1c", "r1d"), kernel.now, GRACE_S)
     world.overlay = newer
     kernel.add("r1d", world.maker("r1d", random.Random(6)), peers_of(newer, "r1d"))
     kernel.call("near", lambda node, now: node.offered(canonical(newer), now))  # type: ignore[attr-defined]
     kernel.run(NOW + 30)
     assert kernel.nodes["r1b"].overlay.open_views(1) == (newer.latest[1],)  # type: ignore[attr-defined]
-    for name in ("r1b", "r1c"):
+    for name in ("r1a", "r1b", "r1c"):
         kernel.heal("site", name)
     trace = kernel.run(NOW + 60)
     check_safety(traffic.published, trace.delivered["near"])
