@@ -166,9 +166,9 @@ class OverlayKeeper:
         try:
             endorsement = Endorsement.decode(event.wire.payload)
             latest = self.overlay.latest.get(endorsement.region)
-            if endorsement in self.overlay.endorsements:
+            if endorsement.member in self.overlay.endorsers(endorsement.region):
                 return []
-            if latest is None or endorsement.number != latest.number:
+            if latest is None or endorsement.number != latest.number or self.is_ahead(event.peer):
                 return [Count("endorsements_unknown")]  # of a version that we had, or are still to get
             overlay = self.overlay.endorsed([endorsement], now)
             if overlay is self.overlay:
@@ -183,8 +183,9 @@ class OverlayKeeper:
     def tick(self, now: float) -> list[Effect]:
         effects = self._ask(now)
         ours = self._endorser.due(self.overlay, now)
-        if ours:
-            effects += told(ours, self._peers) + self._put(self.overlay.endorsed(ours, now))
+        overlay = self.overlay.endorsed(ours, now)
+        if overlay is not self.overlay:
+            effects += told(ours, self._peers) + self._put(overlay)
         effects += self._put(self.overlay.at(now))
         for name, peer in self._peers.items():
             if self._is_behind(peer) and now >= peer.told_at + OFFER_AGAIN_S:

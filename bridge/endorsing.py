@@ -67,14 +67,19 @@ class Endorser:
 
     def link_up(self, peer: str, overlay: Overlay) -> list[Effect]:
         self._told.pop(peer, None)
-        return told(overlay.endorsements, [peer])
+        return told(_open(overlay), [peer])
 
     def agrees(self, peer: str, overlay: Overlay) -> list[Effect]:
         """A neighbour has our version too; told once, since it may have heard them before it had the version."""
         if peer in self._told:
             return []
         self._told[peer] = None
-        return told(overlay.endorsements, [peer])
+        return told(_open(overlay), [peer])
+
+
+def _open(overlay: Overlay) -> list[Endorsement]:
+    """Those that somebody may still lack: with the view before, the owner drops the need for them."""
+    return [each for each in overlay.endorsements if overlay.latest[each.region].former is not None]
 
 
 def told(endorsements: Collection[Endorsement], peers: Collection[str]) -> list[Effect]:

@@ -246,9 +246,9 @@ class Resplitter:
 
     def riding(self, peer: str, held: HeldKey, again: bool) -> UserProperties:
         """What a publication under this key carries to `peer`: nothing if it was told before, unless `again`."""
-        if not self.concerns(peer, held):
+        if (held.announced.get(peer) and not again) or not self.concerns(peer, held):
             return ()
-        if not held.shares or (held.announced.get(peer) and not again):
+        if not held.shares:
             held.announced.setdefault(peer, 0)
             return ()
         held.announced[peer] = len(held.shares)

@@ -46,7 +46,7 @@ class Succession:
     def _begin(self, endorsements: Iterable[Endorsement]) -> None:
         self._in_force_ms: dict[int, int] = {}  # since when we know that `latest` is in force, by region
         self._closed: frozenset[int] = frozenset()  # regions whose view before is over
-        self.endorsements = frozenset(self._believed(endorsements))
+        self.endorsements = frozenset(self._believed(endorsements, ()))
         self._settle()
 
     def in_force(self, region: int) -> bool:
@@ -96,13 +96,13 @@ class Succession:
     def closes_at(self, region: int) -> float | None:
         """When the view before the one in force ends, in UNIX seconds; None if none is open.
 
-        It counts from when we knew the new one to be in force, where that is later than its signature: endorsements
+        It counts from when we knew the new one to be in force; if we began with that, from its signature. Endorsements
         may take long, and what was sealed until then is still on its way.
         """
         if len(self._open[region]) < 2:
             return None
         latest = self.latest[region]
-        return max(latest.since_ms, self._in_force_ms.get(region, 0)) / 1000 + latest.grace_s
+        return self._in_force_ms.get(region, latest.since_ms) / 1000 + latest.grace_s
 
     @property
     def next_closing(self) -> float | None:
@@ -116,7 +116,7 @@ class Succession:
 
     def endorsed(self, endorsements: Iterable[Endorsement], now: float) -> Self:
         """The overlay with what is new among these and holds; itself if nothing is."""
-        news = frozenset(self._believed(set(endorsements) - self.endorsements))
+        news = frozenset(self._believed(endorsements, self.endorsements))
         if not news:
             return self
         return self._changed(endorsements=self.endorsements | news)._noted(self, now).at(now)
@@ -126,7 +126,7 @@ class Succession:
         same = {r for r, view in self.latest.items() if r in old.latest and old.latest[r].digest == view.digest}
         in_force = {region: at for region, at in old._in_force_ms.items() if region in same}
         in_force |= {region: self.latest[region].since_ms for region in same - set(in_force) if old.in_force(region)}
-        merged = self.endorsements | set(self._believed(old.endorsements))
+        merged = self.endorsements | set(self._believed(old.endorsements, self.endorsements))
         changed = self._changed(endorsements=merged, _in_force_ms=in_force, _closed=old._closed & same)
         return changed._noted(old, now).at(now)
 
@@ -173,15 +173,19 @@ class Succession:
                 self._open[region] = (latest,) if region in self._closed else (latest, latest.former)
         self.views = {region: views[0] for region, views in self._open.items()}
 
-    def _believed(self, endorsements: Iterable[Endorsement]) -> Iterator[Endorsement]:
-        """Those that a replica of the region signed for its latest view."""
+    def _believed(self, endorsements: Iterable[Endorsement], known: Iterable[Endorsement]) -> Iterator[Endorsement]:
+        """Those that a replica of the region signed for its latest view, one of each beside what is `known`: with its
+        key it could make any number that differ."""
+        heard = {(endorsement.region, endorsement.member) for endorsement in known}
         for endorsement in endorsements:
             view, member = self.latest.get(endorsement.region), self.members.get(endorsement.member)
-            if view is None or member is None or not endorsement.names(view):
+            author = (endorsement.region, endorsement.member)
+            if view is None or member is None or author in heard or not endorsement.names(view):
                 continue
             if (member.certificate.role, member.certificate.region) != (Role.REPLICA, endorsement.region):
                 continue
             if any(_signed_by(certificate, endorsement) for certificate in member.certificates):
+                heard.add(author)
                 yield endorsement
 
 

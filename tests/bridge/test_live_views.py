@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge.adopting import OVERLAY_TOPIC, Version, canonical
 from bridge.ahead import AHEAD_MAX, Ahead
@@ -35,10 +37,10 @@ from bridge.membership import peers_of
 from bridge.node import GatewayNode
 from bridge.policy import Scope
 from bridge.regionview import Endorsement
-from bridge.views import Overlay, OverlayError
+from bridge.views import Member, Overlay, OverlayError
 from keys.envelope import PROPERTY_KEY
 from keys.errors import BadShare, Expired, UnknownView
-from keys.identity import Identity
+from keys.identity import Certificate, Identity
 from keys.sharetree import Hop, Place, Share
 from tests.sim.changing import changed, endorsed_by
 from tests.sim.world import NOW, World, make_world
@@ -92,6 +94,11 @@ def adopts(effects: Sequence[Effect]) -> list[Adoption]:
 def told(effects: Sequence[Effect]) -> set[str]:
     return {send.peer for send in sent(effects) if send.wire.topic == VIEWS_TOPIC}
 
+
+WORLD = fresh()
+HONEST = [endorsement.encode() for endorsement in endorsed_by(WORLD, attached(WORLD), 1, "r1a")]
+NODES = [gateway(WORLD, "site")]
+NODES[0].offered(canonical(attached(WORLD)), NOW)
 
 # ------------------------------------------------------------------------------------- what changes a region
 
@@ -265,6 +272,36 @@ def test_endorsements_heard_before_the_version_are_told_again_by_who_has_it():
     answers = ahead.handle(Received("r1b", offer), NOW)
     assert told(answers) == {"r1b"}
     assert not told(ahead.handle(Received("r1b", offer), NOW)), "once"
+
+
+def test_one_endorsement_of_each_replica_is_kept_and_passed_on_however_many_it_signs():
+    """With its key it can make signatures without end that differ; here with two keys that count."""
+    world = fresh()
+    newer = attached(world)
+    second = Identity.generate(bytes(range(3, 35)))
+    assert world.owner is not None
+    former = newer.members["r1a"].certificate
+    certificate = Certificate.issue(
+        world.owner, name="r1a", role=former.role, public_key=second.public_bytes,
+        agreement_key=second.agreement_bytes, domain=former.domain, region=1, not_after_ms=former.not_after_ms,
+    )  # fmt: skip
+    members = {**newer.members, "r1a": Member(certificate, before=former)}
+    rotated = Overlay.sign(world.owner, newer.policy, newer.latest.values(), members.values())
+    node = gateway(world, "site")
+    node.offered(canonical(rotated), NOW)
+    twice = [Endorsement.of(rotated.latest[1], "r1a", key) for key in (second, world.identities["r1a"])]
+    assert [bool(told(node.handle(heard(each, "r1a"), NOW))) for each in twice] == [True, False]
+    assert len(node.overlay.endorsements) == 1
+    assert len(rotated.endorsed(twice, NOW).endorsements) == 1
+    assert node.overlay.views[1].number == 1
+
+
+@given(st.binary(max_size=200))
+def test_no_wire_on_the_topic_of_views_makes_a_node_raise(payload: bytes):
+    node = NODES[0]
+    for data in (payload, HONEST[0][: len(payload)] + payload, HONEST[0] + payload):
+        effects = node.handle(Received("r1b", Wire(VIEWS_TOPIC, data)), NOW)
+        assert not adopts(effects)
 
 
 # ------------------------------------------------------------------------------------------------ detached
