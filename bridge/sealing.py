@@ -269,7 +269,8 @@ class Sealer:
         plain = scope.mode is Mode.PLAIN
         key = None if plain else self._data_keys.key(scope, entry.name, entry.sequence, now)
         deadline_s = publication.expiry_s
-        entry.sealed_ms = max(int(now * 1000), entry.sealed_ms + 1)  # the later sealing wins, be it in one millisecond
+        now_ms = int(now * 1000)
+        entry.sealed_ms = now_ms + (now_ms == entry.sealed_ms)  # the later sealing wins, be it in the same millisecond
         header = MessageHeader(
             publisher=self._identity.party_id,
             key_id=key.header.key_id if key else NO_KEY,
