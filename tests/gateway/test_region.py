@@ -322,11 +322,11 @@ def test_keys_on_a_topic_of_their_own_through_a_kill_and_for_a_late_joiner(overl
 def test_a_receiver_that_was_away_misses_nothing(overlay: OverlayProcesses):
     """The replicas queue for a member whose session lives: an ingest job may be restarted."""
     one_region(overlay).start(*REPLICAS, "site")
-    got: list[tuple[int, str]] = []
+    got: list[tuple[str, str]] = []
 
     def arrived(arrival: Arrival) -> None:
         if arrival.wire.payload:
-            got.append((arrival.place, arrival.wire.topic))
+            got.append((arrival.replica, arrival.wire.topic))
         arrival.done()
 
     async def receive(while_up: Callable[[], object], copies: int) -> None:
@@ -345,5 +345,5 @@ def test_a_receiver_that_was_away_misses_nothing(overlay: OverlayProcesses):
     for number in range(20):
         device.publish(f"open/while-away/{number}", b"2", qos=1).wait_for_publish(10)
     asyncio.run(receive(lambda: None, 3 * 21))
-    for place in (1, 2, 3):
-        assert [t for p, t in got if p == place] == ["open/a", *(f"open/while-away/{n}" for n in range(20))]
+    for replica in REPLICAS:
+        assert [t for r, t in got if r == replica] == ["open/a", *(f"open/while-away/{n}" for n in range(20))]
