@@ -86,7 +86,7 @@ def test_a_new_member_is_let_in_and_a_removed_one_is_shut_out(overlay: OverlayPr
     overlay.hand_out("site")
     assert spread(overlay, *REPLICAS)
     assert wait_until(lambda: overlay.figures("late").get("links_up") == 0, 10)
-    assert all("is none of the overlay's" in overlay.log(name) for name in REPLICAS)
+    assert wait_until(lambda: all("is none of the overlay's" in overlay.log(name) for name in REPLICAS), 10)
     assert load.until(lambda: len(load.got) > 20, 10)
     assert wait_until(lambda: load.complete, 5)
 
