@@ -42,7 +42,7 @@ class LeaseRelay:
             peer
             for region in self._overlay.neighbours(self._routes.region)
             if region != came_from
-            for peer in self._routes.members_up(region)
+            for peer in self._routes.replicas_up(region)
         ]
         peers += [peer for peer in self._wanting(lease.scope, now) if peer not in (event.peer, lease.member)]
         return [Count("leases"), *(Send(peer, Wire(GROUPS_TOPIC, lease.encode())) for peer in peers)]
@@ -71,7 +71,7 @@ class LeaseRelay:
         return [Send(gateway, Wire(GROUPS_TOPIC, lease.encode())) for lease in leases]
 
     def adopt(self, overlay: Overlay) -> None:
-        """Another version of the overlay, of the same regions and views."""
+        """Another version of the overlay, or other views, of the same regions."""
         self._overlay = overlay
         self._table.adopt(overlay)
         for told in [told for told in self._told if told[0] not in overlay.members]:

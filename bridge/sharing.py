@@ -94,7 +94,8 @@ class SharedGroups:
         accepted: Callable[[str], bool],
     ) -> None:
         self._identity, self._name = identity, name
-        self._threshold = overlay.views[overlay.certificate(name).region].threshold
+        self._home = overlay.certificate(name).region
+        self._view = overlay.views[self._home]
         self._secrets = list(secrets)
         self._accepted = accepted
         self._table = LeaseTable(overlay)
@@ -165,7 +166,7 @@ class SharedGroups:
         """A replica is there, maybe without memory. It has our leases before our publications, and so have those to
         whom it passes both on."""
         self._up.add(peer)
-        if len(self._up) >= self._threshold:
+        if self._view.quorum(self._up):
             self._learned_at = min(self._learned_at, now + HOLD_S)
         effects: list[Effect] = []
         for share in self._shares():
@@ -208,7 +209,8 @@ class SharedGroups:
         return self._tell(self._up, ended)
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
-        """Another version of the overlay, of the same regions and views."""
+        """Another version of the overlay, or other views, of the same regions."""
+        self._view = overlay.views[self._home]
         self._table.adopt(overlay)
         self._secrets = list(secrets)
         scopes = {secret.scope.filter for secret in secrets}
@@ -344,7 +346,7 @@ class SharedGroups:
 
     def _begins(self, share: _Share, now: float) -> bool:
         """Whether others do not count on us, or ceased to, and can be told to now."""
-        return share.ends_ms <= now * 1000 and len(self._up) >= self._threshold and self._accepted(share.id[0])
+        return share.ends_ms <= now * 1000 and self._view.quorum(self._up) and self._accepted(share.id[0])
 
     def _state(self, share: _Share, now: float) -> list[Effect]:
         """A new lease. What others count on is prolonged only while a quorum hears us: else, were we cut off, others
@@ -352,7 +354,7 @@ class SharedGroups:
         ends_ms = int((now + LEASE_S) * 1000)
         if self._begins(share, now):
             share.starts_ms, share.ends_ms = ceil((now + JOIN_S) * 1000), ends_ms
-        elif share.ends_ms > now * 1000 and len(self._up) >= self._threshold:
+        elif share.ends_ms > now * 1000 and self._view.quorum(self._up):
             share.ends_ms = ends_ms
         share.renew_at = now + RENEW_AFTER_S
         self._deadline = None
