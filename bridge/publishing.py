@@ -21,6 +21,7 @@ from keys.epochs import ScopeKeys
 from keys.identity import Identity
 
 from .datakeys import LiveKey
+from .handingover import hand_over, has_enough
 from .lanes import Lane, Lanes
 from .machine import Acked, Committed, Count, Effect, Forget, Publication, Send, Wire
 from .ownretained import OwnRetained
@@ -180,9 +181,9 @@ class Publisher:
         elif entry is not None:
             self._residents.acknowledged(entry, event.peer)
             overdue = entry.publication.qos == 0 or now - entry.born >= STRAGGLER_S
-            if self._has_enough(entry) if overdue else entry.acked.issuperset(self.view.members):
+            if has_enough(entry, self.view) if overdue else entry.acked.issuperset(self.view.members):
                 effects += self._forget([event.ticket])
-            elif self._has_enough(entry):
+            elif has_enough(entry, self.view):
                 self._residents.move(entry, Standing.SETTLED)
                 effects += self._sweep()
         return effects + self._pump(now)
@@ -194,7 +195,7 @@ class Publisher:
         while self._young and now - self._entries[next(iter(self._young))].born >= STRAGGLER_S:
             sequence = next(iter(self._young))
             del self._young[sequence]
-            if self._has_enough(self._entries[sequence]):
+            if has_enough(self._entries[sequence], self.view):
                 gone.append(sequence)
         effects = self._forget(gone)
         self._lanes.keep(self._entries.__contains__, len(self._entries))
@@ -230,32 +231,16 @@ class Publisher:
         return effects + self._pump(now)
 
     def _follow(self, view: RegionView) -> list[Effect]:
-        """The replicas of another view have lanes from now on.
-
-        What a replica that left may not have, all get anew: those that stay may hold too few honest shares of it. What
-        none but those that are away lack is on its way, and newcomers need not have it.
-        """
+        """The replicas of another view have lanes from now on."""
         before, self.view = self.view, view
-        left = [name for name in before.members if name not in view.members]
-        newcomers = [name for name in view.members if name not in before.members]
         lanes = {peer for peer, _ in self._lanes}
-        for entry in self._entries.values() if left or newcomers else ():
-            if entry.key is not None and not entry.acked.issuperset(left):
-                self._residents.move(entry, Standing.FRESH)
-                entry.acked.clear()
-            elif entry.acked.issuperset(lanes) and _enough(entry, before):
-                for peer in newcomers:
-                    self._residents.acknowledged(entry, peer)
+        hand_over(self._entries.values(), self._residents, before, view, lanes)
         for peer in lanes - set(view.members):
             self._lanes.down(peer)
         for peer in view.members:
             if peer in self._up and peer not in lanes:
                 self._open_lane(peer)
         return self._forget([s for s, entry in self._entries.items() if entry.acked.issuperset(view.members)])
-
-    def _has_enough(self, entry: Entry) -> bool:
-        """Whether n - f replicas acknowledged it."""
-        return _enough(entry, self.view)
 
     def rotate(self, identity: Identity) -> None:
         """Sign with another key of ours from now on. What is sealed stays: its certificate counts to its end."""
@@ -461,8 +446,3 @@ class Publisher:
     def _key(self, peer: str, key: LiveKey) -> Send:
         key.tell(peer)
         return Send(peer, key.wire(self.view.place_of(peer)))
-
-
-def _enough(entry: Entry, view: RegionView) -> bool:
-    """Whether n - f replicas of the view acknowledged it."""
-    return len(view.members_among(entry.acked)) >= len(view.members) - view.faults

@@ -37,6 +37,7 @@ from bridge.membership import peers_of
 from bridge.node import GatewayNode
 from bridge.policy import Scope
 from bridge.regionview import Endorsement
+from bridge.subscriptions import KEYS_TOPIC
 from bridge.views import Member, Overlay, OverlayError
 from keys.envelope import PROPERTY_KEY
 from keys.errors import BadShare, Expired, UnknownView
@@ -478,12 +479,12 @@ def test_keys_ahead_are_bounded_and_a_flooder_loses_its_own():
     world = make_world({1: 3}, [], {"site": 1, "evil": 1}, [Scope("plant/#")])
     ahead = Ahead()
     honest = dict(forge_key(world, "site", "plant/#").properties())
-    ahead.keep("r1a", honest)
+    ahead.keep("r1a", honest, KEYS_TOPIC)
     told_by = dict(forge_key(world, "evil", "plant/#").properties())
     for n in range(AHEAD_MAX + 100):
-        ahead.keep(f"peer {n}", told_by)
+        ahead.keep(f"peer {n}", told_by, KEYS_TOPIC)
     assert len(ahead) == AHEAD_MAX
-    assert ("r1a", {PROPERTY_KEY: honest[PROPERTY_KEY]}) in ahead.take()
+    assert ("r1a", KEYS_TOPIC, {PROPERTY_KEY: honest[PROPERTY_KEY]}) in ahead.take()
 
 
 # ------------------------------------------------------------------------------------------------ publisher
