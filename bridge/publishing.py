@@ -19,15 +19,14 @@ from math import ceil
 
 from keys.envelope import Mode
 from keys.epochs import ScopeKeys
-from keys.errors import BadFrame, NotAuthorised
 from keys.identity import Identity
 
-from . import content
 from .datakeys import LiveKey
 from .lanes import Lane, Lanes
 from .machine import Acked, Committed, Count, Effect, Forget, Publication, Received, Send, Wire
 from .ownretained import OwnRetained
-from .pulling import Answers, PullRequest
+from .pulling import PullRequest
+from .repairing import Repairable, check_ours
 from .residents import Residents, Standing
 from .sealing import BATCH_MAX, Entry, ScopeSecret, Sealer
 from .views import Overlay
@@ -36,8 +35,6 @@ STRAGGLER_ENTRIES_MAX = 20_000  # what a replica that is away may make us keep o
 STRAGGLER_BYTES_MAX = 64 << 20  # the same in topics and payloads
 STRAGGLER_S = 3600.0
 QOS0_ENTRIES_MAX = 10_000  # they are in memory only; without an uplink the oldest go first
-REPAIR_S = 10.0  # for so long others may ask for pieces of what every replica acknowledged ...
-REPAIR_BYTES_MAX = 64 << 20  # ... unless it is more than this
 UNAUTHORISED_S = 24 * 3600.0  # an entry that we may not publish (any more) waits for the right for so long
 DROPPED_MAX = 65_536  # unsent entries that are remembered for what follows them on their topics; the oldest go
 
@@ -68,10 +65,7 @@ class Publisher:
         self._young: dict[int, None] = {}  # entries whose stragglers' bound is still to come, oldest first
         self._qos0: dict[int, None] = {}
         self._dropped: OrderedDict[int, int] = OrderedDict()  # dropped -> the one before it that was not
-        # Entries that all acknowledged: when they may go, ascending, and their bytes.
-        self._repairable: dict[int, tuple[float, int]] = {}
-        self._repair_bytes = 0
-        self._answers = Answers()
+        self._repairable = Repairable()
         self._lanes = Lanes()
         self._waiting: dict[int, bool] = {}  # entries that cannot be sealed now -> whether for want of the right
         self._give_up_at = float("inf")  # when the first of those for want of the right goes
@@ -186,40 +180,25 @@ class Publisher:
             del self._young[sequence]
             if len(self._entries[sequence].acked) >= self._enough:
                 gone.append(sequence)
-        for sequence, (until, _) in self._repairable.items():
-            if now < until:
-                break
-            gone.append(sequence)
+        gone += self._repairable.due(now)
         effects = self._forget(gone)
         self._lanes.keep(self._entries.__contains__, len(self._entries))
         return effects + self._drop_old(now) + self._pump(now)
 
     def asked(self, event: Received, now: float) -> list[Effect]:
         """A replica of our region lacks pieces of ours. Raises BadFrame, NotAuthorised."""
-        request, peer = PullRequest.decode(event.wire.payload), event.peer
-        if not self._answers.may_ask(peer, now):
+        request = PullRequest.decode(event.wire.payload)
+        if not self._repairable.answers.may_ask(event.peer, now):
             return [Count("pulls_refused")]
-        if not self.sealer.is_us(request.publisher):
-            raise NotAuthorised("a gateway has publications of its own only")
-        entry = self._entries.get(request.sequence)
-        if entry is None or entry.wire is None or entry.header is None:
-            return []
-        if request.parts and request.parts[-1] >= len(entry.pieces):
-            raise BadFrame("a request for pieces that the publication does not have")
-        parts = content.enough(entry.header, request.parts or range(len(entry.pieces)))
-        pieces = {index: entry.pieces[index] for index in parts}
-        given = self._answers.give(peer, request.name, entry.header.time_ms, pieces, now)
-        if given is None:
-            return [Count("pulls_refused")]
-        return [Send(peer, entry.with_pieces(given)), Count("pulls_answered")]
+        check_ours(self.sealer.is_us(request.publisher))
+        return self._repairable.asked(event, request, self._entries.get(request.sequence), now)
 
     @property
     def next_deadline(self) -> float | None:
         first = next(iter(self._young), None)
         straggler = None if first is None else self._entries[first].born + STRAGGLER_S
         review = min(self.sealer.review_at or 0.0, self._give_up_at)
-        repaired = next((until for until, _ in self._repairable.values()), None)
-        deadlines = (straggler, review, self._first_too_old_at(), repaired)
+        deadlines = (straggler, review, self._first_too_old_at(), self._repairable.next_deadline)
         return min((at for at in deadlines if at is not None and at < float("inf")), default=None)
 
     def keys_changed(self, now: float) -> list[Effect]:
@@ -234,7 +213,7 @@ class Publisher:
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
         """Another version of the overlay, of the same regions and views: what is not sent yet follows it."""
         self.sealer.adopt(overlay, secrets)
-        self._answers.keep(overlay.members)
+        self._repairable.answers.keep(overlay.members)
         for entry in self._entries.values():
             secret = self.sealer.secret_for(entry.publication.topic)
             # What was protected does not go in clear, whatever the owner says now. It waits, as without any scope,
@@ -259,22 +238,12 @@ class Publisher:
 
     def _done(self, entry: Entry, now: float) -> list[Effect]:
         """Everybody has it, or is overdue. Of what not everybody has whole, others may lack pieces for a while yet."""
-        if entry.header is None or entry.header.mode not in (Mode.ONE, Mode.BLOCKS):
+        gone = self._repairable.keep(entry, now)
+        if gone is None:
             return self._forget([entry.sequence])
-        if entry.sequence in self._repairable:
-            return []
         self._young.pop(entry.sequence, None)
         self._qos0.pop(entry.sequence, None)
-        size = sum(map(len, entry.pieces))
         self._residents.move(entry, Standing.SETTLED)
-        self._repairable[entry.sequence] = now + REPAIR_S, size
-        self._repair_bytes += size
-        gone, left = [], self._repair_bytes
-        for sequence, (_, size) in self._repairable.items():
-            if left <= REPAIR_BYTES_MAX:
-                break
-            gone.append(sequence)
-            left -= size
         return self._forget(gone)
 
     def _forget(self, sequences: Iterable[int]) -> list[Effect]:
@@ -283,7 +252,7 @@ class Publisher:
             self._residents.remove(self._entries.pop(sequence))
             self._young.pop(sequence, None)
             self._qos0.pop(sequence, None)
-            self._repair_bytes -= self._repairable.pop(sequence, (0.0, 0))[1]
+            self._repairable.forget(sequence)
             self._waiting.pop(sequence, None)
         return [Forget(gone)] if gone else []
 
@@ -339,7 +308,7 @@ class Publisher:
         changed = self.sealer.review(scopes, now)
         again = []
         for sequence, entry in self._entries.items():
-            if entry.header is None or entry.name == self.sealer.name_of(entry):
+            if entry.wire is None or entry.name == self.sealer.name_of(entry):
                 continue
             if any(peer not in entry.acked for peer, _ in self._lanes):
                 again.append(sequence)
@@ -351,7 +320,7 @@ class Publisher:
         back = ((s, self._entries[s].publication.topic) for s in (*again, *self._waiting))
         self._lanes.requeue(back, lambda peer, s: peer not in self._entries[s].acked)
         effects = self._give_up(now)
-        unsealed = {sequence for sequence, entry in self._entries.items() if entry.header is None}
+        unsealed = {sequence for sequence, entry in self._entries.items() if entry.wire is None}
         return effects + self._retained.due(changed, unsealed, now)
 
     def _give_up(self, now: float) -> list[Effect]:
@@ -407,9 +376,10 @@ class Publisher:
         for peer, sequence in sendable:
             entry = self._entries[sequence]
             assert entry.wire is not None
+            wire = entry.wire_for(self.view.place_of(peer), len(self.view.members))
             effects += self._sends(
                 peer,
-                entry.wire_for(self.view.place_of(peer), len(self.view.members)),
+                wire,
                 entry.key,
                 entry.publication,
                 sequence,

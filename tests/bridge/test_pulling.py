@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge import carrying, publishing, pulling
+from bridge import carrying, pulling, repairing
 from bridge.content import PROPERTY_PART
 from bridge.machine import Acked, Effect, LinkDown, LinkUp, Received, Tick, Wire
 from bridge.node import ReplicaNode
@@ -148,7 +148,7 @@ def test_the_publisher_keeps_blocks_for_a_while_after_all_acknowledged(world: Wo
 
 
 def test_what_the_publisher_keeps_for_others_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "REPAIR_BYTES_MAX", 40_000)
+    monkeypatch.setattr(repairing, "REPAIR_BYTES_MAX", 40_000)
     site = gateway(world, "site")
     for sequence in range(1, 101):
         publish(site, "plant/t", LONG, sequence=sequence, previous=sequence - 1, qos=sequence % 2)
