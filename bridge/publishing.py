@@ -313,6 +313,7 @@ class Publisher:
             if any(peer not in entry.acked for peer, _ in self._lanes):
                 again.append(sequence)
         for sequence in again:
+            entry = self._entries[sequence]
             self._lanes.outdate(sequence)
             entry.wire = entry.name = entry.key = None
             self._residents.move(entry, Standing.FRESH)
@@ -375,16 +376,8 @@ class Publisher:
                 lanes.append((peer, lane))
         for peer, sequence in sendable:
             entry = self._entries[sequence]
-            assert entry.wire is not None
             wire = entry.wire_for(self.view.place_of(peer), len(self.view.members))
-            effects += self._sends(
-                peer,
-                wire,
-                entry.key,
-                entry.publication,
-                sequence,
-                now,
-            )
+            effects += self._sends(peer, wire, entry.key, entry.publication, sequence, now)
         return effects
 
     def _may_go(self, leads: bool, sequence: int) -> bool:
