@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bridge.content import check_mode
+from gateway.contents import check_mode
 from keys.envelope import HeaderVerifier, MessageHeader, SignedHeader, from_property
 from keys.errors import BadFrame, Expired, NotAuthorised
 from keys.identity import CARRIERS, Certificate

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bridge import content
-from bridge.assembling import Assembling
-from bridge.content import PROPERTY_PART
-from bridge.machine import Count, Send
+from gateway.contents import PROPERTY_PART, Assembling, Count, Send, read
 from keys.envelope import MessageHeader
 from keys.errors import BadContent
 
@@ -35,7 +32,7 @@ class Contents:
         """
         if wire.payload and wire.payload == have:
             return have
-        pieces = content.read(header, wire.payload, dict(wire.properties).get(PROPERTY_PART))
+        pieces = read(header, wire.payload, dict(wire.properties).get(PROPERTY_PART))
         if pieces is None:
             self._count("wrong_content", replica)
         if pieces is None or have is not None:
