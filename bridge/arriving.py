@@ -12,8 +12,8 @@ a key needs none, since k of our replicas must have passed on its shares before 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from keys.envelope import (
     PROPERTY_HEADER,
@@ -23,7 +23,6 @@ from keys.envelope import (
     KeyHeader,
     MessageHeader,
     SignedHeader,
-    content_digest,
     from_property,
 )
 from keys.epochs import KeyName
@@ -31,6 +30,7 @@ from keys.errors import BadFrame, BadShare, Expired, KeysError, NotAuthorised, U
 from keys.identity import CARRIERS, Certificate
 from keys.sharetree import Hop, Label, Place, Share, decode_shares
 
+from . import content
 from .machine import Blame, Count, Effect, Wire
 from .policy import Scope
 from .topics import TopicError, check_name
@@ -56,14 +56,15 @@ def refused(peer: str, error: KeysError) -> list[Effect]:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A publication whose header holds. `intact`: the content matches the digest in the signed header. `live`: the
-    epoch in which it was sealed can be now."""
+    """A publication whose header holds. `intact`: what content came matches the digests in the signed header. `live`:
+    the epoch in which it was sealed can be now. `pieces`: of the content, as `content` cuts it; all, some or none."""
 
     header: MessageHeader
     publisher: Certificate
     scope: Scope
     intact: bool
     live: bool = True
+    pieces: Mapping[int, bytes] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +124,12 @@ class Admission:
         live = self._check_epoch(verified.epoch, now)
         if not self._may_publish(verified.publisher.name, wire.topic, verified.epoch):
             raise NotAuthorised(f"{verified.publisher.name} may not publish on this topic in epoch {verified.epoch}")
-        if header.mode is not verified.scope.mode or len(header.digests) != 1:
-            raise BadFrame(f"content mode {header.mode.name} does not fit the scope's {verified.scope.mode.name}")
+        content.check_mode(header, verified.scope.mode)
         if header.previous >= header.sequence:
             raise BadFrame(f"sequence {header.sequence} follows {header.previous}")
         self._remember(copy, verified)
-        intact = content_digest(wire.payload) == header.digests[0]
-        return Admitted(header, verified.publisher, verified.scope, intact, live)
+        pieces = content.read(header, wire.payload, properties.get(content.PROPERTY_PART))
+        return Admitted(header, verified.publisher, verified.scope, pieces is not None, live, pieces or {})
 
     def _verify(self, text: str, topic: str, now: float) -> _Verified:
         signed = SignedHeader.decode(from_property(text))

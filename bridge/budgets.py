@@ -1,9 +1,10 @@
 """Bounds that are fair: whoever fills a table loses its own entries first (PROTOCOL §1: a bad publisher harms only
 its own publications).
 
-`FairTable` holds values of many owners under one limit; `Repeats` tells publications from repetitions; `Allowance`
-limits how often somebody may make us work. The flood guard (EventGuard E4, PROTOCOL §5) is two budgets: `LinkGuard`
-charges the link for what does not hold, `PublisherGuard` the publisher for what does, after it was verified.
+`FairTable` holds values of many owners under one limit of their number, `FairBytes` of their size; `Repeats` tells
+publications from repetitions; `Allowance` limits how often somebody may make us work. The flood guard (EventGuard E4,
+PROTOCOL §5) is two budgets: `LinkGuard` charges the link for what does not hold, `PublisherGuard` the publisher for
+what does, after it was verified.
 """
 
 from __future__ import annotations
@@ -89,6 +90,64 @@ class FairTable(Generic[K, V]):
     def values(self) -> Iterator[V]:
         """In the order in which they were put. The table must not change meanwhile."""
         return (value for _, value in self._values.values())
+
+
+class FairBytes(Generic[K, V]):
+    """Values of at most `limit` bytes together. When there is too much, the owner with most loses its oldest."""
+
+    def __init__(self, limit: int, overhead: int) -> None:
+        """`overhead`: what each value costs beside its size, so that their number is bounded too."""
+        self._limit = limit
+        self._overhead = overhead
+        self._values: OrderedDict[K, tuple[bytes, V, int]] = OrderedDict()
+        self._by_owner: dict[bytes, OrderedDict[K, None]] = {}
+        self._bytes: dict[bytes, int] = {}
+        self._total = 0
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: K) -> V | None:
+        found = self._values.get(key)
+        return None if found is None else found[1]
+
+    def put(self, key: K, owner: bytes, value: V, size: int) -> None:
+        """Store or replace a value, as its owner's newest. It may be gone at once, if it is too large."""
+        if key in self._values:
+            self.pop(key)
+        self._by_owner.setdefault(owner, OrderedDict())[key] = None
+        self._add(key, owner, value, 0, size + self._overhead)
+
+    def grow(self, key: K, size: int) -> None:
+        """A value that may still be there became larger."""
+        found = self._values.get(key)
+        if found is None:
+            return
+        self._add(key, *found, size)
+
+    def _add(self, key: K, owner: bytes, value: V, before: int, size: int) -> None:
+        self._values[key] = (owner, value, before + size)
+        self._bytes[owner] = self._bytes.get(owner, 0) + size
+        self._total += size
+        while self._total > self._limit:
+            greediest = max(self._bytes, key=self._bytes.__getitem__)
+            self.pop(next(iter(self._by_owner[greediest])))
+
+    def pop(self, key: K) -> V | None:
+        found = self._values.pop(key, None)
+        if found is None:
+            return None
+        owner, value, size = found
+        del self._by_owner[owner][key]
+        self._bytes[owner] -= size
+        self._total -= size
+        if not self._by_owner[owner]:
+            del self._by_owner[owner], self._bytes[owner]
+        return value
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        """Oldest first. The table must not change meanwhile."""
+        return ((key, value) for key, (_, value, _) in self._values.items())
 
 
 class Repeats:
@@ -211,16 +270,17 @@ class PublisherGuard:
     def charge(self, wire: Wire, effects: Sequence[Effect], now: float) -> None:
         """Pay for a publication that was passed on, which is one that was verified and new."""
         for effect in reversed(effects):  # it stands last: this is on the way of every publication
-            if isinstance(effect, Count) and effect.name == "forwarded":
+            if isinstance(effect, Count) and effect.name in ("forwarded", "content_after"):
                 break
         else:
             return
+        messages = 1 if effect.name == "forwarded" else 0  # of a header that was passed on, content came later
         publisher = _publisher_of(wire)
         budgets = self._budgets.get(publisher)
         if budgets is None:
             (a, b), (c, d) = self._limits.messages, self._limits.bytes
             budgets = self._budgets[publisher] = (Budget(a, b, now), Budget(c, d, now))
-        if not (budgets[0].spend(1, now) & budgets[1].spend(len(wire.payload), now)):
+        if not (budgets[0].spend(messages, now) & budgets[1].spend(len(wire.payload), now)):
             self._in_debt.add(publisher)
 
     def keep(self, publishers: Iterable[bytes]) -> None:

@@ -3,8 +3,9 @@
 A publication goes through three gates: it is *admitted* (signature, right, content digest), *opened* (its data
 key has been recombined from shares, see `opening`) and *in order* (its predecessor on the topic was delivered, or
 has been given up). State is kept per (publisher, topic), see `streams`. What was sealed in a dead epoch needs
-vouchers: f + 1 replicas of our region that delivered it, since honest ones let no such thing in. Not here: repair,
-keys from a repository, state that survives a restart.
+vouchers: f + 1 replicas of our region that delivered it, since honest ones let no such thing in. Content comes in
+pieces (`assembling`), and what is missing is asked for. Not here: keys from a repository, state that survives a
+restart.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from keys.epochs import ScopeKeys
 from keys.errors import BadContent, BadFrame, KeysError
 
 from .arriving import Admission, Admitted, refused
+from .assembling import Assembling
 from .budgets import FairTable
 from .joining import Joining, order_of
 from .keyless import Keyless
@@ -45,10 +47,12 @@ class Collector:
     def __init__(self, overlay: Overlay, name: str, secrets: Sequence[ScopeSecret], keys: ScopeKeys) -> None:
         self._name = name
         self._hosted = overlay.hosted  # while we run
+        self._home = overlay.certificate(name).region
+        self._overlay = overlay
+        self._assembling = Assembling(_asked(overlay, self._home))
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         self._admission = Admission(overlay, replica=False)
         self._overlay = overlay
-        self._home = overlay.certificate(name).region
         self._vouchers: FairTable[tuple[bytes, int, int, bytes, str], set[str]] = FairTable(VOUCHED_MAX)
         self._keys = KeyRing(overlay, self._home, secrets, keys, self._admission)
         self._joining = Joining()
@@ -92,6 +96,7 @@ class Collector:
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
         """Another version of the overlay, or other views of it, of the same regions."""
         self._overlay = overlay
+        self._assembling.replicas = _asked(overlay, self._home)
         self._admission.adopt(overlay, now)
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         effects, opened = self._keys.adopt(overlay, secrets, now)
@@ -100,6 +105,7 @@ class Collector:
     def tick(self, now: float) -> list[Effect]:
         """Give up on what waited too long, search and audit keys, take up what is retained."""
         effects, opened = self._keys.tick(now)
+        effects += self._assembling.tick(now)
         for key_id in opened:
             effects += self._wake(key_id, now)
         for held in self._joining.due(now):
@@ -115,7 +121,7 @@ class Collector:
         while self._wakeups and self._deadlines.get(self._wakeups[0][1]) != self._wakeups[0][0]:
             heapq.heappop(self._wakeups)
         first = self._wakeups[0][0] if self._wakeups else None
-        deadlines = (first, self._keys.next_deadline, self._joining.next_deadline)
+        deadlines = (first, self._keys.next_deadline, self._joining.next_deadline, self._assembling.next_deadline)
         return min((at for at in deadlines if at is not None), default=None)
 
     # --------------------------------------------------------------------------------------- publications
@@ -131,18 +137,32 @@ class Collector:
             return [Count("expired")]
         if not admitted.live and not self._vouched(event, admitted):
             return [Count("vouchers_awaited")]
-        held = Held(admitted, event.wire.payload, event.wire.topic, now)
         stream = self._streams.get((header.publisher, event.wire.topic)) or Stream()
-        if not stream.knows(header.sequence):
-            # The signed flag counts, not that of the packet, which any broker may set.
-            if header.retain and self._joining.may_be_old(held):
-                held.replayed = True
-                if header.sequence in stream.held or stream.delivered(header.sequence):
-                    return [Count("duplicates_dropped")]
-                return [] if self._joining.offer(held) else [Count("replays_dropped")]
-            if abs(now * 1000 - header.time_ms) > FRESH_S * 1000:
-                return [Count("replays_dropped")]
-        return self._hold(held, now)
+        waiting = stream.held.get(header.sequence)
+        if stream.delivered(header.sequence) or (waiting is not None and not _adds(admitted, waiting)):
+            return [Count("duplicates_dropped")]
+        new = not stream.knows(header.sequence)
+        if new and not header.retain and abs(now * 1000 - header.time_ms) > FRESH_S * 1000:
+            return [Count("replays_dropped")]
+        hops = len(self._overlay.path(admitted.publisher.region, self._home))
+        repaired = [Count("repairs")] if self._assembling.asked_for((header.publisher, header.sequence)) else []
+        try:
+            content = self._assembling.take(event.peer, header, admitted.pieces, hops, now)
+        except BadContent as error:
+            return [Count("unopened"), Blame(admitted.publisher.name, False, str(error))]
+        held = Held(admitted, content, event.wire.topic, now)
+        if content is None:
+            # Those behind it wait, too; not for what may be an old header that is replayed.
+            young = abs(now * 1000 - header.time_ms) < REPAIR_S * 1000
+            return self._hold(held, now) if waiting is None and young and header.sequence > stream.highest else []
+        if waiting is not None and waiting.content is None and waiting.admitted.header.time_ms == header.time_ms:
+            waiting.content = content
+            return [*repaired, *self._advance((header.publisher, held.topic), now)]
+        # The signed flag counts, not that of the packet, which any broker may set.
+        if new and header.retain and self._joining.may_be_old(held):
+            held.replayed = True
+            return [*repaired, *([] if self._joining.offer(held) else [Count("replays_dropped")])]
+        return [*repaired, *self._hold(held, now)]
 
     def _vouched(self, event: Received, admitted: Admitted) -> bool:
         """Whether enough replicas delivered this publication of a dead epoch: one of them is honest and took it when
@@ -224,6 +244,15 @@ class Collector:
             sequence = min(stream.held)
             held = stream.held[sequence]
             wake_at = held.arrived + REPAIR_S
+            if held.content is None:
+                # Nothing that is whole waits for longer than that for what is not.
+                whole = (other.arrived + REPAIR_S for other in stream.held.values() if other.content is not None)
+                wake_at = min([wake_at, *whole])
+                if now < wake_at:
+                    break
+                self._drop(stream, sequence)
+                effects.append(Count("incomplete"))
+                continue
             if self._lacks_key(held):
                 if now < wake_at:
                     break
@@ -232,7 +261,8 @@ class Collector:
                 continue
             if self._misses_predecessor(stream, held):
                 if now < wake_at:
-                    effects += [Count("reorder_waits")] if self._deadlines.get(stream_id) != wake_at else []
+                    if self._assembling.miss((stream_id[0], held.admitted.header.previous), now):
+                        effects.append(Count("reorder_waits"))
                     break
                 effects.append(Count("holes"))
             self._drop(stream, sequence)
@@ -300,6 +330,7 @@ class Collector:
     def _inner(self, held: Held) -> Inner:
         """Raises a keys error, or TopicError for names that would break the connections of local clients."""
         header = held.admitted.header
+        assert held.content is not None
         clear = held.content
         if header.mode is not Mode.PLAIN:
             clear = self._keys.data_key(held.admitted).open(header.prefix(), header.sequence, held.topic, clear)
@@ -314,3 +345,14 @@ class Collector:
         if any("\0" in text for text in texts):
             raise BadContent("sealed text contains U+0000")
         return inner
+
+
+def _adds(admitted: Admitted, waiting: Held) -> bool:
+    """Whether what came is a later sealing than what waits, or may bring pieces that it waits for."""
+    before_ms = waiting.admitted.header.time_ms
+    return admitted.header.time_ms >= before_ms if waiting.content is None else admitted.header.time_ms > before_ms
+
+
+def _asked(overlay: Overlay, region: int) -> tuple[str, ...]:
+    """Who is asked for what does not come: nobody at stock brokers, which answer nothing."""
+    return tuple(name for name in overlay.views[region].members if name not in overlay.hosted)

@@ -4,10 +4,9 @@ A replica of region r at place i gets each publication over several links: from 
 the publisher's home, else from every replica of the region before r. The first copy that verifies goes on, to
 every replica of each next region where somebody wants the scope and to the gateways that wait here.
 
-Content rides on every cross link (copies), so that one honest replica before us suffices whatever the others
-do. Keys and retained publications go with their epoch, and readers get nothing in an epoch in which they may not
-read. Not here: shares (`resplitting`), what is retained (`retaining`), announcing and pulling large content
-(PROTOCOL §4), repair, coded blocks, budgets.
+Headers ride on every cross link, so that one honest replica before us suffices whatever the others do; content goes as
+`carrying` says. Keys and retained publications go with their epoch, and readers get nothing in an epoch in which they
+may not read. Not here: shares (`resplitting`), what is retained (`retaining`), budgets.
 """
 
 from __future__ import annotations
@@ -21,9 +20,11 @@ from keys.identity import Certificate
 
 from .arriving import Admission, Admitted, refused
 from .budgets import Allowance, Repeats
+from .carrying import Carrying
 from .keyrepository import SWEEP_S, carries_key_alone
 from .machine import Blame, Count, Effect, Received, Send, Wire
 from .policy import Scope
+from .pulling import PULL_TOPIC
 from .resplitting import HeldKey, Resplitter
 from .retaining import Owing, Retained, data_key_name
 from .routes import Routes
@@ -43,6 +44,9 @@ class Forwarder:
         self._admission = Admission(overlay, replica=True)
         self._routing = RoutingTable(overlay)
         self._keys = Resplitter(self._routes, self._admission, seeds, self._key_came, self._may_get, self._over)
+        self._content = Carrying(
+            self._routes, self._admission, self._routing, self._publication_wires, self._keep, self._wanting
+        )
         self._repeats: dict[bytes, Repeats] = {}  # by publisher, all of whom are certified
         self._retained: Retained[HeldKey] = Retained()
         self._owing = Owing()
@@ -62,9 +66,9 @@ class Forwarder:
     # ---------------------------------------------------------------------------------------------- links
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
-        """A neighbour can hear us; it may have forgotten everything: tell it every statement, and the keys that stand
-        alone in what goes to it. What is retained comes with the next newcomer's statement, from the publisher's
-        region on."""
+        """A neighbour can hear us; it may have forgotten everything: tell it every statement, the keys that stand alone
+        in what goes to it, and what it missed. What is retained comes with the next newcomer's statement, from the
+        publisher's region on."""
         self._routes.up.add(peer)
         self._keys.forget_peer(peer)
         if not self._routes.is_replica(peer):
@@ -75,7 +79,7 @@ class Forwarder:
             for statement in self._routing.all()
             if self._routes.towards(self._routes.region_of(statement.member)) != theirs
         ]
-        return statements + self._keys_for(peer, now)
+        return [*statements, *self._keys_for(peer, now), *self._content.link_up(peer, now)]
 
     def _keys_for(self, peer: str, now: float) -> list[Effect]:
         """Entries of the repository that a peer should have."""
@@ -92,8 +96,9 @@ class Forwarder:
                 effects.append(self._keys.wire(peer, held, held.shares))
         return effects
 
-    def link_down(self, peer: str) -> list[Effect]:
+    def link_down(self, peer: str, now: float) -> list[Effect]:
         self._routes.up.discard(peer)
+        self._content.link_down(peer, now)
         return []
 
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
@@ -105,8 +110,9 @@ class Forwarder:
         self._repeats = {party: seen for party, seen in self._repeats.items() if party in overlay.by_party}
         for wanted in [wanted for wanted in self._newcomers if wanted[0] not in overlay.members]:
             del self._newcomers[wanted]
+        self._content.adopt()
         self._sweep_at = None
-        return self.tick(now) + self._keys.adopt(overlay, now)
+        return self._sweep(now) + self._keys.adopt(overlay, now)
 
     def erase(self) -> None:
         """We are no replica any more: keys, shares and what is retained goes."""
@@ -114,6 +120,10 @@ class Forwarder:
         self._retained = Retained()
 
     def tick(self, now: float) -> list[Effect]:
+        """Pass on what waited for more, erase what ended, ask for content that does not come."""
+        return self._sweep(now) + self._content.tick(now)
+
+    def _sweep(self, now: float) -> list[Effect]:
         """Pass on what waited for more. Erase keys, shares and retained publications whose epoch is dead, whose bump is
         outdated or whose view is closed."""
         gathered = self._keys.tick(now)
@@ -135,15 +145,16 @@ class Forwarder:
 
     @property
     def next_deadline(self) -> float | None:
-        """When something is to be erased, or passed on."""
+        """When something is to be erased, passed on, or asked for."""
         busy = self._keys.holds_secrets or len(self._retained)
         sweep_at = self._sweep_at if busy and self._sweep_at is not None else inf
-        at = min(sweep_at, self._keys.next_deadline)
+        asks_at = self._content.next_deadline
+        at = min(sweep_at, self._keys.next_deadline, inf if asks_at is None else asks_at)
         return at if at < inf else None
 
     def received(self, event: Received, now: float) -> list[Effect]:
         """Anything from a peer. What does not hold is dropped, counted and charged to the link."""
-        swept = self.tick(now)
+        swept = self._sweep(now)
         return swept + self._received(event, now) if swept else self._received(event, now)
 
     def _received(self, event: Received, now: float) -> list[Effect]:
@@ -151,6 +162,8 @@ class Forwarder:
             if event.wire.topic == SUBSCRIBE_TOPIC:
                 return self._statement(event, now)
             properties = dict(event.wire.properties)
+            if event.wire.topic == PULL_TOPIC:
+                return self._content.asked(event, now)
             if carries_key_alone(event.wire.topic):
                 return self._keys.take(event.peer, properties, now, event.wire.topic)
             if PROPERTY_HEADER not in properties:
@@ -199,7 +212,7 @@ class Forwarder:
         for r in self._retained.values():
             same = r.admitted.scope.filter == scope.filter
             if same and self._routes.lie_between(r.admitted.publisher, member, region):
-                effects += [send for peer in peers for send in self._publication_wires(peer, r.wire, r.key, r.admitted)]
+                effects += [send for peer in peers for send in self._publication_wires(peer, r.wire, r.admitted, r.key)]
         return effects
 
     # ---------------------------------------------------------------------------------------- publications
@@ -217,19 +230,22 @@ class Forwarder:
         repeats = self._repeats.get(header.publisher)
         if repeats is None:
             repeats = self._repeats[header.publisher] = Repeats()
+        signed = ((PROPERTY_HEADER, properties[PROPERTY_HEADER]),)
         if repeats.seen(header.sequence, header.time_ms):
-            return [*effects, Count("duplicates_dropped")]
-        # Not whatever key rode along: its shares are for readers of its own scope only.
+            news = self._content.again(event.peer, event.wire.topic, signed, admitted, now)
+            return [*effects, *(news if news is not None else [Count("duplicates_dropped")])]
         held = self._keys.get(data_key_name(admitted))
-        signed = (PROPERTY_HEADER, properties[PROPERTY_HEADER])
-        wire = Wire(event.wire.topic, event.wire.payload, 1, header.retain, (signed,))
-        if header.retain and self._retained.keep(wire, admitted, held, now) and held is None:
-            self._owing.topic(wire.topic, admitted)
         if held is not None:
             held.use.count(held.header.message_limit, now)
-        for peer in self._wanting(admitted.publisher, admitted.scope, now):
-            effects += self._publication_wires(peer, wire, held, admitted)
+        peers = self._wanting(admitted.publisher, admitted.scope, now)
+        effects += self._content.first(event.peer, event.wire.topic, signed, admitted, peers, now)
         return [*effects, Count("forwarded")]
+
+    def _keep(self, wire: Wire, admitted: Admitted, now: float) -> None:
+        """Retain a publication whose content is whole."""
+        held = self._keys.get(data_key_name(admitted))
+        if self._retained.keep(wire, admitted, held, now) and held is None:
+            self._owing.topic(wire.topic, admitted)
 
     def _wanting(self, publisher: Certificate, scope: Scope, now: float) -> list[str]:
         """Peers to send to: replicas of next regions, and gateways here, that somebody's statement leads to."""
@@ -245,9 +261,13 @@ class Forwarder:
                 peers.update(dict.fromkeys(self._routes.members_up(direction)))
         return list(peers)
 
-    def _publication_wires(self, peer: str, wire: Wire, held: HeldKey | None, admitted: Admitted) -> list[Effect]:
+    def _publication_wires(
+        self, peer: str, wire: Wire, admitted: Admitted, held: HeldKey | None = None
+    ) -> list[Effect]:
         """The publication for one peer; its first under a key, and every retained one, carries key and shares, unless
         the key stands alone: then it goes before the first."""
+        # Not whatever key rode along: its shares are for readers of its own scope only.
+        held = held or self._keys.get(data_key_name(admitted))
         if held is None:
             self._owing.peer(admitted, peer)
             return [Send(peer, wire)]

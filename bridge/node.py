@@ -18,10 +18,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from keys.epochs import KeyName, ScopeKeys
+from keys.errors import KeysError
 from keys.identity import Identity
 from keys.issuing import KeyServer
 from keys.material import Material
 
+from .arriving import refused
 from .budgets import Limits, PublisherGuard
 from .collecting import Collector
 from .forwarding import Forwarder
@@ -53,6 +55,7 @@ from .machine import (
 from .membership import Node, peers_of
 from .policy import Issuer
 from .publishing import Publisher
+from .pulling import PULL_TOPIC
 from .sealing import ScopeSecret
 from .sharing import SharedGroups
 from .subscriptions import SUBSCRIBE_TOPIC
@@ -191,6 +194,11 @@ class GatewayNode(ReaderNode):
         match event:
             case Received(_, wire) if wire.topic == GROUPS_TOPIC:
                 return self.groups.received(event, now)
+            case Received(peer, wire) if wire.topic == PULL_TOPIC:
+                try:
+                    return self.publisher.asked(event, now)
+                except KeysError as error:
+                    return refused(peer, error)
             case Received():
                 return self._collected(self.collector.received(event, now), now)
             case Acked(_, ticket) if ticket > 0:
@@ -300,7 +308,7 @@ class ReplicaNode(Node):
             case LinkUp(peer):
                 return self.forwarder.link_up(peer, now) + self._leases.link_up(peer, now)
             case LinkDown(peer):
-                return self.forwarder.link_down(peer)
+                return self.forwarder.link_down(peer, now)
             case Tick():
                 return self.forwarder.tick(now)
             case _:

@@ -5,26 +5,28 @@ what the others need. An entry is sealed when it is first sent (PROTOCOL §5); w
 epoch key or for other views, what some replica still lacks is sealed anew under the same sequence. What cannot be
 sealed now waits without holding up the others. What is too old, by the outbox's own bound or by the message's expiry,
 is dropped and counted instead of sent. Not here: sealing (`sealing`), the disk (the shell keeps the outbox, asks
-whether there is room and says `Committed`), windows (`lanes`), bounds of memory (`residents`), repair, coded blocks.
+whether there is room and says `Committed`), windows (`lanes`), bounds of memory (`residents`), how content is cut
+(`content`).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
-from math import ceil
 
 from keys.envelope import Mode
 from keys.epochs import ScopeKeys
 from keys.identity import Identity
 
+from .announcing import key_alone, sends
 from .datakeys import LiveKey
 from .handingover import hand_over, has_enough
 from .lanes import Lane, Lanes
-from .machine import Acked, Committed, Count, Effect, Forget, Publication, Send, Wire
+from .machine import Acked, Committed, Count, Effect, Forget, Publication, Received, Send, Wire
 from .ownretained import OwnRetained
+from .pulling import PullRequest
+from .repairing import Repairable, check_ours
 from .residents import Residents, Standing
 from .sealing import BATCH_MAX, Entry, ScopeSecret, Sealer
 from .views import Overlay, RegionView
@@ -62,6 +64,7 @@ class Publisher:
         self._young: dict[int, None] = {}  # entries whose stragglers' bound is still to come, oldest first
         self._qos0: dict[int, None] = {}
         self._dropped: OrderedDict[int, int] = OrderedDict()  # dropped -> the one before it that was not
+        self._repairable = Repairable()
         self._lanes = Lanes()
         self._up: set[str] = set()  # of whom those in the view in force have lanes
         self._waiting: dict[int, bool] = {}  # entries that cannot be sealed now -> whether for want of the right
@@ -70,8 +73,8 @@ class Publisher:
 
     @property
     def depth(self) -> int:
-        """Entries in memory."""
-        return len(self._entries)
+        """Entries in memory that some replica still lacks."""
+        return len(self._entries) - len(self._repairable)
 
     @property
     def unstored(self) -> int:
@@ -148,18 +151,15 @@ class Publisher:
         retained = self._retained.to_retell(peer, now)
         for key in {id(kept.key): kept.key for kept in retained if kept.key}.values():
             key.forget_peer(peer)
-        effects: list[Effect] = [self._key(peer, key) for key in self.sealer.keys_alone(now)]
+        effects: list[Effect] = [key_alone(peer, self.view, key) for key in self.sealer.keys_alone(now)]
         for kept in retained:
             entry = self._entries.get(kept.sequence)
             waits = entry is not None and peer not in entry.acked
-            fits = kept.name == self.sealer.present(kept.scope) and (kept.key is None or self._is_ours(kept.key))
+            in_view = kept.key is None or kept.key.header.hops[0] == self.view.hop
+            fits = in_view and kept.name == self.sealer.present(kept.scope)
             if kept.wire is not None and not waits and fits:
                 effects += self._sends(peer, kept.wire, kept.key, kept.publication, 0, now)
         return effects
-
-    def _is_ours(self, key: LiveKey) -> bool:
-        """Whether its shares are for the places of the view in force."""
-        return key.header.hops[0] == self.view.hop
 
     def link_down(self, peer: str) -> list[Effect]:
         self._up.discard(peer)
@@ -182,7 +182,7 @@ class Publisher:
             self._residents.acknowledged(entry, event.peer)
             overdue = entry.publication.qos == 0 or now - entry.born >= STRAGGLER_S
             if has_enough(entry, self.view) if overdue else entry.acked.issuperset(self.view.members):
-                effects += self._forget([event.ticket])
+                effects += self._done(entry, now)
             elif has_enough(entry, self.view):
                 self._residents.move(entry, Standing.SETTLED)
                 effects += self._sweep()
@@ -197,16 +197,25 @@ class Publisher:
             del self._young[sequence]
             if has_enough(self._entries[sequence], self.view):
                 gone.append(sequence)
+        gone += self._repairable.due(now)
         effects = self._forget(gone)
         self._lanes.keep(self._entries.__contains__, len(self._entries))
         return effects + self._drop_old(now) + self._pump(now)
+
+    def asked(self, event: Received, now: float) -> list[Effect]:
+        """A replica of our region lacks pieces of ours. Raises BadFrame, NotAuthorised."""
+        request = PullRequest.decode(event.wire.payload)
+        if not self._repairable.answers.may_ask(event.peer, now):
+            return [Count("pulls_refused")]
+        check_ours(self.sealer.is_us(request.publisher))
+        return self._repairable.asked(event, request, self._entries.get(request.sequence), now)
 
     @property
     def next_deadline(self) -> float | None:
         first = next(iter(self._young), None)
         straggler = None if first is None else self._entries[first].born + STRAGGLER_S
         review = min(self.sealer.review_at or 0.0, self._give_up_at)
-        deadlines = (straggler, review, self._first_too_old_at())
+        deadlines = (straggler, review, self._first_too_old_at(), self._repairable.next_deadline)
         return min((at for at in deadlines if at is not None and at < float("inf")), default=None)
 
     def keys_changed(self, now: float) -> list[Effect]:
@@ -221,6 +230,7 @@ class Publisher:
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
         """Another version of the overlay, or other views, of the same regions: what is not sent yet follows it."""
         self.sealer.adopt(overlay, secrets)
+        self._repairable.answers.keep(overlay.members)
         effects = self._follow(overlay.views[self._home])
         for entry in self._entries.values():
             secret = self.sealer.secret_for(entry.publication.topic)
@@ -256,12 +266,23 @@ class Publisher:
             self._lanes.keep(self._entries.__contains__, len(self._entries))
         return effects
 
+    def _done(self, entry: Entry, now: float) -> list[Effect]:
+        """Everybody has it, or is overdue. Of what not everybody has whole, others may lack pieces for a while yet."""
+        gone = self._repairable.keep(entry, now)
+        if gone is None:
+            return self._forget([entry.sequence])
+        self._young.pop(entry.sequence, None)
+        self._qos0.pop(entry.sequence, None)
+        self._residents.move(entry, Standing.SETTLED)
+        return self._forget(gone)
+
     def _forget(self, sequences: Iterable[int]) -> list[Effect]:
         gone = tuple(sequences)
         for sequence in gone:
             self._residents.remove(self._entries.pop(sequence))
             self._young.pop(sequence, None)
             self._qos0.pop(sequence, None)
+            self._repairable.forget(sequence)
             self._waiting.pop(sequence, None)
             self._uncounted.pop(sequence, None)
         return [Forget(gone)] if gone else []
@@ -387,8 +408,8 @@ class Publisher:
                 lanes.append((peer, lane))
         for peer, sequence in sendable:
             entry = self._entries[sequence]
-            assert entry.wire is not None
-            effects += self._sends(peer, entry.wire, entry.key, entry.publication, sequence, now)
+            wire = entry.wire_for(self.view.place_of(peer), len(self.view.members))
+            effects += self._sends(peer, wire, entry.key, entry.publication, sequence, now)
         return effects
 
     def _may_go(self, leads: bool, sequence: int) -> bool:
@@ -424,25 +445,5 @@ class Publisher:
     def _unsealed(self, sequences: Sequence[int]) -> list[int]:
         return [s for s in sequences if s in self._entries and self._entries[s].wire is None]
 
-    def _sends(
-        self, peer: str, wire: Wire, key: LiveKey | None, publication: Publication, ticket: int, now: float
-    ) -> list[Send]:
-        """One publication; its key goes with it or, where keys stand alone, before the first."""
-        # Who joins late at a replica of ours gets the live keys from it; from a stock broker only what comes next.
-        hosted = peer in self._hosted
-        if hosted and publication.expiry_s is not None:
-            ends_s = publication.time_ms / 1000 + publication.expiry_s
-            wire = replace(wire, expiry_s=max(1, ceil(ends_s - now)))
-        if key is None:
-            return [Send(peer, wire, ticket)]
-        if key.alone and not hosted:
-            before = [] if key.told(peer) else [self._key(peer, key)]
-            return [*before, Send(peer, wire, ticket)]
-        if hosted or wire.retain or key.announcement_due(peer, wire.topic, now):
-            carried = key.carried(self.view.place_of(peer))  # entries of former views were outdated by the review
-            wire = replace(wire, properties=wire.properties + carried)
-        return [Send(peer, wire, ticket)]
-
-    def _key(self, peer: str, key: LiveKey) -> Send:
-        key.tell(peer)
-        return Send(peer, key.wire(self.view.place_of(peer)))
+    def _sends(self, peer: str, wire: Wire, key: LiveKey | None, of: Publication, ticket: int, at: float) -> list[Send]:
+        return sends(peer, self.view, wire, key, of, ticket, at, hosted=peer in self._hosted)

@@ -9,13 +9,14 @@ are and who has them (`publishing`), data keys (`datakeys`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from keys.envelope import (
     NO_KEY,
     PROPERTY_HEADER,
+    TAG_BYTES,
     Inner,
     KeyName,
     MessageHeader,
@@ -33,6 +34,7 @@ from keys.keyheader import frame_bytes
 from keys.sharetree import Hop
 from keys.topictokens import tokenise_topic
 
+from . import content
 from .datakeys import DataKeys, LiveKey
 from .machine import Count, Effect, Publication, UserProperties, Wire
 from .policy import Scope
@@ -63,7 +65,8 @@ class ScopeSecret:
 
 @dataclass(slots=True)
 class Entry:
-    """An outbox entry; `wire` is None until it is sealed, under `name` and, if a key is used, for the views `hops`."""
+    """An outbox entry; `wire` is None until it is sealed, under `name` and, if a key is used, for the views `hops`. The
+    wire has all of the content that travels as copies; of `pieces`, into which other content is cut, it has none."""
 
     sequence: int
     publication: Publication
@@ -72,6 +75,9 @@ class Entry:
     previous: int
     born: float
     wire: Wire | None = None
+    header: MessageHeader | None = None
+    signed: UserProperties = ()
+    pieces: tuple[bytes, ...] = field(default=(), repr=False)
     name: KeyName | None = None
     hops: tuple[Hop, ...] = ()
     sealed_ms: int = 0
@@ -83,6 +89,18 @@ class Entry:
     def size(self) -> int:
         """Bytes that it is counted for while it is in memory."""
         return len(self.publication.payload) + len(self.publication.topic)
+
+    def wire_for(self, place: int, count: int) -> Wire:
+        """What the replica at `place` of our region, which has `count`, gets."""
+        assert self.wire is not None
+        if self.header is None or self.header.mode not in (Mode.ONE, Mode.BLOCKS):
+            return self.wire
+        return self.with_pieces(content.carried(self.header, place, count))
+
+    def with_pieces(self, parts: Iterable[int]) -> Wire:
+        """The publication with these of its pieces."""
+        assert self.header is not None
+        return content.wire(self.topic, self.header, self.signed, {index: self.pieces[index] for index in parts})
 
 
 class Sealer:
@@ -111,6 +129,11 @@ class Sealer:
         self._rights: dict[str, bool] = {}  # by wire topic, in the epoch of the last review
 
     # ------------------------------------------------------------------------------------------ questions
+
+    def is_us(self, party_id: bytes) -> bool:
+        """Whether this is our present or former key."""
+        certificate = self._overlay.by_party.get(party_id)
+        return certificate is not None and certificate.name == self._name
 
     def secret_for(self, topic: str) -> ScopeSecret | None:
         """The most specific scope that takes a clear topic across the overlay; None: it stays local."""
@@ -243,31 +266,35 @@ class Sealer:
         self._last_now = now
         if stepped:  # a key's age means nothing now
             self._data_keys.clear()
-        ready: list[tuple[Entry, MessageHeader, str, bytes]] = []
+        ready: list[tuple[Entry, MessageHeader, tuple[bytes, ...]]] = []
         leaves: list[bytes] = []
         unsealable: list[int] = []
         for entry in entries:
             try:
-                header, topic, content = self._seal_one(entry, now)
-                leaves.append(leaf(header.encode(), topic))
-                ready.append((entry, header, topic, content))
+                header, pieces = self._seal_one(entry, now)
+                leaves.append(leaf(header.encode(), entry.topic))
+                ready.append((entry, header, pieces))
             except KeysError:
                 # Kept, it would stop the outbox now and after every restart.
                 unsealable.append(entry.sequence)
         proofs = sign_batch(self._identity, leaves) if ready else []
-        for (entry, header, topic, content), proof in zip(ready, proofs, strict=True):
-            signed = to_property(SignedHeader(header, proof).encode())
-            properties: UserProperties = ((PROPERTY_HEADER, signed),)
-            entry.wire = Wire(topic, content, 1, entry.publication.retain, properties)
+        for (entry, header, pieces), proof in zip(ready, proofs, strict=True):
+            entry.signed = ((PROPERTY_HEADER, to_property(SignedHeader(header, proof).encode())),)
+            entry.header, entry.pieces = header, pieces
+            entry.wire = entry.with_pieces((0,) if header.mode in (Mode.COPIES, Mode.PLAIN) else ())
         return unsealable
 
-    def _seal_one(self, entry: Entry, now: float) -> tuple[MessageHeader, str, bytes]:
+    def _seal_one(self, entry: Entry, now: float) -> tuple[MessageHeader, tuple[bytes, ...]]:
         publication, scope = entry.publication, entry.secret.scope
         inner = inner_of(publication).encode()
         entry.name, entry.hops = self._names[scope.filter], self._hops[scope.filter]
         assert entry.name is not None
-        plain = scope.mode is Mode.PLAIN
-        key = None if plain else self._data_keys.key(scope, entry.name, entry.sequence, now)
+        home = self._overlay.views[self._overlay.certificate(self._name).region].members
+        wanted = scope.mode
+        if wanted is not Mode.PLAIN and not self._overlay.hosted.isdisjoint(home):
+            wanted = Mode.COPIES  # stock brokers put nothing together and are asked for nothing
+        mode = content.chosen(wanted, len(inner) + TAG_BYTES, publication.retain)
+        key = None if mode is Mode.PLAIN else self._data_keys.key(scope, entry.name, entry.sequence, now)
         deadline_s = publication.expiry_s
         now_ms = int(now * 1000)
         entry.sealed_ms = now_ms + (now_ms == entry.sealed_ms)  # the later sealing wins, be it in the same millisecond
@@ -281,12 +308,13 @@ class Sealer:
             qos=publication.qos,
             retain=publication.retain,
             tombstone=publication.retain and not publication.payload,
-            mode=scope.mode,
+            mode=mode,
             digests=(),
         )
-        content = inner if key is None else key.seal(header.prefix(), entry.sequence, entry.topic, inner)
+        sealed = inner if key is None else key.seal(header.prefix(), entry.sequence, entry.topic, inner)
         entry.key = key
-        return replace(header, digests=(content_digest(content),)), entry.topic, content
+        pieces = content.cut(sealed, mode, len(home))
+        return replace(header, digests=tuple(map(content_digest, pieces))), pieces
 
 
 def inner_of(publication: Publication) -> Inner:

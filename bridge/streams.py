@@ -15,10 +15,10 @@ GAPS_MAX = 64  # of one stream; a publication out of an older gap counts as a re
 
 @dataclass(slots=True)
 class Held:
-    """A publication that waits for its key or its predecessor."""
+    """A publication that waits for its content (None until it is whole), its key or its predecessor."""
 
     admitted: Admitted
-    content: bytes = field(repr=False)
+    content: bytes | None = field(repr=False)
     topic: str
     arrived: float
     replayed: bool = False

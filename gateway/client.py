@@ -259,6 +259,10 @@ class RegionClient:
         """A publisher's check value contradicts the key that we hold under this name. On the event loop."""
         self._perform(self._node.doubted(name, self._clock()))
 
+    def ask(self, replica: str, topic: str, payload: bytes) -> None:
+        """Send a replica a request of ours. On the event loop; dropped without a connection."""
+        self._send(replica, Wire(topic, payload), 0)
+
     # -------------------------------------------------------------------------------- called by dials
 
     def link_up(self, peer: str) -> None:

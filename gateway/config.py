@@ -117,7 +117,9 @@ class Protect(Model):
 
     filter: TopicFilter
     regions: list[str] | None = Field(default=None, description="path through the overlay; absent: as the policy says")
-    mode: Literal["copies"] = "copies"
+    mode: Literal["auto", "copies", "one", "blocks"] | None = Field(
+        default=None, description="how content travels; absent: as the policy says, but sealed"
+    )
     tokens: bool = Field(default=False, description="hide topic names from the replicas")
 
 

@@ -81,7 +81,7 @@ class RefreshEntry(_Model):
 
 class ScopeEntry(_Model):
     filter: str
-    mode: Literal["copies", "plain"] = "copies"
+    mode: Literal["auto", "copies", "one", "blocks", "plain"] = "auto"
     regions: list[str] = []
     tokens: bool = False
     shares_only: bool = False

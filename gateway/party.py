@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from bridge.availability import Availability
 from bridge.machine import Machine
 from bridge.node import GatewayNode, KeyServerNode, ReplicaNode
-from bridge.policy import Issuer
+from bridge.policy import Issuer, Scope
 from bridge.sealing import ScopeSecret
 from bridge.views import Overlay, OverlayError
 from gateway.broker import EdgeBroker, run_broker
@@ -109,7 +109,7 @@ def outgoing_scopes(where: OverlaySettings, overlay: Overlay, granted: Sequence[
         scope = secret.scope
         allowed = sorted(region_names[r] for r in overlay.regions_of(scope))
         said = {
-            "mode": (protect.mode, scope.mode.name.lower()),
+            "mode": (protect.mode or "sealed", _mode_in_words(scope, protect.mode is None)),
             "tokens": (protect.tokens, scope.tokens),
             "regions": (sorted(protect.regions or allowed), allowed),
         }
@@ -125,6 +125,11 @@ def outgoing_scopes(where: OverlaySettings, overlay: Overlay, granted: Sequence[
             raise ConfigError(f"share_plain: {plain} is no plain scope of the policy granted to us; ask the owner")
         chosen.append(secret)
     return chosen
+
+
+def _mode_in_words(scope: Scope, any_sealed: bool) -> str:
+    """The scope's content mode as the configuration says it; one word for all sealed ones where it names none."""
+    return "sealed" if any_sealed and scope.mode is not Mode.PLAIN else scope.mode.name.lower()
 
 
 def build(

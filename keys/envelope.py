@@ -52,6 +52,7 @@ __all__ = [
     "PROPERTY_KEY",
     "PROPERTY_SHARES",
     "PROTOCOL_VERSION",
+    "TAG_BYTES",
     "DataKey",
     "HeaderVerifier",
     "Inner",

@@ -45,6 +45,8 @@ class Mode(IntEnum):
     ONE = 2
     BLOCKS = 3
     PLAIN = 4
+    AUTO = 5
+    """Of a scope only: copies or blocks, as the publisher finds right for each publication."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,8 @@ class MessageHeader:
         return header
 
     def _check(self, error: type[KeysError]) -> None:
+        if self.mode is Mode.AUTO:
+            raise error("a message header states how its content travels; auto is a scope's")
         blocks = self.mode is Mode.BLOCKS
         if not 1 <= len(self.digests) <= (BLOCKS_LIMIT if blocks else 1):
             raise error(f"{len(self.digests)} digests in mode {self.mode.name}")
@@ -137,7 +141,7 @@ class MessageHeader:
             raise error("a key id in plain mode, or none in a sealed one")
 
 
-_MODES = {int(mode): mode for mode in Mode}
+_MODES = {int(mode): mode for mode in Mode if mode is not Mode.AUTO}
 
 
 def content_digest(content: bytes) -> bytes:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from gateway.contents import check_mode
 from keys.envelope import HeaderVerifier, MessageHeader, SignedHeader, from_property
 from keys.errors import BadFrame, Expired, NotAuthorised
 from keys.identity import CARRIERS, Certificate
@@ -76,8 +77,7 @@ class Admission:
         epoch = calendar.at(sealed_at_s(header))
         if scope is None or not self._directory.may_publish(certificate.name, wire_topic, epoch):
             raise NotAuthorised(f"{certificate.name} may not publish on this topic in epoch {epoch}")
-        if header.mode is not scope.mode:
-            raise BadFrame(f"content mode {header.mode.name} does not fit the scope's {scope.mode.name}")
+        check_mode(header, scope.mode)
         if calendar.live(epoch, now):
             return Admitted(header, frame, scope, 1)
         path_from(self._directory, certificate)

@@ -9,8 +9,9 @@ so that a dead replica, a liar or a key service that is away can neither fill th
 publication; should it become whole later, it is spooled again.
 
 Pure: no socket, file, thread or clock. A piece may be acknowledged only after the group with its publication is
-on disk (`written`); pieces that are refused or not needed any more are acknowledged at once. Not here: repair,
-coded blocks, order on a topic (rows carry sequence and time), names of liars beyond a count for each replica.
+on disk (`written`); pieces that are refused or not needed any more are acknowledged at once. Not here: putting content
+together and asking for it (`contents`), order on a topic (rows carry sequence and time), names of liars beyond a count
+for each replica.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from keys.envelope import (
     KeyName,
     MessageHeader,
     Mode,
-    content_digest,
 )
 from keys.errors import BadFrame, KeysError, NotAuthorised
 
 from .admission import Admission, Wire
+from .contents import Contents
 from .directory import Directory, Scope
 from .keyring import Keyring
 from .seen import Seen
@@ -121,6 +122,7 @@ class Collector:
         self._directory = directory
         self._admission = Admission(directory)
         self._hosted = directory.hosted  # while we run
+        self.contents = Contents(directory, self._count)
         self.seen = seen or Seen()
         self.keyring = keyring or Keyring()
         self.keyring.attach(directory)
@@ -156,6 +158,8 @@ class Collector:
                 ack()
                 return
             entry = self._entries.get((told, wire.topic)) or self._admit(replica, told, wire, now)
+            if entry is not None and entry.state is not _State.DONE:
+                entry.content = self.contents.take(entry.header, entry.content, replica, wire, now)
         except KeysError as error:
             self._count(f"refused_{type(error).__name__}", replica)
             ack()
@@ -163,7 +167,7 @@ class Collector:
         if entry is None:
             ack()
             return
-        self._piece(entry, replica, wire, ack)
+        self._piece(entry, replica, ack)
 
     def _follow(self) -> None:
         """Views may have changed: keys that came before theirs are looked at."""
@@ -203,20 +207,10 @@ class Collector:
             self._await(entry)
         return entry
 
-    def _piece(self, entry: _Entry, replica: str, wire: Wire, ack: Ack) -> None:
-        """Take the content if it is good and wanted; keep the acknowledgement as long as it is owed."""
+    def _piece(self, entry: _Entry, replica: str, ack: Ack) -> None:
+        """A replica brought it: keep the acknowledgement as long as it is owed."""
         if entry.vouchers is not None:
             self._vouch(entry, entry.vouchers, replica)
-        digests = entry.header.digests
-        if wire.payload and len(digests) == 1 and entry.state is not _State.DONE:
-            if entry.content is not None:
-                good = wire.payload == entry.content
-            else:
-                good = content_digest(wire.payload) == digests[0]
-            if not good:
-                self._count("wrong_content", replica)
-            elif entry.content is None:
-                entry.content = wire.payload
         other = self._other_whole(entry)
         if entry.state is _State.DONE and other is None:
             self._count("duplicates_dropped")
@@ -342,8 +336,9 @@ class Collector:
                 del self._live[entry.publication]
 
     def tick(self, now: float) -> None:
-        """Give up on what has waited for `incomplete_s`; forget old headers."""
+        """Give up on what has waited for `incomplete_s`; forget old headers; ask for content."""
         self._follow()
+        self.contents.tick(now)
         while self._waiting:
             entry = next(iter(self._waiting.values()))
             if entry.arrived + self._incomplete_s > now:
@@ -358,9 +353,10 @@ class Collector:
 
     @property
     def next_deadline(self) -> float | None:
-        """When `tick` has something to give up."""
+        """When `tick` has something to give up or to ask for."""
         first = next(iter(self._waiting.values()), None)
-        return None if first is None else first.arrived + self._incomplete_s
+        patience = None if first is None else first.arrived + self._incomplete_s
+        return min((at for at in (patience, self.contents.next_deadline) if at is not None), default=None)
 
     # ------------------------------------------------------------------------------------------- writing
 
@@ -429,8 +425,8 @@ class Collector:
             self._forget_waiting(oldest)
             self._finish(oldest)
 
-    def _count(self, figure: str, replica: str = "") -> None:
-        self.figures[figure, replica] += 1
+    def _count(self, figure: str, replica: str = "", amount: int = 1) -> None:
+        self.figures[figure, replica] += amount
 
 
 def _record(entry: _Entry) -> Record:

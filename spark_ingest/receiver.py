@@ -65,6 +65,9 @@ class ReplicaClient(Protocol):
     def want(self, names: Collection[KeyName]) -> None:
         """Publications name these epoch keys; `on_keys` tells when one has come."""
 
+    def ask(self, replica: str, topic: str, payload: bytes) -> None:
+        """Request content that does not come of a replica."""
+
     def run(self, on_wire: OnWire, on_keys: Callable[[], None]) -> Awaitable[None]:
         """Connect, subscribe, deliver; until cancelled. `on_keys`: what is `held` has changed."""
 
@@ -185,7 +188,7 @@ class Receiver:
 
         def on_wire(replica: str, wire: Wire, ack: Ack) -> None:
             collector.receive(replica, wire, ack, time.time())
-            if collector.ready:
+            if collector.ready or collector.contents.next_deadline is not None:
                 wake.set()
 
         def on_keys() -> None:
@@ -219,6 +222,8 @@ class Receiver:
             wake.clear()
             await self._keys(session)
             collector.tick(time.time())
+            for send in collector.contents.take_asks():
+                session.client.ask(send.peer, send.wire.topic, send.wire.payload)
             self._tell_lies(time.time())
             while collector.ready and not done.is_set():
                 if writer.full:

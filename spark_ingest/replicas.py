@@ -77,6 +77,10 @@ class RegionReplicas:
         for name in names:
             self._client.want(name)
 
+    def ask(self, replica: str, topic: str, payload: bytes) -> None:
+        """Request content that does not come of a replica."""
+        self._client.ask(replica, topic, payload)
+
     async def run(self, on_wire: OnWire, on_keys: Callable[[], None]) -> None:
         """Until cancelled; the sessions stay at the replicas."""
         self._on_wire, self._on_keys = on_wire, on_keys

@@ -16,11 +16,13 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 
-from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, from_property, to_property
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, SignedHeader, from_property, to_property
 from keys.errors import KeysError
 from keys.sharetree import Place, Share, decode_shares, encode_shares
 
+from ..content import NO_PART, PROPERTY_PART
 from ..machine import Effect, Event, Machine, Received, Send, UserProperties, Wire
+from ..pulling import PULL_TOPIC, PullRequest
 from ..subscriptions import KEYS_TOPIC, SUBSCRIBE_TOPIC, Statement
 from .kernel import RandomSource
 
@@ -55,6 +57,10 @@ class Behaviour(Enum):
     FOREIGN_KEY = "foreign key"
     EQUIVOCATE = "equivocate"  # honest to about half of its peers; to the rest as told, or content and shares
     COLLUDE = "collude"  # honest to its accomplices; to the rest as told, or shares that fit their accomplices'
+    WITHHOLD = "withhold"  # announces everything and never gives content, not when it is asked either
+    HOARD = "hoard"  # passes announcements on, and nothing that has content
+    PARTS = "parts"  # claims that its blocks are others
+    PULLS = "pulls"  # asks for publications without end, those that there were and others
     FRAME = "frame"  # honest to its accomplices; alters what came through one honest replica, as if that had
 
 
@@ -147,7 +153,7 @@ class Adversary:
 
     def _falsify(self, send: Send, now: float) -> list[Effect]:
         has = self._ways.__contains__
-        if has(Behaviour.DROP):
+        if has(Behaviour.DROP) or (has(Behaviour.HOARD) and send.wire.payload and PROPERTY_HEADER in _names(send.wire)):
             return []
         wire = self._altered(send.wire)
         sent: list[Send] = [replace(send, wire=wire)]
@@ -166,12 +172,26 @@ class Adversary:
             self._seen.append(send.wire)
         if has(Behaviour.FLOOD):
             sent += [Send(send.peer, self._invented(send.wire)) for _ in range(FLOOD_EACH)]
+        if has(Behaviour.PULLS):
+            sent += [Send(send.peer, self._pull(send.wire)) for _ in range(FLOOD_EACH)]
         if has(Behaviour.DELAY):
             for one in sent:
                 self._count += 1
                 heapq.heappush(self._delayed, (now + self._rng.uniform(0.0, DELAY_MAX_S), self._count, one))
             return []
         return [*sent]
+
+    def _pull(self, like: Wire) -> Wire:
+        """A request for what the wire is about, or for what never was."""
+        told = dict(like.properties).get(PROPERTY_HEADER)
+        try:
+            header = SignedHeader.decode(from_property(told or "")).header
+        except KeysError:
+            return Wire(PULL_TOPIC, self._rng.randbytes(40))
+        past = self._rng.randrange(1 << 16)
+        sequence = header.sequence if past % 2 else header.sequence + past
+        parts = (self._rng.randrange(len(header.digests)),) if past % 3 else ()
+        return Wire(PULL_TOPIC, PullRequest(header.publisher, sequence, 0, parts).encode())
 
     def _invented(self, like: Wire) -> Wire:
         """Garbage that has the form of something."""
@@ -193,6 +213,10 @@ class Adversary:
         has = self._ways.__contains__
         if has(Behaviour.CONTENT) and wire.payload:
             wire = replace(wire, payload=self._flip(wire.payload))
+        if has(Behaviour.WITHHOLD) and wire.payload and PROPERTY_HEADER in _names(wire):
+            wire = replace(wire, payload=b"", properties=_as_part(wire, NO_PART))
+        if has(Behaviour.PARTS) and wire.payload and PROPERTY_HEADER in _names(wire):
+            wire = replace(wire, properties=_as_part(wire, str(self._rng.randrange(3))))
         if has(Behaviour.HEADER):
             wire = self._rewrite(wire, PROPERTY_HEADER, self._flip)
         if has(Behaviour.KEY):
@@ -262,6 +286,14 @@ class Adversary:
     def _at_another_place(self, share: Share) -> Share:
         at = len(share.label) - 1 - self._rng.randrange(min(2, len(share.label)))
         return _relabelled(share, at, share.label[at]._replace(place=share.label[at].place % 3 + 1))
+
+
+def _names(wire: Wire) -> list[str]:
+    return [name for name, _ in wire.properties]
+
+
+def _as_part(wire: Wire, part: str) -> UserProperties:
+    return (*(p for p in wire.properties if p[0] != PROPERTY_PART), (PROPERTY_PART, part))
 
 
 # ------------------------------------------------------------------------------------------ falsified labels

@@ -53,11 +53,13 @@ class Trace:
 
     delivered: dict[str, list[Deliver]] = field(default_factory=dict)
     shared: dict[str, list[DeliverShared]] = field(default_factory=dict)
+    delivered_at: dict[str, list[float]] = field(default_factory=dict)
     blamed: list[tuple[str, Blame]] = field(default_factory=list)
     figures: dict[str, int] = field(default_factory=dict)
     forgotten: dict[str, set[int]] = field(default_factory=dict)
     republished: dict[str, list[Publication]] = field(default_factory=dict)
     sent: int = 0
+    sent_bytes: int = 0  # payloads, topics and user properties
 
     def named(self) -> set[str]:
         return {blame.member for _, blame in self.blamed if blame.named}
@@ -209,6 +211,8 @@ class Kernel:
         match effect:
             case Send(peer, wire, ticket):
                 self.trace.sent += 1
+                properties = sum(len(name) + len(value) + 5 for name, value in wire.properties)
+                self.trace.sent_bytes += len(wire.payload) + len(wire.topic) + properties
                 if peer not in self._alive or not self._linked(name, peer):
                     return
                 arrival = self._arrival(name, peer)
@@ -219,6 +223,7 @@ class Kernel:
                 self._follow(name, peers_of(overlay, name))
             case Deliver():
                 self.trace.delivered.setdefault(name, []).append(effect)
+                self.trace.delivered_at.setdefault(name, []).append(self.now)
             case DeliverShared():
                 self.trace.shared.setdefault(name, []).append(effect)
             case Blame():

@@ -9,6 +9,8 @@ the peers' taken in turn, each with fresh processes; `cpu` and `read` are what a
 (by `read`: their sockets, mostly) for each message that was delivered.
 
 The last rows have no peer but a base of our own; those of `growth` are measured in one process (`tests.bench.growth`).
+That content goes over all cross links is no setting: the processes of that row are started with another
+`bridge.content.INLINE_BYTES`.
 
 With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit; ratio is ours / peer.
 """
@@ -37,25 +39,41 @@ from tests.bench import across, bridged, growth
 from tests.bench.broker import Target
 from tests.bench.load import in_process, open_client, subscribe
 from tests.bench.peers import MOSQUITTO, OURS, Running
-from tests.gateway.overlay_processes import OverlayProcesses
+from tests.gateway.overlay_processes import VEILMQ, OverlayProcesses
 
 RUNS = 3
 SECONDS = 3.0
 WINDOW = 100
 PACE = 300
+PACE_LONG = 30
 PAYLOAD_BYTES = 256
 SEALED, PLAIN = "bench/load", "open/load"
 KEY_MESSAGES = 64
+EVERYWHERE = "everywhere"
+IN_FLIGHT_BYTES = 2 << 20
 MESSAGES, MICROSECONDS, BYTES = "msg/s", "us", "bytes"
 
 
 @dataclass(frozen=True)
 class Shape:
-    """An overlay: replicas of each region, along one path; messages that one data key serves; the topic asked for."""
+    """An overlay: replicas of each region, along one path; messages that one data key serves; the topic asked for; how
+    content travels (`EVERYWHERE`: over all cross links); its length."""
 
     regions: tuple[int, ...] = (3,)
     key_messages: int = KEY_MESSAGES
     topic: str = SEALED
+    mode: str = "auto"
+    payload_bytes: int = PAYLOAD_BYTES
+
+    @property
+    def window(self) -> int:
+        return max(4, min(WINDOW, IN_FLIGHT_BYTES // self.payload_bytes))
+
+    @property
+    def set_up(self) -> str:
+        """What the processes are started with, beside what they always are."""
+        inline = "content.INLINE_BYTES = 1 << 30; " if self.mode == EVERYWHERE else ""
+        return f"from bridge import content; {inline}"
 
 
 @dataclass(frozen=True)
@@ -63,6 +81,8 @@ class Chain:
     """Mosquittos, one bridged to the next."""
 
     length: int
+    payload_bytes: int = PAYLOAD_BYTES
+    window: int = WINDOW
 
 
 @dataclass(frozen=True)
@@ -117,14 +137,16 @@ def overlay(shape: Shape) -> Iterator[tuple[list[Running], across.Way]]:
         sizes = dict(zip(regions, shape.regions, strict=True))
         processes.make(sizes, [*itertools.pairwise(regions)], {"site": regions[0], "control": regions[-1]})
         sealed = {**_scope(SEALED), "refresh": {"messages": shape.key_messages}}
+        sealed["mode"] = "copies" if shape.mode == EVERYWHERE else shape.mode
         processes.describe(lambda description: description.update(scopes=[sealed, _scope(PLAIN)]))
         processes.hand_out(*processes.ports)
         for gateway in ("site", "control"):
             path = Path(name) / f"{gateway}.yaml"
             path.write_text(yaml.safe_dump(_configured(yaml.safe_load(path.read_text()))))
+        command = ("-c", f"{shape.set_up}{VEILMQ[1]}")
         try:
-            processes.start(*processes.ports)
-            way = across.Way(processes.ports["site"], processes.ports["control"], shape.topic, PAYLOAD_BYTES)
+            processes.start(*processes.ports, command=(*command, *VEILMQ[2:]))
+            way = across.Way(processes.ports["site"], processes.ports["control"], shape.topic, shape.payload_bytes)
             # Somebody wants the scope throughout, so that no run begins before replicas know it.
             with open_client(way.port_out, "holder") as holder:
                 subscribe(holder, 0, f"{way.topic}/held")
@@ -155,11 +177,12 @@ def measured(contender: Shape | Chain, seconds: float) -> Figures:
     """One run, with fresh processes."""
     with overlay(contender) if isinstance(contender, Shape) else chain(contender) as (running, way):
         cpu_s, read = sum(each.cpu_s() for each in running), sum(each.read_bytes() for each in running)
-        flow: across.Flow = in_process(across.windowed, way, seconds, WINDOW)
+        flow: across.Flow = in_process(across.windowed, way, seconds, contender.window)
         cpu_s = sum(each.cpu_s() for each in running) - cpu_s
         read = sum(each.read_bytes() for each in running) - read
         time.sleep(0.2)
-        p50_us, _ = in_process(across.paced, way, seconds, PACE)
+        pace = PACE if contender.payload_bytes == PAYLOAD_BYTES else PACE_LONG
+        p50_us, _ = in_process(across.paced, way, seconds, pace)
     used = cpu_s / flow.delivered * 1e6, read / flow.delivered
     return Figures(flow.rate, flow.p50_us, p50_us, *used)
 
@@ -236,6 +259,16 @@ def by_growth(medians: Medians) -> Iterator[Result]:
         yield Result(row.work, row.ours, row.peer, row.peer_name, row.unit)
 
 
+def by_mode(medians: Medians) -> Iterator[Result]:
+    """Content modes over two regions of three, beside content on all cross links."""
+    for size in (PAYLOAD_BYTES, 4 << 10, 64 << 10):
+        shapes = {
+            f"{mode}, {size} bytes": Shape((3, 3), mode=mode, payload_bytes=size)
+            for mode in (EVERYWHERE, "copies", "one", "blocks")
+        }
+        yield from _beside_base(shapes, f"{EVERYWHERE}, {size} bytes", medians)
+
+
 TABLES: dict[str, Callable[[Medians], Iterator[Result]]] = {
     "region": one_region,
     "further": further_regions,
@@ -243,6 +276,7 @@ TABLES: dict[str, Callable[[Medians], Iterator[Result]]] = {
     "hops": by_hops,
     "refresh": by_refresh,
     "growth": by_growth,
+    "modes": by_mode,
 }
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.adopting import FLAG_DOCUMENT, OVERLAY_TOPIC, Version
+from bridge.content import PROPERTY_PART
 from bridge.groups import GROUPS_TOPIC, Lease
 from bridge.key_service import GRANT_TOPIC
 from bridge.machine import (
@@ -30,14 +31,16 @@ from bridge.machine import (
 )
 from bridge.node import GatewayNode, ReplicaNode, peers_of
 from bridge.policy import Scope
+from bridge.pulling import PULL_TOPIC, PullRequest
 from bridge.sealing import ScopeSecret
 from bridge.subscriptions import KEYS_TOPIC, SUBSCRIBE_TOPIC
-from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, Mode
 from tests.sim.world import NOW, World, make_world
 
 from .helpers import counted, delivered, gateway, publish, replica, sent, statement, subscriber
 
-WORLD = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "local": 1, "control": 2})
+SCOPES = [Scope("plant/#"), Scope("open/#", Mode.BLOCKS)]
+WORLD = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "local": 1, "control": 2}, SCOPES)
 
 
 def test_links_join_gateways_to_their_region_and_neighbouring_regions_to_each_other():
@@ -104,6 +107,7 @@ def wires_of(world: World) -> list[Wire]:
     wires = [
         w for n in range(1, 4) for w in publish(site, "plant/t", sequence=n, previous=n - 1, retain=n == 2).values()
     ]
+    wires += publish(site, "open/t", bytes(2000), sequence=4).values()
     near = replica(world, "r1a", peers_of(world.overlay, "r1a"))
     near.handle(Received("r2a", statement(world, "control", "plant/#")), NOW)
     wires += [s.wire for w in wires for s in sent(near.handle(Received("site", w), NOW))]
@@ -119,6 +123,11 @@ def wires_of(world: World) -> list[Wire]:
         *(s.wire for w in wires for s in sent(far.handle(Received("r1a", w), NOW))),
         statement(world, "control", "plant/#"),
         *(Wire(GROUPS_TOPIC, lease.signed(world.identities[lease.member]).encode()) for lease in leases),
+        *(
+            Wire(PULL_TOPIC, PullRequest(world.identities["site"].party_id, n, 0, p).encode())
+            for n in range(1, 7)
+            for p in ((), (0,), (1, 2))
+        ),
         Wire(OVERLAY_TOPIC, Version(2, bytes(32)).encode()),
         Wire(OVERLAY_TOPIC, Version(2, bytes(32)).encode(FLAG_DOCUMENT) + zlib.compress(b"[" * 99_999)),
     ]
@@ -128,6 +137,7 @@ MATERIAL = wires_of(WORLD)
 NAMES = ("site", "local", "control", "r1a", "r1b", "r1c", "r2a", "r2b", "r2c", "stranger")
 TOPICS = (
     KEYS_TOPIC,
+    PULL_TOPIC,
     SUBSCRIBE_TOPIC,
     GROUPS_TOPIC,
     OVERLAY_TOPIC,
@@ -164,7 +174,8 @@ def mutated(rng: random.Random) -> Wire:
             topic = rng.choice(TOPICS)
         case 5:
             properties = [
-                (rng.choice((PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES)), v) for _, v in other.properties
+                (rng.choice((PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, PROPERTY_PART)), v)
+                for _, v in other.properties
             ]
     return Wire(topic, payload, rng.randrange(3), rng.random() < 0.5, tuple(properties))
 
@@ -205,5 +216,6 @@ def check(effects: list[Effect]) -> None:
 
 def test_material_is_worth_mutating():
     assert {PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES} <= {name for w in MATERIAL for name, _ in w.properties}
-    assert {SUBSCRIBE_TOPIC, "plant/t"} <= {w.topic for w in MATERIAL}
+    assert PROPERTY_PART in {name for w in MATERIAL for name, _ in w.properties}
+    assert {SUBSCRIBE_TOPIC, PULL_TOPIC, "plant/t", "open/t"} <= {w.topic for w in MATERIAL}
     assert Scope("plant/#") == WORLD.secrets[0].scope

@@ -175,7 +175,7 @@ def test_the_signed_overlay_holds_what_the_owner_wrote(world: World) -> None:
     assert (view.name, view.members, view.threshold) == ("north", ("r1", "r2", "r3"), 2)
     assert overlay.members["r2"].address == "127.0.0.1:8882"
     shown = describe_overlay(overlay)
-    assert [scope["mode"] for scope in shown["scopes"]] == ["copies", "copies", "plain", "copies"]
+    assert [scope["mode"] for scope in shown["scopes"]] == ["auto", "copies", "plain", "auto"]
     assert "ward" not in world.out.read_text()  # names of a scope with tokens appear nowhere
     assert [(g.member, g.filter) for g in overlay.policy.grants if g.member == "spark"] == [("spark", "pumps/#")]
 

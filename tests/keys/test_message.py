@@ -15,8 +15,11 @@ HEADER = message_header(KEY_ID)
 U64 = st.integers(0, (1 << 64) - 1)
 
 
+TRAVELS = st.sampled_from([mode for mode in Mode if mode is not Mode.AUTO])
+
+
 @settings(max_examples=60)
-@given(U64, U64, U64, U64, st.integers(0, 2), st.booleans(), st.booleans(), st.sampled_from(Mode), st.integers(1, 9))
+@given(U64, U64, U64, U64, st.integers(0, 2), st.booleans(), st.booleans(), TRAVELS, st.integers(1, 9))
 def test_a_header_survives_its_frame(
     sequence: int,
     previous: int,
@@ -181,3 +184,11 @@ def test_arbitrary_bytes_are_refused_or_canonical(flags: int, tail: bytes) -> No
 def test_no_repr_shows_what_is_sealed() -> None:
     assert "21.5" not in repr(FULL)
     assert "corr" not in repr(FULL).replace("correlation", "")
+
+
+def test_auto_is_a_scopes_and_no_headers() -> None:
+    with pytest.raises(OurFault, match="states how its content travels"):
+        replace(HEADER, mode=Mode.AUTO).encode()
+    frame = HEADER.encode()
+    with pytest.raises(BadFrame, match="mode 5"):
+        MessageHeader.decode(frame[:3] + bytes([Mode.AUTO]) + frame[4:])

@@ -14,12 +14,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from bridge.content import PROPERTY_PART
 from bridge.machine import Acked, Effect, Event, Machine, Received, Wire
 from bridge.node import peers_of
+from bridge.policy import Scope
 from bridge.sim.adversary import Adversary, Behaviour, Coalition
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.sim.kernel import Kernel, Trace
-from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, check_share, from_property
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, Mode, check_share, from_property
 from keys.sharetree import Label, decode_shares
 
 from .linearview import Bad, Overlay, Path, Rows, Span, faulty
@@ -72,6 +74,11 @@ class Run:
     trace: Trace
     received: dict[str, list[Received]]
 
+    def lags_s(self, reader: str) -> list[float]:
+        """How long each publication that the reader got was on its way."""
+        delivered = zip(self.trace.delivered[reader], self.trace.delivered_at[reader], strict=True)
+        return [at - delivery.publication.time_ms / 1000 for delivery, at in delivered]
+
 
 def name(region: int, place: int) -> str:
     """As `world` names the replica."""
@@ -105,13 +112,17 @@ def run(
     probability: float = 1.0,
     mute: bool = False,
     bursts_s: Sequence[float] = BURSTS_S,
+    mode: Mode = Mode.COPIES,
+    extra_bytes: int = 0,
 ) -> Run:
-    """Bursts of publications past the liars. `mute`: they never acknowledge anything to the publisher either."""
+    """Bursts of publications past the liars. `mute`: they never acknowledge anything to the publisher either. `mode`:
+    how content travels, which it does by planes only if `extra_bytes` make it too long to ride along."""
     overlay = Overlay.line(counts)
     last = len(counts)
     edges = [(region, region + 1) for region in range(1, last)]
     gateways = {"site": 1, "near": 1, "control": last, "nosy": last}
-    world = make_world(dict(overlay.counts), edges, gateways, rights={"nosy": ((), ("open/#",))})
+    scopes = [Scope("plant/#", mode), Scope("open/#", mode)]
+    world = make_world(dict(overlay.counts), edges, gateways, scopes, rights={"nosy": ((), ("open/#",))})
     rng = random.Random(seed)
     recorders: dict[str, Recorder] = {}
     kernel = kernel_of(world, bad, liars, rng, probability, mute, recorders)
@@ -121,7 +132,7 @@ def run(
     traffic = Traffic("site")
     for start in bursts_s:
         for number in range(IN_A_BURST):
-            payload = MARK + b"%d" % number
+            payload = MARK + b"%d" % number + rng.randbytes(extra_bytes)
             when = NOW + start + number * 0.05
             traffic.publish(kernel, when, f"plant/{number % 2}", payload, number % 3, retain=number == 3)
         traffic.publish(kernel, NOW + start, "open/x", b"open")
@@ -210,4 +221,5 @@ def assert_secret(done: Run) -> None:
 
 
 def _holds(wire: Wire, mark: bytes) -> bool:
-    return mark in wire.payload or any(mark in from_property(value) for _, value in wire.properties)
+    frames = [from_property(value) for name, value in wire.properties if name != PROPERTY_PART]
+    return any(mark in data for data in (wire.payload, *frames))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 
 import pytest
 
 from bridge.budgets import RESEALED_MAX
+from bridge.carrying import Carrying
 from bridge.machine import Subscribed, Unsubscribed
+from bridge.policy import Scope
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
-from bridge.sim.kernel import Kernel
+from bridge.sim.kernel import Kernel, Trace
+from keys.envelope import Mode
 
 from .world import NOW, Traffic, World, make_world, subscribe
 
@@ -65,27 +69,53 @@ def test_one_replica_of_each_region_may_be_cut_off(seed: int):
     assert trace.forgotten["site"] == set(traffic.published)
 
 
-def test_after_a_partition_of_regions_delivery_goes_on():
-    """What region 1 forwarded meanwhile is lost until there is repair; what follows is not."""
-    _, kernel, traffic = two_regions(5)
-    lost = set()
+def partitioned(mode: Mode, extra_bytes: int, away_s: float) -> tuple[Traffic, Trace]:
+    """100 publications, of which the second half meets a cut between all of region 1 and region 2, and then 20 more."""
+    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, [Scope("plant/#", mode)])
+    kernel = world.kernel(random.Random(5))
+    subscribe(kernel, "control", "plant/#")
+    traffic = Traffic("site")
     for n in range(100):
-        sequence = traffic.publish(kernel, NOW + 5 + n * 0.2, "plant/t", b"%d" % n)
-        if n >= 50:
-            lost.add(sequence)
+        traffic.publish(kernel, NOW + 5 + n * 0.2, f"plant/{n % 2}", b"%d" % n + bytes(extra_bytes))
     kernel.run(NOW + 14.9)
-    for a in REGION_1:
-        for b in REGION_2:
-            kernel.cut(a, b)
-    kernel.run(NOW + 30)
-    for a in REGION_1:
-        for b in REGION_2:
-            kernel.heal(a, b)
-    after = {traffic.publish(kernel, NOW + 35 + n, "plant/t", b"after") for n in range(20)}
-    trace = kernel.run(NOW + 90)
+    for a, b in product(REGION_1, REGION_2):
+        kernel.cut(a, b)
+    kernel.run(NOW + 14.9 + away_s)
+    for a, b in product(REGION_1, REGION_2):
+        kernel.heal(a, b)
+    for n in range(20):
+        traffic.publish(kernel, NOW + 20 + away_s + n, f"plant/{n % 2}", b"after")
+    return traffic, kernel.run(NOW + 80 + away_s)
+
+
+@pytest.mark.parametrize("extra_bytes", [0, 3000])
+@pytest.mark.parametrize("mode", [Mode.COPIES, Mode.ONE, Mode.BLOCKS], ids=lambda mode: mode.name.lower())
+def test_nothing_is_lost_in_a_short_partition_of_regions(mode: Mode, extra_bytes: int):
+    """What replicas of region 1 forwarded to nobody, they tell again when the links are back."""
+    traffic, trace = partitioned(mode, extra_bytes, away_s=12.0)
     check_safety(traffic.published, trace.delivered["control"])
-    check_liveness(after, trace.delivered["control"])
-    check_liveness(set(traffic.published) - lost, trace.delivered["control"])
+    check_liveness(traffic.published, trace.delivered["control"])
+    assert not trace.named()
+
+
+def test_after_a_long_partition_of_regions_delivery_goes_on():
+    """What passed more than RECENT_S before the links came back is lost; what follows is not."""
+    traffic, trace = partitioned(Mode.COPIES, 0, away_s=60.0)
+    check_safety(traffic.published, trace.delivered["control"])
+    got = {delivery.sequence for delivery in trace.delivered["control"]}
+    lost = set(traffic.published) - got
+    assert lost <= set(range(50, 101))
+    assert len(lost) > 20
+
+
+def test_a_hole_that_no_replica_of_the_last_region_heard_of_is_filled(monkeypatch: pytest.MonkeyPatch):
+    """Links that come back tell nothing again: the reader asks for predecessors, one after another, through the region
+    before."""
+    monkeypatch.setattr(Carrying, "link_up", lambda self, peer, now: [])
+    traffic, trace = partitioned(Mode.COPIES, 3000, away_s=5.0)
+    check_safety(traffic.published, trace.delivered["control"])
+    check_liveness(traffic.published, trace.delivered["control"])
+    assert trace.figures["pulls_passed_on"] > 20
 
 
 # ------------------------------------------------------------------------------------------- killed gateways

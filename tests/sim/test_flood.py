@@ -16,6 +16,7 @@ import pytest
 
 from bridge.adopting import OVERLAY_TOPIC, Version, canonical
 from bridge.budgets import REFUSED_BURST, Limits
+from bridge.content import NO_PART, PROPERTY_PART
 from bridge.machine import Effect, Received, Send, Wire
 from bridge.node import ReplicaNode, peers_of
 from bridge.policy import Scope
@@ -218,4 +219,15 @@ def test_bytes_count_too():
     node = victim(Limits(bytes=(100.0, 300.0)))
     effects = [e for wire in honest(60) for e in node.handle(Received("r1a", wire), NOW)]
     assert 0 < counted(effects, "forwarded") < 60
+    assert counted(effects, "publisher_throttled") > 0
+
+
+def test_bytes_that_come_after_their_header_count_too():
+    """Attack: announce everything first, so that content is no news."""
+    node = victim(Limits(bytes=(100.0, 300.0)))
+    effects = []
+    for wire in honest(60):
+        announced = Wire(wire.topic, b"", 1, False, (*wire.properties, (PROPERTY_PART, NO_PART)))
+        effects += [e for each in (announced, wire) for e in node.handle(Received("r1a", each), NOW)]
+    assert 0 < counted(effects, "content_after") < 60
     assert counted(effects, "publisher_throttled") > 0

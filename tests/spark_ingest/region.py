@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from bridge.content import cut, wire
 from bridge.keyrepository import key_topic
 from keys.envelope import (
     PROPERTY_HEADER,
@@ -224,9 +225,10 @@ class Publisher:
             key = self.key_for(scope, time)
             header = replace(header, key_id=key[0].key_id)
             content = key[1].seal(header.prefix(), self.sequence, wire_topic, inner)
-        header = replace(header, digests=(content_digest(content),))
+        pieces = cut(content, header.mode, self.overlay.hops[0].count)
+        header = replace(header, digests=tuple(map(content_digest, pieces)))
         proof = sign_batch(self.identity, [leaf(header.encode(), wire_topic)])[0]
-        return Sealed(wire_topic, content, SignedHeader(header, proof), key)
+        return Sealed(wire_topic, content, SignedHeader(header, proof), key, pieces)
 
 
 @dataclass
@@ -237,6 +239,7 @@ class Sealed:
     content: bytes
     signed: SignedHeader
     key: tuple[KeyHeader, DataKey, list[Share]] | None
+    pieces: tuple[bytes, ...] = ()
 
     @property
     def publication(self) -> tuple[bytes, int]:
@@ -268,6 +271,12 @@ class Sealed:
         assert self.key is not None
         key = self.piece(place).properties[1:]
         return Wire(key_topic(self.key[0].scope, self.key[0].publisher), b"", retain=True, properties=key)
+
+    def part(self, place: int, *indexes: int, with_key: bool = True) -> Wire:
+        """The same with some pieces of the content only."""
+        pieces = {index: self.pieces[index] for index in indexes}
+        told = wire(self.topic, self.signed.header, self.piece(place, with_key=with_key).properties, pieces)
+        return Wire(self.topic, told.payload, properties=told.properties)
 
 
 class Link:

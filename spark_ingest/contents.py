@@ -1,0 +1,65 @@
+"""Content of publications at a receiver: checked pieces in, whole content out, and requests for what does not come.
+
+Between the collector, which knows what is wanted, and `bridge.assembling`, which puts pieces together and knows whom
+to ask. Pure. Not here: headers, keys, acknowledgements, rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.contents import PROPERTY_PART, Assembling, Count, Send, read
+from keys.envelope import MessageHeader
+from keys.errors import BadContent
+
+from .admission import Wire
+from .directory import Directory
+
+
+class Contents:
+    """What is not whole yet. `count(figure, replica or "")`: where figures go."""
+
+    def __init__(self, directory: Directory, count: Callable[..., None]) -> None:
+        self._directory = directory
+        self._count = count
+        self._assembling = Assembling(())
+        self._asks: list[Send] = []
+
+    def take(self, header: MessageHeader, have: bytes | None, replica: str, wire: Wire, now: float) -> bytes | None:
+        """A wire of a wanted publication, of which we `have` the content, or not yet; the content, if it is whole.
+
+        Raises BadFrame. A replica whose pieces misfit their signed digests is counted.
+        """
+        if wire.payload and wire.payload == have:
+            return have
+        pieces = read(header, wire.payload, dict(wire.properties).get(PROPERTY_PART))
+        if pieces is None:
+            self._count("wrong_content", replica)
+        if pieces is None or have is not None:
+            return have
+        if replica not in self._assembling.replicas:
+            self._assembling.replicas += (replica,)
+        publisher = self._directory.certificate(header.publisher)
+        hops = len(self._directory.path(publisher.region)) if publisher else 1
+        try:
+            return self._assembling.take(replica, header, pieces, hops, now)
+        except BadContent:
+            self._count("bad_blocks")
+            return None
+
+    def tick(self, now: float) -> None:
+        """Ask for what does not come, or give it up."""
+        for effect in self._assembling.tick(now):
+            if isinstance(effect, Send):
+                self._asks.append(effect)
+            elif isinstance(effect, Count):
+                self._count(effect.name, amount=effect.amount)
+
+    def take_asks(self) -> list[Send]:
+        """Requests for replicas, which are in the caller's hands now."""
+        asks, self._asks = self._asks, []
+        return asks
+
+    @property
+    def next_deadline(self) -> float | None:
+        return self._assembling.next_deadline

@@ -1,0 +1,129 @@
+"""Content modes and repair in whole overlays (PROTOCOL section 4): whatever f bad replicas a region do with content,
+every reader gets every publication, once, unaltered, in order, and soon."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from bridge import content
+from bridge.policy import Scope
+from bridge.sim.adversary import Behaviour
+from bridge.sim.checkers import check_liveness, check_safety
+from keys.envelope import Mode
+
+from .linearview import Overlay
+from .placements import READERS, Run, assert_promises, everywhere, mixture, random_bad, run
+from .world import NOW, Traffic, make_world, subscribe
+
+MODES = [Mode.COPIES, Mode.ONE, Mode.BLOCKS, Mode.AUTO]
+LONG = 3000  # bytes: cut into blocks by `auto`
+CONTENT = {
+    "withheld": {Behaviour.WITHHOLD},
+    "hoarded": {Behaviour.HOARD},
+    "corrupt": {Behaviour.CONTENT},
+    "other blocks": {Behaviour.PARTS},
+    "dropped": {Behaviour.DROP},
+    "flood of requests": {Behaviour.PULLS, Behaviour.WITHHOLD},
+    "garbage, late": {Behaviour.CONTENT, Behaviour.DELAY},
+}
+
+
+def by_name(mode: Mode) -> str:
+    return mode.name.lower()
+
+
+def assert_soon(done: Run, within_s: float) -> None:
+    """Nobody had to wait until something was given up."""
+    for reader in READERS:
+        assert max(done.lags_s(reader)) < within_s, f"{reader}: {max(done.lags_s(reader)):.2f} s"
+
+
+# ------------------------------------------------------------------------------------------------ honest overlays
+
+
+@pytest.mark.parametrize("counts", [(3,), (3, 3), (3, 3, 3), (5, 3), (3, 5), (3, 7), (7, 3), (5, 5, 3)], ids=str)
+@pytest.mark.parametrize("mode", MODES, ids=by_name)
+def test_every_mode_delivers(mode: Mode, counts: tuple[int, ...]) -> None:
+    done = run(counts, {}, {}, bursts_s=(5.0,), mode=mode, extra_bytes=LONG)
+    assert_promises(done)
+    assert_soon(done, 1.0)
+    assert not done.trace.blamed
+
+
+# --------------------------------------------------------------------------------------------------------- liars
+
+
+@pytest.mark.parametrize("ways", CONTENT)
+@pytest.mark.parametrize("mode", MODES[:3], ids=by_name)
+def test_every_placement_of_liars_in_content(mode: Mode, ways: str) -> None:
+    """All 9 placements in two regions of three: 6 of them have liars in different planes."""
+    for seed, bad in enumerate(Overlay.line((3, 3)).placements()):
+        done = run((3, 3), bad, everywhere(bad, CONTENT[ways]), seed, bursts_s=(5.0,), mode=mode, extra_bytes=LONG)
+        assert_promises(done)
+        assert_soon(done, 4.0)
+
+
+@pytest.mark.parametrize("counts", [(3,), (3, 3, 3)], ids=str)
+@pytest.mark.parametrize("mode", MODES, ids=by_name)
+def test_every_placement(mode: Mode, counts: tuple[int, ...]) -> None:
+    """3 placements in one region, 27 in three; each liar lies in ways of its own."""
+    for seed, bad in enumerate(Overlay.line(counts).placements()):
+        rng = random.Random(f"{mode}{counts}{bad}")
+        liars = {liar: frozenset(rng.choice(list(CONTENT.values()))) for liar in everywhere(bad, ())}
+        done = run(counts, bad, liars, seed, bursts_s=(5.0,), mode=mode, extra_bytes=LONG)
+        assert_promises(done)
+        assert_soon(done, 6.0)
+
+
+@pytest.mark.parametrize("counts", [(5,), (5, 5), (3, 5), (5, 3), (3, 7), (7, 5)], ids=str)
+@pytest.mark.parametrize("mode", MODES[:3], ids=by_name)
+def test_some_placements_in_larger_regions(mode: Mode, counts: tuple[int, ...]) -> None:
+    for seed in range(2):
+        rng = random.Random(f"{mode}{counts}{seed}")
+        bad = random_bad(counts, rng)
+        liars = mixture(bad, rng)
+        assert_promises(run(counts, bad, liars, seed, 0.7, bursts_s=(5.0,), mode=mode, extra_bytes=LONG))
+
+
+@pytest.mark.parametrize("way", Behaviour, ids=lambda way: way.value)
+@pytest.mark.parametrize("mode", MODES[:3], ids=by_name)
+def test_every_behaviour_in_every_mode(mode: Mode, way: Behaviour) -> None:
+    bad = {1: (1,), 2: (3,)}
+    assert_promises(run((3, 3), bad, everywhere(bad, {way}), bursts_s=(5.0,), mode=mode, extra_bytes=LONG))
+
+
+# --------------------------------------------------------------------------------------------------------- bytes
+
+
+def bytes_a_message(mode: Mode, extra_bytes: int, monkeypatch: pytest.MonkeyPatch, everywhere: bool = False) -> float:
+    """Bytes that all members of two regions of three send for each publication to one reader, keys included.
+    `everywhere`: content on all cross links, as it would be without planes."""
+    if everywhere:
+        monkeypatch.setattr(content, "INLINE_BYTES", 1 << 30)
+    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, [Scope("plant/#", mode)])
+    kernel = world.kernel(random.Random(7))
+    subscribe(kernel, "control", "plant/#")
+    kernel.run(NOW + 4)
+    before = kernel.trace.sent_bytes
+    traffic = Traffic("site")
+    for number in range(200):
+        traffic.publish(kernel, NOW + 5 + number * 0.02, f"plant/{number % 4}", bytes(extra_bytes))
+    trace = kernel.run(NOW + 20)
+    check_safety(traffic.published, trace.delivered["control"])
+    check_liveness(traffic.published, trace.delivered["control"])
+    monkeypatch.undo()
+    return (trace.sent_bytes - before) / 200
+
+
+@pytest.mark.parametrize("extra_bytes", [4096, 65_536])
+def test_bytes_on_the_wire(extra_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three copies a crossing instead of nine; one; three blocks of half the size. Headers go everywhere."""
+    flood = bytes_a_message(Mode.COPIES, extra_bytes, monkeypatch, everywhere=True)
+    copies, one, blocks = (bytes_a_message(mode, extra_bytes, monkeypatch) for mode in MODES[:3])
+    assert 14.9 * extra_bytes < flood
+    assert 9 * extra_bytes < copies < 9.5 * extra_bytes + 20_000
+    assert 4.5 * extra_bytes < blocks < 4.8 * extra_bytes + 20_000
+    assert 3 * extra_bytes < one < 3.2 * extra_bytes + 20_000
+    assert one < blocks < copies < flood
