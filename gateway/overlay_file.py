@@ -15,7 +15,7 @@ from typing import Any
 
 from bridge.policy import Issuer, Scope
 from bridge.sealing import ScopeSecret
-from bridge.views import Overlay, OverlayError
+from bridge.views import Overlay, OverlayError, RegionView
 from gateway.private import PrivateFileError, read_private, write_private, write_public
 from gateway.trust import LocalIdentity, TrustError, read_public
 from keys.envelope import Mode
@@ -133,6 +133,7 @@ def describe_overlay(overlay: Overlay) -> dict[str, Any]:
             }
             for _, view in sorted(overlay.views.items())
         ],
+        "changes": [_change(overlay, view) for _, view in sorted(overlay.latest.items()) if view.former is not None],
         "edges": [list(edge) for edge in policy.edges],
         "scopes": [
             {
@@ -162,6 +163,21 @@ def describe_keys(scope: Scope) -> dict[str, Any]:
         "keys": "topic" if scope.keys_on_topic else "riding",
         "refresh": {"messages": messages, "bytes": sealed_bytes, "seconds": seconds},
     }
+
+
+def _change(overlay: Overlay, view: RegionView) -> dict[str, Any]:
+    """A view that follows another, which is still beside it."""
+    former = view.former
+    assert former is not None
+    closes_s = overlay.closes_at(view.region)
+    before, after = set(former.members), set(view.members)
+    return {
+        "region": view.name, "view": view.number, "signed": date_of(view.since_ms / 1000),
+        "joins": sorted(after - before), "leaves": sorted(before - after),
+        "in_force": overlay.in_force(view.region), "needed": former.threshold,
+        "endorsed_by": sorted(overlay.endorsers(view.region) & before),
+        "former_open_until": date_of(closes_s) if closes_s is not None else "",
+    }  # fmt: skip
 
 
 def describe_grants(overlay: Overlay, names: dict[str, str] | None = None) -> dict[str, Any]:

@@ -124,8 +124,7 @@ class OverlayProcesses:
             self._write(f"{name}.yaml", content)
         self.hand_out(*self.ports)
         for name in replicas:
-            listener = {"bind": f"127.0.0.1:{self.ports[name]}", "overlay": True, "ssl": True}
-            self._write(f"{name}.yaml", self._member(name, listener))
+            self._write_replica(name)
         for name in gateways:
             content = self._member(name, {"bind": f"127.0.0.1:{self.ports[name]}"})
             content["allow_anonymous"] = True
@@ -134,6 +133,19 @@ class OverlayProcesses:
             content["availability"] = {"enabled": True, "topic_prefix": "plant/entities"}
             self._write(f"{name}.yaml", content)
         return self
+
+    def spare(self, *names: str) -> None:
+        """Replicas of further parties, made but in no region yet; `overlay attach` takes them in."""
+        now = time.time()
+        self.ports.update(zip(names, free_ports(len(names)), strict=True))
+        for name in names:
+            domain = TrustDomain.create(self.directory / f"domain-{name}", f"operator-{name}", now)
+            domain.issue(name, Role.REPLICA, ("127.0.0.1",), self.directory / name, now)
+            self._write_replica(name)
+
+    def _write_replica(self, name: str) -> None:
+        listener = {"bind": f"127.0.0.1:{self.ports[name]}", "overlay": True, "ssl": True}
+        self._write(f"{name}.yaml", self._member(name, listener))
 
     def _member(self, name: str, listener: dict[str, Any]) -> dict[str, Any]:
         return {
