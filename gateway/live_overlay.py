@@ -60,12 +60,18 @@ class LiveOverlay:
         If it lists the key that `veilmq trust rotate` prepared for us, take and show it: our identity from now on.
         """
         self.keep(overlay)
-        self.overlay = overlay
+        before, self.overlay = self.overlay, overlay
         try:
             self.tls.trust(overlay.members)
         except TlsError as error:
             log.error("%s; new members of that authority cannot connect", error)
-        log.info("adopted version %d of overlay %s", overlay.policy.version, overlay.policy.overlay)
+        if overlay.policy.version != before.policy.version:
+            log.info("adopted version %d of overlay %s", overlay.policy.version, overlay.policy.overlay)
+        for region, latest in overlay.latest.items():
+            views = overlay.open_views(region)
+            if region in before.latest and views != before.open_views(region):
+                said = " and ".join(f"{view.number} ({', '.join(view.members)})" for view in views)
+                log.info("region %s is in view %s", latest.name, said)
         return self._take_next()
 
     def _take_next(self) -> Identity | None:

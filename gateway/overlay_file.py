@@ -48,7 +48,7 @@ def save_overlay(path: Path, pin: Path, overlay: Overlay) -> None:
     """Keep a newer overlay that was verified already. Raises TrustError, OverlayError.
 
     The file goes first: after a crash it is newer than the pin, which `load_overlay` raises; the other order could
-    leave a file that the pin refuses. A file that is as new, or newer, is left as it is.
+    leave a file that the pin refuses. A file that is as new, or newer, is left as it is, unless it lacks endorsements.
     """
     owner, version = _read_pin(pin)
     if owner not in (None, overlay.owner):
@@ -56,7 +56,7 @@ def save_overlay(path: Path, pin: Path, overlay: Overlay) -> None:
     if overlay.policy.version < version:
         raise OverlayError(f"{path}: version {overlay.policy.version} would replace version {version}; keep the newer")
     try:
-        if _version_at(path, overlay.owner) < overlay.policy.version:
+        if _is_behind(path, overlay):
             write_public(path, document_bytes(overlay))
     except PrivateFileError as error:
         raise TrustError(str(error)) from None
@@ -221,12 +221,15 @@ def day_of(moment_s: float) -> str:
     return date_of(moment_s)[:10]
 
 
-def _version_at(path: Path, owner: bytes) -> int:
-    """The version of a file of this owner; 0 for anything else."""
+def _is_behind(path: Path, overlay: Overlay) -> bool:
+    """Whether a file is of an older version, lacks endorsements, or is none of this owner's."""
     try:
-        return Overlay.load(read_document(path), 0, owner).policy.version
+        there = Overlay.load(read_document(path), 0, overlay.owner)
     except (TrustError, OverlayError):
-        return 0
+        return True
+    if there.policy.version == overlay.policy.version:
+        return not overlay.endorsements <= there.endorsements
+    return there.policy.version < overlay.policy.version
 
 
 def _read_pin(pin: Path) -> tuple[bytes | None, int]:
