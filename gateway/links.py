@@ -382,6 +382,7 @@ class Links:
         if effect.outcome is Adoption.REMOVED:
             self._keeping.removed()
         self._rights.clear()
+        self.figures.keep(effect.overlay.members)
         self._dials.adopt(self._peers_to_dial())
         for peer, certificate in list(self._shown.items()):
             if self._keeping.recognise(certificate) != peer or not self._is_neighbour(peer):

@@ -49,10 +49,10 @@ class LiveOverlay:
     def keep(self, overlay: Overlay) -> None:
         """Write a newer overlay that was verified, so that a restart begins with it."""
         try:
-            save_overlay(self._path, self._pin, overlay)
+            if save_overlay(self._path, self._pin, overlay):  # else the file may be one that we have not looked at yet
+                self._seen = self._stamp()
         except (TrustError, OverlayError, PrivateFileError, OSError) as error:
             log.error("version %d of the overlay is not kept: %s", overlay.policy.version, error)
-        self._seen = self._stamp()
 
     def adopt(self, overlay: Overlay) -> Identity | None:
         """Keep it, and believe its members on links from the next handshake on.

@@ -44,8 +44,8 @@ def load_overlay(path: Path, now_ms: int, pin: Path | None = None) -> Overlay:
     return overlay
 
 
-def save_overlay(path: Path, pin: Path, overlay: Overlay) -> None:
-    """Keep a newer overlay that was verified already. Raises TrustError, OverlayError.
+def save_overlay(path: Path, pin: Path, overlay: Overlay) -> bool:
+    """Keep a newer overlay that was verified already; whether the file was replaced. Raises TrustError, OverlayError.
 
     The file goes first: after a crash it is newer than the pin, which `load_overlay` raises; the other order could
     leave a file that the pin refuses. A file that is as new, or newer, is left as it is, unless it lacks endorsements.
@@ -55,13 +55,15 @@ def save_overlay(path: Path, pin: Path, overlay: Overlay) -> None:
         raise OverlayError(f"{path}: the new overlay is of another owner; remove {pin} if you trust it")
     if overlay.policy.version < version:
         raise OverlayError(f"{path}: version {overlay.policy.version} would replace version {version}; keep the newer")
+    behind = _is_behind(path, overlay)
     try:
-        if _is_behind(path, overlay):
+        if behind:
             write_public(path, document_bytes(overlay))
     except PrivateFileError as error:
         raise TrustError(str(error)) from None
     if owner is None or overlay.policy.version > version:
         _write_pin(pin, overlay)
+    return behind
 
 
 def document_bytes(overlay: Overlay) -> bytes:

@@ -15,6 +15,7 @@ from .overlay_processes import OverlayProcesses, wait_until
 
 TURN_S = 0.02
 IN_FLIGHT = 2000
+QUIET_S = 20.0
 
 
 @dataclass
@@ -74,15 +75,24 @@ class SteadyLoad:
                 self.sent[topic] += 1
             count = due
 
+    def goes_on(self, messages: int = 300) -> bool:
+        """Whether so many more arrive: several data keys, so that whoever came back has its part of them."""
+        enough = len(self.arrived) + messages
+        return wait_until(lambda: len(self.arrived) >= enough, 30)
+
     def end(self) -> None:
         """Publish no more, and wait until everything arrived, or nothing comes any more."""
         self._ended.set()
         self._thread.join()
-        wait_until(lambda: len(self.arrived) >= sum(self.sent), 30)
+        while not self._complete() and self.arrived and time.monotonic() - self.arrived[-1][0] < QUIET_S:
+            time.sleep(TURN_S)
         time.sleep(0.5)  # time for repetitions, which must not come
         for client in (self._device, self._reader):
             client.loop_stop()
             client.disconnect()
+
+    def _complete(self) -> bool:
+        return len(self.arrived) >= sum(self.sent)
 
     @property
     def lost(self) -> list[tuple[int, int]]:
