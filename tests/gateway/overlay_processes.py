@@ -22,7 +22,7 @@ from gateway.owner import sign_overlay
 from gateway.trust import TrustDomain
 from keys.identity import Role
 
-START_S = 20.0
+START_S = 60.0  # a machine may be busy
 VEILMQ = ("-c", "from gateway.cli import main; main()", "broker")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 SCOPES = ({"filter": "plant/#", "tokens": True}, {"filter": "open/#", "mode": "plain"})

@@ -47,6 +47,7 @@ class SteadyLoad:
     def start(self) -> None:
         """Begin once the reader's subscription holds from end to end."""
         for client, gateway in ((self._reader, self.sink), (self._device, self.source)):
+            client.reconnect_delay_set(1, 1)
             client.connect("127.0.0.1", self.overlay.ports[gateway])
             client.loop_start()
         heard = threading.Event()
@@ -84,12 +85,17 @@ class SteadyLoad:
         """Publish no more, and wait until everything arrived, or nothing comes any more."""
         self._ended.set()
         self._thread.join()
-        while not self._complete() and self.arrived and time.monotonic() - self.arrived[-1][0] < QUIET_S:
+        ended = time.monotonic()
+        while not self._complete() and time.monotonic() - max(ended, self._last_at) < QUIET_S:
             time.sleep(TURN_S)
         time.sleep(0.5)  # time for repetitions, which must not come
         for client in (self._device, self._reader):
             client.loop_stop()
             client.disconnect()
+
+    @property
+    def _last_at(self) -> float:
+        return self.arrived[-1][0] if self.arrived else 0.0
 
     def _complete(self) -> bool:
         return len(self.arrived) >= sum(self.sent)

@@ -67,7 +67,7 @@ class Changing:
         self.overlay.veilmq("overlay", "detach", "overlay.json", "--owner", "owner", "--member", name, *arguments)
         self.overlay.hand_out(self.members[region][0])
 
-    def in_force(self, region: str, at: tuple[str, ...] = GATEWAYS, seconds: float = 20.0) -> bool:
+    def in_force(self, region: str, at: tuple[str, ...] = GATEWAYS, seconds: float = 60.0) -> bool:
         """Whether the region's members are those of its view, at these members, and the view before is over."""
 
         def settled() -> bool:
