@@ -246,11 +246,11 @@ class OverlayProcesses:
         return client
 
 
-def wait_until(condition: Any, seconds: float = 20.0) -> bool:
+def wait_until(condition: Any, seconds: float = 20.0, every_s: float = 0.02) -> bool:
     """Poll a real system from outside; True as soon as the condition holds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
             return True
-        time.sleep(0.02)
+        time.sleep(every_s)
     return bool(condition())

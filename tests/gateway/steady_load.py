@@ -33,7 +33,7 @@ class SteadyLoad:
 
     def __post_init__(self) -> None:
         self.sent = [0] * self.topics
-        self._ended = threading.Event()
+        self._ended, self._paused = threading.Event(), threading.Event()
         self._reader = paho.Client(
             CallbackAPIVersion.VERSION2, client_id="steady-reader", protocol=paho.MQTTv311, clean_session=False
         )
@@ -67,14 +67,25 @@ class SteadyLoad:
         self.acknowledged += 1
 
     def _publish(self) -> None:
-        began, count = time.monotonic(), 0
+        last, count, owed = time.monotonic(), 0, 0.0
         while not self._ended.wait(TURN_S):
-            due = int((time.monotonic() - began) * self.rate)
+            now = time.monotonic()
+            owed += 0.0 if self._paused.is_set() else (now - last) * self.rate
+            last, due = now, int(owed)
             for number in range(count, due):
                 topic = number % self.topics
                 self._device.publish(f"plant/steady/{topic}", b"%d" % self.sent[topic], 1)
                 self.sent[topic] += 1
             count = due
+
+    def pause(self) -> bool:
+        """Publish nothing for a while; whether all that was published arrived and is acknowledged."""
+        self._paused.set()
+        time.sleep(2 * TURN_S)  # the thread may be in its turn
+        return wait_until(lambda: self._complete() and self.acknowledged >= sum(self.sent), 60)
+
+    def resume(self) -> None:
+        self._paused.clear()
 
     def goes_on(self, messages: int = 300) -> bool:
         """Whether so many more arrive: several data keys, so that whoever came back has its part of them."""
