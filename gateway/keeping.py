@@ -47,6 +47,10 @@ class Keeping:
         """The overlay file, if somebody replaced it since the last call."""
         return self._live.changed()
 
+    def complete(self) -> None:
+        """The document was looked at: what it lacks, and we have, goes into the file."""
+        self._live.complete()
+
     def adopt(self, overlay: Overlay) -> Identity | None:
         """Keep a newer overlay; our identity from now on, if it lists a key that we had prepared."""
         return self._live.adopt(overlay)

@@ -404,6 +404,7 @@ class Links:
     def _offer(self, document: bytes) -> None:
         try:
             self._perform(self._inner.offered(document, self._clock()))
+            self._keeping.complete()
         except OverlayError as error:
             log.error("the new overlay file is not adopted: %s", error)
 

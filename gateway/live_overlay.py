@@ -31,6 +31,7 @@ class LiveOverlay:
     def __init__(self, path: Path, local: LocalIdentity, tls: LinkTls, overlay: Overlay) -> None:
         self._path, self._pin = path, local.directory / "overlay.pin"
         self.local, self.tls, self.overlay = local, tls, overlay
+        self._newest = overlay  # which may count after a restart only
         self._seen = self._stamp()
 
     def changed(self) -> bytes | None:
@@ -48,11 +49,16 @@ class LiveOverlay:
 
     def keep(self, overlay: Overlay) -> None:
         """Write a newer overlay that was verified, so that a restart begins with it."""
+        self._newest = overlay
         try:
             if save_overlay(self._path, self._pin, overlay):  # else the file may be one that we have not looked at yet
                 self._seen = self._stamp()
         except (TrustError, OverlayError, PrivateFileError, OSError) as error:
             log.error("version %d of the overlay is not kept: %s", overlay.policy.version, error)
+
+    def complete(self) -> None:
+        """Somebody replaced the file by one of the version that we have: it may lack endorsements that we know."""
+        self.keep(self._newest)
 
     def adopt(self, overlay: Overlay) -> Identity | None:
         """Keep it, and believe its members on links from the next handshake on.

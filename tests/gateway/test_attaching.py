@@ -12,8 +12,12 @@ import pytest
 from bridge.views import Endorsement, Overlay, OverlayError
 from gateway import cli
 from gateway.attaching import attach, detach
+from gateway.config import load
+from gateway.live_overlay import LiveOverlay
 from gateway.overlay_file import describe_overlay, document_bytes, load_overlay
 from gateway.owner import grant
+from gateway.party import Party
+from gateway.tls import LinkTls
 from gateway.trust import TrustDomain, TrustError
 from keys.grants import Right
 from keys.identity import Role
@@ -239,3 +243,40 @@ def test_what_the_commands_and_show_print(world: Changing, capsys: pytest.Captur
     assert [replica["name"] for replica in content["regions"][0]["replicas"]] == ["r1", "r2", "r3", "r4"]
     assert cli.run(["overlay", "show", str(world.out)]) == 0
     assert "changes" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------------------------------------------- a member's file
+
+
+def test_a_members_file_gets_the_endorsements_that_it_lacks_and_a_newer_one_is_looked_at(world: Changing) -> None:
+    overlay, local, path = world.attach(), world.local("r1"), world.directory / "r1-overlay.json"
+    signed = world.out.read_bytes()
+    path.write_bytes(signed)
+    live = LiveOverlay(path, local, LinkTls("r1", local.cert, local.key, overlay.members, lambda: NOW), overlay)
+    news = [Endorsement.of(overlay.latest[1], name, world.local(name).identity) for name in ("r1", "r2")]
+    endorsed = overlay.endorsed(news, NOW)
+    live.adopt(endorsed)
+    assert load_overlay(path, NOW_MS).views[1].number == 2, "a restart begins with the view in force"
+    assert live.changed() is None, "what we wrote ourselves is no news"
+    path.write_bytes(signed)  # somebody hands out the owner's file once more
+    assert live.changed() == signed
+    live.complete()
+    assert load_overlay(path, NOW_MS).endorsements == frozenset(news)
+    newer = document_bytes(grant(world.out, world.owner, "g1", [("pumps/#", Right.READ)], NOW))
+    path.write_bytes(newer)
+    live.keep(endorsed)  # at this very moment
+    assert live.changed() == newer
+
+
+def test_a_replica_in_no_view_is_told_so_at_its_start(world: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.attach("r4")
+    world.endorse("r1", "r2")
+    world.detach("r1", LATER, grace_s=0)
+    world.endorse("r1", "r2", "r3")
+    (world.directory / "r1.yaml").write_text(
+        "listeners: {default: {type: tcp, bind: '127.0.0.1:0', overlay: true, ssl: true}}\ndata: data\n"
+        "overlay: {identity: r1, overlay: overlay.json}\n"
+    )
+    monkeypatch.setattr("gateway.party.time.time", lambda: LATER + 1)
+    with pytest.raises(OverlayError, match="r1 is in no view"):
+        Party(load(world.directory / "r1.yaml"))
