@@ -314,12 +314,19 @@ class Collector:
         if entry not in forms:
             forms.append(entry)
         if reason is None:
-            for other in [form for form in forms if form is not entry and form.state is _State.WAITING]:
-                entry.acks += other.acks
+            entry.acks += self._end_other_forms(entry)
+        self._ready.append(entry)
+
+    def _end_other_forms(self, entry: _Entry) -> list[Ack]:
+        """One form of the publication is whole: those that still wait end, and leave what they owe."""
+        acks: list[Ack] = []
+        for other in list(self._live.get(entry.publication, ())):
+            if other is not entry and other.state is _State.WAITING:
+                acks += other.acks
                 other.acks = []
                 self._forget_waiting(other)
                 self._finish(other)
-        self._ready.append(entry)
+        return acks
 
     def _forget_waiting(self, entry: _Entry) -> None:
         self._waiting.pop(id(entry), None)
@@ -399,6 +406,7 @@ class Collector:
             if entry.reason is None:
                 self.seen.mark(header.publisher, header.sequence, entry.topic, header.retain)
                 self._count("spooled")
+                acks += self._end_other_forms(entry)  # those that came while this one was being written
             elif not entry.stale:
                 self._keep_late(entry)
                 if self._missing(entry) is None:
