@@ -343,6 +343,6 @@ class RegionClient:
             if document is not None:
                 try:
                     self._perform(self._node.offered(document, self._clock()))
-                    self._live.complete()
                 except OverlayError as error:
                     log.error("the new overlay file is not adopted: %s", error)
+                self._live.complete()

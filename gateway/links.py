@@ -404,9 +404,9 @@ class Links:
     def _offer(self, document: bytes) -> None:
         try:
             self._perform(self._inner.offered(document, self._clock()))
-            self._keeping.complete()
         except OverlayError as error:
             log.error("the new overlay file is not adopted: %s", error)
+        self._keeping.complete()
 
     async def _show_figures(self) -> None:
         while True:

@@ -50,14 +50,16 @@ class LiveOverlay:
     def keep(self, overlay: Overlay) -> None:
         """Write a newer overlay that was verified, so that a restart begins with it."""
         self._newest = overlay
+        if self._stamp() not in (None, self._seen):
+            return  # somebody replaced it just now: `changed` comes first, then `complete`
         try:
-            if save_overlay(self._path, self._pin, overlay):  # else the file may be one that we have not looked at yet
+            if save_overlay(self._path, self._pin, overlay):
                 self._seen = self._stamp()
         except (TrustError, OverlayError, PrivateFileError, OSError) as error:
             log.error("version %d of the overlay is not kept: %s", overlay.policy.version, error)
 
     def complete(self) -> None:
-        """Somebody replaced the file by one of the version that we have: it may lack endorsements that we know."""
+        """The file that somebody put there was looked at: if it is older, or lacks endorsements, ours replaces it."""
         self.keep(self._newest)
 
     def adopt(self, overlay: Overlay) -> Identity | None:
