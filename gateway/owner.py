@@ -26,7 +26,7 @@ from gateway.description import Description, ScopeEntry, read_description, regio
 from gateway.membership import SignOptions, certify
 from gateway.overlay_file import document_bytes
 from gateway.owner_record import Granted, KnownScope, Record, locked, open_record, open_record_of, save_record
-from gateway.owner_views import carried, described_view, leaving, without_strangers
+from gateway.owner_views import carried, described_views, leaving, without_strangers
 from gateway.private import PrivateFileError, private_directory, write_private, write_public
 from gateway.rights import (
     Taken,
@@ -46,7 +46,7 @@ from keys.epochs import Calendar, KeyName, scope_key, token_key
 from keys.errors import KeysError
 from keys.grants import ENDLESS, Grant, Right
 from keys.handover import KEYS_MAX, ScopeGrant, seal_grants
-from keys.identity import CARRIERS, Role
+from keys.identity import Role
 from keys.topictokens import tokenise_filter
 
 MATERIALS = "keyserver"
@@ -100,7 +100,7 @@ def _sign(
         issuer=wanted.issuer,
         key_servers=_server_names(members, previous, options.rekey),
     )
-    views = _views(description, wanted, ids, members, previous, now)
+    views = described_views(description, wanted, ids, members, previous, now)
     if previous is not None:
         members |= leaving(previous, views)
     overlay = _signed(domain, record, policy, views, members, now, previous.endorsements if previous else ())
@@ -360,26 +360,6 @@ def _gone(
 
 
 # ---------------------------------------------------------------------------------------------------- signing
-
-
-def _views(
-    description: Path,
-    wanted: Description,
-    ids: dict[str, int],
-    members: dict[str, Member],
-    previous: Overlay | None,
-    now: float,
-) -> list[RegionView]:
-    """In the order of the description. Raises TrustError where it names other replicas than were signed."""
-    before = {view.region: view for view in carried(previous, now)} if previous else {}
-    names: dict[int, list[str]] = {}
-    for name, member in members.items():
-        if member.certificate.role in CARRIERS:
-            names.setdefault(member.certificate.region, []).append(name)
-    return [
-        described_view(description, entry, number, names.get(number, ()), before.get(number))
-        for entry, number in ((region, ids[region.name]) for region in wanted.regions)
-    ]
 
 
 def _signed(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bridge.views import Member, Overlay, RegionView
-from gateway.description import RegionEntry
+from gateway.description import Description, RegionEntry
 from gateway.trust import TrustError
 from keys.identity import CARRIERS
 
@@ -49,7 +49,27 @@ def without_strangers(overlay: Overlay, views: Iterable[RegionView]) -> dict[str
     }
 
 
-def described_view(
+def described_views(
+    description: Path,
+    wanted: Description,
+    ids: dict[str, int],
+    members: dict[str, Member],
+    previous: Overlay | None,
+    now: float,
+) -> list[RegionView]:
+    """In the order of the description. Raises TrustError where it names other replicas than were signed."""
+    before = {view.region: view for view in carried(previous, now)} if previous else {}
+    names: dict[int, list[str]] = {}
+    for name, member in members.items():
+        if member.certificate.role in CARRIERS:
+            names.setdefault(member.certificate.region, []).append(name)
+    return [
+        _described_view(description, entry, number, names.get(number, ()), before.get(number))
+        for entry, number in ((region, ids[region.name]) for region in wanted.regions)
+    ]
+
+
+def _described_view(
     description: Path, entry: RegionEntry, number: int, names: Sequence[str], previous: RegionView | None
 ) -> RegionView:
     """The view that a region of the description has. `names`: those whose cards it lists; `previous`: what was signed.
