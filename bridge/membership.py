@@ -32,6 +32,11 @@ class Node:
         """The version in force."""
         return self.keeper.overlay
 
+    @property
+    def peers(self) -> frozenset[str]:
+        """Whom we have links with; nobody, once the overlay in force has no use for us."""
+        return frozenset() if self.keeper.removed else self._peers
+
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Effects in the order in which they must happen. A stranger's event is refused."""
         match event:

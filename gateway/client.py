@@ -42,7 +42,7 @@ from bridge.machine import (
     Watch,
     Wire,
 )
-from bridge.node import ReaderNode, peers_of
+from bridge.node import ReaderNode
 from bridge.sealing import ScopeSecret
 from bridge.subscriptions import KEYS_TOPIC
 from bridge.topics import overlaps
@@ -58,7 +58,6 @@ from gateway.tls import LinkTls, TlsError
 from gateway.trust import LocalIdentity, TrustError
 from keys.epochs import KeyName
 from keys.identity import Certificate, Role
-from keys.sharetree import Hop
 
 log = logging.getLogger("veilmq.links")
 
@@ -180,7 +179,7 @@ class RegionClient:
 
     def start(self) -> None:
         """Connect to every replica and key server in the background, and keep subscribed."""
-        self._dials.start(self._peers(), self)
+        self._dials.start(sorted(self._node.peers), self)
         self._watching = asyncio.get_running_loop().create_task(self._watch_file(), name="overlay file")
         self._handle(Tick())
 
@@ -227,25 +226,12 @@ class RegionClient:
 
     @property
     def home_region(self) -> int:
-        """The region whose replicas we listen to; with `view_number` the last coordinates of our labels."""
+        """The region whose replicas we listen to."""
         return self.overlay.certificate(self.local.name).region
-
-    @property
-    def view_number(self) -> int:
-        return self.overlay.views[self.home_region].number
-
-    @property
-    def threshold(self) -> int:
-        """k of the home region: so many replicas' shares are enough."""
-        return self.overlay.views[self.home_region].threshold
 
     def publisher(self, party_id: bytes) -> Certificate | None:
         """The certificate of a publisher by the 16 bytes that headers name it with."""
         return self.overlay.by_party.get(party_id)
-
-    def hops_from(self, publisher: Certificate) -> tuple[Hop, ...]:
-        """The regions that a publication of this publisher crossed to reach us, its own first."""
-        return self.overlay.hops_between(publisher.region, self.home_region)
 
     def secret_of(self, wire_filter: str) -> ScopeSecret | None:
         """What we know of the scope that a key header names."""
@@ -292,10 +278,6 @@ class RegionClient:
         epoch = self.overlay.policy.calendar.at(self._clock())
         return [s for s in self.secrets if self.overlay.may_read(self.local.name, s.scope, epoch)]
 
-    def _peers(self) -> list[str]:
-        name = self.local.name
-        return sorted(peers_of(self.overlay, name)) if name in self.overlay.members else []
-
     def _dial(self, peer: str) -> Client:
         return dial(
             self.overlay,
@@ -340,7 +322,7 @@ class RegionClient:
             return
         rotated = self._live.adopt(effect.overlay)
         self.local = self._live.local
-        self._dials.adopt(self._peers())
+        self._dials.adopt(sorted(self._node.peers))
         self._on_keys()
         if rotated is not None:  # not from inside the handling of another event
             loop = asyncio.get_running_loop()
@@ -367,3 +349,4 @@ class RegionClient:
                     self._perform(self._node.offered(document, self._clock()))
                 except OverlayError as error:
                     log.error("the new overlay file is not adopted: %s", error)
+                self._live.complete()

@@ -8,7 +8,7 @@ made of it (`owner`).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
@@ -32,6 +32,7 @@ ADDRESS = r"^\[?[^\s/]+\]?:\d{1,5}$"
 HOSTED_ADDRESS = r"^(tcp://)?\[?[^\s/]+\]?:\d{1,5}$"
 DAY_S = 86_400
 SKEW_S = 60
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class _Model(BaseModel):
@@ -157,6 +158,17 @@ class Description(_Model):
 
 def read_description(path: Path) -> Description:
     """The owner's YAML. Raises TrustError: file, place, cause."""
+    wanted = read_model(path, Description)
+    try:
+        for scope in wanted.scopes:
+            check_filter(scope.filter)
+    except TopicError as error:
+        raise TrustError(f"{path}: scopes: {error}") from None
+    return wanted
+
+
+def read_model(path: Path, model: type[Model]) -> Model:
+    """A YAML file (JSON is YAML too) as `model`. Raises TrustError: file, place, cause."""
     try:
         content = yaml.safe_load(read_public(path, MAX_DESCRIPTION_BYTES))
     except yaml.YAMLError as error:
@@ -164,18 +176,13 @@ def read_description(path: Path) -> Description:
         place = f":{mark.line + 1}" if mark else ""
         raise TrustError(f"{path}{place}: not valid YAML: {getattr(error, 'problem', error)}") from None
     try:
-        wanted = Description.model_validate(content)
-        for scope in wanted.scopes:
-            check_filter(scope.filter)
+        return model.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"] if part not in ("own", "hosted"))
         said = str(first["msg"]).removeprefix("Value error, ")
         where = f"{place}: " if place else ""
         raise TrustError(f"{path}: {where}{said[:1].lower()}{said[1:]}; configs/README.md shows the form") from None
-    except TopicError as error:
-        raise TrustError(f"{path}: scopes: {error}") from None
-    return wanted
 
 
 def region_ids(wanted: Description) -> dict[str, int]:

@@ -7,7 +7,7 @@ here: when something is kept and when it ends is said by the node and by the own
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bridge.views import Overlay
 from gateway.key_cache import KeyCache
@@ -47,15 +47,32 @@ class Keeping:
         """The overlay file, if somebody replaced it since the last call."""
         return self._live.changed()
 
+    def complete(self) -> None:
+        """The document was looked at: what it lacks, and we have, goes into the file."""
+        self._live.complete()
+
     def adopt(self, overlay: Overlay) -> Identity | None:
         """Keep a newer overlay; our identity from now on, if it lists a key that we had prepared."""
         return self._live.adopt(overlay)
+
+    def removed(self) -> None:
+        """The overlay has no use for us any more: say so, and erase what we split shares by."""
+        overlay, name = self.overlay, self._live.local.name
+        if name in overlay.members:
+            region = overlay.latest[overlay.certificate(name).region]
+            log.warning(
+                "detached: view %d of region %s goes on without us; nothing is carried until we are attached again",
+                region.number, region.name,
+            )  # fmt: skip
+        else:
+            log.error("the overlay lists us no longer: nothing is sent or received until it does")
+        self._erase_seeds(lambda _: True)
 
     def keep_for_restart(self, overlay: Overlay) -> None:
         """Keep an overlay that cannot be adopted by a process that runs."""
         self._live.keep(overlay)
         log.warning(
-            "version %d of the overlay changes regions, replicas or the key service; it is kept, restart to adopt it",
+            "version %d of the overlay changes regions or the key service; it is kept, restart to adopt it",
             overlay.policy.version,
         )
 
@@ -109,14 +126,20 @@ class Keeping:
         calendar = self.overlay.policy.calendar
         if calendar.at(now) == self._epoch:
             return
-        try:
-            gone = self._store.erase_seeds(lambda e: e < calendar.at(now) and not calendar.live(e, now))
-        except StoreError as error:
-            log.error("%s", error)
+        if not self._erase_seeds(lambda e: e < calendar.at(now) and not calendar.live(e, now)):
             return
-        if gone:
-            log.info("erased the split seeds of epochs %s", ", ".join(map(str, gone)))
         # Not before the former epoch is over for everybody is there nothing left to do in this one.
         former = calendar.at(now) - 1
         self._epoch = calendar.at(now) if former < 0 or not calendar.live(former, now) else None
         self.keys_changed(now)
+
+    def _erase_seeds(self, is_over: Callable[[int], bool]) -> bool:
+        """Whether the disk let us."""
+        try:
+            gone = self._store.erase_seeds(is_over)
+        except StoreError as error:
+            log.error("%s", error)
+            return False
+        if gone:
+            log.info("erased the split seeds of epochs %s", ", ".join(map(str, gone)))
+        return True

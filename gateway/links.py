@@ -45,7 +45,7 @@ from bridge.machine import (
     Watch,
     Wire,
 )
-from bridge.node import GatewayNode, Node, ReplicaNode, peers_of
+from bridge.node import GatewayNode, Node, ReplicaNode
 from bridge.topics import matches
 from bridge.views import OverlayError
 from gateway.backpressure import Backpressure
@@ -253,12 +253,16 @@ class Links:
     # ------------------------------------------------------------------------ members (called by broker)
 
     def recognise(self, certificate_der: bytes, client_id: str) -> str | None:
-        """The member behind a TLS certificate; its client id must be its name."""
+        """The neighbour of ours behind a TLS certificate; its client id must be its name."""
         name = self._keeping.recognise(certificate_der)
-        if name is None or name != client_id:
+        if name is None or name != client_id or not self._is_neighbour(name):
             return None
         self._shown[name] = certificate_der
         return name
+
+    def _is_neighbour(self, name: str) -> bool:
+        """Not a member of elsewhere, nor a replica that was detached. Those who left us behind may still hear of it."""
+        return self._inner.keeper.removed or name in self._inner.peers
 
     def peer_connected(self, peer: str, session: object) -> None:
         """A member dialled us. A replica only sends on this connection: for ours to it, we dial."""
@@ -367,25 +371,23 @@ class Links:
     # --------------------------------------------------------------------------------- the overlay changes
 
     def _peers_to_dial(self) -> list[str]:
-        overlay = self._keeping.overlay
-        if self.figures.name not in overlay.members:
-            return []
-        return self._keeping.listeners(sorted(peers_of(overlay, self.figures.name)))
+        return self._keeping.listeners(sorted(self._inner.peers))
 
     def _adopt(self, effect: Adopt) -> None:
-        """The node works by a newer overlay already, if it may: files, TLS and links follow."""
+        """The node works by a newer overlay already, or by other views of it: files, TLS and links follow."""
         if effect.outcome is Adoption.RESTART:
             self._keeping.keep_for_restart(effect.overlay)
             return
         rotated = self._keeping.adopt(effect.overlay)
         if effect.outcome is Adoption.REMOVED:
-            log.error("the overlay lists us no longer: nothing is sent or received until it does")
+            self._keeping.removed()
         self._rights.clear()
+        self.figures.keep(effect.overlay.members)
         self._dials.adopt(self._peers_to_dial())
         for peer, certificate in list(self._shown.items()):
-            if self._keeping.recognise(certificate) != peer:
+            if self._keeping.recognise(certificate) != peer or not self._is_neighbour(peer):
                 del self._shown[peer]
-                log.info("closed the link of %s: the overlay does not list its key any more", peer)
+                log.info("closed the link of %s: the overlay lists it, or its key, for us no longer", peer)
                 self._drop(peer)
         if rotated is not None:  # not from inside the handling of another event
             loop = asyncio.get_running_loop()
@@ -404,6 +406,7 @@ class Links:
             self._perform(self._inner.offered(document, self._clock()))
         except OverlayError as error:
             log.error("the new overlay file is not adopted: %s", error)
+        self._keeping.complete()
 
     async def _show_figures(self) -> None:
         while True:

@@ -31,6 +31,7 @@ class LiveOverlay:
     def __init__(self, path: Path, local: LocalIdentity, tls: LinkTls, overlay: Overlay) -> None:
         self._path, self._pin = path, local.directory / "overlay.pin"
         self.local, self.tls, self.overlay = local, tls, overlay
+        self._newest = overlay  # which may count after a restart only
         self._seen = self._stamp()
 
     def changed(self) -> bytes | None:
@@ -48,11 +49,18 @@ class LiveOverlay:
 
     def keep(self, overlay: Overlay) -> None:
         """Write a newer overlay that was verified, so that a restart begins with it."""
+        self._newest = overlay
+        if self._stamp() not in (None, self._seen):
+            return  # somebody replaced it just now: `changed` comes first, then `complete`
         try:
-            save_overlay(self._path, self._pin, overlay)
+            if save_overlay(self._path, self._pin, overlay):
+                self._seen = self._stamp()
         except (TrustError, OverlayError, PrivateFileError, OSError) as error:
             log.error("version %d of the overlay is not kept: %s", overlay.policy.version, error)
-        self._seen = self._stamp()
+
+    def complete(self) -> None:
+        """The file that somebody put there was looked at: if it is older, or lacks endorsements, ours replaces it."""
+        self.keep(self._newest)
 
     def adopt(self, overlay: Overlay) -> Identity | None:
         """Keep it, and believe its members on links from the next handshake on.
@@ -60,12 +68,18 @@ class LiveOverlay:
         If it lists the key that `veilmq trust rotate` prepared for us, take and show it: our identity from now on.
         """
         self.keep(overlay)
-        self.overlay = overlay
+        before, self.overlay = self.overlay, overlay
         try:
             self.tls.trust(overlay.members)
         except TlsError as error:
             log.error("%s; new members of that authority cannot connect", error)
-        log.info("adopted version %d of overlay %s", overlay.policy.version, overlay.policy.overlay)
+        if overlay.policy.version != before.policy.version:
+            log.info("adopted version %d of overlay %s", overlay.policy.version, overlay.policy.overlay)
+        for region, latest in overlay.latest.items():
+            views = overlay.open_views(region)
+            if region in before.latest and views != before.open_views(region):
+                said = " and ".join(f"{view.number} ({', '.join(view.members)})" for view in views)
+                log.info("region %s is in view %s", latest.name, said)
         return self._take_next()
 
     def _take_next(self) -> Identity | None:

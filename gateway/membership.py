@@ -71,7 +71,7 @@ def certify(
         if card.name in found:
             raise TrustError(f"{description}: {card.name} is listed twice; list each member once")
         old = previous.members.get(card.name) if previous else None
-        member = _fresh(domain, card, region, address, not_after_ms)
+        member = member_of(domain, card, region, address, not_after_ms)
         if old is not None and old.certificate.role is not card.role:
             raise TrustError(f"{path}: {card.name} was a {old.certificate.role} before; issue it under another name")
         if old is not None and old.certificate.public_key != card.public_key:
@@ -129,7 +129,8 @@ def _hosted(
     return Member(certificate, entry.address, ca)
 
 
-def _fresh(domain: TrustDomain, card: Card, region: int, address: str, not_after_ms: int) -> Member:
+def member_of(domain: TrustDomain, card: Card, region: int, address: str, not_after_ms: int) -> Member:
+    """Whoever holds the key of this card, certified. Raises TrustError."""
     certificate = _issue(
         domain, card.name, card.role, card.public_key, card.agreement_key, card.domain, region, not_after_ms
     )

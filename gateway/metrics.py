@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,6 +84,11 @@ class Figures:
             heard = self.heard[peer] = LinkFigures()
         heard.received += 1
         heard.received_bytes += payload_bytes
+
+    def keep(self, members: Container[str]) -> None:
+        """What came from members that left is not shown any more."""
+        for name in [name for name in self.heard if name not in members]:
+            del self.heard[name]
 
     def blame(self, effect: Blame) -> bool:
         """Note it; True the first time this is said of the member."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from bridge.policy import Issuer, Scope
 from bridge.sealing import ScopeSecret
-from bridge.views import Overlay, OverlayError
+from bridge.views import Overlay, OverlayError, RegionView
 from gateway.private import PrivateFileError, read_private, write_private, write_public
 from gateway.trust import LocalIdentity, TrustError, read_public
 from keys.envelope import Mode
@@ -44,24 +44,26 @@ def load_overlay(path: Path, now_ms: int, pin: Path | None = None) -> Overlay:
     return overlay
 
 
-def save_overlay(path: Path, pin: Path, overlay: Overlay) -> None:
-    """Keep a newer overlay that was verified already. Raises TrustError, OverlayError.
+def save_overlay(path: Path, pin: Path, overlay: Overlay) -> bool:
+    """Keep a newer overlay that was verified already; whether the file was replaced. Raises TrustError, OverlayError.
 
     The file goes first: after a crash it is newer than the pin, which `load_overlay` raises; the other order could
-    leave a file that the pin refuses. A file that is as new, or newer, is left as it is.
+    leave a file that the pin refuses. A file that is as new, or newer, is left as it is, unless it lacks endorsements.
     """
     owner, version = _read_pin(pin)
     if owner not in (None, overlay.owner):
         raise OverlayError(f"{path}: the new overlay is of another owner; remove {pin} if you trust it")
     if overlay.policy.version < version:
         raise OverlayError(f"{path}: version {overlay.policy.version} would replace version {version}; keep the newer")
+    behind = _is_behind(path, overlay)
     try:
-        if _version_at(path, overlay.owner) < overlay.policy.version:
+        if behind:
             write_public(path, document_bytes(overlay))
     except PrivateFileError as error:
         raise TrustError(str(error)) from None
     if owner is None or overlay.policy.version > version:
         _write_pin(pin, overlay)
+    return behind
 
 
 def document_bytes(overlay: Overlay) -> bytes:
@@ -133,6 +135,7 @@ def describe_overlay(overlay: Overlay) -> dict[str, Any]:
             }
             for _, view in sorted(overlay.views.items())
         ],
+        "changes": [_change(overlay, view) for _, view in sorted(overlay.latest.items()) if view.former is not None],
         "edges": [list(edge) for edge in policy.edges],
         "scopes": [
             {
@@ -162,6 +165,21 @@ def describe_keys(scope: Scope) -> dict[str, Any]:
         "keys": "topic" if scope.keys_on_topic else "riding",
         "refresh": {"messages": messages, "bytes": sealed_bytes, "seconds": seconds},
     }
+
+
+def _change(overlay: Overlay, view: RegionView) -> dict[str, Any]:
+    """A view that follows another, which is still beside it."""
+    former = view.former
+    assert former is not None
+    closes_s = overlay.closes_at(view.region)
+    before, after = set(former.members), set(view.members)
+    return {
+        "region": view.name, "view": view.number, "signed": date_of(view.since_ms / 1000),
+        "joins": sorted(after - before), "leaves": sorted(before - after),
+        "in_force": overlay.in_force(view.region), "needed": former.threshold,
+        "endorsed_by": sorted(overlay.endorsers(view.region) & before),
+        "former_open_until": date_of(closes_s) if closes_s is not None else "",
+    }  # fmt: skip
 
 
 def describe_grants(overlay: Overlay, names: dict[str, str] | None = None) -> dict[str, Any]:
@@ -205,12 +223,15 @@ def day_of(moment_s: float) -> str:
     return date_of(moment_s)[:10]
 
 
-def _version_at(path: Path, owner: bytes) -> int:
-    """The version of a file of this owner; 0 for anything else."""
+def _is_behind(path: Path, overlay: Overlay) -> bool:
+    """Whether a file is of an older version, lacks endorsements, or is none of this owner's."""
     try:
-        return Overlay.load(read_document(path), 0, owner).policy.version
+        there = Overlay.load(read_document(path), 0, overlay.owner)
     except (TrustError, OverlayError):
-        return 0
+        return True
+    if there.policy.version == overlay.policy.version:
+        return not overlay.endorsements <= there.endorsements
+    return there.policy.version < overlay.policy.version
 
 
 def _read_pin(pin: Path) -> tuple[bytes | None, int]:

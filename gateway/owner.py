@@ -8,23 +8,25 @@ Every member's box (`keys.handover`) is sealed anew with each version. With a ke
 keys only, and the material that its servers derive keys from is dealt here, written to `keyserver/NAME.material` beside
 the signed file, to be handed over, and kept nowhere: afterwards this directory cannot derive a scope's key. Written are
 first material, then record, then file; a crash between them is mended by signing again. Not here: the form of the
-description (`description`), how rights change (`rights`), who a certificate is issued to (`membership`).
+description (`description`), how rights change (`rights`), who a certificate is issued to (`membership`), how replicas
+come and go (`attaching`, `owner_views`).
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bridge.policy import Issuer, Policy, Refresh, Scope
 from bridge.topics import covers
-from bridge.views import Member, Overlay, RegionView
-from gateway.description import Description, RegionEntry, ScopeEntry, read_description, region_id, region_ids
+from bridge.views import Endorsement, Member, Overlay, RegionView
+from gateway.description import Description, ScopeEntry, read_description, region_id, region_ids
 from gateway.membership import SignOptions, certify
 from gateway.overlay_file import document_bytes
 from gateway.owner_record import Granted, KnownScope, Record, locked, open_record, open_record_of, save_record
+from gateway.owner_views import carried, described_views, leaving, without_strangers
 from gateway.private import PrivateFileError, private_directory, write_private, write_public
 from gateway.rights import (
     Taken,
@@ -44,7 +46,7 @@ from keys.epochs import Calendar, KeyName, scope_key, token_key
 from keys.errors import KeysError
 from keys.grants import ENDLESS, Grant, Right
 from keys.handover import KEYS_MAX, ScopeGrant, seal_grants
-from keys.identity import CARRIERS, Role
+from keys.identity import Role
 from keys.topictokens import tokenise_filter
 
 MATERIALS = "keyserver"
@@ -98,14 +100,16 @@ def _sign(
         issuer=wanted.issuer,
         key_servers=_server_names(members, previous, options.rekey),
     )
-    views = [_view(region, ids, members, previous) for region in wanted.regions]
-    overlay = _signed(domain, record, policy, views, members, now)
+    views = described_views(description, wanted, ids, members, previous, now)
+    if previous is not None:
+        members |= leaving(previous, views)
+    overlay = _signed(domain, record, policy, views, members, now, previous.endorsements if previous else ())
     materials: tuple[Path, ...] = ()
     since_s = 0.0
     if material_epoch is not None:
         materials = _deal(policy, material_epoch, out.parent / MATERIALS, replace_undealt=previous is None)
         since_s = calendar.start_s(material_epoch)
-    _publish(domain, record, overlay, out)
+    publish(domain, record, overlay, out)
     return Signed(overlay, materials, bumped, since_s)
 
 
@@ -159,14 +163,32 @@ def _changed(
     if entry is None or entry.certificate.role not in (Role.GATEWAY, Role.INGEST):
         able = sorted(n for n, m in previous.members.items() if m.certificate.role in (Role.GATEWAY, Role.INGEST))
         raise TrustError(f"no gateway or ingest job is called {member}; known are {', '.join(able) or 'none'}")
-    if any(m.certificate.not_after_ms < now * 1000 for m in previous.members.values()):
-        raise TrustError(f"{out}: certificates in it have ended; renew them by `veilmq overlay sign` first")
+    check_certificates(out, previous, now)
     taken = change(record, previous, domain.root)
-    forget_ended(record, previous.policy.calendar, previous.members, now)
-    policy = replace(previous.policy, version=previous.policy.version + 1)
-    overlay = _signed(domain, record, policy, list(previous.views.values()), previous.members, now)
-    _publish(domain, record, overlay, out)
+    overlay = next_version(domain, record, previous, carried(previous, now), {}, now)
+    publish(domain, record, overlay, out)
     return overlay, taken
+
+
+def check_certificates(out: Path, overlay: Overlay, now: float) -> None:
+    """Raises TrustError for a version on top of which nobody would adopt another."""
+    if any(m.certificate.not_after_ms < now * 1000 for m in overlay.members.values()):
+        raise TrustError(f"{out}: certificates in it have ended; renew them by `veilmq overlay sign` first")
+
+
+def next_version(
+    domain: TrustDomain,
+    record: Record,
+    previous: Overlay,
+    views: Sequence[RegionView],
+    added: Mapping[str, Member],
+    now: float,
+) -> Overlay:
+    """What was signed last with rights as the record says them now, or other views. Raises TrustError, OverlayError."""
+    members = {**without_strangers(previous, views), **added}
+    forget_ended(record, previous.policy.calendar, members, now)
+    policy = replace(previous.policy, version=previous.policy.version + 1)
+    return _signed(domain, record, policy, views, members, now, previous.endorsements)
 
 
 # -------------------------------------------------------------------------------------- key service and epochs
@@ -340,16 +362,6 @@ def _gone(
 # ---------------------------------------------------------------------------------------------------- signing
 
 
-def _view(region: RegionEntry, ids: dict[str, int], members: dict[str, Member], previous: Overlay | None) -> RegionView:
-    number = ids[region.name]
-    names = tuple(
-        name for name, m in members.items() if m.certificate.role in CARRIERS and m.certificate.region == number
-    )
-    old = previous.views.get(number) if previous else None
-    view = RegionView(number, old.number if old else 1, region.name, names, region.trusted)
-    return view if old is None or view.body() == old.body() else replace(view, number=view.number + 1)
-
-
 def _signed(
     domain: TrustDomain,
     record: Record,
@@ -357,6 +369,7 @@ def _signed(
     views: Sequence[RegionView],
     members: dict[str, Member],
     now: float,
+    endorsements: Iterable[Endorsement],
 ) -> Overlay:
     """The version that follows from the record, verified as a member will. Raises TrustError, OverlayError."""
     scopes = tuple(replace(scope, bump=record.bumps.get(scope.filter, 0)) for scope in policy.scopes)
@@ -372,7 +385,7 @@ def _signed(
             before = member.before if member.before and member.before.not_after_ms > now_ms else None
             box = _box(domain.root, record, policy, member, grants.get(name, ()), held.get(name, ()))
             sealed.append(replace(member, box=box, before=before))
-        overlay = Overlay.sign(domain.owner, policy, views, sealed)
+        overlay = Overlay.sign(domain.owner, policy, views, sealed, endorsements)
         return Overlay.load(overlay.to_document(), now_ms, domain.owner.public_bytes)
     except KeysError as error:
         raise TrustError(str(error)) from None
@@ -413,7 +426,8 @@ def _own_keys(
     return tuple((key, scope_key(root, *key)) for key in names)
 
 
-def _publish(domain: TrustDomain, record: Record, overlay: Overlay, out: Path) -> None:
+def publish(domain: TrustDomain, record: Record, overlay: Overlay, out: Path) -> None:
+    """Remember the version, and write it where members will be given it from. Raises TrustError."""
     save_record(domain, record, overlay)
     try:
         write_public(out, document_bytes(overlay))

@@ -166,8 +166,11 @@ def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[Record, O
         return Record(overlay), None
     try:
         record = Record.from_json(read_private(path))
+        document = record.document or {}
+        if present is not None:  # which may be a member's copy: who endorsed our views is said there only
+            document |= {"endorsements": document["endorsements"] + present.to_document()["endorsements"]}
         # Expired certificates are no reason to refuse their replacement: judged at the beginning of time.
-        newest = Overlay.load(record.document or {}, 0, domain.owner.public_bytes)
+        newest = Overlay.load(document, 0, domain.owner.public_bytes)
     except PrivateFileError as error:
         raise TrustError(str(error)) from None
     except (ValueError, KeyError, TypeError, AttributeError, OverlayError):

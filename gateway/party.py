@@ -73,6 +73,11 @@ class Party:
         self.overlay = load_overlay(where.overlay, int(time.time() * 1000), where.identity / "overlay.pin")
         if local.name not in self.overlay.members:
             raise OverlayError(f"{local.name} is no member of {where.overlay}; ask the owner to add your card")
+        certificate = self.overlay.certificate(local.name)
+        if certificate.role is Role.REPLICA and local.name not in self.overlay.replicas(certificate.region):
+            raise OverlayError(
+                f"{local.name} is in no view of {where.overlay}; it was detached: ask the owner to attach it"
+            )
         self.local = take_listed_key(local, self.overlay)
         self.tls = LinkTls(self.local.name, self.local.cert, self.local.key, self.overlay.members)
         self.live = LiveOverlay(where.overlay, self.local, self.tls, self.overlay)

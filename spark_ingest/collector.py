@@ -17,10 +17,7 @@ for each replica.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import TypeAlias
+from collections.abc import Collection
 
 from keys.envelope import (
     NO_KEY,
@@ -28,17 +25,16 @@ from keys.envelope import (
     PROPERTY_KEY,
     PROPERTY_SHARES,
     KeyName,
-    MessageHeader,
     Mode,
 )
 from keys.errors import BadFrame, KeysError, NotAuthorised
 
 from .admission import Admission, Wire
 from .contents import Contents
-from .directory import Directory, Scope
+from .directory import Directory
+from .forms import UNVOUCHED, WHOLE, Ack, Form, Group, State, record_of
 from .keyring import Keyring
 from .seen import Seen
-from .spool_writer import KeyMaterial, Record
 
 HELD_MAX = 65_536
 """Publications in memory. Receive Maximum keeps honest senders far below; beyond it a piece is left
@@ -56,56 +52,6 @@ FRESH_MS = 300_000
 UNVOUCHED_MAX = 4_096
 """Publications of no live epoch that wait for another replica to bring them, of each replica. Receive Maximum keeps
 honest ones below; a bad one fills neither memory nor disk with what somebody who was shut out has dated back."""
-UNVOUCHED = "epoch"
-"""The reason begins with it; such a row has no content, so that it is as small as a row can be."""
-
-Ack: TypeAlias = Callable[[], None]
-
-
-class _State(Enum):
-    WAITING = auto()  # for content, key or shares
-    READY = auto()  # whole, or given up; not on disk
-    WRITING = auto()  # in a group that is being written
-    LATE = auto()  # spooled as incomplete, may still become whole
-    DONE = auto()  # on disk, or refused
-
-
-_WHOLE = (_State.READY, _State.WRITING)
-
-
-@dataclass(slots=True, eq=False)
-class _Entry:
-    """One form of one publication."""
-
-    told: tuple[str, str]
-    header: MessageHeader
-    frame: bytes
-    topic: str
-    scope: Scope
-    arrived: float
-    vouchers_needed: int
-    state: _State = _State.WAITING
-    content: bytes | None = field(default=None, repr=False)
-    material: KeyMaterial | None = field(default=None, repr=False)
-    reason: str | None = None
-    old: bool = False
-    stale: bool = False
-    vouchers: set[str] | None = None  # replicas that brought it, while it waits for others
-    unvouched_at: str | None = None  # the one that brought it first, meanwhile
-    acks: list[Ack] = field(default_factory=list, repr=False)
-
-    @property
-    def publication(self) -> tuple[bytes, int]:
-        return self.header.publisher, self.header.sequence
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """What is to be written and synced together."""
-
-    records: tuple[Record, ...]
-    keys: dict[bytes, KeyMaterial]
-    entries: tuple[_Entry, ...] = field(repr=False)
 
 
 class Collector:
@@ -127,14 +73,14 @@ class Collector:
         self.keyring = keyring or Keyring()
         self.keyring.attach(directory)
         self._incomplete_s = incomplete_s
-        self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()  # by vmq and wire topic
+        self._entries: OrderedDict[tuple[str, str], Form] = OrderedDict()  # by vmq and wire topic
         self._done: deque[tuple[str, str]] = deque()
-        self._live: dict[tuple[bytes, int], list[_Entry]] = {}  # waiting, ready or being written
-        self._waiting: OrderedDict[int, _Entry] = OrderedDict()  # by age
-        self._by_key: dict[bytes, dict[int, _Entry]] = {}  # waiting or late, by key id
-        self._late: OrderedDict[int, _Entry] = OrderedDict()
+        self._live: dict[tuple[bytes, int], list[Form]] = {}  # waiting, ready or being written
+        self._waiting: OrderedDict[int, Form] = OrderedDict()  # by age
+        self._by_key: dict[bytes, dict[int, Form]] = {}  # waiting or late, by key id
+        self._late: OrderedDict[int, Form] = OrderedDict()
         self._stale: OrderedDict[tuple[bytes, int], None] = OrderedDict()
-        self._ready: deque[_Entry] = deque()
+        self._ready: deque[Form] = deque()
         self._unvouched: Counter[str] = Counter()  # by replica; members of the overlay only
         self._met: set[bytes] = set()  # publishers with a fresh publication; members of the overlay only
         self.figures: Counter[tuple[str, str]] = Counter()
@@ -158,7 +104,7 @@ class Collector:
                 ack()
                 return
             entry = self._entries.get((told, wire.topic)) or self._admit(replica, told, wire, now)
-            if entry is not None and entry.state is not _State.DONE:
+            if entry is not None and entry.state is not State.DONE:
                 entry.content = self.contents.take(entry.header, entry.content, replica, wire, now)
         except KeysError as error:
             self._count(f"refused_{type(error).__name__}", replica)
@@ -174,7 +120,7 @@ class Collector:
         for key_id in self.keyring.follow(self.figures):
             self._wake(key_id)
 
-    def _admit(self, replica: str, told: str, wire: Wire, now: float) -> _Entry | None:
+    def _admit(self, replica: str, told: str, wire: Wire, now: float) -> Form | None:
         """A verified header as entry; None when the publication is not wanted. Raises KeysError."""
         admitted = self._admission.publication(told, wire.topic, now)
         header = admitted.header
@@ -191,7 +137,7 @@ class Collector:
         needed = admitted.vouchers_needed
         if needed > 1 and self._unvouched[replica] >= UNVOUCHED_MAX:
             raise NotAuthorised("too much that is of no live epoch and that no other replica brings")
-        entry = _Entry((told, wire.topic), header, admitted.frame, wire.topic, admitted.scope, now, needed)
+        entry = Form((told, wire.topic), header, admitted.frame, wire.topic, admitted.scope, now, needed)
         entry.vouchers = set() if needed > 1 else None
         if len(self._waiting) + len(self._ready) >= HELD_MAX:
             self._count("held_overflow")
@@ -207,26 +153,26 @@ class Collector:
             self._await(entry)
         return entry
 
-    def _piece(self, entry: _Entry, replica: str, ack: Ack) -> None:
+    def _piece(self, entry: Form, replica: str, ack: Ack) -> None:
         """A replica brought it: keep the acknowledgement as long as it is owed."""
         if entry.vouchers is not None:
             self._vouch(entry, entry.vouchers, replica)
         other = self._other_whole(entry)
-        if entry.state is _State.DONE and other is None:
+        if entry.state is State.DONE and other is None:
             self._count("duplicates_dropped")
             ack()
             return
         # If another form of this publication is whole, that one's write answers for this piece too.
         (other or entry).acks.append(ack)
-        if entry.state in (_State.WAITING, _State.LATE):
+        if entry.state in (State.WAITING, State.LATE):
             self._complete(entry)
-        if entry.state in (_State.LATE, _State.DONE):
+        if entry.state in (State.LATE, State.DONE):
             # Its incomplete form is on disk and this piece did not make it whole, or another form is on disk.
             acks, entry.acks = entry.acks, []
             for each in acks:
                 each()
 
-    def _vouch(self, entry: _Entry, vouchers: set[str], replica: str) -> None:
+    def _vouch(self, entry: Form, vouchers: set[str], replica: str) -> None:
         """A replica brings what is of no live epoch; with enough of ours it is believed."""
         if replica not in self._hosted:
             vouchers.add(replica)
@@ -234,7 +180,7 @@ class Collector:
             entry.vouchers = None
             self._release(entry)
 
-    def _release(self, entry: _Entry) -> None:
+    def _release(self, entry: Form) -> None:
         """It does not count against the replica that brought it first any more."""
         if entry.unvouched_at is not None:
             self._unvouched[entry.unvouched_at] -= 1
@@ -248,7 +194,7 @@ class Collector:
         for key_id in list(self._by_key):
             self._wake(key_id)
 
-    def _await(self, entry: _Entry) -> None:
+    def _await(self, entry: Form) -> None:
         self._waiting[id(entry)] = entry
         if entry.header.key_id != NO_KEY:
             self._by_key.setdefault(entry.header.key_id, {})[id(entry)] = entry
@@ -259,7 +205,7 @@ class Collector:
             for entry in list(self._by_key.get(key_id, {}).values()):
                 self._complete(entry)
 
-    def _complete(self, entry: _Entry) -> None:
+    def _complete(self, entry: Form) -> None:
         if self._missing(entry) is not None:
             return
         other = self._other_whole(entry)
@@ -271,12 +217,12 @@ class Collector:
             self._forget_waiting(entry)
             self._finish(entry)
 
-    def _other_whole(self, entry: _Entry) -> _Entry | None:
+    def _other_whole(self, entry: Form) -> Form | None:
         """A differently sealed form of the same publication that is whole and not on disk yet."""
         forms = self._live.get(entry.publication, ())
-        return next((f for f in forms if f is not entry and f.state in _WHOLE and f.reason is None), None)
+        return next((f for f in forms if f is not entry and f.state in WHOLE and f.reason is None), None)
 
-    def _missing(self, entry: _Entry) -> str | None:
+    def _missing(self, entry: Form) -> str | None:
         """What is missing, in the words of column `reason`; None for a whole publication."""
         if entry.vouchers is not None:
             return f"{UNVOUCHED}: of none that is live, and brought by fewer than {entry.vouchers_needed} replicas"
@@ -286,9 +232,9 @@ class Collector:
             return None
         return self.keyring.missing(entry.header, entry.scope)
 
-    def _settle(self, entry: _Entry, reason: str | None) -> None:
+    def _settle(self, entry: Form, reason: str | None) -> None:
         """Queue the entry for writing; other forms of the same publication are not wanted any more."""
-        late = entry.state is _State.LATE
+        late = entry.state is State.LATE
         self._forget_waiting(entry)
         header = entry.header
         if late and (*entry.publication, entry.topic, header.retain) in self.seen:
@@ -303,19 +249,26 @@ class Collector:
         entry.reason = reason
         # Held here, since the keyring may forget a key before this is written.
         entry.material = self.keyring.material(header.key_id)
-        entry.state = _State.READY
+        entry.state = State.READY
         forms = self._live.setdefault(entry.publication, [])
         if entry not in forms:
             forms.append(entry)
         if reason is None:
-            for other in [form for form in forms if form is not entry and form.state is _State.WAITING]:
-                entry.acks += other.acks
+            entry.acks += self._end_other_forms(entry)
+        self._ready.append(entry)
+
+    def _end_other_forms(self, entry: Form) -> list[Ack]:
+        """One form of the publication is whole: those that still wait end, and leave what they owe."""
+        acks: list[Ack] = []
+        for other in list(self._live.get(entry.publication, ())):
+            if other is not entry and other.state is State.WAITING:
+                acks += other.acks
                 other.acks = []
                 self._forget_waiting(other)
                 self._finish(other)
-        self._ready.append(entry)
+        return acks
 
-    def _forget_waiting(self, entry: _Entry) -> None:
+    def _forget_waiting(self, entry: Form) -> None:
         self._waiting.pop(id(entry), None)
         self._late.pop(id(entry), None)
         waiting = self._by_key.get(entry.header.key_id)
@@ -324,8 +277,8 @@ class Collector:
             if not waiting:
                 del self._by_key[entry.header.key_id]
 
-    def _finish(self, entry: _Entry) -> None:
-        entry.state = _State.DONE
+    def _finish(self, entry: Form) -> None:
+        entry.state = State.DONE
         entry.content = entry.material = None
         self._release(entry)
         self._done.append(entry.told)
@@ -348,7 +301,7 @@ class Collector:
         while len(self._done) > DONE_KEPT:
             told = self._done.popleft()
             done = self._entries.get(told)
-            if done is not None and done.state is _State.DONE:
+            if done is not None and done.state is State.DONE:
                 del self._entries[told]
 
     @property
@@ -370,7 +323,7 @@ class Collector:
 
         At most `max_rows`, with at most `max_bytes` of content, but one at least.
         """
-        entries: list[_Entry] = []
+        entries: list[Form] = []
         size = 0
         while self._ready and len(entries) < max_rows:
             size += len(self._ready[0].content or b"")
@@ -380,12 +333,12 @@ class Collector:
         if not entries:
             return None
         for entry in entries:
-            entry.state = _State.WRITING
+            entry.state = State.WRITING
             if entry.reason is not None and not entry.stale and self._missing(entry) is None:
                 entry.reason = None  # the missing piece came while it stood in the queue
                 entry.material = self.keyring.material(entry.header.key_id)
         keys = {entry.header.key_id: entry.material for entry in entries if entry.material is not None}
-        return Group(tuple(map(_record, entries)), keys, tuple(entries))
+        return Group(tuple(map(record_of, entries)), keys, tuple(entries))
 
     def written(self, group: Group) -> list[Ack]:
         """The group is on disk: what may be acknowledged now."""
@@ -395,6 +348,7 @@ class Collector:
             if entry.reason is None:
                 self.seen.mark(header.publisher, header.sequence, entry.topic, header.retain)
                 self._count("spooled")
+                acks += self._end_other_forms(entry)  # those that came while this one was being written
             elif not entry.stale:
                 self._keep_late(entry)
                 if self._missing(entry) is None:
@@ -406,13 +360,13 @@ class Collector:
                     self._stale.popitem(last=False)
             acks += entry.acks
             entry.acks = []
-            if entry.state is not _State.LATE:
+            if entry.state is not State.LATE:
                 self._finish(entry)
         return acks
 
-    def _keep_late(self, entry: _Entry) -> None:
+    def _keep_late(self, entry: Form) -> None:
         """An incomplete form is on disk: keep it in memory, it may become whole."""
-        entry.state = _State.LATE
+        entry.state = State.LATE
         forms = self._live[entry.publication]
         forms.remove(entry)
         if not forms:
@@ -427,20 +381,3 @@ class Collector:
 
     def _count(self, figure: str, replica: str = "", amount: int = 1) -> None:
         self.figures[figure, replica] += amount
-
-
-def _record(entry: _Entry) -> Record:
-    header = entry.header
-    return Record(
-        publisher=header.publisher,
-        sequence=header.sequence,
-        key_id=header.key_id,
-        wire_topic=entry.topic,
-        header=entry.frame,
-        sealed=None if (entry.reason or "").startswith(UNVOUCHED) else entry.content,
-        qos=header.qos,
-        retain=header.retain,
-        published_us=header.time_ms * 1000,
-        received_us=int(entry.arrived * 1_000_000),
-        reason=entry.reason,
-    )

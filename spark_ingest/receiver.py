@@ -25,9 +25,10 @@ from typing import Protocol, TypeAlias
 from keys.envelope import KeyName
 
 from .admission import Wire
-from .collector import Ack, Collector
+from .collector import Collector
 from .directory import Directory
 from .errors import SpoolBusy, SpoolError
+from .forms import Ack
 from .grants import Grants
 from .grants_writer import GrantsWriter, names_in, names_of
 from .recovery import recovered, state_of

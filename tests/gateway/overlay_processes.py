@@ -22,7 +22,7 @@ from gateway.owner import sign_overlay
 from gateway.trust import TrustDomain
 from keys.identity import Role
 
-START_S = 20.0
+START_S = 60.0  # a machine may be busy
 VEILMQ = ("-c", "from gateway.cli import main; main()", "broker")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 SCOPES = ({"filter": "plant/#", "tokens": True}, {"filter": "open/#", "mode": "plain"})
@@ -124,8 +124,7 @@ class OverlayProcesses:
             self._write(f"{name}.yaml", content)
         self.hand_out(*self.ports)
         for name in replicas:
-            listener = {"bind": f"127.0.0.1:{self.ports[name]}", "overlay": True, "ssl": True}
-            self._write(f"{name}.yaml", self._member(name, listener))
+            self._write_replica(name)
         for name in gateways:
             content = self._member(name, {"bind": f"127.0.0.1:{self.ports[name]}"})
             content["allow_anonymous"] = True
@@ -134,6 +133,19 @@ class OverlayProcesses:
             content["availability"] = {"enabled": True, "topic_prefix": "plant/entities"}
             self._write(f"{name}.yaml", content)
         return self
+
+    def spare(self, *names: str) -> None:
+        """Replicas of further parties, made but in no region yet; `overlay attach` takes them in."""
+        now = time.time()
+        self.ports.update(zip(names, free_ports(len(names)), strict=True))
+        for name in names:
+            domain = TrustDomain.create(self.directory / f"domain-{name}", f"operator-{name}", now)
+            domain.issue(name, Role.REPLICA, ("127.0.0.1",), self.directory / name, now)
+            self._write_replica(name)
+
+    def _write_replica(self, name: str) -> None:
+        listener = {"bind": f"127.0.0.1:{self.ports[name]}", "overlay": True, "ssl": True}
+        self._write(f"{name}.yaml", self._member(name, listener))
 
     def _member(self, name: str, listener: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -234,11 +246,11 @@ class OverlayProcesses:
         return client
 
 
-def wait_until(condition: Any, seconds: float = 20.0) -> bool:
+def wait_until(condition: Any, seconds: float = 20.0, every_s: float = 0.02) -> bool:
     """Poll a real system from outside; True as soon as the condition holds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
             return True
-        time.sleep(0.02)
+        time.sleep(every_s)
     return bool(condition())

@@ -34,7 +34,8 @@ from keys.grants import ENDLESS, Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop, Share, encode_shares, resplit
 from keys.topictokens import covers, matches, tokenise_topic
-from spark_ingest.collector import Collector, Group
+from spark_ingest.collector import Collector
+from spark_ingest.forms import Group
 from spark_ingest.grants import GrantedScope, Grants, encode_grants
 from spark_ingest.spool_writer import SpoolWriter
 

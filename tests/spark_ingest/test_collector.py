@@ -377,6 +377,22 @@ def test_a_form_that_is_whole_after_another_and_before_the_disk_makes_no_second_
     assert len(link.acknowledged) == link.sent
 
 
+def test_a_form_that_comes_before_the_disk_and_is_whole_after_it_makes_no_second_row() -> None:
+    """Sealed anew for the next view: the content comes at once, the key a moment later."""
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    publisher.new_key("plant/#")
+    anew = publisher.seal("plant/a", sequence=sealed.publication[1])
+    link.publish(sealed)
+    link.publish(anew, with_key=False)
+    assert len(list(records(link.write()))) == 1
+    link.publish(anew)
+    assert not link.write()
+    link.collector.tick(NOW + 60)
+    assert not link.write(), "nor a row that says that it is incomplete"
+    assert len(link.acknowledged) == link.sent
+
+
 def test_incomplete_publications_in_memory_are_bounded() -> None:
     _, publisher, link = setup()
     for _ in range(LATE_KEPT + 3):
