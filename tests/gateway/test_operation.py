@@ -230,9 +230,11 @@ def test_the_overlays_shell_is_one_that_is_shown() -> None:
     nothing: Any = None
     policy = SimpleNamespace(version=3, calendar=Calendar(length_s=10, zero_ms=0))
     keeping: Any = SimpleNamespace(overlay=SimpleNamespace(policy=policy))
-    links = Links(nothing, Figures("g", "gateway"), nothing, keeping, Dials(nothing), clock=lambda: 25.0)
+    store: Any = SimpleNamespace(depth=3, held_bytes=500)
+    links = Links(nothing, Figures("g", "gateway"), store, keeping, Dials(nothing), clock=lambda: 25.0)
     assert isinstance(links, hooks.Measured)
-    assert links.gauges() == {"outbox_depth": 0, "links_up": 0, "links": 0, "epoch": 2, "policy_version": 3}
+    overlay = {"links_up": 0, "links": 0, "epoch": 2, "policy_version": 3}
+    assert links.gauges() == {"outbox_depth": 3, "outbox_bytes": 500, **overlay}
 
 
 def test_what_a_peer_names_is_escaped() -> None:
