@@ -90,6 +90,17 @@ class Lane:
             del self._late_topics[topic]
         self._late_in_flight.add(sequence)
 
+    def stands(self, may: Callable[[int], bool]) -> bool:
+        """Whether something waits, and the first of neither queue may go."""
+        firsts = [queue[0][0] for queue in (self.late, self.new) if queue]
+        return bool(firsts) and not any(map(may, firsts))
+
+    def bring_forward(self, may: Callable[[int], bool]) -> None:
+        """What may go stands first in its queue, in the order it had. On each topic that keeps the order: what is
+        sealed has nothing before it on its topic that is not."""
+        late = deque(sorted(self.late, key=lambda waiting: not may(waiting[0])))
+        self._replace(late, deque(sorted(self.new, key=lambda waiting: not may(waiting[0]))))
+
     def next(self, count: int) -> list[int]:
         """Some of what will be taken next, to be sealed with what is taken now."""
         return [sequence for sequence, _ in (*islice(self.new, count), *islice(self.late, count))][:count]

@@ -85,6 +85,10 @@ class Residents:
         """Whether a replica is so far ahead of the others that it gets nothing new."""
         return self._lead[peer] >= LEAD_MAX
 
+    def lacked_by(self, peer: str) -> int:
+        """How many entries are sealed that too few replicas have, this one not."""
+        return self._count[Standing.SEALED] - self._lead[peer]
+
     @property
     def settled_count(self) -> int:
         """Entries that only stragglers lack."""

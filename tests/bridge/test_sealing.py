@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 
 import pytest
 
@@ -168,6 +169,44 @@ def test_fewer_replicas_than_can_open_anything_do_not_run_far_ahead(world: World
         behind += [s.ticket for s in sent(effects, "r1b") if s.ticket <= len(given)]
         more += sent(effects, "r1a")
     assert more, "another has caught up: what both have, subscribers can open"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_that_lead_each_with_what_the_other_lacks_do_not_wait_for_each_other(world: World, seed: int):
+    """One replica withholds, one comes back while a backlog drains: both others may be LEAD_MAX ahead, with different
+    entries, and what each lacks stands behind what neither may be the first to get."""
+    node, chance = gateway(world, "site", links=False), random.Random(seed)
+    waiting: dict[str, deque[int]] = {"r1b": deque(), "r1c": deque()}
+    acked: dict[str, set[int]] = {peer: set() for peer in waiting}
+
+    def collect(effects: list[Effect]) -> None:
+        for peer, tickets in waiting.items():
+            tickets.extend(send.ticket for send in sent(effects, peer) if send.ticket > 0)
+
+    def commit(sequences: range, late: bool = False) -> None:
+        collect(node.handle(Committed(tuple(entry(n, f"plant/{n}") for n in sequences), late=late), NOW))
+
+    def acknowledge(count: int) -> None:
+        share_of_b = chance.random()
+        while count and any(waiting.values()):
+            first, other = ("r1b", "r1c") if chance.random() < share_of_b else ("r1c", "r1b")
+            peer = first if waiting[first] else other
+            ticket = waiting[peer].popleft()
+            acked[peer].add(ticket)
+            collect(node.handle(Acked(peer, ticket), NOW))
+            count -= 1
+
+    late, before, after = range(1, 901), range(10_001, 11_301), range(20_001, 21_001)
+    collect(node.handle(LinkUp("r1a"), NOW) + node.handle(LinkUp("r1c"), NOW))
+    commit(before)
+    acknowledge(4 * LEAD_MAX)
+    collect(node.handle(LinkUp("r1b"), NOW))
+    acknowledge(chance.choice([0, 100, 500]))
+    commit(late, late=True)
+    acknowledge(chance.choice([0, 100, 500]))
+    commit(after)
+    acknowledge(10_000)
+    assert acked == dict.fromkeys(waiting, {*late, *before, *after})
 
 
 def test_an_entry_is_forgotten_when_all_have_it(world: World):
