@@ -34,7 +34,7 @@ from .sealing import ScopeSecret
 from .subscriptions import KEYS_TOPIC
 from .views import Overlay
 
-KEYS_HELD_MAX = 4096  # a publisher's flood of keys evicts its own oldest
+KEYS_HELD_MAX = 4096  # a flood evicts the oldest of its publisher or, if not opened, of who brought it
 AUDIT_AFTER_S = 1.0  # by then slow replicas have sent their shares of a key: judge them all at once
 SEARCH_STEP_S = 50e-6  # pause a publisher owes for each step of a search in vain; a step takes about 20 us
 DOUBTED_MAX = 256  # epoch keys that we asked about since keys came last; a liar can contradict each of ours once
@@ -132,7 +132,9 @@ class KeyRing:
         if key is None:
             publisher = self._admission.publisher(header.publisher)
             key = _Key(header, publisher, header.along(self._overlay.path(publisher.region, self._home)))
-            gone = self._keys.put(header.key_id, header.publisher, key)
+            # Until it opened, a key counts to who brought it too: any replica has its publishers' old ones by the
+            # thousand, and replayed they would push out the one in use.
+            gone = self._keys.put(header.key_id, header.publisher + peer.encode(), key)
             if gone is not None:
                 self._audits.pop(gone[0], None)
                 self._searches.pop(gone[0], None)
@@ -231,6 +233,7 @@ class KeyRing:
             key.unusable = True  # until keys come
             return [Count("wrong_epoch_key"), *self._doubt(header)]
         key.data_key, key.combination = opened[-1], found.combination
+        self._keys.put(header.key_id, header.publisher, key)
         self._last_combination[key.hops] = found.combination
         self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
         return [Count("recombined")]

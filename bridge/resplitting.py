@@ -27,9 +27,9 @@ from .routes import Routes
 from .subscriptions import KEYS_TOPIC
 from .views import Overlay
 
-KEYS_HELD_MAX = 4096  # keys whose shares a replica keeps; a publisher's flood of keys evicts its own oldest
+KEYS_HELD_MAX = 4096  # a flood of keys evicts the oldest of its publisher, or of who replays it
 GATHER_S = 0.05  # an entry's further shares wait so long for those of the other replicas before us
-NEW_KEYS_BURST = 2_000  # data keys of one publisher at once ...
+NEW_KEYS_BURST = 2_000  # data keys of one publisher at once, of one sender ...
 NEW_KEYS_EVERY_S = 0.001  # ... and then a thousand a second: each is verified, remembered and split for every region
 
 
@@ -43,6 +43,7 @@ class HeldKey:
     splits: dict[tuple[int, Label], list[Share]] = field(default_factory=dict, repr=False)
     announced: dict[str, int] = field(default_factory=dict)
     """Peer that got a publication under it -> how many shares it was given; 0: it is to be told, as soon as may be."""
+    is_vouched_for: bool = False
 
     @property
     def name(self) -> DataKeyName:
@@ -74,7 +75,7 @@ class Resplitter:
         self._over = over
         self._known_seeds: dict[int, bytes] = {}  # of live epochs: the provider reads a disk
         self._held: FairTable[DataKeyName, HeldKey] = FairTable(KEYS_HELD_MAX)
-        self._new_keys: dict[bytes, Allowance] = {}  # by publisher
+        self._new_keys: dict[tuple[bytes, str], Allowance] = {}  # by publisher and who brought them
         self._gathering: dict[DataKeyName, float] = {}  # when to pass on what came; oldest first, of those in `_held`
         self._ahead = Ahead()
 
@@ -97,7 +98,8 @@ class Resplitter:
 
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         """Another version of the overlay, or other views. `Routes` and `Admission` followed by others."""
-        self._new_keys = {party: left for party, left in self._new_keys.items() if party in overlay.by_party}
+        of_members = (pair for pair in self._new_keys if pair[0] in overlay.by_party and pair[1] in overlay.members)
+        self._new_keys = {pair: self._new_keys[pair] for pair in of_members}
         for held in self._held.values():
             for peer in [peer for peer in held.announced if peer not in overlay.members]:
                 del held.announced[peer]
@@ -159,7 +161,7 @@ class Resplitter:
         own = self._routes.place_in(header.hops, self._routes.name)
         if own is None:
             raise Expired("a key of a view in which we have no place")
-        held = self._hold(header, now)
+        held = self._hold(header, sender, now)
         effects: list[Effect] = []
         fresh: dict[Label, Share] = {}
         for share in self._admission.shares(properties, self._expected(header, sender, publisher.region, own)):
@@ -173,9 +175,17 @@ class Resplitter:
                 effects.append(Count("shares_received"))
             elif known != share:
                 effects.append(Blame(sender, False, "a second, different share for one label"))
+        if fresh and not held.is_vouched_for and self._is_vouched_for(held, publisher.region):
+            held.is_vouched_for = True
+            self._held.put(held.name, header.publisher, held)
         if fresh and self._gathered(held, publisher.region, now):
             effects += self._pass_on(held, now)
         return effects
+
+    def _is_vouched_for(self, held: HeldKey, home: int) -> bool:
+        """Whether so many replicas before us gave shares that one of them is honest: it replays nothing."""
+        before = held.header.along(self._routes.overlay.path(home, self._routes.region))[:-1]
+        return bool(before) and len({label[-2].place for label in held.shares}) >= before[-1].threshold
 
     def _gathered(self, held: HeldKey, home: int, now: float) -> bool:
         """Whether what is not passed on yet goes now. With a publication it does. An entry that stands alone waits for
@@ -216,16 +226,18 @@ class Resplitter:
         """Infinite if nothing waits."""
         return next(iter(self._gathering.values()), inf)
 
-    def _hold(self, header: KeyHeader, now: float) -> HeldKey:
-        """Our entry for a verified key, made if it is new. Raises TooOften for a publisher of keys without end."""
+    def _hold(self, header: KeyHeader, sender: str, now: float) -> HeldKey:
+        """Our entry for a verified key, made if it is new. Raises TooOften for a publisher of keys without end, or for
+        a sender that replays its old ones: those count to both until others bring them too."""
         name = (header.publisher, header.scope, header.key_id)
         held = self._held.get(name)
         if held is None or self._over(held, now):
-            allowance = self._new_keys.setdefault(header.publisher, Allowance(NEW_KEYS_BURST, NEW_KEYS_EVERY_S, now))
+            brought = header.publisher, sender
+            allowance = self._new_keys.setdefault(brought, Allowance(NEW_KEYS_BURST, NEW_KEYS_EVERY_S, now))
             if not allowance.take(now):
                 raise TooOften("a publisher makes more data keys than its publications can need")
             held = HeldKey(header, Use(now))
-            gone = self._held.put(name, header.publisher, held)
+            gone = self._held.put(name, header.publisher + sender.encode(), held)
             if gone is not None:
                 self._gathering.pop(gone[0], None)
             self._came(held)

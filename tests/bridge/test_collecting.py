@@ -356,6 +356,21 @@ def test_a_flood_of_keys_evicts_only_the_flooders(world: World, monkeypatch: pyt
     assert told(feed(node, two)) == [(2, False)]
 
 
+def test_a_liar_that_replays_a_publishers_old_keys_evicts_none_that_opened(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """They are signed and count to the publisher; without its key, what comes next would never open."""
+    monkeypatch.setattr("bridge.opening.KEYS_HELD_MAX", 8)
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    feed(node, publish(site, "plant/t", sequence=1))
+    for salt in range(20):
+        key = forge_key(world, "site", "plant/#", salt)
+        node.handle(Received("r1a", Wire(KEYS_TOPIC, b"", properties=key.properties(key.shares[:1]))), NOW)
+    two = {r: with_properties(w, without=(PROPERTY_KEY, PROPERTY_SHARES)) for r, w in
+           publish(site, "plant/t", sequence=2, previous=1).items()}  # fmt: skip
+    assert told(feed(node, two)) == [(2, False)]
+
+
 def test_a_key_of_another_scope_or_publisher_opens_nothing(world: World):
     """Whoever may read plant/# knows its keys; that is no right to seal with them elsewhere."""
     node = subscriber(world, "control")

@@ -432,6 +432,38 @@ def test_a_publisher_of_keys_without_end_is_refused_and_nobody_else(monkeypatch:
     assert counted(announce("evil", 9, NOW + 2 * NEW_KEYS_EVERY_S), "refused") == 0
 
 
+def replay(world: World, node: ReplicaNode, liar: str, count: int) -> None:
+    """Old keys of an honest publisher, as it signed them."""
+    for salt in range(count):
+        wire = Wire(KEYS_TOPIC, b"", properties=forge_key(world, "site", "plant/#", salt).properties())
+        node.handle(Received(liar, wire), NOW)
+
+
+def test_a_liar_that_replays_old_keys_spends_nothing_of_their_publisher(world: World, monkeypatch: pytest.MonkeyPatch):
+    """Else a new key that an honest replica brings is refused, with what it rides on, and does not come again."""
+    monkeypatch.setattr("bridge.resplitting.NEW_KEYS_BURST", 5)
+    node = second_hop(world)
+    replay(world, node, "r1c", 20)
+    wire = through(world, publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"])["r2a"]
+    effects = node.handle(Received("r1a", wire), NOW)
+    assert counted(effects, "refused") == 0
+    assert counted(effects, "forwarded") == 1
+
+
+@pytest.mark.parametrize("first", ["r1a", "r1c"])
+def test_a_liar_that_replays_old_keys_evicts_none_that_others_brought(
+    world: World, first: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("bridge.resplitting.KEYS_HELD_MAX", 8)
+    node = second_hop(world)
+    wires = publish(gateway(world, "site"), "plant/t", sequence=1)
+    for sender in (first, *(peer for peer in REGION_1 if peer != first)):
+        node.handle(Received(sender, through(world, wires[sender], name=sender)["r2a"]), NOW)
+    replay(world, node, "r1c", 20)
+    served = sent(subscribe_at(node, world, "control", "plant/#"), "control")
+    assert any(len(shares_in(send.wire)) == 3 for send in served)
+
+
 def test_newcomers_are_served_after_a_publisher_has_left():
     world = make_world({1: 3}, [], {"site": 1, "evil": 1, "control": 1})
     node = replica(world, "r1a", ["site", "evil", "control"])

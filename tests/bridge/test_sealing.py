@@ -206,7 +206,8 @@ def test_two_that_lead_each_with_what_the_other_lacks_do_not_wait_for_each_other
     acknowledge(chance.choice([0, 100, 500]))
     commit(after)
     acknowledge(10_000)
-    assert acked == dict.fromkeys(waiting, {*late, *before, *after})
+    everything = {*late, *before, *after}
+    assert acked == {peer: everything for peer in waiting}
 
 
 def test_an_entry_is_forgotten_when_all_have_it(world: World):
