@@ -98,7 +98,8 @@ class Lease:
     def supersedes(self, other: Lease) -> bool:
         """Whether this one says all that `other` said, and later. A gateway that was away or restarted begins anew;
         what it said before still explains what was published then."""
-        same = self.starts_ms == other.starts_ms or (not other.starts_ms and self.own_from_ms == other.own_from_ms)
+        begun = other.starts_ms != 0  # several that do not take part in the choice yet are told apart by `own_from_ms`
+        same = self.starts_ms == other.starts_ms if begun else self.own_from_ms == other.own_from_ms
         return same and self.version >= other.version
 
     def body(self) -> bytes:

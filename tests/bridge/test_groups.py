@@ -126,6 +126,16 @@ def test_an_older_lease_undoes_nothing_whatever_comes_first():
         assert not table.accept(early, NOW)
 
 
+def test_members_that_come_and_go_without_uplink_undo_nothing_that_was_said_before():
+    """Neither lease takes part in the choice yet; what the first served alone would be served again by others."""
+    first = replace(lease_of("a", end_s=-50, own=(-100, -50), version=1, on=False), starts_ms=0)
+    second = replace(lease_of("a", own=(-10, 50), version=2), starts_ms=0)
+    leases = [lease.signed(WORLD.identities["a"]) for lease in (first, second)]
+    for order in (leases, leases[::-1]):
+        table = table_of(*order, lease_of("b", start_s=-200))
+        assert [table.server(ID, asked("a", at_s=s), NOW) for s in (-70, -30, -5)] == ["a", "b", "a"]
+
+
 def test_leases_are_bounded_for_each_author():
     table = LeaseTable(WORLD.overlay)
     for number in range(NEWS_BURST):
