@@ -133,7 +133,7 @@ class Backpressure:
         """
         if not self._towards and not self._held:
             return None
-        header = next((value for name, value in publish.properties.user if name == PROPERTY_HEADER), None)
+        header = next((value for name, value in reversed(publish.properties.user) if name == PROPERTY_HEADER), None)
         if header is None or is_control(publish.topic):
             return None
         held = self._held.get(header)

@@ -81,6 +81,20 @@ def test_as_long_as_n_minus_f_lanes_have_room_nothing_is_held(replica: Replica):
     assert not replica.counts
 
 
+def test_what_a_liar_puts_before_the_header_is_not_remembered(replica: Replica):
+    """Of a repeated property the last counts, as for the node; the others are of any length and anybody's."""
+    replica.load(MARK_MESSAGES, *replica.regions[2])
+    replica.flow.begin()
+    for peer in replica.regions[2]:
+        replica.flow.passing(peer, replica.lanes[peer])
+    user = (("vmq", "x" * 60_000), ("vmq", "a"))
+    hold = replica.flow.hold("north2", Publish("t", b"", 1, properties=Properties(user=user)))
+    assert hold is not None
+    hold(lambda code: replica.acked.append("liar"))
+    assert not replica.publishes("a"), "another copy waits with it"
+    assert replica.flow.acks_held == 2
+
+
 @pytest.mark.parametrize(("messages", "size"), [(MARK_MESSAGES, 0), (1, MARK_BYTES)])
 def test_a_region_without_room_holds_acknowledgements_in_order_until_it_has_some(
     replica: Replica, messages: int, size: int
