@@ -32,7 +32,7 @@ from keys.sharetree import Hop, Label, Place, Share, decode_shares
 
 from . import content
 from .machine import Blame, Count, Effect, Wire
-from .policy import Scope
+from .policy import REFRESH_MESSAGES_MAX, Scope
 from .topics import TopicError, check_name
 from .views import Overlay
 
@@ -169,9 +169,10 @@ class Admission:
         self._check_name(key.epoch_key, now)
         if not self._overlay.may_publish_in(publisher.name, scope, key.epoch):
             raise NotAuthorised(f"{publisher.name} may not publish in {scope.filter} in epoch {key.epoch}")
-        if scope.keyed and key.bump == scope.bump and key.message_limit > scope.refresh.messages:
-            # Of another bump: made under other rules, since the owner raises it when it changes them.
-            raise NotAuthorised(f"key for {key.message_limit} messages; the scope has {scope.refresh.messages}")
+        # Of another bump: made under other rules, since the owner raises it when it changes them.
+        most = scope.refresh.messages if scope.keyed and key.bump == scope.bump else REFRESH_MESSAGES_MAX
+        if key.message_limit > most:
+            raise NotAuthorised(f"key for {key.message_limit} messages; the scope has {most}")
         self._check_views(key.hops, scope, publisher.region)
         self._keys[key.key_id] = key
         if len(self._keys) > VERIFIED_KEYS_MAX:

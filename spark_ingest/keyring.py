@@ -45,6 +45,8 @@ KEYS_MAX = 4_096
 KEYS_PER_PUBLISHER_MAX = 1_024
 """Stops one publisher from pushing out everybody else's keys; beyond it, it pushes out its own. Where each message has
 a key of its own, replicas may be so many messages apart."""
+MESSAGES_MAX = 65_536
+"""Messages that a key may be for, as for every reader: the sequences that it served are remembered."""
 WANTED_MAX = 64
 """Epoch keys that are asked for at a time, as many as a request holds; what is still missing is wanted again."""
 KEYS_KEPT = 1_024
@@ -137,6 +139,8 @@ class Keyring:
             raise NotAuthorised(f"{certificate.name} may not publish in this scope in epoch {header.epoch}")
         if (header.kcv == NO_KCV) is scope.keyed:
             raise BadFrame("a key without the scope's epoch key where there is one, or with one where there is none")
+        if header.message_limit > MESSAGES_MAX:
+            raise NotAuthorised(f"a key for {header.message_limit} messages, more than any scope may have")
         path = header.along(path_from(self._directory, certificate))
         if header.hops[0] != path[0]:
             raise BadShare("a key that was split for another first region than its publisher's")

@@ -13,7 +13,7 @@ from bridge.keyrepository import KEY_LATE_S, SPENT_LATE_S, SWEEP_S, carries_key_
 from bridge.machine import Acked, Committed, Effect, LinkDown, LinkUp, Publication, Received, Send, Tick, Wire
 from bridge.node import GatewayNode, ReplicaNode
 from bridge.ownretained import RETELL_BURST, RETELL_EVERY_S
-from bridge.policy import REFRESH, Refresh, Scope
+from bridge.policy import REFRESH, REFRESH_MESSAGES_MAX, Refresh, Scope
 from bridge.subscriptions import KEYS_TOPIC
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, from_property
 from keys.errors import NotAuthorised
@@ -277,6 +277,19 @@ def test_a_key_for_more_messages_than_the_scope_allows_is_refused_by_everybody(w
             key = forge_key(small, "site", "plant/#", messages, messages=messages)
             wire = Wire(KEYS_TOPIC, b"", properties=key.properties(key.shares[:1]))
             assert counted(node.handle(Received(sender, wire), NOW), "refused") == refusals
+
+
+@pytest.mark.parametrize(("shares_only", "bump"), [(True, 0), (False, 1)])
+def test_no_key_is_for_more_messages_than_any_scope_may_have(shares_only: bool, bump: int):
+    """Each reader remembers the sequences that a key served."""
+    small = make_world({1: 3}, [], {"site": 1}, [Scope("plant/#", shares_only=shares_only)])
+    small.learn(small.keys, [0], bump=bump)
+    admission = Admission(small.overlay, replica=False)
+    most = forge_key(small, "site", "plant/#", bump=bump, messages=REFRESH_MESSAGES_MAX)
+    more = forge_key(small, "site", "plant/#", bump=bump, messages=REFRESH_MESSAGES_MAX + 1)
+    assert admission.key(dict(most.properties()), NOW) is not None
+    with pytest.raises(NotAuthorised):
+        admission.key(dict(more.properties()), NOW)
 
 
 def test_keys_of_before_a_change_of_that_number_go_with_their_bump(world: World):

@@ -176,7 +176,7 @@ class Publisher:
         overlay.members[self.identity.party_id] = self.certificate
         overlay.grants += [Grant(name, each, Right.PUBLISH, 0, last_epoch) for each in publish]
         self.sequence = 0
-        self.messages = 1 << 20
+        self.messages = 1 << 16
         """That a data key is for."""
         self.keys: dict[str, tuple[KeyHeader, DataKey, list[Share]]] = {}
         self.pinned: set[str] = set()

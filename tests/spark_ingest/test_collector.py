@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from keys.envelope import Mode
 from keys.sharetree import Hop, Place, decode_shares
 from spark_ingest.collector import FRESH_MS, LATE_KEPT
+from spark_ingest.keyring import MESSAGES_MAX
 from spark_ingest.recovery import recovered, state_of
 from spark_ingest.spool_writer import SpoolWriter
 
@@ -283,6 +284,15 @@ def test_more_than_a_key_is_for_is_spooled_with_that_reason() -> None:
     (record,) = records(link.write())
     assert record.wire_topic == "plant/c"
     assert "2 messages that it is for" in (record.reason or "")
+
+
+def test_a_key_for_more_messages_than_any_scope_may_have_is_refused() -> None:
+    """The sequences that it served are remembered."""
+    _, publisher, link = setup()
+    publisher.messages = MESSAGES_MAX + 1
+    publisher.new_key("plant/#")
+    link.publish(publisher.seal("plant/a"))
+    assert not list(records(link.write()))
 
 
 def test_what_stays_incomplete_is_spooled_with_its_reason_and_acknowledged() -> None:
