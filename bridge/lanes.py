@@ -53,9 +53,18 @@ class Lane:
         else:
             self.new.append((sequence, topic))
 
-    def take(self, now: float, may: Callable[[int], bool]) -> list[int]:
+    def take(self, now: float, may: Callable[[int], bool], lacked: int = 0) -> list[int]:
         """What the windows have room for, one of each queue in turn; it is in flight from now on. A queue whose first
-        one may not go stands still."""
+        one may not go stands still. Where both do, what may go comes first if there is some: `lacked` is how many the
+        replica lacks that may. Else two that lead, each with what stands behind something unsealed in the other's lane,
+        would wait for each other for ever."""
+        taken = self._take(now, may)
+        if taken or lacked <= len(self.in_flight) or not self._stands(may):
+            return taken
+        self._bring_forward(may)
+        return self._take(now, may)
+
+    def _take(self, now: float, may: Callable[[int], bool]) -> list[int]:
         taken: list[int] = []
         late_stands = new_stands = False
         while len(self.in_flight) < WINDOW_MAX:
@@ -90,12 +99,12 @@ class Lane:
             del self._late_topics[topic]
         self._late_in_flight.add(sequence)
 
-    def stands(self, may: Callable[[int], bool]) -> bool:
+    def _stands(self, may: Callable[[int], bool]) -> bool:
         """Whether something waits, and the first of neither queue may go."""
         firsts = [queue[0][0] for queue in (self.late, self.new) if queue]
         return bool(firsts) and not any(map(may, firsts))
 
-    def bring_forward(self, may: Callable[[int], bool]) -> None:
+    def _bring_forward(self, may: Callable[[int], bool]) -> None:
         """What may go stands first in its queue, in the order it had. On each topic that keeps the order: what is
         sealed has nothing before it on its topic that is not."""
         late = deque(sorted(self.late, key=lambda waiting: not may(waiting[0])))

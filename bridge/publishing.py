@@ -395,7 +395,8 @@ class Publisher:
         lanes = deque(named for named in self._lanes if len(named[1]))  # none, after most acknowledgements
         while lanes:
             peer, lane = lanes.popleft()
-            taken = self._take(peer, lane, now)
+            may = partial(self._may_go, self._residents.leads(peer))
+            taken = lane.take(now, may, self._residents.lacked_by(peer))
             if not taken:
                 continue
             sealed, waits = self._sealed(taken, lane, now)
@@ -411,16 +412,6 @@ class Publisher:
             wire = entry.wire_for(self.view.place_of(peer), len(self.view.members))
             effects += self._sends(peer, wire, entry.key, entry.publication, sequence, now)
         return effects
-
-    def _take(self, peer: str, lane: Lane, now: float) -> list[int]:
-        """What goes to a replica now. One that leads gets first what others have before it: else two that lead, each
-        with what stands behind something unsealed in the other's lane, would wait for each other for ever."""
-        may = partial(self._may_go, self._residents.leads(peer))
-        taken = lane.take(now, may)
-        if not taken and self._residents.lacked_by(peer) > len(lane.in_flight) and lane.stands(may):
-            lane.bring_forward(may)
-            taken = lane.take(now, may)
-        return taken
 
     def _may_go(self, leads: bool, sequence: int) -> bool:
         """Whether a replica, which leads or does not, may get an entry now: what is sealed always."""
