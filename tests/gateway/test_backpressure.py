@@ -242,7 +242,8 @@ class Node:
 def linked() -> tuple[Links, Node, dict[str, Peer]]:
     world = make_world({1: 3, 2: 3}, [(1, 2)], {})
     peers = {name: Peer() for name in world.overlay.views[2].members}
-    node = Node(ReplicaNode(world.overlay, world.overlay.views[1].members[0], lambda epoch: bytes(32)))
+    name = world.overlay.views[1].members[0]
+    node = Node(ReplicaNode(world.overlay, world.identities[name], name, lambda epoch: bytes(32)))
     dials: Any = peers
     nothing: Any = None
     keeping: Any = SimpleNamespace(overlay=world.overlay)
