@@ -43,8 +43,9 @@ from .spool_writer import KeyMaterial
 KEYS_MAX = 4_096
 """Keys in memory over all publishers; the one that was used longest ago goes first."""
 KEYS_PER_PUBLISHER_MAX = 1_024
-"""Stops one publisher from pushing out everybody else's keys; beyond it, it pushes out its own. Where each message has
-a key of its own, replicas may be so many messages apart."""
+"""Stops one publisher from pushing out everybody else's keys; beyond it, it pushes out its own. So many more may each
+replica have brought that are not usable yet. Where each message has a key of its own, replicas may be so many messages
+apart."""
 MESSAGES_MAX = 65_536
 """Messages that a key may be for, as for every reader: the sequences that it served are remembered."""
 WANTED_MAX = 64
@@ -60,6 +61,7 @@ class _Key:
     level1: dict[int, bytes] = field(default_factory=dict, repr=False)
     material: KeyMaterial | None = None
     searched_with: int = 0
+    owner: tuple[bytes, str] = (b"", "")
     opens: set[int] = field(default_factory=set)  # sequences that it serves; at most the header's message limit
 
     def serves(self, sequence: int) -> bool:
@@ -77,7 +79,9 @@ class Keyring:
         self._directory: Directory | None = None
         self._keys: OrderedDict[bytes, _Key] = OrderedDict()
         self._texts: OrderedDict[str, bytes] = OrderedDict()  # property as received, verified: key id
-        self._owned: dict[bytes, OrderedDict[bytes, None]] = {}  # publisher: its key ids, oldest first
+        # By publisher, and by who brought those that are not usable yet: key ids, oldest first. Any replica has its
+        # publishers' old keys by the thousand, and replayed they would push out those in use.
+        self._owned: dict[tuple[bytes, str], OrderedDict[bytes, None]] = {}
         self._combinations: dict[tuple[Hop, ...], Combination] = {}  # what worked last, by path and views
         self._ahead = Ahead()
         self._edition: object = None
@@ -96,7 +100,7 @@ class Keyring:
         """
         assert self._directory is not None
         try:
-            key = self._verified(told)
+            key = self._verified(told, replica)
         except UnknownView:
             publisher = KeyHeader.decode(from_property(told)).publisher
             self._ahead.keep(publisher, Piece(replica, told, told_shares))
@@ -123,9 +127,13 @@ class Keyring:
         if not fresh:
             return None
         self._solve(key, path, replica, figures)
-        return key.header.key_id if key.material is not None else None
+        if key.material is None:
+            return None
+        self._disown(key)
+        self._own(key, "")
+        return key.header.key_id
 
-    def _verified(self, told: str) -> _Key:
+    def _verified(self, told: str, replica: str) -> _Key:
         assert self._directory is not None
         key_id = self._texts.get(told)
         if key_id is not None and key_id in self._keys:
@@ -146,7 +154,7 @@ class Keyring:
             raise BadShare("a key that was split for another first region than its publisher's")
         for hop in path:
             self._directory.check_view(hop)
-        key = self._keys.get(header.key_id) or self._add(header)
+        key = self._keys.get(header.key_id) or self._add(header, replica)
         self._texts[told] = header.key_id
         if len(self._texts) > KEYS_MAX:
             self._texts.popitem(last=False)
@@ -173,22 +181,29 @@ class Keyring:
             usable += [key_id] if key_id is not None else []
         return usable
 
-    def _add(self, header: KeyHeader) -> _Key:
+    def _add(self, header: KeyHeader, replica: str) -> _Key:
         key = self._keys[header.key_id] = _Key(header)
-        owned = self._owned.setdefault(header.publisher, OrderedDict())
-        owned[header.key_id] = None
+        self._own(key, replica)
+        return key
+
+    def _own(self, key: _Key, replica: str) -> None:
+        """Count a key to its publisher; with a `replica`, to who brought it too."""
+        key.owner = key.header.publisher, replica
+        owned = self._owned.setdefault(key.owner, OrderedDict())
+        owned[key.header.key_id] = None
         if len(owned) > KEYS_PER_PUBLISHER_MAX:
             self._drop(next(iter(owned)))
         elif len(self._keys) > KEYS_MAX:
-            self._drop(next(iter(self._keys)))
-        return key
+            self._drop(next(iter(max(self._owned.values(), key=len))))
+
+    def _disown(self, key: _Key) -> None:
+        owned = self._owned[key.owner]
+        del owned[key.header.key_id]
+        if not owned:
+            del self._owned[key.owner]
 
     def _drop(self, key_id: bytes) -> None:
-        key = self._keys.pop(key_id)
-        owned = self._owned[key.header.publisher]
-        del owned[key_id]
-        if not owned:
-            del self._owned[key.header.publisher]
+        self._disown(self._keys.pop(key_id))
 
     def _solve(self, key: _Key, path: Sequence[Hop], replica: str, figures: Counter[tuple[str, str]]) -> None:
         """Find k level-1 shares that fit the commitments, from what is here."""
@@ -280,7 +295,7 @@ class Keyring:
                 shares = decode_shares(each.shares) if each.shares else []
             except KeysError:
                 continue  # of another version of the frames: the publisher sends it again
-            key = self._keys.get(header.key_id) or self._add(header)
+            key = self._keys.get(header.key_id) or self._add(header, "")
             for share in shares:
                 key.level1[share.label[0].place] = share.value
             if len(key.level1) >= header.hops[0].threshold:

@@ -295,6 +295,26 @@ def test_a_key_for_more_messages_than_any_scope_may_have_is_refused() -> None:
     assert not list(records(link.write()))
 
 
+@pytest.mark.parametrize(("of_one", "of_all"), [(4, 100), (100, 4)])
+def test_a_replica_that_replays_old_keys_pushes_out_none_that_is_usable(
+    of_one: int, of_all: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are signed and count to the publisher: without the key in use, what comes next would not open."""
+    monkeypatch.setattr("spark_ingest.keyring.KEYS_PER_PUBLISHER_MAX", of_one)
+    monkeypatch.setattr("spark_ingest.keyring.KEYS_MAX", of_all)
+    _, publisher, link = setup()
+    old = []
+    for _ in range(10):
+        publisher.new_key("plant/#")
+        old.append(publisher.seal("plant/old").entry(3))
+    publisher.new_key("plant/#")
+    link.publish(publisher.seal("plant/a"))
+    for wire in old:
+        link.send(3, wire)
+    link.publish(publisher.seal("plant/b"), with_key=False)
+    assert [r.wire_topic for r in records(link.write())] == ["plant/a", "plant/b"]
+
+
 def test_what_stays_incomplete_is_spooled_with_its_reason_and_acknowledged() -> None:
     _, publisher, link = setup()
     link.publish(publisher.seal("plant/a"), places=(1, 2), content=b"")
