@@ -127,11 +127,7 @@ class Keyring:
         if not fresh:
             return None
         self._solve(key, path, replica, figures)
-        if key.material is None:
-            return None
-        self._disown(key)
-        self._own(key, "")
-        return key.header.key_id
+        return key.header.key_id if key.material is not None else None
 
     def _verified(self, told: str, replica: str) -> _Key:
         assert self._directory is not None
@@ -194,7 +190,8 @@ class Keyring:
         if len(owned) > KEYS_PER_PUBLISHER_MAX:
             self._drop(next(iter(owned)))
         elif len(self._keys) > KEYS_MAX:
-            self._drop(next(iter(max(self._owned.values(), key=len))))
+            greediest = max(self._owned.values(), key=len)
+            self._drop(next(iter(greediest)))
 
     def _disown(self, key: _Key) -> None:
         owned = self._owned[key.owner]
@@ -236,6 +233,8 @@ class Keyring:
         if len(key.level1) >= hop.threshold:
             places = sorted(key.level1)[: hop.threshold]
             key.material = _material(header, hop, {place: key.level1[place] for place in places})
+            self._disown(key)
+            self._own(key, "")
             key.shares.clear()
             figures["recombined", ""] += 1
 
