@@ -101,8 +101,9 @@ class Lane:
 
     def _stands(self, may: Callable[[int], bool]) -> bool:
         """Whether something waits, and the first of neither queue may go."""
-        firsts = [queue[0][0] for queue in (self.late, self.new) if queue]
-        return bool(firsts) and not any(map(may, firsts))
+        late = bool(self.late) and may(self.late[0][0])
+        new = bool(self.new) and may(self.new[0][0]) and not self._runs_ahead()
+        return len(self) > 0 and not (late or new)
 
     def _bring_forward(self, may: Callable[[int], bool]) -> None:
         """What may go stands first in its queue, in the order it had. On each topic that keeps the order: what is

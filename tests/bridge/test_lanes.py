@@ -50,6 +50,20 @@ def test_a_queue_whose_first_may_not_go_stands_still_and_the_other_goes_on():
     assert lane.take(0.0, lambda sequence: sequence == 1) == [1]
 
 
+def test_what_may_go_comes_forward_where_both_queues_stand():
+    lane = late_lane(6)
+    lane.append(100, "new", False)
+    assert lane.take(0.0, lambda sequence: sequence in (3, 5)) == [], "nobody said that there is some"
+    assert lane.take(0.0, lambda sequence: sequence in (3, 5), lacked=2) == [3, 5]
+    assert lane.take(0.0, always) == [100, 0, 1, 2, 4]
+
+
+def test_what_is_too_far_ahead_to_go_stands_too():
+    lane = late_lane(6)
+    lane.append(AHEAD_MAX + 100, "new", False)
+    assert lane.take(0.0, lambda sequence: sequence in (3, AHEAD_MAX + 100), lacked=2) == [3]
+
+
 def acknowledge(lane: Lane, rounds: int, took_s: float) -> None:
     now = max(lane.in_flight.values(), default=0.0)
     for _ in range(rounds):
