@@ -126,6 +126,14 @@ def parse(topic: str) -> Constrained | None:
     return Constrained(event_type, constrainer, actions, distribution, tuple(rest))
 
 
+def stays_here(topic: str) -> bool:
+    """Whether a canonical name is of a constrained topic that is not disseminated. Raises TopicError."""
+    if not topic.startswith(CANONICAL):
+        return False
+    parsed = parse(topic)
+    return parsed is not None and parsed.stays_here
+
+
 def canonical(topic: str) -> str:
     """The spelling under which a name or filter is routed: its own, unless it is constrained. Raises TopicError."""
     parsed = parse(topic)

@@ -30,6 +30,7 @@ from pydantic_core import ErrorDetails
 
 from bridge.topics import TopicError, check_filter
 
+from .config_traces import TraceSettings
 from .limits import Limits, Metrics, Model
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -205,6 +206,7 @@ class Settings(Model):
     data: Path | None = Field(default=None, description="directory for what must survive a restart")
     overlay: OverlaySettings | None = None
     availability: Availability = Availability()
+    traces: TraceSettings | None = None
     timeout_disconnect_delay: int = Field(default=0, ge=0, description="seconds added to every client's keep-alive")
     session_expiry_interval: int | None = Field(default=None, ge=0, description="as limits.session_expiry_s")
     sys_interval: int | None = Field(
@@ -416,7 +418,9 @@ def _anchored(settings: Settings, directory: Path) -> Settings:
             paths["key_server"] = KeyServer(material=directory / overlay.key_server.material.expanduser())
         paths["hosted"] = {name: one.anchored(directory) for name, one in overlay.hosted.items()}
         overlay = overlay.model_copy(update=paths)
-    return settings.model_copy(update={"listeners": listeners, "data": anchored(settings.data), "overlay": overlay})
+    traces = settings.traces and settings.traces.anchored(directory)
+    changed = {"listeners": listeners, "data": anchored(settings.data), "overlay": overlay, "traces": traces}
+    return settings.model_copy(update=changed)
 
 
 def _one_line(error: ErrorDetails, source: str) -> str:
@@ -442,6 +446,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
     table: dict[str, type[BaseModel]] = {
         "listeners": Listener, "limits": Limits, "metrics": Metrics, "overlay": OverlaySettings, "protect": Protect,
         "availability": Availability, "key_server": KeyServer, "discovery": Discovery, "hosted": Hosted,
+        "traces": TraceSettings,
     }  # fmt: skip
     for part in path:
         if isinstance(part, str) and part in table:

@@ -23,7 +23,7 @@ from . import members
 from .bounds import Reached, fits
 from .clients import Client, Owed
 from .connection import UNACKNOWLEDGED, Later
-from .hooks import EntitySeen, Overlay, SharedName
+from .hooks import Constraining, EntitySeen, Overlay, SharedName
 from .limits import Limits
 from .mqtt5.encoding import encode_publish
 from .mqtt5.message import Message
@@ -65,6 +65,7 @@ class Exchange:
     def __init__(self, host: PluginHost, limits: Limits, now: Callable[[], float]) -> None:
         self.host, self.limits, self.now = host, limits, now
         self.overlay: Overlay | None = None
+        self.tracing: Constraining | None = None  # constrained topics; None: they are ordinary ones
         self.reached, self.traffic = Reached(now), Traffic()
         self.router: Router[Client] = Router(partial(fits, limits=limits))
         self.retained = RetainedStore(limits.retained_messages, limits.retained_bytes)
@@ -100,6 +101,7 @@ class Exchange:
             and not publish.retain
             and publish.properties is NO_PROPERTIES
             and self.overlay is None
+            and self.tracing is None
             and host.is_absent
             and publish.topic[0] != "$"
         ):
@@ -138,6 +140,9 @@ class Exchange:
         self._acknowledge(client, publish, ReasonCode.NOT_AUTHORIZED)
 
     def _accept(self, client: Client, publish: Publish, permitted: bool) -> Later | None:
+        if self.tracing is not None:
+            publish, allowed = self.tracing.publishing(client.client_id, publish)
+            permitted = permitted and allowed
         if not permitted or publish.topic.startswith(RESERVED_TOPICS):
             self._refuse(client, publish)
             return None
@@ -409,6 +414,8 @@ class Exchange:
         if will.topic.startswith(RESERVED_TOPICS):
             return
         message = Message.of_will(will, self.now(), client.client_id)
+        if self.tracing is not None and not self.tracing.willing(client.client_id, message):
+            return
         self.inject(message, client.view)
         if self.overlay is not None:
             self.overlay.publish(client.client_id, publication_of(message, self.now()), _nothing)
@@ -425,6 +432,8 @@ class Exchange:
 
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """A publication that came over the overlay, to local clients only. Raises TopicError."""
+        if self.tracing is not None:
+            self.tracing.arrived(publication)
         self.inject(message_of(publication, self.now()), groups_lost=groups_lost)
 
 

@@ -12,10 +12,12 @@ from bridge.availability import EntityConnected, EntityGone, EntitySeen
 from bridge.machine import Publication, UserProperties
 
 from .metrics import Figures
+from .mqtt5.message import Message
 from .mqtt5.packets import Publish
 from .mqtt5.session import ServerSession
 
 __all__ = [
+    "Constraining",
     "Done",
     "EntityConnected",
     "EntityEvent",
@@ -77,6 +79,28 @@ class Overlay(Protocol):
         ...
 
     def entity_event(self, event: EntityEvent) -> None: ...
+
+
+class Constraining(Protocol):
+    """Constrained topics (B2): enforced wherever a client names one. Absent: they are ordinary topics."""
+
+    def admit(self, topic: str, client_id: str, *, publishes: bool) -> tuple[str, bool]:
+        """The spelling under which a name or filter is routed, and whether the client may publish or subscribe."""
+        ...
+
+    def publishing(self, client_id: str, publish: Publish) -> tuple[Publish, bool]:
+        """A client's PUBLISH as it is routed, and whether it may; what it may is heard."""
+        ...
+
+    def willing(self, client_id: str, message: Message) -> bool:
+        """Whether a client's will may be published; it is given the spelling under which it is routed."""
+        ...
+
+    def arrived(self, publication: Publication) -> None:
+        """A publication that is for local clients: over the overlay, or our own."""
+        ...
+
+    def client_gone(self, client_id: str, clean: bool) -> None: ...
 
 
 @runtime_checkable

@@ -369,6 +369,8 @@ class Lifecycle:
         self._host.fire(BrokerEvents.CLIENT_DISCONNECTED, client_id=client.client_id, client_session=client.view)
         if overlay is not None and not replaced:
             overlay.entity_event(EntityGone(client.client_id, *client.goodbye, time.time()))
+        if self.exchange.tracing is not None and not replaced:
+            self.exchange.tracing.client_gone(client.client_id, client.goodbye[0])
 
     def forget(self, client: Client, unfinished: Sequence[Message] = ()) -> None:
         """The session has ended: everything about it goes, and `unfinished` to other members of its groups."""

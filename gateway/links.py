@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from bridge import constrained
 from bridge.availability import Announce, Availability, AvailabilityEvent
 from bridge.machine import (
     Acked,
@@ -170,7 +171,7 @@ class Links:
         A protected topic that we may not publish on is refused: it neither stays local nor goes out in clear.
         """
         gateway, topic = self._gateway, publication.topic
-        if not isinstance(gateway, GatewayNode):
+        if not isinstance(gateway, GatewayNode) or constrained.stays_here(topic):
             return False
         if gateway.publisher.sealer.secret_for(topic) is None and not any(matches(f, topic) for f in self._shared):
             return False

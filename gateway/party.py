@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.availability import Availability
-from bridge.machine import Machine
+from bridge.machine import Count, Machine
 from bridge.node import GatewayNode, KeyServerNode, ReplicaNode
 from bridge.policy import Issuer, Scope
 from bridge.sealing import ScopeSecret
@@ -263,7 +263,8 @@ def serve(settings: Settings, wrap: Callable[[Machine], Machine] | None = None) 
 
 async def _serve(settings: Settings, wrap: Callable[[Machine], Machine] | None) -> None:
     if settings.overlay is None:
-        await run_broker(settings)
+        with contextlib.ExitStack() as tracing:
+            await run_broker(settings, started=_traced(settings, tracing, lambda count: None))
         return
     party = Party(settings)
     async with contextlib.AsyncExitStack() as stack:
@@ -274,9 +275,11 @@ async def _serve(settings: Settings, wrap: Callable[[Machine], Machine] | None) 
             neighbours = await stack.enter_async_context(Neighbours(party.where.discovery, party.live))
         links = build(party, wrap, neighbours)
         dialled = links.figures.links
+        trace = _traced(settings, stack, links.figures.count)
 
         def started(broker: EdgeBroker) -> None:
             links.figures.links = lambda: [*dialled(), *accepted_links(broker.lifecycle, links.figures)]
+            trace(broker)
             links.start(broker, partial(end_session, broker.lifecycle))
             if neighbours is not None:
                 neighbours.advertise(settings, broker.port)
@@ -285,6 +288,19 @@ async def _serve(settings: Settings, wrap: Callable[[Machine], Machine] | None) 
             await run_broker(settings, links, overlay_context=party.tls.server, started=started)
         finally:
             await links.stop()
+
+
+def _traced(
+    settings: Settings, ends: contextlib.ExitStack | contextlib.AsyncExitStack, count: Callable[[Count], None]
+) -> Callable[[EdgeBroker], None]:
+    """What joins tracing to a broker, if the configuration has it; it ends with `ends`. Raises TrustError."""
+    if settings.traces is None:
+        return lambda broker: None
+    from gateway.traced_broker import join, make_tracing  # noqa: PLC0415  few have it
+
+    tracing = make_tracing(settings.traces, settings.data, count)
+    ends.callback(tracing.stop)
+    return partial(join, tracing)
 
 
 def end_session(lifecycle: Lifecycle, peer: str) -> None:

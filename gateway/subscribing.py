@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from amqtt.events import BrokerEvents
@@ -40,6 +41,7 @@ class Subscribing:
 
     def subscribe(self, client: Client, packet: Subscribe, quiet: bool = False) -> Later | None:
         """Grant, answer, and send retained messages. `quiet`: a plugin subscribes for the client."""
+        packet = self._canonical(client, packet)
         verdicts: list[bool | None] = []
         for asked in packet.subscriptions:
             topic_filter = _inner(asked.filter)
@@ -52,7 +54,23 @@ class Subscribing:
     def _may_subscribe(self, client: Client, topic_filter: str) -> bool | None:
         if client.peer is not None:
             return True
+        tracing = self._exchange.tracing
+        if tracing is not None and not tracing.admit(topic_filter, client.client_id, publishes=False)[1]:
+            return False
         return self._host.verdict(client.view, topic_filter, Action.SUBSCRIBE)
+
+    def _canonical(self, client: Client, packet: Subscribe) -> Subscribe:
+        """Constrained filters in the spelling in which they are routed."""
+        if self._exchange.tracing is None or client.peer is not None:
+            return packet
+        asked = tuple(replace(each, filter=self._routed(each.filter)) for each in packet.subscriptions)
+        return replace(packet, subscriptions=asked)
+
+    def _routed(self, topic_filter: str) -> str:
+        inner, tracing = _inner(topic_filter), self._exchange.tracing
+        if inner is None or tracing is None:
+            return topic_filter
+        return topic_filter.removesuffix(inner) + tracing.admit(inner, "", publishes=False)[0]
 
     async def _subscribe_asking(self, client: Client, packet: Subscribe, quiet: bool) -> None:
         verdicts: list[bool] = []
@@ -167,6 +185,7 @@ class Subscribing:
 
     def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
         """Remove, and answer."""
+        packet = replace(packet, filters=tuple(map(self._routed, packet.filters))) if client.peer is None else packet
         data, _ = client.session.unsubscribed(packet)
         for topic_filter in packet.filters:
             if client.filters.pop(topic_filter, None) is not None:

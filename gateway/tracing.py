@@ -1,7 +1,7 @@
 """A broker that traces: its discovery node and its tracer, fed by what local clients publish on constrained topics.
 
-The broker asks two things of this module: whether a client may publish or subscribe on a constrained topic, in whatever
-spelling (`canonical`), and what to do with what was published there (`published`). Everything that the machines say
+The broker asks whether a client may publish or subscribe on a constrained topic, in whatever spelling (`admit`), and
+hands over what was published there (`publishing`, `arrived`). Everything that the machines say
 leaves as the broker's own publication. Not here: rules of topics (`bridge.constrained`), tracing (`bridge.tracing`),
 discovery (`bridge.discovering`), files (`trace_store`).
 """
@@ -12,12 +12,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Protocol
 
 from bridge import constrained
 from bridge.constrained import Constrained
 from bridge.discovering import Asked, DiscoveryEffect, DiscoveryNode, Heard, Share
-from bridge.machine import Count, Tick
+from bridge.machine import Count, Publication, Tick
 from bridge.topics import TopicError
 from bridge.traces import ADVERTISEMENTS_TOPIC, CREATION_TOPIC, DISCOVERY_TOPIC, REGISTRATION_TOPIC
 from bridge.tracing import (
@@ -31,6 +32,8 @@ from bridge.tracing import (
     TracingEffect,
     TracingEvent,
 )
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import Publish
 from gateway.trace_store import TraceStore, TraceStoreError
 
 log = logging.getLogger("veilmq.traces")
@@ -63,6 +66,8 @@ class Tracing:
         self._count, self._clock = count, clock
         self._broker: Publishes | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._due: float | None = None
+        self._speaking = False
 
     def start(self, broker: Publishes) -> None:
         """Take up what is kept; the broker serves already."""
@@ -82,7 +87,36 @@ class Tracing:
 
     # -------------------------------------------------------------------------------------- from local clients
 
-    def published(self, client_id: str, topic: Constrained, payload: bytes) -> None:
+    def admit(self, topic: str, client_id: str, *, publishes: bool) -> tuple[str, bool]:
+        """The spelling under which a name or filter (share prefix stripped) is routed, and whether the client may.
+
+        Every topic that is not constrained stays as it is, and is no business of ours.
+        """
+        try:
+            parsed = constrained.parse(topic)
+        except TopicError:
+            return topic, False
+        if parsed is None:
+            return topic, True
+        may = parsed.may_publish if publishes else parsed.may_subscribe
+        return str(parsed), may(client_id, is_broker=False)
+
+    def publishing(self, client_id: str, publish: Publish) -> tuple[Publish, bool]:
+        """A client's PUBLISH as it is routed, and whether it may; what it may is heard."""
+        if not constrained.is_constrained(publish.topic):
+            return publish, True
+        name, may = self.admit(publish.topic, client_id, publishes=True)
+        parsed = constrained.parse(name) if may else None
+        if parsed is not None:
+            self._published(client_id, parsed, publish.payload)
+        return (publish if name == publish.topic else replace(publish, topic=name)), may
+
+    def willing(self, client_id: str, message: Message) -> bool:
+        """Whether a client's will may be published; it is given the spelling under which it is routed."""
+        message.topic, may = self.admit(message.topic, client_id, publishes=True)
+        return may
+
+    def _published(self, client_id: str, topic: Constrained, payload: bytes) -> None:
         """A publication on a constrained topic that `client_id` was allowed to make."""
         name = str(topic)
         if name == REGISTRATION_TOPIC:
@@ -103,8 +137,14 @@ class Tracing:
 
     # --------------------------------------------------------------------------------------- from other brokers
 
-    def heard(self, topic: Constrained, payload: bytes) -> None:
+    def arrived(self, publication: Publication) -> None:
         """What another broker published across the overlay: advertisements, answers of its trackers."""
+        if self._speaking or not publication.topic.startswith(constrained.CANONICAL):
+            return
+        topic = constrained.parse(publication.topic)
+        if topic is None:
+            return
+        payload = publication.payload
         if str(topic) == ADVERTISEMENTS_TOPIC:
             if self._node is not None:
                 self._perform(self._node.handle(Heard(payload), self._clock()))
@@ -125,15 +165,23 @@ class Tracing:
             match effect:
                 case Say(topic, payload, qos):
                     parsed = constrained.parse(topic)
-                    self._broker.say(topic, payload, qos, stays_here=parsed is not None and parsed.stays_here)
+                    self._say(topic, payload, qos, parsed is not None and parsed.stays_here)
                 case SendAway(client, why):
                     log.warning("sent %r away: %s", client, why)
                     self._broker.send_away(client, why)
                 case Share(advertisement):
                     self._keep(effect)
-                    self._broker.say(ADVERTISEMENTS_TOPIC, advertisement.encode(), 1, stays_here=False)
+                    self._say(ADVERTISEMENTS_TOPIC, advertisement.encode(), 1, stays_here=False)
                 case Count():
                     self._count(effect)
+
+    def _say(self, topic: str, payload: bytes, qos: int, stays_here: bool) -> None:
+        assert self._broker is not None
+        self._speaking = True  # what we say ourselves is no news to us
+        try:
+            self._broker.say(topic, payload, qos, stays_here=stays_here)
+        finally:
+            self._speaking = False
 
     def _keep(self, effect: Share) -> None:
         if self._store is not None:
@@ -144,27 +192,19 @@ class Tracing:
 
     def _schedule(self) -> None:
         deadline = self._tracer.next_deadline
-        loop = asyncio.get_running_loop()
+        if deadline == self._due:
+            return  # the usual case: most answers change nobody's turn
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._due = deadline
         if deadline is not None:
-            self._timer = loop.call_later(max(0.0, deadline - self._clock()), self._trace, Tick())
+            delay_s = max(0.0, deadline - self._clock())
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
 
-
-def admit(topic: str, client_id: str, *, publishes: bool) -> tuple[str, bool]:
-    """The spelling under which a name or filter (share prefix stripped) is routed, and whether the client may.
-
-    Every topic that is not constrained stays as it is, and is no business of ours.
-    """
-    try:
-        parsed = constrained.parse(topic)
-    except TopicError:
-        return topic, False
-    if parsed is None:
-        return topic, True
-    may = parsed.may_publish if publishes else parsed.may_subscribe
-    return str(parsed), may(client_id, is_broker=False)
+    def _tick(self) -> None:
+        self._timer = self._due = None
+        self._trace(Tick())
 
 
 def _hex(level: str) -> bytes | None:

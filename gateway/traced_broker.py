@@ -1,0 +1,81 @@
+"""A broker with tracing: made from the configuration and joined to the broker that it serves (B1-B9).
+
+Enforcing constrained topics is `exchange`'s and `subscribing`'s business, who ask `tracing.admit`; what is published on
+them comes here through `Exchange.tracing`. Not here: the rules (`bridge.constrained`), the machines (`tracing`).
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from typing import TYPE_CHECKING
+
+from bridge.discovering import DiscoveryNode
+from bridge.machine import Count, Publication
+from bridge.pings import PRESETS
+from bridge.tracing import Tracer
+from gateway.config_traces import TraceSettings
+from gateway.mqtt5.types import ReasonCode
+from gateway.trace_store import TraceStore
+from gateway.tracing import Tracing
+from gateway.trust import Card, LocalIdentity, TrustError, read_public
+from keys.errors import KeysError
+from keys.identity import public_key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from gateway.broker import EdgeBroker
+
+MAX_BYTES = 64 << 10
+
+
+class Spoken:
+    """What tracing says, as the broker's own publications."""
+
+    def __init__(self, broker: EdgeBroker) -> None:
+        self._broker = broker
+
+    def say(self, topic: str, payload: bytes, qos: int, *, stays_here: bool) -> None:
+        exchange = self._broker.exchange
+        publication = Publication(topic, payload, qos, time_ms=int(time.time() * 1000))
+        exchange.deliver_local(publication)
+        if exchange.overlay is not None and not stays_here:
+            exchange.overlay.publish("", publication, _nothing)
+
+    def send_away(self, client_id: str, why: str) -> None:
+        client = self._broker.lifecycle.clients.get(client_id)
+        if client is not None:
+            self._broker.lifecycle.dismiss(client, ReasonCode.ADMINISTRATIVE_ACTION)
+
+
+def make_tracing(settings: TraceSettings, data: Path | None, count: Callable[[Count], None]) -> Tracing:
+    """Raises TrustError, TraceStoreError: one line each."""
+    local = LocalIdentity.load(settings.identity)
+    cards = [Card.load(path) for path in settings.nodes]
+    nodes = {local.name: local.card.public_key, **{card.name: card.public_key for card in cards}}
+    authority = authority_of(settings.authority)
+    tracer = Tracer(PRESETS[settings.preset], nodes, authority, os.urandom)
+    node = DiscoveryNode(local.name, local.identity, nodes, authority, os.urandom)
+    store = None if data is None else TraceStore(data / "traces.sqlite3")
+    return Tracing(tracer, node, store, count)
+
+
+def authority_of(path: Path) -> bytes:
+    """The public key of a trust domain's `ca.pem`. Raises TrustError."""
+    try:
+        return public_key_of(ssl.PEM_cert_to_DER_cert(read_public(path, MAX_BYTES).decode("ascii")))
+    except (KeysError, ValueError) as error:
+        raise TrustError(f"{path}: is no authority ({error}); name the ca.pem of the entities' trust domain") from None
+
+
+def join(tracing: Tracing, broker: EdgeBroker) -> None:
+    """From now on the broker enforces constrained topics, and traces."""
+    broker.exchange.tracing = tracing
+    tracing.start(Spoken(broker))
+
+
+def _nothing(code: int) -> None:
+    """Nobody waits for what the broker itself publishes."""
