@@ -127,10 +127,13 @@ def parse(topic: str) -> Constrained | None:
 
 
 def stays_here(topic: str) -> bool:
-    """Whether a canonical name is of a constrained topic that is not disseminated. Raises TopicError."""
+    """Whether a canonical name or filter is of a constrained topic that is not disseminated."""
     if not topic.startswith(CANONICAL):
         return False
-    parsed = parse(topic)
+    try:
+        parsed = parse(topic)
+    except TopicError:
+        return False
     return parsed is not None and parsed.stays_here
 
 

@@ -96,6 +96,7 @@ REGISTRATION_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "Registration", stays=Tru
 CREATION_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "TopicCreation", stays=True)
 DISCOVERY_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "Discovery", stays=True)
 ADVERTISEMENTS_TOPIC = _topic(BROKER, Actions.BOTH, "Advertisements")
+ANSWERS_FILTER = _topic(BROKER, Actions.SUBSCRIBE, "+", "Interest")  # a broker's own: what trackers anywhere want
 
 
 def trace_topic(topic: bytes, interest: Interest) -> str:

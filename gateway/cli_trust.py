@@ -64,19 +64,40 @@ def trust_init(
 @trust_app.command("issue")
 def trust_issue(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Trust domain that issues.")],
-    name: Annotated[str, typer.Option(help="Name in the overlay, unique there.")],
-    role: Annotated[str, typer.Option(help="replica, gateway, ingest or keyserver.")],
+    name: Annotated[str, typer.Option(help="Name in the overlay, unique there; an entity's is its client id.")],
+    role: Annotated[str, typer.Option(help="replica, gateway, ingest, keyserver or entity.")],
     out: Annotated[Path, typer.Option(help="Identity directory to make.")],
     host: Annotated[list[str] | None, typer.Option(help="Host name or IP address; may be repeated.")] = None,
+    node: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="For an entity: card.json of a gateway that traces.")
+    ] = None,
 ) -> None:
-    """Make an identity: key, TLS certificate, and the card that the overlay's owner needs."""
+    """Make an identity: key, TLS certificate, and the card that the overlay's owner needs. Of an entity: credentials."""
     from gateway.trust import ISSUABLE, TrustDomain, TrustError
     from keys.identity import Role
 
+    if role == Role.ENTITY:
+        _issue_entity(directory, name, out, host or [], node or [])
+        return
     if role not in set(ISSUABLE):
-        raise TrustError(f"role {role} does not exist; take one of {', '.join(ISSUABLE)}")
+        raise TrustError(f"role {role} does not exist; take one of {', '.join((*ISSUABLE, Role.ENTITY))}")
+    if node:
+        raise TrustError(f"a {role} asks no discovery node; leave --node out")
     TrustDomain.load(directory).issue(name, Role(role), tuple(host or ("127.0.0.1",)), out, time.time())
     print(f"identity {name} in {out}; give {out / 'card.json'} to the owner of the overlay")
+
+
+def _issue_entity(directory: Path, name: str, out: Path, hosts: list[str], nodes: list[Path]) -> None:
+    from gateway.credentials import Credentials
+    from gateway.trust import Card, TrustDomain, TrustError
+
+    if hosts:
+        raise TrustError("an entity is a client and listens nowhere; leave --host out")
+    if not nodes:
+        raise TrustError("whom does the entity ask for its trace topic? give --node, the card.json of a gateway")
+    domain, cards = TrustDomain.load(directory), [Card.load(path) for path in nodes]
+    Credentials.issue(domain, name, cards, out, time.time())
+    print(f"entity {name} in {out}; hand it to the program, which connects with this name as its client id")
 
 
 @trust_app.command("show")

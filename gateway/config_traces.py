@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from .limits import Model
 
 
-class TraceSettings(BaseModel):
+class TraceSettings(Model):
     """Tracing of entities that know VeilMQ. Absent: constrained topics are ordinary ones."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     authority: Path = Field(description="ca.pem of the trust domain that certifies entities and trackers")
     identity: Path = Field(description="our identity directory: it signs advertisements")

@@ -17,6 +17,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bridge import constrained
+from bridge.topics import TopicError
+from bridge.traces import answers_to
 from gateway.private import PrivateFileError, private_directory, write_private, write_public
 from gateway.trust import Card, TrustDomain, TrustError, load_key, read_public
 from keys.delegation import Advertisement
@@ -52,6 +55,10 @@ class Credentials:
         """
         if (out / "key.pem").exists():
             raise TrustError(f"{out}: holds an identity already; take another --out")
+        if not _fits_a_topic(name):
+            raise TrustError(
+                f"name {name!r} cannot stand in constrained topics; take one without / + # that is no rule"
+            )
         identity = Identity.generate(secrets.token_bytes(32))
         try:
             certificate = Certificate.issue(
@@ -113,6 +120,15 @@ class Credentials:
             write_private(self.directory / "topic.bin", advertisement.encode(), replace=True)
         except PrivateFileError:
             return
+
+
+def _fits_a_topic(name: str) -> bool:
+    """Whether topics that only this entity may use say so: `Broker` and `PublishOnly` are names of other things."""
+    try:
+        parsed = constrained.parse(answers_to(name))
+    except TopicError:
+        return False
+    return parsed is not None and parsed.constrainer == name and name != constrained.BROKER
 
 
 def _b64(data: bytes) -> str:

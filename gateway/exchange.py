@@ -111,14 +111,13 @@ class Exchange:
             assert self.overlay is not None
             members.published(client, publish, self.overlay)
             return None
-        if host.sees_messages:
-            host.fire(
-                BrokerEvents.MESSAGE_RECEIVED,
-                client_id=client.client_id,
-                message=application_message(publish),
-            )
         verdict = True
-        if host.filters_topics:
+        if self.tracing is not None:
+            publish, verdict = self.tracing.publishing(client.client_id, publish)
+        if host.sees_messages:
+            message = application_message(publish)
+            host.fire(BrokerEvents.MESSAGE_RECEIVED, client_id=client.client_id, message=message)
+        if verdict and host.filters_topics:
             known = host.verdict(client.view, publish.topic, Action.PUBLISH)
             if known is None:
                 return self._publish_asking(client, publish)
@@ -140,9 +139,6 @@ class Exchange:
         self._acknowledge(client, publish, ReasonCode.NOT_AUTHORIZED)
 
     def _accept(self, client: Client, publish: Publish, permitted: bool) -> Later | None:
-        if self.tracing is not None:
-            publish, allowed = self.tracing.publishing(client.client_id, publish)
-            permitted = permitted and allowed
         if not permitted or publish.topic.startswith(RESERVED_TOPICS):
             self._refuse(client, publish)
             return None
@@ -160,6 +156,8 @@ class Exchange:
             client.owe(Owed(publish, ReasonCode.QUOTA_EXCEEDED))
             self._settle(client)
             return None
+        if self.tracing is not None:
+            self.tracing.heard(client.client_id, publish)
         before = 0 if store is None else store.changes
         message = Message.of(publish, self.now(), client.client_id)
         if self.overlay is not None and message.properties.user:
@@ -400,7 +398,10 @@ class Exchange:
         """Publish a will as the client's own publication, if it may publish there."""
         if client.peer is not None:
             return  # members publish their clients' wills themselves
-        verdict = self.host.verdict(client.view, will.topic, Action.PUBLISH)
+        permitted = True
+        if self.tracing is not None:
+            will, permitted = self.tracing.willing(client.client_id, will)
+        verdict = permitted and self.host.verdict(client.view, will.topic, Action.PUBLISH)
         if verdict is None:
             self.in_order(self._will_asking(client, will))
         elif verdict:
@@ -414,8 +415,6 @@ class Exchange:
         if will.topic.startswith(RESERVED_TOPICS):
             return
         message = Message.of_will(will, self.now(), client.client_id)
-        if self.tracing is not None and not self.tracing.willing(client.client_id, message):
-            return
         self.inject(message, client.view)
         if self.overlay is not None:
             self.overlay.publish(client.client_id, publication_of(message, self.now()), _nothing)

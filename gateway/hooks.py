@@ -12,8 +12,7 @@ from bridge.availability import EntityConnected, EntityGone, EntitySeen
 from bridge.machine import Publication, UserProperties
 
 from .metrics import Figures
-from .mqtt5.message import Message
-from .mqtt5.packets import Publish
+from .mqtt5.packets import Publish, Will
 from .mqtt5.session import ServerSession
 
 __all__ = [
@@ -89,11 +88,15 @@ class Constraining(Protocol):
         ...
 
     def publishing(self, client_id: str, publish: Publish) -> tuple[Publish, bool]:
-        """A client's PUBLISH as it is routed, and whether it may; what it may is heard."""
+        """A client's PUBLISH in the spelling under which it is routed, and whether the client may."""
         ...
 
-    def willing(self, client_id: str, message: Message) -> bool:
-        """Whether a client's will may be published; it is given the spelling under which it is routed."""
+    def willing(self, client_id: str, will: Will) -> tuple[Will, bool]:
+        """The same for a client's will."""
+        ...
+
+    def heard(self, client_id: str, publish: Publish) -> None:
+        """A client's PUBLISH that is accepted."""
         ...
 
     def arrived(self, publication: Publication) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from bridge.views import Overlay
-from gateway.config import ConfigError, Hosted, load_hosted
+from gateway.config import ConfigError, load_hosted
+from gateway.config_hosted import Hosted
 from gateway.mqtt5.packets import ConnAck
 from gateway.mqtt_client import Client
 from gateway.private import PrivateFileError, read_private

@@ -222,10 +222,12 @@ class Links:
 
     def subscribed(self, topic_filter: str) -> None:
         """The first local subscription of a filter."""
-        self._handle(Subscribed(topic_filter))
+        if not constrained.stays_here(topic_filter):
+            self._handle(Subscribed(topic_filter))
 
     def unsubscribed(self, topic_filter: str) -> None:
-        self._handle(Unsubscribed(topic_filter))
+        if not constrained.stays_here(topic_filter):
+            self._handle(Unsubscribed(topic_filter))
 
     def group_joined(self, group: str, topic_filter: str) -> None:
         """A shared group has local members."""

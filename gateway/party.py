@@ -279,8 +279,8 @@ async def _serve(settings: Settings, wrap: Callable[[Machine], Machine] | None) 
 
         def started(broker: EdgeBroker) -> None:
             links.figures.links = lambda: [*dialled(), *accepted_links(broker.lifecycle, links.figures)]
-            trace(broker)
             links.start(broker, partial(end_session, broker.lifecycle))
+            trace(broker)
             if neighbours is not None:
                 neighbours.advertise(settings, broker.port)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from bridge.views import HOSTED_PROPERTY_CHARS, Overlay
 from gateway import hosted
 from gateway.check_trust import Finding
-from gateway.config import Hosted
+from gateway.config_hosted import Hosted
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt_client import PACKET_BYTES_MAX, Client, ClientError
 

@@ -185,7 +185,8 @@ class Subscribing:
 
     def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
         """Remove, and answer."""
-        packet = replace(packet, filters=tuple(map(self._routed, packet.filters))) if client.peer is None else packet
+        if self._exchange.tracing is not None and client.peer is None:
+            packet = replace(packet, filters=tuple(map(self._routed, packet.filters)))
         data, _ = client.session.unsubscribed(packet)
         for topic_filter in packet.filters:
             if client.filters.pop(topic_filter, None) is not None:

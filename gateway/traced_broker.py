@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 from bridge.discovering import DiscoveryNode
 from bridge.machine import Count, Publication
 from bridge.pings import PRESETS
+from bridge.topics import split_share
+from bridge.traces import ADVERTISEMENTS_TOPIC, ANSWERS_FILTER
 from bridge.tracing import Tracer
 from gateway.config_traces import TraceSettings
+from gateway.mqtt5.packets import Unsubscribe
 from gateway.mqtt5.types import ReasonCode
 from gateway.trace_store import TraceStore
 from gateway.tracing import Tracing
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway.broker import EdgeBroker
+    from gateway.clients import Client
 
 MAX_BYTES = 64 << 10
 
@@ -72,9 +76,24 @@ def authority_of(path: Path) -> bytes:
 
 
 def join(tracing: Tracing, broker: EdgeBroker) -> None:
-    """From now on the broker enforces constrained topics, and traces."""
-    broker.exchange.tracing = tracing
+    """From now on the broker enforces constrained topics, and traces. Before the first connection."""
+    exchange = broker.exchange
+    exchange.tracing = tracing
+    for client in list(broker.lifecycle.clients.values()):
+        _take_back(tracing, broker, client)
     tracing.start(Spoken(broker))
+    if exchange.overlay is not None:
+        for topic_filter in (ADVERTISEMENTS_TOPIC, ANSWERS_FILTER):
+            exchange.overlay.subscribed(topic_filter)
+
+
+def _take_back(tracing: Tracing, broker: EdgeBroker, client: Client) -> None:
+    """End what a session that was kept from before subscribed to and may not."""
+    if client.peer is not None:
+        return
+    refused = [f for f in client.filters if not tracing.admit(split_share(f)[1], client.client_id, publishes=False)[1]]
+    if refused:
+        broker.lifecycle.subscribing.unsubscribe(client, Unsubscribe(1, tuple(refused)))
 
 
 def _nothing(code: int) -> None:

@@ -1,8 +1,8 @@
 """A broker that traces: its discovery node and its tracer, fed by what local clients publish on constrained topics.
 
 The broker asks whether a client may publish or subscribe on a constrained topic, in whatever spelling (`admit`), and
-hands over what was published there (`publishing`, `arrived`). Everything that the machines say
-leaves as the broker's own publication. Not here: rules of topics (`bridge.constrained`), tracing (`bridge.tracing`),
+hands over what was published there (`heard`, `arrived`). Everything that the machines say leaves as the broker's own
+publication. Not here: rules of topics (`bridge.constrained`), tracing (`bridge.tracing`),
 discovery (`bridge.discovering`), files (`trace_store`).
 """
 
@@ -32,11 +32,12 @@ from bridge.tracing import (
     TracingEffect,
     TracingEvent,
 )
-from gateway.mqtt5.message import Message
-from gateway.mqtt5.packets import Publish
+from gateway.mqtt5.packets import Publish, Will
 from gateway.trace_store import TraceStore, TraceStoreError
 
 log = logging.getLogger("veilmq.traces")
+
+TOPIC_MAX_BYTES = 65_535  # the canonical spelling is longer than what a client wrote (MQTT 5, section 1.5.4)
 
 
 class Publishes(Protocol):
@@ -98,23 +99,29 @@ class Tracing:
             return topic, False
         if parsed is None:
             return topic, True
+        name = str(parsed)
+        if len(name.encode()) > TOPIC_MAX_BYTES:
+            return topic, False
         may = parsed.may_publish if publishes else parsed.may_subscribe
-        return str(parsed), may(client_id, is_broker=False)
+        return name, may(client_id, is_broker=False)
 
     def publishing(self, client_id: str, publish: Publish) -> tuple[Publish, bool]:
-        """A client's PUBLISH as it is routed, and whether it may; what it may is heard."""
-        if not constrained.is_constrained(publish.topic):
-            return publish, True
+        """A client's PUBLISH in the spelling under which it is routed, and whether the client may."""
         name, may = self.admit(publish.topic, client_id, publishes=True)
-        parsed = constrained.parse(name) if may else None
-        if parsed is not None:
-            self._published(client_id, parsed, publish.payload)
         return (publish if name == publish.topic else replace(publish, topic=name)), may
 
-    def willing(self, client_id: str, message: Message) -> bool:
-        """Whether a client's will may be published; it is given the spelling under which it is routed."""
-        message.topic, may = self.admit(message.topic, client_id, publishes=True)
-        return may
+    def willing(self, client_id: str, will: Will) -> tuple[Will, bool]:
+        """The same for a client's will. Nobody registers or answers by a will: it is routed, and not heard."""
+        name, may = self.admit(will.topic, client_id, publishes=True)
+        return (will if name == will.topic else replace(will, topic=name)), may
+
+    def heard(self, client_id: str, publish: Publish) -> None:
+        """A client's PUBLISH that is accepted."""
+        if not publish.topic.startswith(constrained.CANONICAL):
+            return
+        topic = constrained.parse(publish.topic)
+        if topic is not None:
+            self._published(client_id, topic, publish.payload)
 
     def _published(self, client_id: str, topic: Constrained, payload: bytes) -> None:
         """A publication on a constrained topic that `client_id` was allowed to make."""

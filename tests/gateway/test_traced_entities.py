@@ -1,0 +1,144 @@
+"""Entities and trackers over paho, at a broker that traces: what a tracker hears, and what nobody else does."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridge.traced import Stage, Wishes
+from bridge.traces import TraceKind
+from gateway.tracing_client import TracedEntity, Tracker
+from tests.gateway.overlay_processes import ENVIRONMENT
+from tests.gateway.traced_site import Site, observed, wait_for
+
+OPEN = Wishes(("desk",))
+ENTITY = """
+import sys, time
+from bridge.traced import Wishes
+from gateway.tracing_client import TracedEntity
+with TracedEntity(sys.argv[1], "127.0.0.1", int(sys.argv[2]), wishes=Wishes(("desk",))) as entity:
+    entity.state("READY")
+    time.sleep(120)
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return Site(tmp_path_factory.mktemp("site"))
+
+
+@contextlib.contextmanager
+def process(site: Site, name: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """An entity in a process of its own."""
+    started = subprocess.Popen([sys.executable, "-c", ENTITY, str(site.credentials(name)), str(port)], env=ENVIRONMENT)
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.wait()
+
+
+def test_states_load_and_heartbeats_reach_a_tracker(site: Site) -> None:
+    with (
+        site.running() as port,
+        Tracker(site.credentials("desk"), "127.0.0.1", port) as desk,
+        TracedEntity(site.credentials("pump"), "127.0.0.1", port, wishes=OPEN) as pump,
+    ):
+        pump.state("READY")
+        wait_for(lambda: pump.stage is Stage.TRACED)
+        desk.follow("pump")
+        observed(desk, TraceKind.ALLS_WELL)
+        pump.load({"cpu": 0.25})
+        assert dict(observed(desk, TraceKind.LOAD_INFORMATION).fields) == {"cpu": 0.25}
+        pump.state("SHUTDOWN")
+        assert observed(desk, TraceKind.SHUTDOWN).entity == "pump"
+        assert observed(desk, TraceKind.ALLS_WELL).fields["latency_ms"] < 5_000
+        pump.silent()
+        observed(desk, TraceKind.REVERTING_TO_SILENT_MODE)
+
+
+def test_a_lost_connection_is_told_at_once_and_recovery_too(site: Site) -> None:
+    with site.running() as port, Tracker(site.credentials("desk"), "127.0.0.1", port) as desk:
+        with process(site, "drill", port) as drill:
+            wait_for(lambda: (site.path / "drill" / "topic.bin").exists())
+            desk.follow("drill")
+            observed(desk, TraceKind.ALLS_WELL)
+            drill.kill()
+            assert observed(desk, TraceKind.DISCONNECT, 5).fields["clean"] is False
+        with process(site, "drill", port):
+            observed(desk, TraceKind.JOIN)
+            observed(desk, TraceKind.ALLS_WELL)
+
+
+def test_silence_on_an_open_connection_is_suspected_then_a_failure(site: Site) -> None:
+    with (
+        site.running() as port,
+        Tracker(site.credentials("desk"), "127.0.0.1", port) as desk,
+        process(site, "press", port) as press,
+    ):
+        wait_for(lambda: (site.path / "press" / "topic.bin").exists())
+        desk.follow("press")
+        observed(desk, TraceKind.ALLS_WELL)
+        press.send_signal(signal.SIGSTOP)
+        observed(desk, TraceKind.FAILURE_SUSPICION)
+        observed(desk, TraceKind.FAILED)
+        press.send_signal(signal.SIGCONT)
+        observed(desk, TraceKind.ALLS_WELL, after="failed")
+
+
+def test_sealed_traces_open_for_who_may_discover_and_others_hear_nothing(site: Site) -> None:
+    wishes = Wishes(("desk",), secured=True)
+    with (
+        site.running() as port,
+        Tracker(site.credentials("desk"), "127.0.0.1", port) as desk,
+        Tracker(site.credentials("stranger"), "127.0.0.1", port) as stranger,
+        TracedEntity(site.credentials("safe"), "127.0.0.1", port, wishes=wishes) as safe,
+    ):
+        wait_for(lambda: safe.stage is Stage.TRACED)
+        desk.follow("safe")
+        stranger.follow("safe")
+        observed(desk, TraceKind.ALLS_WELL)
+        safe.load({"secret": 1})
+        observed(desk, TraceKind.LOAD_INFORMATION, secret=1)
+        assert site.counted["trace_keys_given"] >= 1
+        assert site.counted["discoveries_refused"] >= 1
+        assert stranger.next(0.5) is None
+
+
+def test_a_broker_that_restarts_keeps_trace_topics(site: Site, tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    with (
+        site.running(data=data) as port,
+        TracedEntity(site.credentials("vane"), "127.0.0.1", port, wishes=OPEN) as vane,
+    ):
+        wait_for(lambda: vane.stage is Stage.TRACED)
+    made = site.counted["trace_topics"]
+    with (
+        site.running(data=data) as port,
+        Tracker(site.credentials("desk"), "127.0.0.1", port) as desk,
+        TracedEntity(site.credentials("vane"), "127.0.0.1", port, wishes=OPEN) as vane,
+    ):
+        desk.follow("vane")
+        observed(desk, TraceKind.ALLS_WELL)
+    assert site.counted["trace_topics"] == made, "the topic of before serves"
+
+
+def test_a_new_topic_is_found_again_after_the_old_one_leaked(site: Site) -> None:
+    with (
+        site.running() as port,
+        TracedEntity(site.credentials("leak"), "127.0.0.1", port, wishes=OPEN) as leak,
+    ):
+        wait_for(lambda: leak.stage is Stage.TRACED)
+        before = (site.path / "leak" / "topic.bin").read_bytes()
+        leak.renounce()
+        wait_for(lambda: leak.stage is Stage.TRACED)
+        assert (site.path / "leak" / "topic.bin").read_bytes() != before
+        with Tracker(site.credentials("desk"), "127.0.0.1", port) as desk:
+            desk.follow("leak")
+            observed(desk, TraceKind.ALLS_WELL)

@@ -1,0 +1,111 @@
+"""A trust domain with one gateway that traces, its broker on this event loop or on a thread, and credentials."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bridge.machine import Count
+from bridge.traces import TraceKind
+from bridge.tracking import Observed
+from gateway.broker import EdgeBroker
+from gateway.config import Settings, parse
+from gateway.credentials import Credentials
+from gateway.traced_broker import join, make_tracing
+from gateway.tracing_client import Tracker
+from gateway.trust import Card, LocalIdentity, TrustDomain
+from keys.identity import Role
+from tests.gateway.harness import LOOPBACK
+
+WAIT_S = 15.0
+
+
+class Site:
+    """Files below one directory. `counted`: figures of tracing, by name."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.counted: dict[str, int] = {}
+        self.domain = TrustDomain.create(path / "domain", "works", time.time())
+        self.gateway = self.domain.issue("gate", Role.GATEWAY, ("127.0.0.1",), path / "gate", time.time())
+
+    def credentials(self, name: str, gateway: LocalIdentity | None = None) -> Path:
+        """The directory of an entity or tracker, made at the first call."""
+        directory = self.path / name
+        if not directory.exists():
+            cards = [Card.load(self.gateway.directory / "card.json")]
+            Credentials.issue(self.domain, name, cards, directory, time.time())
+        return directory
+
+    def settings(self, **more: Any) -> Settings:
+        traces = {"authority": str(self.domain.directory / "ca.pem"), "identity": str(self.gateway.directory)}
+        content = {"listeners": LOOPBACK, "allow_anonymous": True, "traces": traces}
+        return parse({**content, **more})
+
+    @contextlib.asynccontextmanager
+    async def serving(self, **more: Any) -> AsyncIterator[EdgeBroker]:
+        settings = self.settings(**more)
+        assert settings.traces is not None
+        tracing = make_tracing(settings.traces, settings.data, self._count)
+        broker = EdgeBroker(settings)
+        broker.before_serving = partial(join, tracing)
+        await broker.start()
+        try:
+            yield broker
+        finally:
+            await broker.shutdown()
+            tracing.stop()
+
+    @contextlib.contextmanager
+    def running(self, **more: Any) -> Iterator[int]:
+        """The broker on a thread of its own; its port."""
+        ready: threading.Event = threading.Event()
+        found: list[Any] = []
+
+        async def run() -> None:
+            stop = asyncio.Event()
+            async with self.serving(**more) as broker:
+                found.extend((asyncio.get_running_loop(), stop, broker.port()))
+                ready.set()
+                await stop.wait()
+
+        thread = threading.Thread(target=asyncio.run, args=(run(),))
+        thread.start()
+        try:
+            assert ready.wait(WAIT_S), "the broker did not start"
+            yield found[2]
+        finally:
+            if found:
+                found[0].call_soon_threadsafe(found[1].set)
+            thread.join(WAIT_S)
+            assert not thread.is_alive()
+
+    def _count(self, count: Count) -> None:
+        self.counted[count.name] = self.counted.get(count.name, 0) + count.amount
+
+
+def observed(tracker: Tracker, kind: TraceKind, seconds: float = WAIT_S, **fields: Any) -> Observed:
+    """The next trace of this kind with these fields; what comes before is passed over."""
+    passed: list[str] = []
+    until = time.monotonic() + seconds
+    while (left_s := until - time.monotonic()) > 0:
+        seen = tracker.next(left_s)
+        if seen is None:
+            break
+        if seen.kind is kind and fields.items() <= dict(seen.fields).items():
+            return seen
+        passed.append(seen.kind.name)
+    raise AssertionError(f"no {kind.name} in {seconds} s; came: {passed}")
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = WAIT_S) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.01)
