@@ -111,9 +111,7 @@ class Exchange:
             assert self.overlay is not None
             members.published(client, publish, self.overlay)
             return None
-        verdict = True
-        if self.tracing is not None:
-            publish, verdict = self.tracing.publishing(client.client_id, publish)
+        verdict = self.tracing is None or self.tracing.publishing(client.client_id, publish)
         if host.sees_messages:
             message = application_message(publish)
             host.fire(BrokerEvents.MESSAGE_RECEIVED, client_id=client.client_id, message=message)

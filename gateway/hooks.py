@@ -87,12 +87,12 @@ class Constraining(Protocol):
         """The spelling under which a name or filter is routed, and whether the client may publish or subscribe."""
         ...
 
-    def publishing(self, client_id: str, publish: Publish) -> tuple[Publish, bool]:
-        """A client's PUBLISH in the spelling under which it is routed, and whether the client may."""
+    def publishing(self, client_id: str, publish: Publish) -> bool:
+        """Whether a client may; the PUBLISH gets the spelling under which it is routed."""
         ...
 
     def willing(self, client_id: str, will: Will) -> tuple[Will, bool]:
-        """The same for a client's will."""
+        """A client's will in that spelling, and whether it may be published."""
         ...
 
     def heard(self, client_id: str, publish: Publish) -> None:

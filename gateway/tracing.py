@@ -105,13 +105,13 @@ class Tracing:
         may = parsed.may_publish if publishes else parsed.may_subscribe
         return name, may(client_id, is_broker=False)
 
-    def publishing(self, client_id: str, publish: Publish) -> tuple[Publish, bool]:
-        """A client's PUBLISH in the spelling under which it is routed, and whether the client may."""
-        name, may = self.admit(publish.topic, client_id, publishes=True)
-        return (publish if name == publish.topic else replace(publish, topic=name)), may
+    def publishing(self, client_id: str, publish: Publish) -> bool:
+        """Whether the client may; the PUBLISH, which is acknowledged as this object, gets the routed spelling."""
+        publish.topic, may = self.admit(publish.topic, client_id, publishes=True)
+        return may
 
     def willing(self, client_id: str, will: Will) -> tuple[Will, bool]:
-        """The same for a client's will. Nobody registers or answers by a will: it is routed, and not heard."""
+        """A client's will in the routed spelling, and whether it may be published. Nobody registers or answers by a will: it is routed, and not heard."""
         name, may = self.admit(will.topic, client_id, publishes=True)
         return (will if name == will.topic else replace(will, topic=name)), may
 

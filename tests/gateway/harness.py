@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
 from gateway.broker import EdgeBroker
@@ -38,11 +38,17 @@ _opened: list[Wire] = []
 
 @contextlib.asynccontextmanager
 async def serving(
-    config: dict[str, Any] | None = None, *, overlay: Any = None, overlay_context: Any = None, **more: Any
+    config: dict[str, Any] | None = None,
+    *,
+    overlay: Any = None,
+    overlay_context: Any = None,
+    before_serving: Callable[[EdgeBroker], None] | None = None,
+    **more: Any,
 ) -> AsyncIterator[EdgeBroker]:
     """A started broker on a free loopback port; anonymous clients are let in unless the configuration says."""
     content = {"listeners": LOOPBACK, "allow_anonymous": True, **(config or {})}
     broker = EdgeBroker(parse(content), overlay=overlay, overlay_context=overlay_context, **more)
+    broker.before_serving = before_serving
     await broker.start()
     try:
         yield broker

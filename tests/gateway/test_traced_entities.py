@@ -66,7 +66,7 @@ def test_states_load_and_heartbeats_reach_a_tracker(site: Site) -> None:
 def test_a_lost_connection_is_told_at_once_and_recovery_too(site: Site) -> None:
     with site.running() as port, Tracker(site.credentials("desk"), "127.0.0.1", port) as desk:
         with process(site, "drill", port) as drill:
-            wait_for(lambda: (site.path / "drill" / "topic.bin").exists())
+            wait_for((site.path / "drill" / "topic.bin").exists)
             desk.follow("drill")
             observed(desk, TraceKind.ALLS_WELL)
             drill.kill()
@@ -82,7 +82,7 @@ def test_silence_on_an_open_connection_is_suspected_then_a_failure(site: Site) -
         Tracker(site.credentials("desk"), "127.0.0.1", port) as desk,
         process(site, "press", port) as press,
     ):
-        wait_for(lambda: (site.path / "press" / "topic.bin").exists())
+        wait_for((site.path / "press" / "topic.bin").exists)
         desk.follow("press")
         observed(desk, TraceKind.ALLS_WELL)
         press.send_signal(signal.SIGSTOP)

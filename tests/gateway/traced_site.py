@@ -15,13 +15,13 @@ from bridge.machine import Count
 from bridge.traces import TraceKind
 from bridge.tracking import Observed
 from gateway.broker import EdgeBroker
-from gateway.config import Settings, parse
+from gateway.config import parse
 from gateway.credentials import Credentials
 from gateway.traced_broker import join, make_tracing
 from gateway.tracing_client import Tracker
-from gateway.trust import Card, LocalIdentity, TrustDomain
+from gateway.trust import Card, TrustDomain
 from keys.identity import Role
-from tests.gateway.harness import LOOPBACK
+from tests.gateway.harness import LOOPBACK, serving
 
 WAIT_S = 15.0
 
@@ -35,7 +35,7 @@ class Site:
         self.domain = TrustDomain.create(path / "domain", "works", time.time())
         self.gateway = self.domain.issue("gate", Role.GATEWAY, ("127.0.0.1",), path / "gate", time.time())
 
-    def credentials(self, name: str, gateway: LocalIdentity | None = None) -> Path:
+    def credentials(self, name: str) -> Path:
         """The directory of an entity or tracker, made at the first call."""
         directory = self.path / name
         if not directory.exists():
@@ -43,23 +43,20 @@ class Site:
             Credentials.issue(self.domain, name, cards, directory, time.time())
         return directory
 
-    def settings(self, **more: Any) -> Settings:
+    def config(self, **more: Any) -> dict[str, Any]:
         traces = {"authority": str(self.domain.directory / "ca.pem"), "identity": str(self.gateway.directory)}
-        content = {"listeners": LOOPBACK, "allow_anonymous": True, "traces": traces}
-        return parse({**content, **more})
+        return {"listeners": LOOPBACK, "allow_anonymous": True, "traces": traces, **more}
 
     @contextlib.asynccontextmanager
     async def serving(self, **more: Any) -> AsyncIterator[EdgeBroker]:
-        settings = self.settings(**more)
+        config = self.config(**more)
+        settings = parse(config)
         assert settings.traces is not None
         tracing = make_tracing(settings.traces, settings.data, self._count)
-        broker = EdgeBroker(settings)
-        broker.before_serving = partial(join, tracing)
-        await broker.start()
         try:
-            yield broker
+            async with serving(config, before_serving=partial(join, tracing)) as broker:
+                yield broker
         finally:
-            await broker.shutdown()
             tracing.stop()
 
     @contextlib.contextmanager
