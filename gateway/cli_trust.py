@@ -72,7 +72,7 @@ def trust_issue(
         list[Path] | None, typer.Option(metavar="FILE", help="For an entity: card.json of a gateway that traces.")
     ] = None,
 ) -> None:
-    """Make an identity: key, TLS certificate, and the card that the overlay's owner needs. Of an entity: credentials."""
+    """Make an identity: key, TLS certificate, and the card that the overlay's owner needs. An entity has no card."""
     from gateway.trust import ISSUABLE, TrustDomain, TrustError
     from keys.identity import Role
 

@@ -111,7 +111,8 @@ class Tracing:
         return may
 
     def willing(self, client_id: str, will: Will) -> tuple[Will, bool]:
-        """A client's will in the routed spelling, and whether it may be published. Nobody registers or answers by a will: it is routed, and not heard."""
+        """A client's will in the routed spelling, and whether it may be published. It is routed, and not heard: nobody
+        registers by a will."""
         name, may = self.admit(will.topic, client_id, publishes=True)
         return (will if name == will.topic else replace(will, topic=name)), may
 

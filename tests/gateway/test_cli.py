@@ -84,7 +84,7 @@ def test_every_command_of_the_manual_works(example: Path, veilmq: Any) -> None:
     assert "protected" in out
 
 
-@pytest.mark.parametrize("name", ["edge.yaml", "gateway.yaml", "replica.yaml", "keyserver.yaml"])
+@pytest.mark.parametrize("name", ["edge.yaml", "gateway.yaml", "replica.yaml", "keyserver.yaml", "traces.yaml"])
 def test_the_configurations_that_we_ship_load(name: str) -> None:
     settings = load(CONFIGS / name)
     assert settings.listeners

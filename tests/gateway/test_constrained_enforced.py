@@ -149,7 +149,7 @@ def test_a_spelling_that_grows_too_long_is_refused_before_it_is_routed(site: Sit
     asyncio.run(scenario())
 
 
-class Forbids(BaseTopicPlugin):
+class Forbids(BaseTopicPlugin):  # type: ignore[misc]
     """An operator's rule, written for the one spelling that is routed."""
 
     async def topic_filtering(
@@ -160,7 +160,7 @@ class Forbids(BaseTopicPlugin):
 
 def test_rules_of_plugins_see_the_routed_spelling(site: Site) -> None:
     async def scenario() -> None:
-        plugins = {f"{__name__}.Forbids": {}, "amqtt.plugins.authentication.AnonymousAuthPlugin": {}}
+        plugins: dict[str, Any] = {f"{__name__}.Forbids": {}, "amqtt.plugins.authentication.AnonymousAuthPlugin": {}}
         async with site.serving(plugins=plugins) as broker:
             pump = await Wire.connect(broker, "pump")
             pump.publish("/" + OWN[1:], qos=1)
