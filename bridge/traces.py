@@ -92,11 +92,17 @@ def _topic(constrainer: str, actions: Actions, *suffixes: str, stays: bool = Fal
     return str(Constrained(TRACES, constrainer, actions, distribution, suffixes))
 
 
+ADVERTISEMENTS = "Advertisements"
 REGISTRATION_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "Registration", stays=True)
 CREATION_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "TopicCreation", stays=True)
 DISCOVERY_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "Discovery", stays=True)
-ADVERTISEMENTS_TOPIC = _topic(BROKER, Actions.BOTH, "Advertisements")
+ADVERTISEMENTS_FILTER = _topic(BROKER, Actions.BOTH, ADVERTISEMENTS, "+")
 ANSWERS_FILTER = _topic(BROKER, Actions.SUBSCRIBE, "+", "Interest")  # a broker's own: what trackers anywhere want
+
+
+def advertisement_topic(topic: bytes) -> str:
+    """Where discovery nodes tell each other of a trace topic; retained there, for those that come later."""
+    return ADVERTISEMENTS_FILTER.replace("+", uuid_of(topic))
 
 
 def trace_topic(topic: bytes, interest: Interest) -> str:

@@ -429,8 +429,8 @@ class Exchange:
 
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """A publication that came over the overlay, to local clients only. Raises TopicError."""
-        if self.tracing is not None:
-            self.tracing.arrived(publication)
+        if self.tracing is not None and self.tracing.arrived(publication):
+            return
         self.inject(message_of(publication, self.now()), groups_lost=groups_lost)
 
 

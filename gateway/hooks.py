@@ -99,8 +99,8 @@ class Constraining(Protocol):
         """A client's PUBLISH that is accepted."""
         ...
 
-    def arrived(self, publication: Publication) -> None:
-        """A publication that is for local clients: over the overlay, or our own."""
+    def arrived(self, publication: Publication) -> bool:
+        """A publication that is for local clients, over the overlay or our own. True: it is for nobody but us."""
         ...
 
     def client_gone(self, client_id: str, clean: bool) -> None: ...

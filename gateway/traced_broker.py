@@ -15,7 +15,7 @@ from bridge.discovering import DiscoveryNode
 from bridge.machine import Count, Publication
 from bridge.pings import PRESETS
 from bridge.topics import split_share
-from bridge.traces import ADVERTISEMENTS_TOPIC, ANSWERS_FILTER
+from bridge.traces import ADVERTISEMENTS_FILTER, ANSWERS_FILTER
 from bridge.tracing import Tracer
 from gateway.config_traces import TraceSettings
 from gateway.mqtt5.packets import Unsubscribe
@@ -47,6 +47,12 @@ class Spoken:
         publication = Publication(topic, payload, qos, time_ms=int(time.time() * 1000))
         exchange.deliver_local(publication)
         if exchange.overlay is not None and not stays_here:
+            exchange.overlay.publish("", publication, _nothing)
+
+    def advertise(self, topic: str, payload: bytes, life_s: int) -> None:
+        exchange = self._broker.exchange
+        if exchange.overlay is not None:
+            publication = Publication(topic, payload, 1, retain=True, expiry_s=life_s, time_ms=int(time.time() * 1000))
             exchange.overlay.publish("", publication, _nothing)
 
     def send_away(self, client_id: str, why: str) -> None:
@@ -83,7 +89,7 @@ def join(tracing: Tracing, broker: EdgeBroker) -> None:
         _take_back(tracing, broker, client)
     tracing.start(Spoken(broker))
     if exchange.overlay is not None:
-        for topic_filter in (ADVERTISEMENTS_TOPIC, ANSWERS_FILTER):
+        for topic_filter in (ADVERTISEMENTS_FILTER, ANSWERS_FILTER):
             exchange.overlay.subscribed(topic_filter)
 
 

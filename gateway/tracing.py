@@ -20,7 +20,7 @@ from bridge.constrained import Constrained
 from bridge.discovering import Asked, DiscoveryEffect, DiscoveryNode, Heard, Share
 from bridge.machine import Count, Publication, Tick
 from bridge.topics import TopicError
-from bridge.traces import ADVERTISEMENTS_TOPIC, CREATION_TOPIC, DISCOVERY_TOPIC, REGISTRATION_TOPIC
+from bridge.traces import ADVERTISEMENTS, CREATION_TOPIC, DISCOVERY_TOPIC, REGISTRATION_TOPIC, advertisement_topic
 from bridge.tracing import (
     ClientGone,
     Interested,
@@ -45,6 +45,10 @@ class Publishes(Protocol):
 
     def say(self, topic: str, payload: bytes, qos: int, *, stays_here: bool) -> None:
         """Publish as the broker itself: to local clients and, unless it stays here, into the overlay."""
+        ...
+
+    def advertise(self, topic: str, payload: bytes, life_s: int) -> None:
+        """Publish into the overlay only, retained there for so long."""
         ...
 
     def send_away(self, client_id: str, why: str) -> None:
@@ -145,21 +149,25 @@ class Tracing:
 
     # --------------------------------------------------------------------------------------- from other brokers
 
-    def arrived(self, publication: Publication) -> None:
-        """What another broker published across the overlay: advertisements, answers of its trackers."""
+    def arrived(self, publication: Publication) -> bool:
+        """What another broker published across the overlay. True for an advertisement, which no client may hear."""
         if self._speaking or not publication.topic.startswith(constrained.CANONICAL):
-            return
-        topic = constrained.parse(publication.topic)
-        if topic is None:
-            return
-        payload = publication.payload
-        if str(topic) == ADVERTISEMENTS_TOPIC:
+            return False
+        try:
+            topic = constrained.parse(publication.topic)
+        except TopicError:
+            return True
+        if topic is None or len(topic.suffixes) != 2:
+            return False
+        first, second = topic.suffixes
+        if first == ADVERTISEMENTS:
             if self._node is not None:
-                self._perform(self._node.handle(Heard(payload), self._clock()))
-            return
-        first = _hex(topic.suffixes[0]) if len(topic.suffixes) == 2 else None
-        if first is not None and topic.suffixes[1] == "Interest":
-            self._trace(Interested("", first, payload))
+                self._perform(self._node.handle(Heard(publication.payload), self._clock()))
+            return True
+        uuid = _hex(first)
+        if uuid is not None and second == "Interest":
+            self._trace(Interested("", uuid, publication.payload))
+        return False
 
     # ------------------------------------------------------------------------------------------ the machines
 
@@ -179,7 +187,8 @@ class Tracing:
                     self._broker.send_away(client, why)
                 case Share(advertisement):
                     self._keep(effect)
-                    self._say(ADVERTISEMENTS_TOPIC, advertisement.encode(), 1, stays_here=False)
+                    life_s = (advertisement.not_after_ms - advertisement.created_ms) // 1000
+                    self._broker.advertise(advertisement_topic(advertisement.topic), advertisement.encode(), life_s)
                 case Count():
                     self._count(effect)
 

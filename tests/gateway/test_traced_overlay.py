@@ -1,0 +1,60 @@
+"""An entity beside one gateway, who tracks it beside another: traces cross an overlay that cannot read them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bridge.traced import Stage, Wishes
+from bridge.traces import TraceKind
+from gateway.credentials import Credentials
+from gateway.tracing_client import TracedEntity, Tracker
+from gateway.trust import Card, TrustDomain
+from tests.gateway.overlay_processes import OverlayProcesses
+from tests.gateway.traced_site import observed, wait_for
+
+SCOPE = "$Constrained/Traces/#"
+GATEWAYS = ("g1", "g2")
+
+
+@pytest.fixture
+def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
+    made = OverlayProcesses(tmp_path).make({"a": 3}, [], dict.fromkeys(GATEWAYS, "a"))
+    made.describe(lambda content: content["scopes"].append({"filter": SCOPE}))
+    for name, other in (GATEWAYS, GATEWAYS[::-1]):
+        rights = ("--publish", SCOPE, "--read", SCOPE)
+        made.veilmq("trust", "grant", "overlay.json", "--owner", "owner", "--member", name, *rights)
+        path = tmp_path / f"{name}.yaml"
+        content = yaml.safe_load(path.read_text())
+        content["overlay"]["protect"].append({"filter": SCOPE})
+        content["traces"] = {"authority": "owner/ca.pem", "identity": name, "nodes": [f"{other}/card.json"]}
+        path.write_text(yaml.safe_dump(content))
+    made.hand_out(*made.ports)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def test_an_entity_is_tracked_from_another_gateway(overlay: OverlayProcesses) -> None:
+    domain = TrustDomain.load(overlay.directory / "owner")
+    cards = [Card.load(overlay.directory / name / "card.json") for name in GATEWAYS]
+    for name in ("pump", "desk"):
+        Credentials.issue(domain, name, cards, overlay.directory / name, time.time())
+    overlay.start("a1", "a2", "a3", "g1")
+    wishes = Wishes(("desk",), secured=True)
+    first, second = (overlay.ports[name] for name in GATEWAYS)
+    with TracedEntity(overlay.directory / "pump", "127.0.0.1", first, wishes=wishes) as pump:
+        wait_for(lambda: pump.stage is Stage.TRACED)
+        overlay.start("g2")  # what was advertised before it came is retained
+        with Tracker(overlay.directory / "desk", "127.0.0.1", second) as desk:
+            desk.follow("pump")
+            observed(desk, TraceKind.ALLS_WELL, 60)
+            pump.load({"cpu": 0.5})
+            observed(desk, TraceKind.LOAD_INFORMATION, cpu=0.5)
+            pump.stop()
+            observed(desk, TraceKind.DISCONNECT)
