@@ -58,6 +58,7 @@ class Interest(IntFlag):
 
 
 EVERYTHING = Interest(31)
+_LACKS_KEY = 128
 _SUFFIX = {
     Interest.CHANGES: "ChangeNotifications",
     Interest.ALL_UPDATES: "AllUpdates",
@@ -167,14 +168,17 @@ class Wanted:
     """A tracker's answer to GAUGE_INTEREST: what it wants, and where a sealed trace key reaches it.
 
     `credentials`: its encoded certificate, which the trace key is sealed to; empty where traces are clear.
+    `lacks_key`: it cannot open sealed traces, though it may have been given their key, in a former life.
     """
 
     tracker: str
     interest: Interest
     credentials: bytes = b""
+    lacks_key: bool = False
 
     def encode(self) -> bytes:
-        parts = (opening(Kind.INTEREST), sized(self.tracker.encode()), number(self.interest, 1))
+        wants = self.interest | _LACKS_KEY * self.lacks_key
+        parts = (opening(Kind.INTEREST), sized(self.tracker.encode()), number(wants, 1))
         return b"".join((*parts, sized(self.credentials)))
 
     @classmethod
@@ -186,11 +190,12 @@ class Wanted:
             tracker = reader.sized().decode()
         except UnicodeDecodeError:
             raise BadFrame("a tracker's name is not UTF-8") from None
-        interest, credentials = reader.number(1), reader.sized()
+        wants, credentials = reader.number(1), reader.sized()
         reader.end()
+        interest = wants & ~_LACKS_KEY
         if interest > EVERYTHING:
             raise BadFrame(f"interest {interest} is of no known kind")
-        return cls(tracker, Interest(interest), credentials)
+        return cls(tracker, Interest(interest), credentials, bool(wants & _LACKS_KEY))
 
 
 class Audience:
@@ -221,6 +226,9 @@ class Audience:
         for interest, _ in self._trackers.values():
             found |= interest
         return found
+
+    def __contains__(self, tracker: str) -> bool:
+        return tracker in self._trackers
 
     def __len__(self) -> int:
         """Trackers whose interest is remembered."""

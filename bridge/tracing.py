@@ -128,6 +128,7 @@ class _Traced:
     keyed: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
     number: int = 0
     joined: bool = False
+    state: TraceKind | None = None  # what it said last; who comes later is told
     metrics_at: float = 0.0
     due: float = 0.0
 
@@ -240,6 +241,7 @@ class Tracer:
                 kind = TraceKind(body[0]) if len(body) == 1 and body[0] in STATES else None
                 if kind is None:
                     raise BadFrame("an entity's state is one of four")
+                traced.state = kind
                 effects = self._trace(traced, kind, {"state": kind.name}, now)
             case Word.LOAD:
                 effects = self._trace(traced, TraceKind.LOAD_INFORMATION, fields_of(body), now)
@@ -343,8 +345,13 @@ class Tracer:
                 raise NotAuthorised("a tracker that is somebody else")
             if not traced.advertisement.may_discover(tracker):
                 raise NotAuthorised("a tracker that may not discover the trace topic")
+            if wanted.lacks_key:
+                traced.keyed.pop(tracker.party_id, None)
             effects = self._give_key(traced, tracker)
+        newcomer = wanted.tracker not in traced.audience
         traced.audience.answered(wanted, now)
+        if newcomer and traced.state is not None and Interest.STATES in wanted.interest:
+            effects += self._trace(traced, traced.state, {"state": traced.state.name}, now)
         return effects
 
     def _give_key(self, traced: _Traced, tracker: Certificate) -> list[TracingEffect]:

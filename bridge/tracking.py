@@ -204,7 +204,8 @@ class Tracker:
         return [say, *self._unlisten(followed.advertisement)]
 
     def _want(self, followed: _Followed, advertisement: Advertisement) -> Say:
-        wanted = Wanted(self._certificate.name, followed.interest, self._certificate.encode())
+        lacks_key = not followed.key or bool(followed.unopened)
+        wanted = Wanted(self._certificate.name, followed.interest, self._certificate.encode(), lacks_key)
         return Say(answer_topic(advertisement.topic), wanted.encode())
 
     # --------------------------------------------------------------------------------------------- hearing

@@ -93,7 +93,7 @@ def test_silence_on_an_open_connection_is_suspected_then_a_failure(site: Site) -
 
 
 def test_sealed_traces_open_for_who_may_discover_and_others_hear_nothing(site: Site) -> None:
-    wishes = Wishes(("desk",), secured=True)
+    wishes = Wishes(("desk*",), secured=True)
     with (
         site.running() as port,
         Tracker(site.credentials("desk"), "127.0.0.1", port) as desk,
@@ -101,12 +101,19 @@ def test_sealed_traces_open_for_who_may_discover_and_others_hear_nothing(site: S
         TracedEntity(site.credentials("safe"), "127.0.0.1", port, wishes=wishes) as safe,
     ):
         wait_for(lambda: safe.stage is Stage.TRACED)
+        safe.state("READY")
         desk.follow("safe")
         stranger.follow("safe")
         observed(desk, TraceKind.ALLS_WELL)
         safe.load({"secret": 1})
         observed(desk, TraceKind.LOAD_INFORMATION, secret=1)
-        assert site.counted["trace_keys_given"] >= 1
+        with Tracker(site.credentials("desk2"), "127.0.0.1", port) as late:
+            late.follow("safe")
+            observed(late, TraceKind.READY)
+        with Tracker(site.credentials("desk2"), "127.0.0.1", port) as again:  # it was given the key, and forgot it
+            again.follow("safe")
+            observed(again, TraceKind.ALLS_WELL)
+        assert site.counted["trace_keys_given"] >= 3
         assert site.counted["discoveries_refused"] >= 1
         assert stranger.next(0.5) is None
 
