@@ -58,7 +58,7 @@ class Interest(IntFlag):
 
 
 EVERYTHING = Interest(31)
-_LACKS_KEY = 128
+_ANEW = 128
 _SUFFIX = {
     Interest.CHANGES: "ChangeNotifications",
     Interest.ALL_UPDATES: "AllUpdates",
@@ -168,16 +168,16 @@ class Wanted:
     """A tracker's answer to GAUGE_INTEREST: what it wants, and where a sealed trace key reaches it.
 
     `credentials`: its encoded certificate, which the trace key is sealed to; empty where traces are clear.
-    `lacks_key`: it cannot open sealed traces, though it may have been given their key, in a former life.
+    `anew`: it has heard nothing yet that it could open, whatever it was given and told in a former life.
     """
 
     tracker: str
     interest: Interest
     credentials: bytes = b""
-    lacks_key: bool = False
+    anew: bool = False
 
     def encode(self) -> bytes:
-        wants = self.interest | _LACKS_KEY * self.lacks_key
+        wants = self.interest | _ANEW * self.anew
         parts = (opening(Kind.INTEREST), sized(self.tracker.encode()), number(wants, 1))
         return b"".join((*parts, sized(self.credentials)))
 
@@ -192,10 +192,10 @@ class Wanted:
             raise BadFrame("a tracker's name is not UTF-8") from None
         wants, credentials = reader.number(1), reader.sized()
         reader.end()
-        interest = wants & ~_LACKS_KEY
+        interest = wants & ~_ANEW
         if interest > EVERYTHING:
             raise BadFrame(f"interest {interest} is of no known kind")
-        return cls(tracker, Interest(interest), credentials, bool(wants & _LACKS_KEY))
+        return cls(tracker, Interest(interest), credentials, bool(wants & _ANEW))
 
 
 class Audience:
@@ -226,9 +226,6 @@ class Audience:
         for interest, _ in self._trackers.values():
             found |= interest
         return found
-
-    def __contains__(self, tracker: str) -> bool:
-        return tracker in self._trackers
 
     def __len__(self) -> int:
         """Trackers whose interest is remembered."""

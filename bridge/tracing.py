@@ -345,12 +345,11 @@ class Tracer:
                 raise NotAuthorised("a tracker that is somebody else")
             if not traced.advertisement.may_discover(tracker):
                 raise NotAuthorised("a tracker that may not discover the trace topic")
-            if wanted.lacks_key:
+            if wanted.anew:
                 traced.keyed.pop(tracker.party_id, None)
             effects = self._give_key(traced, tracker)
-        newcomer = wanted.tracker not in traced.audience
         traced.audience.answered(wanted, now)
-        if newcomer and traced.state is not None and Interest.STATES in wanted.interest:
+        if wanted.anew and traced.state is not None and Interest.STATES in wanted.interest:
             effects += self._trace(traced, traced.state, {"state": traced.state.name}, now)
         return effects
 

@@ -85,6 +85,7 @@ class _Followed:
     interest: Interest
     advertisement: Advertisement | None = None
     key: bytes = field(default=b"", repr=False)
+    heard: bool = False  # a trace that we could open
     request: bytes = b""
     ask_at: float = 0.0
     asked: int = 0
@@ -157,7 +158,7 @@ class Tracker:
         effects: list[TrackingEffect] = []
         if followed.advertisement is not None:  # it ended
             effects += self._unlisten(followed.advertisement)
-            followed.advertisement, followed.asked, followed.key = None, 0, b""
+            followed.advertisement, followed.asked, followed.key, followed.heard = None, 0, b"", False
         followed.ask_at = now + min(ASK_AGAIN_S * (1 << min(followed.asked, 10)), ASK_AGAIN_MAX_S)
         followed.asked += 1
         self._requests.pop(followed.request, None)
@@ -204,8 +205,8 @@ class Tracker:
         return [say, *self._unlisten(followed.advertisement)]
 
     def _want(self, followed: _Followed, advertisement: Advertisement) -> Say:
-        lacks_key = not followed.key or bool(followed.unopened)
-        wanted = Wanted(self._certificate.name, followed.interest, self._certificate.encode(), lacks_key)
+        anew = bool(followed.unopened) or not (followed.key or followed.heard)
+        wanted = Wanted(self._certificate.name, followed.interest, self._certificate.encode(), anew)
         return Say(answer_topic(advertisement.topic), wanted.encode())
 
     # --------------------------------------------------------------------------------------------- hearing
@@ -271,4 +272,5 @@ class Tracker:
                 raise
             followed.unopened.append(trace)  # its key is a newer one, and on its way
             return Count("traces_unopened")
+        followed.heard = True
         return Observed(entity, TraceKind(trace.kind), trace.time_ms, trace.number, fields)

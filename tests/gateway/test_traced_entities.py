@@ -112,6 +112,7 @@ def test_sealed_traces_open_for_who_may_discover_and_others_hear_nothing(site: S
             observed(late, TraceKind.READY)
         with Tracker(site.credentials("desk2"), "127.0.0.1", port) as again:  # it was given the key, and forgot it
             again.follow("safe")
+            observed(again, TraceKind.READY)
             observed(again, TraceKind.ALLS_WELL)
         assert site.counted["trace_keys_given"] >= 3
         assert site.counted["discoveries_refused"] >= 1
