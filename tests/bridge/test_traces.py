@@ -104,9 +104,9 @@ def test_many_trackers_are_bounded_and_the_next_to_go_goes_first() -> None:
     assert audience.wants(NOW + 2) == Interest.STATES
 
 
-@given(st.text(max_size=20), st.integers(0, 31), st.binary(max_size=50))
-def test_answers_read_back(tracker: str, interest: int, credentials: bytes) -> None:
-    wanted = Wanted(tracker, Interest(interest), credentials)
+@given(st.text(max_size=20), st.integers(0, 31), st.binary(max_size=50), st.booleans())
+def test_answers_read_back(tracker: str, interest: int, credentials: bytes, anew: bool) -> None:
+    wanted = Wanted(tracker, Interest(interest), credentials, anew)
     assert Wanted.decode(wanted.encode()) == wanted
 
 

@@ -91,8 +91,10 @@ class Entity:
         token = Token(self.advertisement.topic, holder.public_bytes, Delegated.PUBLISH, now_ms, now_ms + life_ms)
         return self.say(Word.TOKEN, sized(token.signed(PUMP).encode()) + holder.private_bytes())
 
-    def want(self, interest: Interest = EVERYTHING, credentials: bytes = b"") -> list[TracingEffect]:
-        wanted = Wanted("desk", interest, credentials)
+    def want(
+        self, interest: Interest = EVERYTHING, credentials: bytes = b"", anew: bool = False
+    ) -> list[TracingEffect]:
+        wanted = Wanted("desk", interest, credentials, anew)
         return self.handle(Interested("client of desk", self.advertisement.topic, wanted.encode()))
 
     def handle(self, event: TracingEvent) -> list[TracingEffect]:
@@ -268,6 +270,26 @@ def test_sealed_traces_open_for_trackers_that_may_discover_the_topic(pump: Entit
     assert b"latency" not in trace.encode()
     assert "latency_ms" in fields_of(trace.opened(key))
     assert not [e for e in pump.want(credentials=desk) if isinstance(e, Say) and "Keys" in e.topic], "given once"
+
+
+def test_a_tracker_that_forgot_the_key_gets_it_again(pump: Entity) -> None:
+    mine = certified(DESK, "desk").encode()
+    pump.say(Word.TRACE_KEY, b"K" * 32)
+    for anew, given in ((True, 1), (False, 1), (True, 2), (False, 2)):
+        pump.want(credentials=mine, anew=anew)
+        assert pump.counted["trace_keys_given"] == given
+
+
+def test_who_comes_late_is_told_the_last_state_once(pump: Entity) -> None:
+    pump.say(Word.STATE, bytes([TraceKind.INITIALIZING]))
+    pump.say(Word.STATE, bytes([TraceKind.READY]))
+    assert not pump.traces(TraceKind.READY)
+    pump.want(Interest.LOAD, anew=True)
+    assert not pump.traces(TraceKind.READY)
+    pump.want(anew=True)
+    pump.want()
+    assert len(pump.traces(TraceKind.READY)) == 1
+    assert not pump.traces(TraceKind.INITIALIZING)
 
 
 def test_a_new_trace_key_is_given_to_everybody_anew(pump: Entity) -> None:
