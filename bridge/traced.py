@@ -36,6 +36,9 @@ from .tracing import Say
 ASK_AGAIN_S = 5.0  # a request without an answer is repeated, twice as late each time ...
 ASK_AGAIN_MAX_S = 60.0  # ... up to this
 TOKEN_LIFE_S = 600.0
+TOPIC_LEFT_S = (
+    5.0  # of a trace topic's life, or a tenth of it, when the next topic is asked for: trackers ask at its end
+)
 RENEW_AFTER_S = TOKEN_LIFE_S / 2  # half of a token's life is left when the next one comes
 
 
@@ -183,14 +186,16 @@ class TracedEntity:
         self._request = self._random(REQUEST_BYTES)
         now_ms = int(now * 1000)
         known = self._advertisement
-        if known is not None and known.not_after_ms <= now_ms:
-            known = self._advertisement = None
+        effects: list[TracedEffect] = []
+        if known is not None and _renewed_at(known) <= now:
+            at, effects = self._ask_at, self.silent()
+            self._ask_at, known, self._advertisement = at, None, None
         if known is None:
             request = Request(
                 self._certificate, DESCRIPTOR + self._certificate.name, self._request, now_ms,
                 self._wishes.discoverers, self._wishes.life_s,
             )  # fmt: skip
-            return [Say(CREATION_TOPIC, request.signed(self._identity).encode())]
+            return [*effects, Say(CREATION_TOPIC, request.signed(self._identity).encode())]
         registration = Registration(known.encode(), self._request, now_ms).signed(self._identity)
         return [Say(REGISTRATION_TOPIC, registration.encode())]
 
@@ -218,7 +223,7 @@ class TracedEntity:
         request, session, key = open_registered(payload, self._identity)
         if request != self._request:
             raise BadContent("an answer to a registration that we did not send")
-        self._request, self._ask_at, self._asked = b"", None, 0
+        self._request, self._ask_at, self._asked = b"", _renewed_at(self._advertisement), 0
         self._session = TraceSession(session, key, 0)
         effects: list[TracedEffect] = [
             Listen(to_entity(self._certificate.name, self._advertisement.topic, session)),
@@ -258,3 +263,9 @@ class TracedEntity:
         said = self._session.say(word, body, signer)
         qos = 0 if word is Word.ANSWER else 1
         return [Say(to_broker(self._advertisement.topic, self._session.session), said, qos)]
+
+
+def _renewed_at(advertisement: Advertisement) -> float:
+    """When a trace topic is so near its end that a new one takes its place."""
+    life_s = (advertisement.not_after_ms - advertisement.created_ms) / 1000
+    return advertisement.not_after_ms / 1000 - min(TOPIC_LEFT_S, life_s / 10)

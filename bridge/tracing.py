@@ -378,6 +378,9 @@ class Tracer:
         return effects
 
     def _look(self, session: bytes, traced: _Traced, now: float) -> list[TracingEffect]:
+        if int(now * 1000) > traced.advertisement.not_after_ms:
+            self._forget(session)  # nobody may believe what is said of it
+            return [Count("entities_ended")]
         effects: list[TracingEffect] = []
         ping, changed = traced.pulse.tick(now)
         if ping is not None:

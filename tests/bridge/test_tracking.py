@@ -13,7 +13,7 @@ from bridge.traces import Interest, TraceKind, gauge_topic, trace_topic
 from bridge.tracking import TRACE_FRESH_MS, UNOPENED_MAX, Follow, Unfollow
 from keys.delegation import Trace
 
-from .tracebus import Bus, identity
+from .tracebus import NOW, Bus, identity
 
 
 @pytest.fixture
@@ -236,3 +236,17 @@ def test_traces_that_wait_for_a_key_are_few(bus: Bus) -> None:
     bus.run(200)
     assert bus.observed["desk"] == []
     assert len(desk._followed["pump"].unopened) == UNOPENED_MAX
+
+
+def test_a_trace_topic_that_ends_is_followed_by_a_new_one(bus: Bus) -> None:
+    bus.entity("pump", Wishes(("desk*",), life_s=100))
+    bus.tracker("desk")
+    follow(bus, "pump")
+    bus.run(350)
+    late = [seen for at, seen in bus.observed["desk"] if at > NOW + 320 and seen.kind is TraceKind.ALLS_WELL]
+    assert len(late) >= 20
+    assert len(bus.tracer) == 1, "what ended is forgotten"
+    assert TraceKind.FAILED not in bus.kinds("desk")
+    bus.die("pump")
+    bus.run(200)
+    assert len(bus.tracer) == 0
