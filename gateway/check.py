@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from bridge import constrained
 from bridge.policy import Scope
 from bridge.sealing import ScopeSecret
 from bridge.topics import TopicError, check_name, most_specific
@@ -267,7 +268,9 @@ def _fate(settings: Settings, place: _Place | None, topic: str) -> Fate:
         check_name(topic)
     except TopicError as error:
         return Fate(topic, "refused", why=str(error))
-    if topic.startswith("$"):
+    if constrained.stays_here(topic):
+        return Fate(topic, "local only", why="its own name suppresses that it is passed on")
+    if topic.startswith("$") and not constrained.is_constrained(topic):
         return Fate(topic, "local only", why="names that begin with $ never leave the broker")
     if settings.overlay is None:
         return Fate(topic, "local only", why="there is no overlay section")

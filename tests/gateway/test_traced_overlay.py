@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from bridge.traced import Stage, Wishes
-from bridge.traces import TraceKind
+from bridge.traces import Interest, TraceKind, answers_to, trace_topic
 from gateway.credentials import Credentials
 from gateway.tracing_client import TracedEntity, Tracker
 from gateway.trust import Card, TrustDomain
@@ -58,3 +59,9 @@ def test_an_entity_is_tracked_from_another_gateway(overlay: OverlayProcesses) ->
             observed(desk, TraceKind.LOAD_INFORMATION, cpu=0.5)
             pump.stop()
             observed(desk, TraceKind.DISCONNECT)
+
+
+def test_check_says_which_traces_leave(overlay: OverlayProcesses) -> None:
+    topics = (trace_topic(bytes(16), Interest.LOAD), answers_to("pump"), "$SYS/x", "$Constrained/Alarms/x")
+    report = json.loads(overlay.veilmq("check", "-c", "g1.yaml", *topics, "--json"))
+    assert [fate["fate"] for fate in report["topics"]] == ["protected", "local only", "local only", "local only"]
