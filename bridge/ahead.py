@@ -3,7 +3,8 @@
 Views come into force at each member a little earlier or later. A publisher that is ahead of us seals for a view that we
 do not know yet; that is no fault of anybody's, and the content goes on meanwhile. What a neighbour says of such a key
 waits here, under its publisher's verified signature, and is looked at again when our views change. Bounded and fair: a
-publisher that names views that never come loses its own keys only. Not here: who asks (`resplitting`, `opening`).
+publisher that names views that never come, or a liar that says ever new things of one key, loses its own only. Not
+here: who asks (`resplitting`, `opening`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, from_propert
 
 from .budgets import FairTable
 
-AHEAD_MAX = 2048  # (neighbour, key, shares); beyond it the publisher with most loses its oldest
+AHEAD_MAX = 2048  # (neighbour, key, shares); of the publisher with most of them at one neighbour the oldest goes
 
 
 class Ahead:
@@ -32,7 +33,7 @@ class Ahead:
         name = hashlib.sha256("\0".join((sender, topic, *told.values())).encode()).digest()
         if self._kept.get(name) is None:
             publisher = KeyHeader.decode(from_property(told[PROPERTY_KEY])).publisher
-            self._kept.put(name, publisher, (sender, topic, told))
+            self._kept.put(name, publisher + sender.encode(), (sender, topic, told))
 
     def take(self) -> list[tuple[str, str, dict[str, str]]]:
         """All of it, in the order in which it came; nothing is kept."""
