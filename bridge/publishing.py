@@ -231,7 +231,7 @@ class Publisher:
         """Another version of the overlay, or other views, of the same regions: what is not sent yet follows it."""
         self.sealer.adopt(overlay, secrets)
         self._repairable.answers.keep(overlay.members)
-        effects = self._follow(overlay.views[self._home])
+        effects = self._follow(overlay.views[self._home], now)
         for entry in self._entries.values():
             secret = self.sealer.secret_for(entry.publication.topic)
             # What was protected does not go in clear, whatever the owner says now. It waits, as without any scope,
@@ -240,17 +240,17 @@ class Publisher:
                 entry.secret, entry.topic = secret, secret.wire_topic(entry.publication.topic)
         return effects + self._pump(now)
 
-    def _follow(self, view: RegionView) -> list[Effect]:
+    def _follow(self, view: RegionView, now: float) -> list[Effect]:
         """The replicas of another view have lanes from now on."""
         before, self.view = self.view, view
         lanes = {peer for peer, _ in self._lanes}
         hand_over(self._entries.values(), self._residents, before, view, lanes)
         for peer in lanes - set(view.members):
             self._lanes.down(peer)
-        for peer in view.members:
-            if peer in self._up and peer not in lanes:
-                self._open_lane(peer)
-        return self._forget([s for s, entry in self._entries.items() if entry.acked.issuperset(view.members)])
+        for peer in [peer for peer in view.members if peer in self._up - lanes]:
+            self._open_lane(peer)
+        done = [entry for entry in self._entries.values() if entry.acked.issuperset(view.members)]
+        return [effect for e in done if e.sequence in self._entries for effect in self._done(e, now)]
 
     def rotate(self, identity: Identity) -> None:
         """Sign with another key of ours from now on. What is sealed stays: its certificate counts to its end."""

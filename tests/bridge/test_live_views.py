@@ -36,10 +36,11 @@ from bridge.machine import (
 from bridge.membership import peers_of
 from bridge.node import GatewayNode
 from bridge.policy import Scope
+from bridge.pulling import PULL_TOPIC, PullRequest
 from bridge.regionview import Endorsement
 from bridge.subscriptions import KEYS_TOPIC
 from bridge.views import Member, Overlay, OverlayError
-from keys.envelope import PROPERTY_KEY
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Mode
 from keys.errors import BadShare, Expired, UnknownView
 from keys.identity import Certificate, Identity
 from keys.sharetree import Hop, Place, Share
@@ -482,9 +483,13 @@ def test_keys_ahead_are_bounded_and_a_flooder_loses_its_own():
     ahead.keep("r1a", honest, KEYS_TOPIC)
     told_by = dict(forge_key(world, "evil", "plant/#").properties())
     for n in range(AHEAD_MAX + 100):
-        ahead.keep(f"peer {n}", told_by, KEYS_TOPIC)
+        ahead.keep("r1b", told_by, f"topic {n}")
     assert len(ahead) == AHEAD_MAX
-    assert ("r1a", KEYS_TOPIC, {PROPERTY_KEY: honest[PROPERTY_KEY]}) in ahead.take()
+    for n in range(AHEAD_MAX + 100):
+        ahead.keep("r1c", {**honest, PROPERTY_SHARES: f"made up {n}"}, KEYS_TOPIC)
+    assert len(ahead) == AHEAD_MAX
+    kept = ahead.take()
+    assert ("r1a", KEYS_TOPIC, {PROPERTY_KEY: honest[PROPERTY_KEY]}) in kept, "whoever else says what of the same key"
 
 
 # ------------------------------------------------------------------------------------------------ publisher
@@ -538,6 +543,22 @@ def test_a_replica_that_is_away_while_a_newcomer_comes_causes_no_second_sending(
     assert not sent(site.offered(canonical(in_force(world, attached(world))), NOW))
     assert not [send for send in sent(site.handle(LinkUp("r1d"), NOW)) if send.wire.topic == "plant/t"]
     assert site.publisher.depth == 1, "r1c is to have it"
+
+
+@pytest.mark.parametrize("change", [attached, detached])
+def test_what_all_acknowledged_stays_for_repair_through_a_change_of_views(change):
+    """The only replica that was sent a block may be a liar; the others are asking for it just now."""
+    world = make_world({1: 3}, [], {"site": 1}, [Scope("plant/#", Mode.BLOCKS)])
+    site = gateway(world, "site")
+    publish(site, "plant/t", bytes(2000), sequence=1)
+    for peer in ("r1a", "r1b", "r1c"):
+        site.handle(Acked(peer, 1), NOW)
+    site.offered(canonical(in_force(world, change(world))), NOW)
+    site.handle(LinkUp("r1d"), NOW)
+    asks = Received("r1b", Wire(PULL_TOPIC, PullRequest(world.identities["site"].party_id, 1).encode()))
+    assert [send.peer for send in sent(site.handle(asks, NOW + 5))] == ["r1b"]
+    site.handle(Tick(), NOW + 11)
+    assert not sent(site.handle(asks, NOW + 11))
 
 
 def test_what_is_retained_is_sealed_anew_for_the_next_view():
