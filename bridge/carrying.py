@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from keys.envelope import MessageHeader
-from keys.errors import BadFrame, NotAuthorised
+from keys.errors import NotAuthorised
 from keys.identity import Certificate
 
 from . import content
@@ -118,7 +118,7 @@ class Carrying:
         pull = self._pulls.get(name)
         if passing is None:  # it passed so long ago that it is forgotten; somebody may have asked for it again
             return None if pull is None else self.first(sender, topic, signed, admitted, (), now)
-        if passing.header.time_ms != admitted.header.time_ms:
+        if passing.header != admitted.header:  # another sealing, be it in the same millisecond: pieces of two never mix
             return None
         if sender not in passing.announcers:
             passing.announcers.append(sender)
@@ -196,7 +196,7 @@ class Carrying:
         wanted = {index for parts in passing.owed.values() for index in parts}
         pull = self._pulls.get(passing.name)
         if pull is not None:
-            wanted.update(index for parts in pull.askers.values() for index in parts)
+            wanted.update(index for parts in pull.askers.values() for index in _fitting(passing, parts))
         if passing.header.retain:
             wanted.add(0)
         return tuple(sorted(wanted - passing.pieces.keys()))
@@ -211,7 +211,9 @@ class Carrying:
             if publisher is None or (passing is None and not pull.askers):
                 self._pulls.end(pull.name)
                 continue
-            parts = self._missing(passing) if passing is not None else _common(pull.askers.values())
+            parts = self._missing(passing) if passing is not None else ()
+            if passing is not None and parts:  # of this sealing, whatever time somebody asked us for
+                pull.time_ms = passing.header.time_ms
             if passing is not None and not passing.announced:
                 passing.announced = True
                 effects += [sent for peer in passing.owed for sent in self._pass_on(peer, passing, {})]
@@ -240,8 +242,7 @@ class Carrying:
         self._check_way(peer, self._admission.publisher(request.publisher, now))
         passing = self._recent.get(request.name)
         if passing is not None and passing.header.time_ms >= request.time_ms:
-            if request.parts and request.parts[-1] >= len(passing.header.digests):
-                raise BadFrame("a request for pieces that the publication does not have")
+            content.check_parts(passing.header, request.parts, request.time_ms)
             self._check_right(peer, passing, now)
             answer = self._answer(peer, passing, request.parts, now)
             if answer is not None:
@@ -254,7 +255,7 @@ class Carrying:
 
     def _answer(self, peer: str, passing: Passing, parts: tuple[int, ...], now: float) -> list[Effect] | None:
         """What is sent to who asked; None if we lack it."""
-        pieces = _have(passing, content.enough(passing.header, parts or passing.pieces))
+        pieces = _have(passing, content.enough(passing.header, _fitting(passing, parts) or passing.pieces))
         if pieces is None:
             return None
         try:
@@ -313,6 +314,10 @@ class Carrying:
         """Another version of the overlay, which the others know already."""
         members = self._routes.overlay.members
         self._answers.keep(members)
+        for _, passing in self._recent.items():
+            passing.peers = tuple(peer for peer in passing.peers if peer in members)
+            passing.owed = {peer: parts for peer, parts in passing.owed.items() if peer in members}
+        self._pulls.keep(members)
         self._down = {peer: since for peer, since in self._down.items() if peer in members}
         self._comebacks = {peer: left for peer, left in self._comebacks.items() if peer in members}
 
@@ -328,7 +333,6 @@ def _have(passing: Passing, parts: tuple[int, ...]) -> dict[int, bytes] | None:
     return found
 
 
-def _common(wanted: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    """One request for all askers of what we know nothing of; none: all that there is."""
-    asked = list(wanted)
-    return tuple(sorted({index for parts in asked for index in parts})) if all(asked) else ()
+def _fitting(passing: Passing, parts: tuple[int, ...]) -> tuple[int, ...]:
+    """The pieces that somebody asked for; none, hence all, if it had another sealing in mind, or none at all."""
+    return parts if parts and parts[-1] < len(passing.header.digests) else ()

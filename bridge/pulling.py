@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -94,7 +94,8 @@ class Pull:
 
     @property
     def anything(self) -> bool:
-        """Whether to ask for all that there is: every fourth request, in case nobody can get what was asked for."""
+        """Whether to ask for all that there is: every fourth request, in case nobody can get what was asked for, or of
+        the sealing that somebody made us ask for."""
         return len(self.asked) % 4 == 3
 
 
@@ -170,10 +171,15 @@ class Pulls:
         if not candidates:
             return []
         peer = min(candidates)[-1]
-        wanted = () if pull.anything else tuple(parts)
+        time_ms, wanted = (0, ()) if pull.anything else (pull.time_ms, tuple(parts))
         pull.asked.append(peer)
         self._unanswered[peer] += 1
-        return [request_of(peer, PullRequest(*pull.name, pull.time_ms, wanted))]
+        return [request_of(peer, PullRequest(*pull.name, time_ms, wanted))]
+
+    def keep(self, peers: Collection[str]) -> None:
+        """Whoever is no neighbour any more asked for nothing."""
+        for pull in self._pulls.values():
+            pull.askers = {peer: parts for peer, parts in pull.askers.items() if peer in peers}
 
     @property
     def next_deadline(self) -> float | None:

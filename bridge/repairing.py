@@ -7,7 +7,7 @@ to carry. Not here: who asks and when (`pulling`), the outbox (`publishing`).
 from __future__ import annotations
 
 from keys.envelope import Mode
-from keys.errors import BadFrame, NotAuthorised
+from keys.errors import NotAuthorised
 
 from . import content
 from .machine import Count, Effect, Received, Send
@@ -61,9 +61,9 @@ class Repairable:
         """A replica of our region lacks pieces of an entry of ours. Raises BadFrame."""
         if entry is None or entry.wire is None or entry.header is None:
             return []
-        if request.parts and request.parts[-1] >= len(entry.pieces):
-            raise BadFrame("a request for pieces that the publication does not have")
-        parts = content.enough(entry.header, request.parts or range(len(entry.pieces)))
+        content.check_parts(entry.header, request.parts, request.time_ms)
+        fits = request.parts and request.parts[-1] < len(entry.pieces)
+        parts = content.enough(entry.header, request.parts if fits else range(len(entry.pieces)))
         pieces = {index: entry.pieces[index] for index in parts}
         given = self.answers.give(event.peer, request.name, entry.header.time_ms, pieces, now)
         if given is None:

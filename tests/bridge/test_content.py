@@ -101,6 +101,11 @@ def test_altered_content_fits_no_digest() -> None:
         assert content.read(header_of(mode, pieces), b"", part) is None
 
 
+def test_blocks_of_no_length_are_no_content() -> None:
+    """To make another one of them is impossible: that must not be the next neighbour's finding."""
+    assert content.read(header_of(Mode.BLOCKS, (b"", b"", b"")), b"", "0,1") is None
+
+
 @pytest.mark.parametrize(("mode", "count", "following"), list(product(MODES, (3, 5, 7), (3, 5, 7))))
 def test_each_place_has_its_pieces_from_one_before(mode: Mode, count: int, following: int) -> None:
     for sequence in range(1, 9):

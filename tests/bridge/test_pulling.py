@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge import carrying, pulling, repairing
+from bridge.adopting import canonical
 from bridge.content import PROPERTY_PART
 from bridge.machine import Acked, Effect, LinkDown, LinkUp, Received, Tick, Wire
 from bridge.node import ReplicaNode
 from bridge.policy import Scope
 from bridge.pulling import PULL_TOPIC, PullRequest, Pulls
+from bridge.views import Overlay
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Mode
 from keys.errors import BadFrame
 from tests.sim.world import World, make_world
 
-from .helpers import NOW, counted, gateway, publish, replica, sent, subscribe_at, suspected
+from .helpers import NOW, counted, craft, gateway, publish, replica, sent, subscribe_at, suspected
 
 REGION_1 = ("r1a", "r1b", "r1c")
 REGION_2 = ("r2a", "r2b", "r2c")
@@ -270,6 +274,80 @@ def test_pieces_that_a_publication_does_not_have_are_refused(world: World) -> No
     assert suspected(node.handle(Received("r2a", pull(world, 1, (3,))), NOW)) == {"r2a"}
     assert suspected(site.handle(Received("r1a", pull(world, 1, (9,))), NOW)) == {"r1a"}
     assert suspected(site.handle(Received("r1a", pull(world, 1, publisher="local")), NOW)) == {"r1a"}
+
+
+def test_pieces_asked_for_before_the_publication_came_need_not_exist(world: World) -> None:
+    """What nobody can tell yet raises nothing later, and is not repeated to others, who would suspect us."""
+    wires = publish(gateway(world, "site"), "copied/t", LONG, sequence=1)
+    near, node = first(world), second(world)
+    told = sent(near.handle(Received("site", wires["r1a"]), NOW), "r2a")[0].wire
+    for asker in ("nosy", "control"):
+        assert counted(node.handle(Received(asker, pull(world, 1, (250,))), NOW), "pulls_passed_on") == 1
+    asked = requests(ticks(node, NOW + 0.01))
+    assert [request.parts for _, request in asked] == [()]
+    effects = node.handle(Received("r1a", told), NOW + 0.01)
+    assert None in parts_in(effects, "control")
+    far = second(world)
+    far.handle(Received("control", pull(world, 2, (1, 2), time_ms=int(NOW * 1000))), NOW)
+    wires = publish(gateway(world, "site"), "plant/t", LONG, sequence=2)
+    told = sent(first(world, "r1b").handle(Received("site", wires["r1b"]), NOW), "r2a")[0].wire
+    far.handle(Received("r1b", told), NOW)
+    assert all(
+        parts == () or parts[-1] < 3 for parts in (request.parts for _, request in requests(ticks(far, NOW + 9)))
+    )
+
+
+def test_who_asks_for_a_piece_of_an_earlier_sealing_is_not_suspected(world: World) -> None:
+    """A sealing of another view has another number of blocks."""
+    site, node = gateway(world, "site"), first(world)
+    node.handle(Received("site", publish(site, "plant/t", LONG, sequence=1)["r1a"]), NOW)
+    earlier = int(NOW * 1000) - 5
+    assert not suspected(site.handle(Received("r1a", pull(world, 1, (4,), time_ms=earlier)), NOW))
+    effects = node.handle(Received("r2a", pull(world, 1, (4,), time_ms=earlier)), NOW)
+    assert not suspected(effects)
+    assert parts_in(effects, "r2a") == ["0"]
+
+
+def test_who_asks_for_a_sealing_to_come_does_not_keep_others_from_the_one_that_is(world: World) -> None:
+    wires = publish(gateway(world, "site"), "plant/t", LONG, sequence=1)
+    node = second(world)
+    node.handle(Received("nosy", pull(world, 1, time_ms=2**60)), NOW)
+    node.handle(Received("nosy", pull(world, 2, time_ms=2**60)), NOW)
+    told = sent(first(world, "r1b").handle(Received("site", wires["r1b"]), NOW), "r2a")[0].wire
+    node.handle(Received("r1b", told), NOW)
+    asked = [request for _, request in requests(ticks(node, NOW + 2))]
+    lacking = [request for request in asked if request.sequence == 1]
+    assert {request.parts for request in lacking} >= {(0,)}
+    assert all(request.time_ms <= int(NOW * 1000) for request in lacking)
+    assert 0 in [request.time_ms for request in asked if request.sequence == 2], "or whatever there is"
+
+
+def test_content_of_one_sealing_never_goes_with_the_header_of_another(world: World) -> None:
+    """A publisher that signs two in one millisecond would have us suspected by whoever comes next."""
+    node = second(world)
+    texts = [bytes([n]) * 2000 for n in range(2)]
+    one, other = (craft(world, "site", "copied/t", sequence=1, key_id=bytes(range(16)), content=text) for text in texts)
+    announced = Wire(one.topic, b"", 1, False, (*one.properties, (PROPERTY_PART, "-")))
+    node.handle(Received("r1b", announced), NOW)
+    assert not parts_in(node.handle(Received("r1a", other), NOW), "control")
+    effects = node.handle(Received("r1a", one), NOW)
+    assert [send.wire.payload for send in sent(effects, "control")] == [texts[0]]
+
+
+def test_who_is_removed_while_it_is_owed_content_stops_nobody(world: World) -> None:
+    wires = publish(gateway(world, "site"), "plant/t", LONG, sequence=1)
+    told = {n: sent(first(world, n).handle(Received("site", wires[n]), NOW), "r2a")[0].wire for n in ("r1a", "r1b")}
+    node = second(world)
+    subscribe_at(node, world, "nosy", "copied/#")
+    node.handle(Received("r1b", told["r1b"]), NOW)
+    node.handle(Received("control", pull(world, 1, (0,))), NOW)
+    overlay = world.overlay
+    left = [member for name, member in overlay.members.items() if name != "control"]
+    assert world.owner is not None
+    policy = replace(overlay.policy, version=overlay.policy.version + 1)
+    node.offered(canonical(Overlay.sign(world.owner, policy, overlay.latest.values(), left)), NOW)
+    assert not sent(ticks(node, NOW + 0.05), "control")
+    assert not sent(node.handle(Received("r1a", told["r1a"]), NOW + 0.05), "control")
 
 
 def test_what_nobody_has_is_given_up(world: World) -> None:
