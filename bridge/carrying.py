@@ -48,6 +48,7 @@ class Passing:
     announcers: list[str] = field(default_factory=list)
     owed: dict[str, tuple[int, ...]] = field(default_factory=dict)
     announced: bool = False  # to those that are owed something
+    unmakeable: bool = False  # the publisher lied: its blocks are not of one content
 
     @property
     def header(self) -> MessageHeader:
@@ -99,7 +100,7 @@ class Carrying:
         else:
             for peer in passing.peers:
                 parts = self._parts(passing.header, peer)
-                pieces = _have(passing, parts)
+                pieces = self._have(passing, parts)
                 if pieces is None:
                     passing.owed[peer] = parts
                 else:
@@ -132,7 +133,7 @@ class Carrying:
         self._pulls.came(pull, sender, now - passing.since)
         effects: list[Effect] = [Count("repairs")] if pull is not None and pull.asked else []
         for peer, parts in list(passing.owed.items()):
-            pieces = _have(passing, parts)
+            pieces = self._have(passing, parts)
             if pieces is not None:
                 del passing.owed[peer]
                 effects += self._pass_on(peer, passing, pieces)
@@ -169,6 +170,22 @@ class Carrying:
             self._recent.pop(oldest[0])
 
     # ---------------------------------------------------------------------------------- asking for content
+
+    def _have(self, passing: Passing, parts: tuple[int, ...]) -> dict[int, bytes] | None:
+        """All of these pieces, made of others where they suffice; None if one cannot be had. Each is made once: that
+        costs more than to ask for it."""
+        for index in parts:
+            if index in passing.pieces:
+                continue
+            if passing.unmakeable or not content.suffices(passing.header, passing.pieces):
+                return None
+            piece = content.remade(passing.header, passing.pieces, index)
+            if piece is None:
+                passing.unmakeable = True
+                return None
+            passing.pieces[index] = piece
+            self._recent.grow(passing.name, len(piece))
+        return {index: passing.pieces[index] for index in parts}
 
     def _settle(self, passing: Passing, now: float) -> list[Effect]:
         """Answer who asked for what is here now; ask for what is missing, or stop asking."""
@@ -255,7 +272,7 @@ class Carrying:
 
     def _answer(self, peer: str, passing: Passing, parts: tuple[int, ...], now: float) -> list[Effect] | None:
         """What is sent to who asked; None if we lack it."""
-        pieces = _have(passing, content.enough(passing.header, _fitting(passing, parts) or passing.pieces))
+        pieces = self._have(passing, content.enough(passing.header, _fitting(passing, parts) or passing.pieces))
         if pieces is None:
             return None
         try:
@@ -306,7 +323,7 @@ class Carrying:
             if peer not in self._wanting(admitted.publisher, admitted.scope, now):
                 continue
             inline = content.rides_along(passing.header, passing.pieces)
-            pieces = passing.pieces if inline else _have(passing, self._parts(passing.header, peer))
+            pieces = passing.pieces if inline else self._have(passing, self._parts(passing.header, peer))
             effects += self._pass_on(peer, passing, pieces or {})
         return effects
 
@@ -320,17 +337,6 @@ class Carrying:
         self._pulls.keep(members)
         self._down = {peer: since for peer, since in self._down.items() if peer in members}
         self._comebacks = {peer: left for peer, left in self._comebacks.items() if peer in members}
-
-
-def _have(passing: Passing, parts: tuple[int, ...]) -> dict[int, bytes] | None:
-    """All of these pieces, made of others where they suffice; None if one cannot be had."""
-    found: dict[int, bytes] = {}
-    for index in parts:
-        piece = content.remade(passing.header, passing.pieces, index)
-        if piece is None:
-            return None
-        found[index] = piece
-    return found
 
 
 def _fitting(passing: Passing, parts: tuple[int, ...]) -> tuple[int, ...]:

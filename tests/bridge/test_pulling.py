@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -16,11 +17,12 @@ from bridge.node import ReplicaNode
 from bridge.policy import Scope
 from bridge.pulling import PULL_TOPIC, PullRequest, Pulls
 from bridge.views import Overlay
+from keys import reedsolomon
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Mode
 from keys.errors import BadFrame
 from tests.sim.world import World, make_world
 
-from .helpers import NOW, counted, craft, gateway, publish, replica, sent, subscribe_at, suspected
+from .helpers import NOW, counted, craft, gateway, publish, replica, sent, subscribe_at, suspected, with_properties
 
 REGION_1 = ("r1a", "r1b", "r1c")
 REGION_2 = ("r2a", "r2b", "r2c")
@@ -320,6 +322,29 @@ def test_who_asks_for_a_sealing_to_come_does_not_keep_others_from_the_one_that_i
     assert {request.parts for request in lacking} >= {(0,)}
     assert all(request.time_ms <= int(NOW * 1000) for request in lacking)
     assert 0 in [request.time_ms for request in asked if request.sequence == 2], "or whatever there is"
+
+
+@pytest.mark.parametrize("lies", [False, True])
+def test_a_block_is_made_once_however_often_it_is_asked_for(
+    world: World, monkeypatch: pytest.MonkeyPatch, lies: bool
+) -> None:
+    """Else one reader would keep a replica busy with arithmetic: 2,000 requests a second of a millisecond each."""
+    made: list[int] = []
+    rebuild = reedsolomon.rebuild
+
+    def counting(blocks: Mapping[int, bytes], index: int, needed: int, total: int) -> bytes:
+        made.append(index)
+        return bytes(9) if lies else rebuild(blocks, index, needed, total)
+
+    monkeypatch.setattr(reedsolomon, "rebuild", counting)
+    wires = publish(gateway(world, "site"), "plant/t", LONG, sequence=1)
+    node = first(world)
+    for name in ("r1b", "r1c"):
+        wire = with_properties(wires[name], without=(PROPERTY_KEY, PROPERTY_SHARES))  # which are not for r1a
+        node.handle(Received("site", wire), NOW)
+    for _ in range(100):
+        node.handle(Received("r2b", pull(world, 1, (0,))), NOW)
+    assert made == [0]
 
 
 def test_content_of_one_sealing_never_goes_with_the_header_of_another(world: World) -> None:
