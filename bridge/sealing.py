@@ -284,6 +284,14 @@ class Sealer:
             entry.wire = entry.with_pieces((0,) if header.mode in (Mode.COPIES, Mode.PLAIN) else ())
         return unsealable
 
+    def _later(self, before_ms: int, now_ms: int) -> int:
+        """When what was sealed `before_ms` is sealed anew. The later sealing wins: an earlier one is a repetition to
+        replicas. So a clock that was set back a little does not count, unless it was over the border of an epoch."""
+        later_ms, calendar = before_ms + 1, self._overlay.policy.calendar
+        if not now_ms < later_ms <= now_ms + CLOCK_STEP_S * 1000:  # the usual case
+            return now_ms
+        return later_ms if calendar.at(later_ms / 1000) == calendar.at(now_ms / 1000) else now_ms
+
     def _seal_one(self, entry: Entry, now: float) -> tuple[MessageHeader, tuple[bytes, ...]]:
         publication, scope = entry.publication, entry.secret.scope
         inner = inner_of(publication).encode()
@@ -296,8 +304,7 @@ class Sealer:
         mode = content.chosen(wanted, len(inner) + TAG_BYTES, publication.retain)
         key = None if mode is Mode.PLAIN else self._data_keys.key(scope, entry.name, entry.sequence, now)
         deadline_s = publication.expiry_s
-        now_ms = int(now * 1000)
-        entry.sealed_ms = now_ms + (now_ms == entry.sealed_ms)  # the later sealing wins, be it in the same millisecond
+        entry.sealed_ms = self._later(entry.sealed_ms, int(now * 1000))
         header = MessageHeader(
             publisher=self._identity.party_id,
             key_id=key.header.key_id if key else NO_KEY,

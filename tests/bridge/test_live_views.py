@@ -513,6 +513,19 @@ def test_what_a_replica_that_left_may_lack_is_sealed_anew_for_those_that_stay():
     assert all(share.label[0].view == 2 for send in again for share in shares_in(send.wire))
 
 
+@pytest.mark.parametrize("back_s", [0.0, 2.0])
+def test_what_is_sealed_anew_is_later_though_the_clock_was_set_back_a_little(back_s):
+    """Replicas take an earlier sealing for a repetition, drop it, and acknowledge it all the same."""
+    world = fresh()
+    site, node = gateway(world, "site"), replica(world, "r1b", ["site"])
+    first = {send.peer: send.wire for send in sent(commit(site, 1))}
+    newer = canonical(in_force(world, detached(world, "r1c"), now=NOW - back_s))
+    again = {send.peer: send.wire for send in sent(site.offered(newer, NOW - back_s))}
+    assert counted(node.handle(Received("site", first["r1b"]), NOW), "forwarded") == 1
+    node.offered(newer, NOW)
+    assert counted(node.handle(Received("site", again["r1b"]), NOW), "forwarded") == 1
+
+
 def test_an_acknowledgement_of_who_has_a_newer_overlay_forgets_nothing():
     """The gateway was away while a view was replaced and closed: the region refuses what it seals for the old one."""
     world = fresh()
