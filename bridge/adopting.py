@@ -12,8 +12,8 @@ things are checked first: stated version, size, the owner's signature over the p
 The policy's body holds a digest over views and members, so its digest names the whole version. Regions, edges and
 everybody's region stay as they are while a node runs: a version that changes them is kept and passed on, and counts
 after a restart. Views change while it runs: endorsements of the neighbours (`endorsing`) put the next one in force, the
-clock ends the one before, and a version whose views do not follow from ours is not taken at all, whoever signed it: a
-stolen owner key changes no region. Not here: the file and its pin (the shell's, on `Adopt`), what the machines do.
+clock ends the one before, and a version whose views do not follow from ours is not taken at all, whoever signed it.
+Not here: the file and its pin (the shell's, on `Adopt`), what the machines do.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """One region in one view: who its replicas are, and who of the view before agreed to the change (A13, A14).
 
 A view is signed by the overlay's owner and names its predecessor by digest. It counts once k members of the predecessor
-signed it too, each with an *endorsement*: neither a minority of replicas nor a stolen owner key alone changes a region.
-From then on the predecessor stays open for `grace_s`, for what is on its way: keys are split for the views that their
-header names, never for a mixture. Not here: which view is in force at whom (`views`), how endorsements spread
-(`endorsing`).
+signed it too, each with an *endorsement*: no minority of replicas changes a region, nor does the owner's signature
+alone (which is no defence against a thief of the owner's key: README, "Views that change"). From then on the
+predecessor stays open for `grace_s`, for what is on its way: keys are split for the views that their header names,
+never for a mixture. Not here: which view is in force at whom (`views`), how endorsements spread (`endorsing`).
 """
 
 from __future__ import annotations
