@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import yaml
 
 from bridge.views import Overlay, OverlayError
 from gateway.config import load
@@ -47,6 +48,12 @@ class Changing:
     def begin(cls, overlay: OverlayProcesses, rate: int) -> Changing:
         overlay.make(dict.fromkeys(REGIONS, 3), [REGIONS], {"site": "north", "control": "south"})
         overlay.spare(*SPARE)
+        for name in GATEWAYS:  # after a pause all comes at once: by default a client's queue holds 1,000
+            path = overlay.directory / f"{name}.yaml"
+            content = yaml.safe_load(path.read_text())
+            path.write_text(
+                yaml.safe_dump({**content, "limits": {"queue_messages": 100_000, "queue_bytes": 256 << 20}})
+            )
         members = {region: [f"{region}{place}" for place in (1, 2, 3)] for region in REGIONS}
         overlay.start(*members["north"], *members["south"], *GATEWAYS)
         load = SteadyLoad(overlay, rate)
