@@ -69,8 +69,8 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A publication that another gateway is to serve one of our groups with. `unknown`: or we, which leases that we
-    have not heard yet will tell; if they do not, we do."""
+    """A publication that another gateway is to serve one of our groups with. `unknown`: or we; leases that we have not
+    heard yet, of others or of our former process, will tell."""
 
     group: _Group
     deliver: Deliver
@@ -242,15 +242,12 @@ class SharedGroups:
             if group.linger_until is not None:
                 if server == self._name and deliver.sealed_ms < share.ends_ms:
                     effects += self._give_back(share, deliver.sealed_ms, now)
-            elif server == self._name and now < self._learned_at and deliver.sealed_ms < share.own_from_ms:
-                # Sent before this process had members, and queued for it: replicas say afterwards who served it.
-                lost.add(group.name)
-                effects += self._hold(group, deliver, now, unknown=True)
-            elif server == self._name:
+            elif server == self._name and (now >= self._learned_at or deliver.sealed_ms >= share.own_from_ms):
                 share.served_ms = max(share.served_ms, deliver.sealed_ms)
             else:
+                # What was queued for us comes before, and between, the leases that say whether it is ours.
                 lost.add(group.name)
-                if server not in (None, deliver.publisher):
+                if now < self._learned_at or server not in (None, deliver.publisher):
                     effects += self._hold(group, deliver, now)
         return [replace(deliver, groups_lost=frozenset(lost)) if lost else deliver, *effects]
 
@@ -261,14 +258,15 @@ class SharedGroups:
         early = p.retain and p.time_ms < share.own_from_ms
         return self._table.server(share.id, asked, now) or (None if early else self._name)
 
-    def _hold(self, group: _Group, deliver: Deliver, now: float, unknown: bool = False) -> list[Effect]:
-        held = _Held(group, deliver, min(now + HOLD_S, self._learned_at if unknown else float("inf")), unknown)
+    def _hold(self, group: _Group, deliver: Deliver, now: float) -> list[Effect]:
+        unknown = now < self._learned_at
+        held = _Held(group, deliver, now + HOLD_S, unknown)
         gone = self._table_of(deliver.publication).put(held.key, deliver.publisher.encode(), held)
-        self._drop_at = min(self._drop_at, held.until)
+        self._drop_at = min(self._drop_at, held.until, self._learned_at if unknown else held.until)
         return self._let_go(gone[1], now) if gone else []
 
     def _let_go(self, held: _Held, now: float) -> list[Effect]:
-        """Held for long enough, or too much is: what nobody else said to serve, we do."""
+        """Held for long enough, or too much is: of what was unknown we serve what nobody else said to."""
         share = held.group.shares.get(held.deliver.scope)
         if not held.unknown or share is None or held.group.linger_until is not None:
             return []
@@ -318,7 +316,10 @@ class SharedGroups:
             learned = now >= self._learned_at
             for held in [held for held in table.values() if held.until <= now or (held.unknown and learned)]:
                 table.pop(held.key)
-                effects += self._let_go(held, now)
+                ours = self._let_go(held, now)
+                if held.unknown and not ours and now < held.until:  # theirs, for all we know now: they may have left
+                    table.put(held.key, held.deliver.publisher.encode(), replace(held, unknown=False))
+                effects += ours
         self._drop_at = now + HOLD_S if len(self._held) + len(self._held_large) else float("inf")
         return effects
 

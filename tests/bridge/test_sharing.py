@@ -252,6 +252,39 @@ def test_after_a_restart_what_was_queued_is_ours_as_far_as_leases_of_before_say(
     assert taken(us.node.handle(Tick(), NOW + 100)) == []
 
 
+@pytest.mark.parametrize("sent_at", [NOW - 2, NOW + 0.1], ids=["queued", "sent since the restart"])
+def test_what_others_seem_to_serve_is_ours_when_we_hear_of_our_former_lease_after_theirs(sent_at: float):
+    """A replica tells leases one by one, and others' publications come in between."""
+    us = Gateway()
+    us.joined()
+    times = (int(NOW * 1000) - 60_000, int(NOW * 1000) + 30_000)
+    theirs = Lease("them", PLANT.scope.filter, group_id(PLANT, *GROUP), times[0] + 30_000, True, *times, *times)
+    us.hears(theirs, NOW + 0.2)
+    assert not any(us.serves(sequence, sent_at, now=NOW + 0.21) for sequence in range(40)), "theirs, for all we know"
+    us.hears(replace(theirs, member="us"), NOW + 0.22)
+    ours = taken(us.node.handle(Tick(), NOW + 0.2 + sharing.LEARN_S))
+    assert 8 < len(ours) < 32
+    assert ours == [s for s in range(40) if us.serves(s, sent_at, now=NOW + 2)]
+
+
+def test_what_is_theirs_after_all_is_still_taken_over_when_they_turn_out_to_have_left():
+    us = Gateway()
+    us.joined()
+    queued(us)
+    at = int(NOW * 1000)
+    times = (at - 60_000, at + 30_000)
+    former = Lease("us", PLANT.scope.filter, group_id(PLANT, *GROUP), at - 30_000, True, *times, *times)
+    us.hears(former, NOW)
+    theirs = replace(former, member="them")
+    us.hears(theirs, NOW)
+    ours = taken(us.node.handle(Tick(), NOW + sharing.LEARN_S))
+    ended = replace(theirs, on=False, version=at, own_until_ms=at - 5_000, ends_ms=at - 5_000)
+    theirs_before = taken(us.hears(ended, NOW + 1))
+    assert sorted(ours + theirs_before) == list(range(40))
+    assert ours
+    assert theirs_before
+
+
 def test_what_was_queued_is_ours_if_nobody_says_otherwise_in_time(monkeypatch: pytest.MonkeyPatch):
     us = Gateway()
     us.joined()
