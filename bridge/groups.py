@@ -234,9 +234,8 @@ class LeaseTable:
         chosen = [m for m, lives in able.items() if _covers(lives, at_ms)]
         if not chosen:
             # The first members' leases begin in a moment, or somebody's clock is far from ours.
-            begun = {m: lives[-1] for m, lives in able.items() if lives[-1].starts_ms}
-            chosen = [m for m, lease in begun.items() if lease.own_from_ms <= at_ms < lease.ends_ms]
-            chosen = chosen or [m for m, lease in begun.items() if lease.on and now * 1000 < lease.ends_ms]
+            chosen = [m for m, lives in able.items() if _covers(lives, at_ms, early=True)]
+            chosen = chosen or [m for m, lives in able.items() if _goes_on(lives, now)]
         if len(chosen) < 2:
             return chosen[0] if chosen else None
         said = sized(asked.publisher.encode()) + number(asked.sequence, 8)
@@ -272,11 +271,17 @@ def _owns(lives: Sequence[Lease], time_ms: int) -> bool:
     return False
 
 
-def _covers(lives: Sequence[Lease], time_ms: int) -> bool:
-    """The same for the choice among all."""
+def _covers(lives: Sequence[Lease], time_ms: int, early: bool = False) -> bool:
+    """The same for the choice among all. `early`: leases that take part in it count from their first member on."""
     limit_ms = time_ms + 1
     for lease in reversed(lives):
-        if 0 < lease.starts_ms <= time_ms < min(lease.ends_ms, limit_ms):
+        from_ms = lease.own_from_ms if early else lease.starts_ms
+        if lease.starts_ms and from_ms <= time_ms < min(lease.ends_ms, limit_ms):
             return True
         limit_ms = limit_ms if lease.on else min(limit_ms, lease.ends_ms)
     return False
+
+
+def _goes_on(lives: Sequence[Lease], now: float) -> bool:
+    """Whether the author has members, and takes part in the choice or will in a moment."""
+    return lives[-1].on and any(lease.starts_ms and now * 1000 < lease.ends_ms for lease in lives)

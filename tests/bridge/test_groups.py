@@ -203,6 +203,19 @@ def test_a_retained_publication_goes_to_nobody_who_joined_after_it():
     assert table_of(lease_of("b", start_s=-5)).server(ID, old, NOW) is None
 
 
+@pytest.mark.parametrize("begins_s", [None, 6.0], ids=["before the new lease begins", "after"])
+def test_a_restart_changes_nothing_of_what_was_sent_before_the_first_leases_began(begins_s: float | None):
+    """What the gateways that had joined by then were to serve stays theirs: of `a` it waits at the replicas."""
+    first = [lease_of(name, 1, 58, own=(-2, 58)) for name in ("a", "b")]
+    before = table_of(*first)
+    new = lease_of("a", 0, 60, own=(3, 60), version=NOW_MS + 3000)
+    new = replace(new, starts_ms=NOW_MS + int(begins_s * 1000) if begins_s else 0).signed(WORLD.identities["a"])
+    after = table_of(*first, new)
+    chosen = [before.server(ID, asked(sequence=n, at_s=0.5), NOW) for n in range(40)]
+    assert set(chosen) == {"a", "b"}
+    assert [after.server(ID, asked(sequence=n, at_s=0.5), NOW + 4) for n in range(40)] == chosen
+
+
 def test_a_restart_ends_nothing_that_was_leased_before():
     """The former process's lease is the older life of two; a lease that ended bounds those before it."""
     before, after = lease_of("a", start_s=-30, end_s=20), lease_of("a", start_s=3, end_s=55, own=(0, 55))
