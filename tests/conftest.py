@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 import socket
@@ -74,6 +75,15 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line("VEILMQ_SKIP_IS_FAILURE is set, so these skips are failures:", red=True)
         for line in _skipped:
             terminalreporter.write_line(f"  {line}", red=True)
+
+
+@pytest.fixture(autouse=True)
+def _no_handler_outlives_its_test() -> Iterator[None]:
+    """A command that was run inside a test logs to what was standard error then, and more than others want."""
+    yield
+    for handler in [each for each in logging.root.handlers if type(each) is logging.StreamHandler]:
+        logging.root.removeHandler(handler)
+    logging.getLogger("veilmq").setLevel(logging.NOTSET)
 
 
 @pytest.fixture

@@ -161,6 +161,7 @@ def test_replicas_come_and_go_under_load(overlay: OverlayProcesses, changes: int
     changing.finish()
 
 
+@pytest.mark.slow
 def test_a_replica_is_killed_in_the_middle_of_an_attach(overlay: OverlayProcesses) -> None:
     """One of the three that may endorse: k = 2 others are enough, and f = 1 of the four may be away."""
     changing = Changing.begin(overlay, 100)
@@ -176,6 +177,7 @@ def test_a_replica_is_killed_in_the_middle_of_an_attach(overlay: OverlayProcesse
     changing.finish()
 
 
+@pytest.mark.slow
 def test_members_that_were_down_during_two_changes_follow_when_they_are_back(overlay: OverlayProcesses) -> None:
     """The publishing gateway and a replica of the other region: both come back with the file of before."""
     changing = Changing.begin(overlay, 100)
@@ -195,6 +197,7 @@ def test_members_that_were_down_during_two_changes_follow_when_they_are_back(ove
     changing.finish()
 
 
+@pytest.mark.slow
 def test_a_replica_that_is_detached_at_once_carries_nothing_more_until_it_is_attached_again(
     overlay: OverlayProcesses,
 ) -> None:

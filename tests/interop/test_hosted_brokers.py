@@ -129,6 +129,7 @@ def test_of_five_one_is_killed_for_good_and_one_corrupts_everything(make):
         assert not region.figures("control")["named"]
 
 
+@pytest.mark.slow
 def test_with_more_faults_than_the_region_bears_nothing_wrong_is_delivered_and_delivery_resumes(make):
     """f = 1, and two are faulty at the same time: what is sent then may be lost, since stock brokers forget."""
     brokers, region = make(behind=("cloud-b",))
@@ -354,10 +355,10 @@ def test_an_ingest_job_receives_from_hosted_brokers_as_from_replicas(make):
     region.start("site")
     assert links_up(region, "site", 3)
     device = region.client("site", "device")
-    got: list[tuple[int, str, str]] = []
+    got: list[tuple[str, str]] = []
 
     def arrived(arrival: Arrival) -> None:
-        got.append((arrival.place, arrival.replica, arrival.wire.topic))
+        got.append((arrival.replica, arrival.wire.topic))
         arrival.done()
 
     async def receive() -> None:
@@ -375,4 +376,4 @@ def test_an_ingest_job_receives_from_hosted_brokers_as_from_replicas(make):
         await client.close()
 
     asyncio.run(receive())
-    assert sorted(got) == [(place + 1, name, "open/a") for place, name in enumerate(THREE)]
+    assert sorted(got) == [(name, "open/a") for name in sorted(THREE)]
