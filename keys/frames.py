@@ -50,8 +50,6 @@ class Kind(IntEnum):
     GROUP_LEASE = 19
     PULL = 20
     ENDORSEMENT = 21
-    ROUTES = 22
-    HOSTED = 23
     ADVERTISEMENT = 24
     TOKEN = 25
     TRACE = 26
