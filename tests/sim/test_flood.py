@@ -143,12 +143,12 @@ def test_what_a_flood_leaves_behind_does_not_grow_with_it(kind: str, monkeypatch
     for bound in ("HEADERS_MAX", "VERIFIED_KEYS_MAX", "RIGHTS_MAX"):
         monkeypatch.setattr(f"bridge.arriving.{bound}", 64)
     monkeypatch.setattr("bridge.arriving.HeaderVerifier", lambda: HeaderVerifier(roots_kept=64))
-    node, wires = victim(), [distinct(kind, n) for n in range(1_000)]
+    node, wires = victim(), [distinct(kind, n) for n in range(2_400)]
     read = 0
     kept_bytes = []
     tracemalloc.start()  # before the tables are full, or what replaces an entry of before would count as growth
     try:
-        for some in (range(400), range(400, 1_000)):
+        for some in (range(400), range(400, 2_400)):
             for n in some:
                 read += not counted(node.handle(Received("r1b", wires[n]), NOW + n / 40), "link_throttled")
             gc.collect()  # what only refers to itself is not kept
@@ -156,8 +156,9 @@ def test_what_a_flood_leaves_behind_does_not_grow_with_it(kind: str, monkeypatch
     finally:
         tracemalloc.stop()
     grown_bytes = kept_bytes[1] - kept_bytes[0]
-    assert read == 1_000
-    assert grown_bytes < 20 * 600, "less than the smallest object for each wire"
+    assert read == 2_400
+    # a table that is full still grows by a little: its hash table is laid out anew, an entry replaces a smaller one
+    assert grown_bytes < 20 * 2_000, "less than the smallest object for each wire"
 
 
 def test_a_link_that_brings_forgeries_is_read_no_further_until_its_budget_refills():
