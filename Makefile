@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "veilmq: $(PYTHON) is older than 3.11; install a newer one or say make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,sim,dev,plugins]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,sim,dev,plugins,dashboard]'
 	@touch $@
 
 demo: venv       ## the whole system on loopback with this machine's telemetry; DEMO_ARGS="--seconds 20 --json"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,6 +35,8 @@ app = typer.Typer(help="MQTT gateway and edge broker whose brokers cannot read w
 app.add_typer(trust_app, name="trust")
 app.add_typer(overlay_app, name="overlay")
 app.add_typer(traces_app, name="traces")
+for group in entry_points(group="veilmq.commands"):
+    app.add_typer(group.load(), name=group.name)
 
 Config = Annotated[Path | None, typer.Option("-c", "--config", metavar="FILE", help="Configuration (YAML).")]
 

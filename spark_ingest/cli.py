@@ -1,0 +1,66 @@
+"""`veilmq ingest`: receivers and ready-made jobs on the command line.
+
+Each command reads arguments, calls the module that does the work and prints; whatever a user can get wrong ends as one
+line, `veilmq: cause; cure`, and exit status 2. The command `veilmq` finds this group by its entry point, so that
+`gateway` knows nothing of Spark. Heavy imports happen inside the commands.
+"""
+
+# ruff: noqa: PLC0415  see above
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, ParamSpec
+
+import typer
+
+from .errors import IngestError
+
+EXIT_BAD_INPUT = 2
+
+ingest_app = typer.Typer(
+    help="Telemetry into Spark.", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
+)
+
+P = ParamSpec("P")
+
+
+def one_line(command: Callable[P, int | None]) -> Callable[P, int | None]:
+    """What a user can cause becomes one line on standard error, and exit status 2."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> int | None:
+        try:
+            return command(*args, **kwargs)
+        except ModuleNotFoundError as error:
+            message = f"{error}; pip install 'veilmq[spark]'"
+        except (IngestError, OSError) as error:
+            message = str(error)
+        print(f"veilmq: {' '.join(message.split())}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+
+    return run
+
+
+@ingest_app.callback()
+def _ingest() -> None: ...
+
+
+@ingest_app.command("run")
+@one_line
+def run(
+    spool: Annotated[Path, typer.Option(metavar="DIR", help="Where publications are kept, still sealed.")],
+    identity: Annotated[Path, typer.Option(metavar="DIR", help="The job's identity.")],
+    overlay: Annotated[Path, typer.Option(metavar="FILE", help="The owner-signed overlay file.")],
+    topics: Annotated[str, typer.Option(metavar="FILTERS", help="Topic filters, separated by commas.")] = "#",
+    receiver: Annotated[str, typer.Option(metavar="NAME", help="This receiver's part of the spool.")] = "main",
+) -> int:
+    """Receive without Spark: queries on any machine that sees the spool read it."""
+    from .daemon import serve
+    from .options import parse_options
+
+    told = {"spool": spool, "identity": identity, "overlay": overlay, "topics": topics, "receiver": receiver}
+    return serve(parse_options({name: str(value) for name, value in told.items()}))
