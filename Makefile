@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# Tests of processes mostly wait for them, so that a second worker halves their time even on two cores.
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-slow mutate check tools bench bench-keys bench-broker bench-forwarding bench-availability clean
@@ -22,7 +24,7 @@ demo: venv       ## the whole system on loopback with this machine's telemetry; 
 	$(BIN)/veilmq demo $(DEMO_ARGS)
 
 test: venv check ## everything that CI runs
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-slow: venv  ## the long runs
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)

@@ -188,7 +188,7 @@ def test_a_reader_that_is_revoked_now_gets_nothing_more_and_opens_nothing(overla
     overlay.start(*service.names, *REPLICAS, "site", "control")
     load, received, tap = Load(overlay), list[int](), Tap(overlay)
     assert flowing(load)
-    assert wait_until(lambda: load.complete, 5)
+    assert wait_until(lambda: load.complete, 20)
 
     def version(name: str) -> int:
         return load_overlay(overlay.directory / name, int(time.time() * 1000)).policy.version
