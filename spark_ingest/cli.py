@@ -64,3 +64,20 @@ def run(
 
     told = {"spool": spool, "identity": identity, "overlay": overlay, "topics": topics, "receiver": receiver}
     return serve(parse_options({name: str(value) for name, value in told.items()}))
+
+
+@ingest_app.command("sample")
+@one_line
+def sample(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A directory that is not there yet, or empty.")],
+    rows: Annotated[int, typer.Option(metavar="N", help="Telemetry rows.")] = 1000,
+    devices: Annotated[int, typer.Option(metavar="N", help="Devices that report.")] = 10,
+    seed: Annotated[int, typer.Option(metavar="S", help="Equal seeds give equal samples.")] = 1,
+) -> int:
+    """Write a small sealed spool to try queries on, without any broker; print the five lines that read it."""
+    from .sample import write_sample
+
+    made = write_sample(directory, rows, devices, seed)
+    told = f"{made.telemetry} rows of telemetry, {made.availability} of availability, {made.quarantine} in quarantine"
+    print(f"# {made.spool}: {told}\n{made.program}", end="")
+    return 0
