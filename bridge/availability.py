@@ -47,6 +47,8 @@ class EntityConnected:
     client_id: str
     keep_alive_s: int
     at: float
+    origin: str = ""
+    """Who answers for it: its user name if it proved one, else its address."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,29 +1,36 @@
-"""How others say that a device is there: Home Assistant, Homie, Sparkplug B; read, and the first two also written.
+"""How others say that a device is there: Home Assistant, Homie, Sparkplug B, as clients publish it.
 
-    Home Assistant   a discovery message (`homeassistant/COMPONENT/…/config`) names an availability topic and its two
-                     payloads, `online` and `offline` unless it says so; also a bridge's list of several
+    Home Assistant   a discovery message (`homeassistant/COMPONENT/…/config`) names availability topics and their two
+                     payloads, `online` and `offline` unless it says so. A topic that several devices name is a bridge's
     Homie            `homie/DEVICE/$state` (version 5: `homie/5/DEVICE/$state`): init, ready, disconnected, sleeping,
-                     lost, alert
+                     lost, alert; an empty one removes the device
     Sparkplug B      `spBv1.0/GROUP/NBIRTH|NDEATH|DBIRTH|DDEATH/NODE[/DEVICE]`: that there is one says it; the payload
                      is not needed
 
-What a client says here is its own word about itself, or a bridge's about others: as good as the client's right to
-publish on that topic. Not here: pings, traces (`tracing`), what is done with it (`availability`).
+What a client says here is its own word about itself, or a bridge's about others. Who may say what about whom is not
+decided here (`devices`): a discovery message is read as `Named`, and counts once `watch` was called with it. What a
+gateway itself writes for dashboards (`dashboards`), ours or another one, is never read.
 """
 
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
+
+from .budgets import FairTable
 
 HOME_ASSISTANT, HOMIE, SPARKPLUG = "homeassistant", "homie", "spBv1.0"
+CONVENTIONS = (HOME_ASSISTANT, HOMIE, SPARKPLUG)
 ONLINE, OFFLINE = "online", "offline"
+OURS = "veilmq"  # what a gateway writes for dashboards begins so, in either convention's spelling
 CONFIG_BYTES_MAX = 65_536  # of a discovery message
-WATCHED_MAX = 100_000  # availability topics that discovery messages named; the longest unheard of goes first
+WATCHED_MAX = 50_000  # (availability topic, device) that discovery messages named; the greediest origin loses its own
+WATCHERS_MAX = 1_024  # devices that name one topic: a bridge's; more are not watched there
 NAMED_MAX = 16  # availability topics that one discovery message may name
+NAME_MAX = 512  # characters of a device's name; longer ones are nobody's
+TOPIC_MAX = 2_048  # characters of an availability topic that is watched
 
 
 class Said(StrEnum):
@@ -41,12 +48,40 @@ class Said(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One statement. `device`: its name in the convention's own terms; `convention`: one of the three."""
+    """One statement. `device`: its name in the convention's own terms; `source`: what a later word replaces."""
 
     convention: str
     device: str
     said: Said
+    source: str = ""
 
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """Where and how Home Assistant hears whether a device is there."""
+
+    topic: str
+    online: str = ONLINE
+    offline: str = OFFLINE
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A discovery message of Home Assistant's: where a device's availability is said."""
+
+    device: str
+    topics: tuple[Availability, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """A device was removed from its convention's tree."""
+
+    convention: str
+    device: str
+
+
+Statement: TypeAlias = Word | Named | Cleared
 
 _HOMIE = {
     "init": Said.STARTING, "ready": Said.READY, "disconnected": Said.GONE, "sleeping": Said.SLEEPING,
@@ -55,61 +90,78 @@ _HOMIE = {
 _SPARKPLUG = {"NBIRTH": Said.READY, "DBIRTH": Said.READY, "NDEATH": Said.LOST, "DDEATH": Said.LOST}
 
 
-@dataclass(frozen=True, slots=True)
-class _Watched:
-    """An availability topic that a discovery message named."""
-
-    device: str
-    online: str
-    offline: str
-
-
 class Conventions:
     """Reads publications; remembers which topics Home Assistant's discovery messages named."""
 
-    def __init__(self, prefix: str = HOME_ASSISTANT) -> None:
-        """`prefix`: of discovery messages."""
-        self._prefix = prefix
-        self._watched: OrderedDict[str, _Watched] = OrderedDict()
+    def __init__(self, prefix: str = HOME_ASSISTANT, read: tuple[str, ...] = CONVENTIONS) -> None:
+        """`prefix`: of discovery messages; `read`: the conventions that are."""
+        self._prefix, self._reads = prefix, frozenset(read)
+        self._watched: FairTable[tuple[str, str], Availability] = FairTable(WATCHED_MAX)
+        self._devices: dict[str, dict[str, None]] = {}  # by topic that is watched
+        self._topics: dict[str, dict[str, None]] = {}  # by device
 
     def __len__(self) -> int:
         return len(self._watched)
 
-    def read(self, topic: str, payload: bytes) -> Word | None:
-        """What a publication says about a device, if it says anything. An empty Homie state clears it: nothing is
-        said."""
-        watched = self._watched.get(topic)
+    def read(self, topic: str, payload: bytes) -> tuple[Statement, ...]:
+        """What a publication says about devices."""
+        watched = self._devices.get(topic)
         if watched is not None:
-            return self._read_watched(topic, watched, payload)
+            text = payload.decode("utf-8", "replace")
+            return tuple(word for device in watched if (word := self._read_watched(topic, device, text)))
         first, _, rest = topic.partition("/")
-        if first == self._prefix and rest.endswith("/config"):
-            self._read_config(rest, payload)
-            return None
-        if first == HOMIE and rest.endswith("/$state"):
-            said = _HOMIE.get(payload.decode("utf-8", "replace"))
-            device = rest.removesuffix("/$state").removeprefix("5/")
-            return Word(HOMIE, device, said) if said and device and "/" not in device else None
-        if first == SPARKPLUG:
+        if first == self._prefix and HOME_ASSISTANT in self._reads:
+            return self._read_config(rest, payload) if rest.endswith("/config") else ()
+        if first == HOMIE and HOMIE in self._reads:
+            return _read_homie(rest, payload)
+        if first == SPARKPLUG and SPARKPLUG in self._reads:
             return _read_sparkplug(rest)
-        return None
+        return ()
 
-    def _read_watched(self, topic: str, watched: _Watched, payload: bytes) -> Word | None:
-        self._watched.move_to_end(topic)
-        text = payload.decode("utf-8", "replace")
-        if text == watched.online:
-            return Word(HOME_ASSISTANT, watched.device, Said.READY)
-        return Word(HOME_ASSISTANT, watched.device, Said.LOST) if text == watched.offline else None
+    def watch(self, named: Named, owner: bytes) -> None:
+        """From now on what is said on these topics is about this device. `owner`: who pays for the place."""
+        for availability in named.topics:
+            devices = self._devices.setdefault(availability.topic, {})
+            if named.device not in devices and len(devices) >= WATCHERS_MAX:
+                continue
+            devices[named.device] = None
+            self._topics.setdefault(named.device, {})[availability.topic] = None
+            gone = self._watched.put((availability.topic, named.device), owner, availability)
+            if gone is not None:
+                self._unwatch(*gone[0])
 
-    def _read_config(self, rest: str, payload: bytes) -> None:
-        """A discovery message: the topics that it names are watched. Anything else is not."""
+    def forget(self, device: str) -> None:
+        """Nothing is said about it any more."""
+        for topic in list(self._topics.get(device, ())):
+            self._watched.pop((topic, device))
+            self._unwatch(topic, device)
+
+    def _unwatch(self, topic: str, device: str) -> None:
+        for table, key, value in ((self._devices, topic, device), (self._topics, device, topic)):
+            table[key].pop(value, None)
+            if not table[key]:
+                del table[key]
+
+    def _read_watched(self, topic: str, device: str, text: str) -> Word | None:
+        availability = self._watched.get((topic, device))
+        assert availability is not None, "both tables know the same"
+        if text == availability.online:
+            return Word(HOME_ASSISTANT, device, Said.READY, topic)
+        return Word(HOME_ASSISTANT, device, Said.LOST, topic) if text == availability.offline else None
+
+    def _read_config(self, rest: str, payload: bytes) -> tuple[Statement, ...]:
         config = _object(payload)
         if config is None:
-            return
-        device = _text(config, "unique_id", "uniq_id") or rest.removesuffix("/config")
+            return ()
+        # The device that several sensors and switches belong to, if the message says which.
+        device = _identifier(config) or _text(config, "unique_id", "uniq_id") or rest.removesuffix("/config")
+        if device.startswith(OURS) or len(device) > NAME_MAX:
+            return ()
         base = _text(config, "~") or ""
         listed = config.get("availability", config.get("avty"))
         entries = listed if isinstance(listed, list) else [listed]
         named = [entry for entry in entries if isinstance(entry, dict)][:NAMED_MAX] or [config]
+        topics = []
         for entry in named:
             topic = _text(entry, "topic", "t") if entry is not config else _text(config, "availability_topic", "avty_t")
             if topic:
@@ -117,21 +169,27 @@ class Conventions:
                 topic = topic[:-1] + base if topic.endswith("~") else topic
                 online = _text(entry, "payload_available", "pl_avail") or ONLINE
                 offline = _text(entry, "payload_not_available", "pl_not_avail") or OFFLINE
-                self._watch(topic, _Watched(device, online, offline))
-
-    def _watch(self, topic: str, watched: _Watched) -> None:
-        self._watched[topic] = watched
-        self._watched.move_to_end(topic)
-        if len(self._watched) > WATCHED_MAX:
-            self._watched.popitem(last=False)
+                if max(len(topic), len(online), len(offline)) <= TOPIC_MAX:
+                    topics.append(Availability(topic, online, offline))
+        return (Named(device, tuple(topics)),) if topics else ()
 
 
-def _read_sparkplug(rest: str) -> Word | None:
+def _read_homie(rest: str, payload: bytes) -> tuple[Statement, ...]:
+    device = rest.removesuffix("/$state").removeprefix("5/")
+    if not rest.endswith("/$state") or not device or "/" in device or len(device) > NAME_MAX or device.startswith(OURS):
+        return ()
+    if not payload:
+        return (Cleared(HOMIE, device),)
+    said = _HOMIE.get(payload.decode("utf-8", "replace"))
+    return (Word(HOMIE, device, said, HOMIE),) if said else ()
+
+
+def _read_sparkplug(rest: str) -> tuple[Statement, ...]:
     levels = rest.split("/")
-    said = _SPARKPLUG.get(levels[1]) if len(levels) in (3, 4) else None
+    said = _SPARKPLUG.get(levels[1]) if len(levels) in (3, 4) and len(rest) <= NAME_MAX else None
     if said is None or (levels[1][0] == "D") != (len(levels) == 4) or not all(levels):
-        return None
-    return Word(SPARKPLUG, "/".join((levels[0], *levels[2:])), said)
+        return ()
+    return (Word(SPARKPLUG, "/".join((levels[0], *levels[2:])), said, SPARKPLUG),)
 
 
 def _object(payload: bytes) -> dict[str, Any] | None:
@@ -144,32 +202,14 @@ def _object(payload: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def _identifier(config: dict[str, Any]) -> str | None:
+    described = config.get("device", config.get("dev"))
+    if not isinstance(described, dict):
+        return None
+    found = described.get("identifiers", described.get("ids"))
+    first = found[0] if isinstance(found, list) and found else found
+    return first if isinstance(first, str) and first else None
+
+
 def _text(fields: dict[str, Any], *names: str) -> str | None:
     return next((fields[name] for name in names if isinstance(fields.get(name), str)), None)
-
-
-# --------------------------------------------------------------------------------------------------- writing
-
-
-def home_assistant_config(device: str, name: str, state_topic: str, prefix: str = HOME_ASSISTANT) -> tuple[str, bytes]:
-    """Topic and payload, to be retained, by which Home Assistant shows a device's availability as a sensor.
-
-    `device`: letters, digits, dashes and underscores; `state_topic`: where a JSON object with `state` is retained.
-    """
-    config = {
-        "name": name,
-        "unique_id": f"veilmq_{device}",
-        "device_class": "connectivity",
-        "state_topic": state_topic,
-        "value_template": "{{ value_json.state }}",
-        "payload_on": ONLINE,
-        "payload_off": OFFLINE,
-        "json_attributes_topic": state_topic,
-    }
-    return f"{prefix}/binary_sensor/veilmq_{device}/config", json.dumps(config, ensure_ascii=False).encode()
-
-
-def homie_state(device: str, said: Said) -> tuple[str, bytes]:
-    """Topic and payload, to be retained, of a device's state in Homie's terms."""
-    words = {of: word for word, of in _HOMIE.items()}
-    return f"{HOMIE}/5/{device}/$state", words[said].encode()

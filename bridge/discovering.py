@@ -101,6 +101,12 @@ def entity_of(descriptor: str) -> str | None:
     return None
 
 
+def owns(owner: str, entity: str) -> bool:
+    """Whether whoever is certified as `owner` may have trace topics of this entity: its own, and those of what it names
+    `OWNER:…`. No certificate has a colon in its name, so nobody else's entity is called so."""
+    return entity == owner or entity.startswith(f"{owner}:")
+
+
 def open_answer(data: bytes, asker: Identity) -> tuple[bytes, Advertisement]:
     """(request, advertisement) of a node's answer. The advertisement is not verified. Raises BadFrame, BadContent."""
     head = opening(Kind.DISCOVERY, _ANSWER)
@@ -163,6 +169,18 @@ class DiscoveryNode:
         for advertisement in advertisements:
             self._keep(advertisement)
 
+    def owned_by(self, owner: Certificate) -> list[Advertisement]:
+        """Trace topics that this node made for a certificate's holder, newest first."""
+        ours = (each for each in self._kept.values() if each.node == self._name)
+        found = [each for each in ours if each.certificate.party_id == owner.party_id]
+        return sorted(found, key=lambda each: -each.created_ms)
+
+    def forget(self, topic: bytes) -> None:
+        """Nobody learns this topic from us any more."""
+        gone = self._kept.pop(topic)
+        if gone is not None:
+            self._unname(gone)
+
     def advertisement(self, topic: bytes) -> Advertisement | None:
         """What we know of a trace topic."""
         return self._kept.get(topic)
@@ -192,16 +210,22 @@ class DiscoveryNode:
         return [self._answer(request, known), Count("discoveries")]
 
     def _create(self, request: Request, entity: str, now_ms: int) -> list[DiscoveryEffect]:
-        if entity != request.certificate.name:
+        if not owns(request.certificate.name, entity):
             raise NotAuthorised("an entity creates trace topics of its own")
+        advertisement = self.make(request.certificate, entity, request.discoverers, request.life_s, now_ms)
+        return [self._answer(request, advertisement), Share(advertisement), Count("trace_topics")]
+
+    def make(
+        self, owner: Certificate, entity: str, discoverers: tuple[str, ...], life_s: int, now_ms: int
+    ) -> Advertisement:
+        """A new trace topic; the caller knows that `owner` owns the entity, and tells the other nodes."""
         drawn = bytearray(self._random(TOPIC_BYTES))
         drawn[6], drawn[8] = drawn[6] & 0x0F | 0x40, drawn[8] & 0x3F | 0x80  # RFC 9562, section 5.4: version 4
         advertisement = Advertisement(
-            bytes(drawn), DESCRIPTOR + entity, request.certificate, request.discoverers, now_ms,
-            now_ms + request.life_s * 1000, self._name,
-        ).signed(self._identity)  # fmt: skip
+            bytes(drawn), DESCRIPTOR + entity, owner, discoverers, now_ms, now_ms + life_s * 1000, self._name
+        ).signed(self._identity)
         self._keep(advertisement)
-        return [self._answer(request, advertisement), Share(advertisement), Count("trace_topics")]
+        return advertisement
 
     def _heard(self, event: Heard, now_ms: int) -> list[DiscoveryEffect]:
         advertisement = Advertisement.decode(event.data)
@@ -209,20 +233,27 @@ class DiscoveryNode:
         if node is None:
             raise NotAuthorised("the advertisement is of a discovery node that we do not know")
         advertisement.verify(node, self._authority, now_ms)
-        if entity_of(advertisement.descriptor) != advertisement.certificate.name:
+        if not owns(advertisement.certificate.name, entity_of(advertisement.descriptor) or ""):
             raise NotAuthorised("an advertisement of somebody else's trace topic")
         if self._kept.get(advertisement.topic) is None:
             self._keep(advertisement)
         return []
 
     def _keep(self, advertisement: Advertisement) -> None:
-        entity, topic = advertisement.certificate.name, advertisement.topic
-        gone = self._kept.put(topic, entity.encode(), advertisement)
+        entity, topic = entity_of(advertisement.descriptor), advertisement.topic
+        if entity is None:
+            return
+        gone = self._kept.put(topic, advertisement.certificate.name.encode(), advertisement)
         newest = self._kept.get(self._newest.get(entity, b""))
         if newest is None or newest.created_ms <= advertisement.created_ms:
             self._newest[entity] = topic
-        if gone is not None and self._newest.get(gone[1].certificate.name) == gone[0]:
-            del self._newest[gone[1].certificate.name]
+        if gone is not None:
+            self._unname(gone[1])
+
+    def _unname(self, gone: Advertisement) -> None:
+        entity = entity_of(gone.descriptor)
+        if entity is not None and self._newest.get(entity) == gone.topic:
+            del self._newest[entity]
 
     def _once(self, request: Request) -> None:
         """Raise Replayed for a request that came before."""

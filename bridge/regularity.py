@@ -14,6 +14,8 @@ from statistics import NormalDist
 
 WINDOW = 100  # intervals that count
 LEARNED_AFTER = 8  # intervals without which nothing is suspicious: two messages are no habit
+LEARNED_S = 60.0  # that these must span, to be a habit: a burst is none
+DEVIATION_MAX = 0.5  # of the mean: whatever speaks less evenly has no rhythm that its silence could break
 DEVIATION_MIN = 0.1  # of the mean: clocks and networks are never more regular than that for long
 THRESHOLD = 8.0
 PHI_MAX = 300.0  # where a double's tail ends
@@ -44,6 +46,14 @@ class Regularity:
     @property
     def learned(self) -> bool:
         return len(self._intervals) >= LEARNED_AFTER
+
+    @property
+    def regular(self) -> bool:
+        """Whether it speaks so evenly, and did so for so long, that a silence may be held against it."""
+        if not self.learned or self._sum < LEARNED_S:
+            return False
+        usual = self._usual()
+        return usual.stdev <= max(DEVIATION_MAX * usual.mean, self._deviation_min_s)
 
     @property
     def mean_s(self) -> float | None:

@@ -1,13 +1,12 @@
 """The broker that traces entities: registers them, pings them, and tells those who asked (B3, B5, B6, B8, B9).
 
 An entity registers with its advertisement and gets a session; in it answers pings, says its states and load, and hands
-over a token, without which nothing can be told of it. From then on there are traces: changes always find their topic,
-everything else only while somebody wants it. Traces are sealed once the entity gave a trace key, which then goes to
-each authorised tracker, sealed to it. Whoever sends what does not hold pays for it: after `BOGUS_MAX` of them the
-client is sent away. Events and the time in, effects out, as in `machine`.
+over a token, without which nothing can be told of it. From then on there are traces (`telling`). Whoever sends what
+does not hold pays for it: after `BOGUS_MAX` of them the client is sent away. Events and the time in, effects out, as
+in `machine`.
 
 Not here: discovery (`discovering`), trackers (`tracking`), who may publish where (`constrained`), unchanged devices
-(`availability`), several witnesses of one entity.
+(`device_tracing`), several witnesses of one entity.
 """
 
 from __future__ import annotations
@@ -18,36 +17,39 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from keys.delegation import Advertisement, Delegated, Token, Trace
+from keys.delegation import Advertisement, Delegated, Token
 from keys.errors import BadFrame, KeysError, NotAuthorised, TooOften
-from keys.frames import Kind, Reader, number, opening
-from keys.identity import Certificate, Identity, Role
-from keys.sealedbox import seal_box
+from keys.frames import Reader, number
+from keys.identity import Identity
 from keys.tracesession import KEY_BYTES, SESSION_BYTES, Registration, TraceSession, Word, registered
 
 from .machine import Count, Tick
 from .pings import Health, Ping, Preset, Pulse
-from .traces import (
-    STATES,
-    Audience,
-    Interest,
-    TraceKind,
-    Wanted,
-    answers_to,
-    body_of,
-    fields_of,
-    gauge_topic,
-    interest_of,
-    key_topic,
-    to_entity,
-    trace_topic,
-)
+from .telling import KEYED_MAX, Say, Voice, open_trace_key
+from .traces import STATES, Interest, TraceKind, answers_to, fields_of, to_entity
+
+__all__ = [
+    "BOGUS_MAX",
+    "CLIENTS_MAX",
+    "ENTITIES_MAX",
+    "KEYED_MAX",
+    "METRICS_EVERY_S",
+    "ClientGone",
+    "Interested",
+    "Registering",
+    "Say",
+    "SendAway",
+    "Spoke",
+    "Tracer",
+    "TracingEffect",
+    "TracingEvent",
+    "open_trace_key",
+]
 
 ENTITIES_MAX = 20_000  # registered at one broker; the next are refused
 BOGUS_MAX = 20  # messages of one client that do not hold, before it is sent away
 CLIENTS_MAX = 4_096  # clients whose bogus messages are counted
 METRICS_EVERY_S = 10.0
-KEYED_MAX = 1_024  # trackers of one entity that were given its trace key; more are asked to answer again
 
 
 # --------------------------------------------------------------------------------------- events, effects
@@ -91,15 +93,6 @@ TracingEvent: TypeAlias = Registering | Spoke | Interested | ClientGone | Tick
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
-    """Publish as the broker, QoS 1 unless it is a ping."""
-
-    topic: str = field(repr=False)  # it holds the trace topic, which those who may know it know
-    payload: bytes = field(repr=False)
-    qos: int = 1
-
-
-@dataclass(frozen=True, slots=True)
 class SendAway:
     """Disconnect a client that keeps sending what does not hold."""
 
@@ -117,24 +110,17 @@ TracingEffect: TypeAlias = Say | SendAway | Count
 class _Traced:
     """One registered entity."""
 
-    advertisement: Advertisement
+    voice: Voice
     client: str
     session: TraceSession
     pulse: Pulse
-    audience: Audience
-    token: Token | None = None
-    holder: Identity | None = field(default=None, repr=False)
-    trace_key: bytes = field(default=b"", repr=False)
-    keyed: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
-    number: int = 0
     joined: bool = False
-    state: TraceKind | None = None  # what it said last; who comes later is told
     metrics_at: float = 0.0
     due: float = 0.0
 
     @property
-    def topic(self) -> bytes:
-        return self.advertisement.topic
+    def advertisement(self) -> Advertisement:
+        return self.voice.advertisement
 
 
 class Tracer:
@@ -200,7 +186,8 @@ class Tracer:
             self._forget(former)
         session, key = self._random(SESSION_BYTES), self._random(KEY_BYTES)
         ours = TraceSession(session, key, 1, advertisement.certificate.public_key)
-        traced = _Traced(advertisement, event.client, ours, Pulse(self._preset, now), Audience(now))
+        voice = Voice(advertisement, self._random, now)
+        traced = _Traced(voice, event.client, ours, Pulse(self._preset, now))
         self._traced[session] = traced
         self._sessions[advertisement.topic] = session
         self._clients.setdefault(event.client, set()).add(session)
@@ -210,7 +197,7 @@ class Tracer:
 
     def _forget(self, session: bytes) -> None:
         traced = self._traced.pop(session)
-        del self._sessions[traced.topic]
+        del self._sessions[traced.voice.topic]
         of_client = self._clients[traced.client]
         of_client.discard(session)
         if not of_client:
@@ -221,7 +208,7 @@ class Tracer:
         effects: list[TracingEffect] = []
         for session in sorted(self._clients.get(event.client, ())):
             traced = self._traced[session]
-            effects += self._trace(traced, TraceKind.DISCONNECT, {"clean": event.clean}, now)
+            effects += traced.voice.tell(TraceKind.DISCONNECT, {"clean": event.clean}, now)
         return effects
 
     # --------------------------------------------------------------------------------------- what it says
@@ -241,20 +228,17 @@ class Tracer:
                 kind = TraceKind(body[0]) if len(body) == 1 and body[0] in STATES else None
                 if kind is None:
                     raise BadFrame("an entity's state is one of four")
-                traced.state = kind
-                effects = self._trace(traced, kind, {"state": kind.name}, now)
+                traced.voice.again[Interest.STATES] = kind, {"state": kind.name}
+                effects = [*traced.voice.tell(kind, {"state": kind.name}, now)]
             case Word.LOAD:
-                effects = self._trace(traced, TraceKind.LOAD_INFORMATION, fields_of(body), now)
+                effects = [*traced.voice.tell(TraceKind.LOAD_INFORMATION, fields_of(body), now)]
             case Word.TOKEN:
                 effects = self._authorise(traced, body, now)
             case Word.TRACE_KEY:
-                if len(body) != KEY_BYTES:
-                    raise BadFrame(f"a trace key has {KEY_BYTES} bytes")
-                traced.trace_key, effects = body, []
-                traced.keyed.clear()
-                traced.audience.gauge_at = now  # trackers need the new key
+                traced.voice.seal(body, now)
+                effects = []
             case Word.SILENT:
-                effects = self._trace(traced, TraceKind.REVERTING_TO_SILENT_MODE, {}, now)
+                effects = [*traced.voice.tell(TraceKind.REVERTING_TO_SILENT_MODE, {}, now)]
                 self._forget(event.session)
                 return effects
             case _:
@@ -277,11 +261,11 @@ class Tracer:
         before = traced.pulse.health
         changed = traced.pulse.answered(counter, sent_ms, now)
         fields = {"ping": counter, "latency_ms": int(now * 1000) - sent_ms}
-        effects = self._trace(traced, TraceKind.ALLS_WELL, fields, now)
+        effects: list[TracingEffect] = [*traced.voice.tell(TraceKind.ALLS_WELL, fields, now)]
         if changed is not None:
             # Those who heard that it was suspected or failed want changes, not heartbeats.
             again = {"after": before.value}
-            effects += self._trace(traced, TraceKind.ALLS_WELL, again, now, to=Interest.CHANGES)
+            effects += traced.voice.tell(TraceKind.ALLS_WELL, again, now, to=Interest.CHANGES)
         if now >= traced.metrics_at:
             traced.metrics_at = now + METRICS_EVERY_S
             metrics = traced.pulse.metrics
@@ -289,7 +273,7 @@ class Tracer:
                 "loss_rate": round(metrics.loss_rate, 4), "reordered_rate": round(metrics.reordered_rate, 4),
                 "latency_ms": _ms(metrics.latency_s), "jitter_ms": _ms(metrics.jitter_s),
             }  # fmt: skip
-            effects += self._trace(traced, TraceKind.NETWORK_METRICS, measured, now)
+            effects += traced.voice.tell(TraceKind.NETWORK_METRICS, measured, now)
         return effects
 
     def _authorise(self, traced: _Traced, body: bytes, now: float) -> list[TracingEffect]:
@@ -301,68 +285,18 @@ class Tracer:
         holder = Identity.from_private_bytes(secret)
         if holder.public_bytes != token.public_key:
             raise NotAuthorised("the secret key is not that of the token")
-        traced.token, traced.holder = token, holder
+        traced.voice.authorise(token, holder)
         if traced.joined:
             return []
         traced.joined = True
-        return self._trace(traced, TraceKind.JOIN, {"entity": traced.advertisement.certificate.name}, now)
-
-    # --------------------------------------------------------------------------------------------- telling
-
-    def _trace(
-        self, traced: _Traced, kind: TraceKind, fields: Mapping[str, object], now: float, to: Interest | None = None
-    ) -> list[TracingEffect]:
-        """A signed trace, if somebody wants it and we may tell. Changes are told unasked: they are few, and a tracker
-        that has just come would miss the one that matters."""
-        interest = interest_of(kind) if to is None else to
-        unasked = kind is TraceKind.GAUGE_INTEREST or interest is Interest.CHANGES
-        if not unasked and interest not in traced.audience.wants(now):
-            return []
-        if traced.token is None or traced.holder is None:
-            return [Count("traces_unauthorised")]
-        now_ms = int(now * 1000)
-        if now_ms > traced.token.not_after_ms:
-            return [Count("traces_expired")]
-        traced.number += 1
-        bare = Trace(traced.token, kind, traced.number, now_ms, body_of(fields))
-        if traced.trace_key and kind is not TraceKind.GAUGE_INTEREST:
-            bare = bare.sealed_under(traced.trace_key, self._random(12))
-        where = gauge_topic(traced.topic) if kind is TraceKind.GAUGE_INTEREST else trace_topic(traced.topic, interest)
-        return [Say(where, bare.signed(traced.holder).encode()), Count("traces", 1, kind.name)]
+        return [*traced.voice.tell(TraceKind.JOIN, {"entity": traced.advertisement.certificate.name}, now)]
 
     def _interested(self, event: Interested, now: float) -> list[TracingEffect]:
         """A tracker's answer. Raises keys errors."""
         session = self._sessions.get(event.topic)
         if session is None:
-            return []  # it is traced by another broker
-        traced = self._traced[session]
-        wanted = Wanted.decode(event.data)
-        effects: list[TracingEffect] = []
-        if traced.trace_key:
-            tracker = Certificate.decode(wanted.credentials)
-            tracker.verify(self._authority, int(now * 1000))
-            if tracker.role is not Role.ENTITY or tracker.name != wanted.tracker:
-                raise NotAuthorised("a tracker that is somebody else")
-            if not traced.advertisement.may_discover(tracker):
-                raise NotAuthorised("a tracker that may not discover the trace topic")
-            if wanted.anew:
-                traced.keyed.pop(tracker.party_id, None)
-            effects = self._give_key(traced, tracker)
-        traced.audience.answered(wanted, now)
-        if wanted.anew and traced.state is not None and Interest.STATES in wanted.interest:
-            effects += self._trace(traced, traced.state, {"state": traced.state.name}, now)
-        return effects
-
-    def _give_key(self, traced: _Traced, tracker: Certificate) -> list[TracingEffect]:
-        """The trace key, sealed to a tracker that has not got it. Raises OurFault for a key that is none."""
-        if tracker.party_id in traced.keyed:
-            return []
-        head = opening(Kind.TRACE_KEY) + traced.topic
-        box = seal_box(tracker.agreement_key, traced.trace_key, head, self._random(32))
-        traced.keyed[tracker.party_id] = None
-        if len(traced.keyed) > KEYED_MAX:
-            traced.keyed.popitem(last=False)
-        return [Say(key_topic(tracker.name, traced.topic), head + box), Count("trace_keys_given")]
+            return []  # it is traced by another broker, or no registered entity's
+        return [*self._traced[session].voice.answered(event.data, self._authority, now)]
 
     # ------------------------------------------------------------------------------------------------ time
 
@@ -386,23 +320,20 @@ class Tracer:
         if ping is not None:
             effects.append(self._pinged(session, traced, ping))
         if changed is Health.SUSPECTED:
-            effects += self._trace(traced, TraceKind.FAILURE_SUSPICION, {"ping": traced.pulse.sent}, now)
+            effects += traced.voice.tell(TraceKind.FAILURE_SUSPICION, {"ping": traced.pulse.sent}, now)
         elif changed is Health.FAILED:
-            effects += self._trace(traced, TraceKind.FAILED, {"ping": traced.pulse.sent}, now)
-        if traced.token is not None and now >= traced.audience.gauge_at:
-            traced.audience.gauged(now)
-            effects += self._trace(traced, TraceKind.GAUGE_INTEREST, {"sealed": bool(traced.trace_key)}, now)
-        return effects
+            effects += traced.voice.tell(TraceKind.FAILED, {"ping": traced.pulse.sent}, now)
+        return effects + traced.voice.gauge(now)
 
     @staticmethod
     def _pinged(session: bytes, traced: _Traced, ping: Ping) -> Say:
         said = traced.session.say(Word.PING, number(ping.number, 8) + number(ping.sent_ms, 8))
-        return Say(to_entity(traced.advertisement.certificate.name, traced.topic, session), said, qos=0)
+        return Say(to_entity(traced.advertisement.certificate.name, traced.voice.topic, session), said, qos=0)
 
     def _schedule(self, session: bytes, traced: _Traced) -> None:
         due = traced.pulse.next_deadline
-        if traced.token is not None:
-            due = min(due, traced.audience.gauge_at)
+        if traced.voice.token is not None:
+            due = min(due, traced.voice.audience.gauge_at)
         if due != traced.due:
             traced.due = due
             heapq.heappush(self._heap, (due, session))
@@ -424,17 +355,6 @@ class Tracer:
             return counted
         del self._bogus[client]
         return [*counted, SendAway(client, str(error))]
-
-
-def open_trace_key(data: bytes, topic: bytes, tracker: Identity) -> bytes:
-    """The trace key that a broker sealed to us. Raises BadFrame, BadContent."""
-    head = opening(Kind.TRACE_KEY) + topic
-    if data[: len(head)] != head:
-        raise BadFrame("not the trace key of this trace topic")
-    key = tracker.open_box(data[len(head) :], head)
-    if len(key) != KEY_BYTES:
-        raise BadFrame(f"a trace key has {KEY_BYTES} bytes")
-    return key
 
 
 def _ms(seconds: float | None) -> int | None:

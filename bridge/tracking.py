@@ -17,7 +17,7 @@ from keys.errors import BadContent, Expired, KeysError, NotAuthorised, Replayed
 from keys.identity import Certificate, Identity
 from keys.tracesession import REQUEST_BYTES
 
-from .discovering import Request, open_answer
+from .discovering import Request, entity_of, open_answer, owns
 from .machine import Count, Tick
 from .traced import ASK_AGAIN_MAX_S, ASK_AGAIN_S, Connected, Listen, Told
 from .traces import (
@@ -176,7 +176,7 @@ class Tracker:
         if node is None:
             raise BadContent("an answer of a discovery node that we do not know")
         advertisement.verify(node, self._authority, int(now * 1000))
-        if advertisement.certificate.name != entity:
+        if entity_of(advertisement.descriptor) != entity or not owns(advertisement.certificate.name, entity):
             raise NotAuthorised("an advertisement of another entity")
         del self._requests[request]
         followed = self._followed[entity]

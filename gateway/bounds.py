@@ -89,7 +89,7 @@ class Reached:
 
 
 @lru_cache(maxsize=4_096)
-def _origin(host: str) -> str | None:
+def origin_of(host: str) -> str | None:
     """Whom an address is counted for: itself, or the /64 of IPv6. None: this machine, or no IP address."""
     try:
         address = ip_address(host.partition("%")[0])
@@ -97,7 +97,7 @@ def _origin(host: str) -> str | None:
         return None
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
-            return _origin(str(address.ipv4_mapped))
+            return origin_of(str(address.ipv4_mapped))
         return None if address.is_loopback else f"{IPv6Address(int(address) >> 64 << 64)}/64"
     return None if address.is_loopback else str(address)
 
@@ -126,7 +126,7 @@ class Door:
             reached.note("connections", connection.address)
             return False
         peer = connection.peer
-        origin = _origin(peer[0]) if peer else None
+        origin = origin_of(peer[0]) if peer else None
         if origin is not None:
             if self._by_origin[origin] >= limits.connections_per_address:
                 reached.note("connections_per_address", origin)

@@ -31,7 +31,7 @@ from pydantic_core import ErrorDetails
 from bridge.topics import TopicError, check_filter
 
 from .config_hosted import Hosted
-from .config_traces import TraceSettings
+from .config_traces import DeviceSettings, HeartbeatSettings, TraceSettings
 from .limits import Limits, Metrics, Model
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -425,7 +425,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
     table: dict[str, type[BaseModel]] = {
         "listeners": Listener, "limits": Limits, "metrics": Metrics, "overlay": OverlaySettings, "protect": Protect,
         "availability": Availability, "key_server": KeyServer, "discovery": Discovery, "hosted": Hosted,
-        "traces": TraceSettings,
+        "traces": TraceSettings, "devices": DeviceSettings, "heartbeats": HeartbeatSettings,
     }  # fmt: skip
     for part in path:
         if isinstance(part, str) and part in table:

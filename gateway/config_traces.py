@@ -5,25 +5,72 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
+
+from bridge.devices import MARK
+from bridge.topics import TopicError, check_filter
 
 from .limits import Model
 
+HEARTBEATS_MAX = 64  # every publication is compared with each of them
+Convention = Literal["homeassistant", "homie", "sparkplug"]
+
+
+class HeartbeatSettings(Model):
+    """Messages by which something behind a bridge is known to live."""
+
+    topic: str = Field(description="a filter with levels {device}, which name it: sensors/{device}/state")
+    every_s: float | None = Field(default=None, gt=0, le=7 * 86_400, description="how often they come; absent: learned")
+
+    @field_validator("topic")
+    @classmethod
+    def _names_a_device(cls, topic: str) -> str:
+        if MARK not in topic.split("/") or topic.startswith("$"):
+            raise ValueError(f"no level of {topic!r} is {MARK}; write one like sensors/{MARK}/state")
+        try:
+            check_filter(topic)
+        except TopicError as error:
+            raise ValueError(f"{topic!r} is no filter: {error}") from None
+        return topic
+
+
+class DeviceSettings(Model):
+    """Traces of devices that know nothing of VeilMQ, in the gateway's name."""
+
+    owner: Path = Field(description="credentials made by `trust issue --role entity`; devices are called NAME:DEVICE")
+    discoverers: list[str] = Field(
+        default=[], max_length=256, description="patterns of names, or @domain, that may track the devices"
+    )
+    clients: list[str] = Field(default=["*"], description="patterns of client ids that are devices")
+    heartbeats: list[HeartbeatSettings] = Field(default=[], max_length=HEARTBEATS_MAX)
+    conventions: list[Convention] = Field(
+        default=["homeassistant", "homie", "sparkplug"], description="whose words about devices are read"
+    )
+    dashboards: list[Literal["homeassistant", "homie"]] = Field(
+        default=[], description="conventions in which local clients are shown the devices"
+    )
+    grace_s: float = Field(default=10.0, ge=0, le=86_400, description="how long a lost connection may take to be back")
+
 
 class TraceSettings(Model):
-    """Tracing of entities that know VeilMQ. Absent: constrained topics are ordinary ones."""
+    """Tracing of entities. Absent: constrained topics are ordinary ones."""
 
     authority: Path = Field(description="ca.pem of the trust domain that certifies entities and trackers")
     identity: Path = Field(description="our identity directory: it signs advertisements")
     nodes: list[Path] = Field(default=[], description="card.json of other gateways that are discovery nodes")
     preset: Literal["lan", "wan", "cellular"] = Field(default="lan", description="times of pings, see bridge/pings.py")
+    devices: DeviceSettings | None = Field(default=None, description="absent: who does not know VeilMQ is not traced")
 
     def anchored(self, directory: Path) -> TraceSettings:
         """The same with relative paths taken from a directory."""
+        devices = self.devices
+        if devices is not None:
+            devices = devices.model_copy(update={"owner": directory / devices.owner.expanduser()})
         return self.model_copy(
             update={
                 "authority": directory / self.authority.expanduser(),
                 "identity": directory / self.identity.expanduser(),
                 "nodes": [directory / node.expanduser() for node in self.nodes],
+                "devices": devices,
             }
         )

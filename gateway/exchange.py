@@ -1,9 +1,9 @@
-"""The data plane between connections: publish, route, retain, wills, acknowledgements, members.
+"""The data plane between connections: publish, route, retain, acknowledgements, members.
 
 What a client may do is asked of amqtt's plugins (`plugin.PluginHost`), who gets what of `routing.Router`, what
 bytes that makes of each receiver's session. A method that returns a coroutine (`Later`) could not finish
 without waiting; the connection then holds back whatever comes after. Not here: SUBSCRIBE
-(`subscribing.py`), CONNECT and the end of sessions (`lifecycle.py`).
+(`subscribing.py`), wills (`wills.py`), CONNECT and the end of sessions (`lifecycle.py`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from . import members
 from .bounds import Reached, fits
 from .clients import Client, Owed
 from .connection import UNACKNOWLEDGED, Later
-from .hooks import Constraining, EntitySeen, Overlay, SharedName
+from .hooks import Constraining, EntityEvent, EntitySeen, Overlay, SharedName
 from .limits import Limits
 from .mqtt5.encoding import encode_publish
 from .mqtt5.message import Message
-from .mqtt5.packets import NO_PROPERTIES, Packet, Publish, Version, Will
+from .mqtt5.packets import NO_PROPERTIES, Packet, Publish, Version
 from .mqtt5.session import Action as SessionAction
 from .mqtt5.session import Close
 from .mqtt5.types import ReasonCode
@@ -88,9 +88,9 @@ class Exchange:
                 self.host.fire(MQTTEvents.PACKET_RECEIVED, packet=view, session=client.view)
         if client.peer is not None:
             members.hear_acks(client, packets)
-        elif self.overlay is not None and now - client.seen_at >= SEEN_INTERVAL_S:
+        elif now - client.seen_at >= SEEN_INTERVAL_S:
             client.seen_at = now
-            self.overlay.entity_event(EntitySeen(client.client_id, time.time()))
+            self.tell(EntitySeen(client.client_id, time.time()))
         return client.session.received_all(packets, now)
 
     def published(self, client: Client, publish: Publish) -> Later | None:
@@ -390,32 +390,7 @@ class Exchange:
         if kept is not None and store is self.retained:
             self.host.fire(BrokerEvents.RETAINED_MESSAGE, client_id=None, retained_message=kept)
 
-    # -------------------------------------------------------------------------------- wills, overlay, members
-
-    def publish_will(self, client: Client, will: Will) -> None:
-        """Publish a will as the client's own publication, if it may publish there."""
-        if client.peer is not None:
-            return  # members publish their clients' wills themselves
-        permitted = True
-        if self.tracing is not None:
-            will, permitted = self.tracing.willing(client.client_id, will)
-        verdict = permitted and self.host.verdict(client.view, will.topic, Action.PUBLISH)
-        if verdict is None:
-            self.in_order(self._will_asking(client, will))
-        elif verdict:
-            self._accept_will(client, will)
-
-    async def _will_asking(self, client: Client, will: Will) -> None:
-        if await self.host.ask(client.view, will.topic, Action.PUBLISH):
-            self._accept_will(client, will)
-
-    def _accept_will(self, client: Client, will: Will) -> None:
-        if will.topic.startswith(RESERVED_TOPICS):
-            return
-        message = Message.of_will(will, self.now(), client.client_id)
-        self.inject(message, client.view)
-        if self.overlay is not None:
-            self.overlay.publish(client.client_id, publication_of(message, self.now()), _nothing)
+    # --------------------------------------------------------------------------------------- overlay, watchers
 
     def inject(self, message: Message, view: Any = None, groups_lost: Collection[SharedName] = ()) -> None:
         """Retain and route a message that no connection waits for."""
@@ -427,6 +402,13 @@ class Exchange:
         if later is not None:
             self.in_order(later)
 
+    def tell(self, event: EntityEvent) -> None:
+        """What a local client did, to those who watch whether it is there."""
+        if self.overlay is not None:
+            self.overlay.entity_event(event)
+        if self.tracing is not None:
+            self.tracing.entity_event(event)
+
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """A publication that came over the overlay, to local clients only. Raises TopicError."""
         if self.tracing is not None and self.tracing.arrived(publication):
@@ -435,7 +417,7 @@ class Exchange:
 
 
 def _nothing(code: int) -> None:
-    """Nobody waits for the acknowledgement of QoS 0 and wills."""
+    """Nobody waits for the acknowledgement of QoS 0."""
 
 
 def _no_lifecycle(client: Client, close: Close) -> None:

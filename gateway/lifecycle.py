@@ -19,7 +19,7 @@ from typing import Any
 
 from amqtt.events import BrokerEvents, MQTTEvents
 
-from .bounds import Door, Pace
+from .bounds import Door, Pace, origin_of
 from .clients import Client, Deadlines
 from .connection import DRAINING, Later, MqttConnection
 from .enhanced_auth import EnhancedAuth
@@ -44,6 +44,7 @@ from .mqtt5.session import (
 from .mqtt5.types import MqttError, ReasonCode
 from .plugin import EdgeSession, PacketView
 from .subscribing import Subscribing
+from .wills import publish_will
 
 log = logging.getLogger("veilmq.broker")
 
@@ -171,7 +172,7 @@ class Lifecycle:
             case Close():
                 self._close(client, action)
             case PublishWill():
-                self.exchange.publish_will(client, action.will)
+                publish_will(self.exchange, client, action.will)
                 if self.exchange.store is not None:
                     self.exchange.store.changed(client)
             case SessionEnded(unfinished):
@@ -302,8 +303,9 @@ class Lifecycle:
             said = {"version": client.session.version.name, "listener": client.connection.listener}
             log.info("connected", extra={**self._names(client, client.connection), **said})
         self._host.fire(BrokerEvents.CLIENT_CONNECTED, client_id=client.client_id, client_session=client.view)
-        if overlay is not None:
-            overlay.entity_event(EntityConnected(client.client_id, client.view.keep_alive, time.time()))
+        host = client.connection.peer if client.connection is not None else None
+        origin = origin_of(host[0]) if host is not None else None
+        self.exchange.tell(EntityConnected(client.client_id, client.view.keep_alive, time.time(), origin or "local"))
 
     def _names(self, client: Client, connection: MqttConnection) -> dict[str, str]:
         return {"client": client.client_id, "address": connection.address}
@@ -362,15 +364,12 @@ class Lifecycle:
         if self.exchange.store is not None:
             self.exchange.store.changed(client)
         self.attend_to(client)
-        overlay = self.exchange.overlay
         self._connected -= client.peer is None
         if client.peer is not None:
             return  # the member's session may outlive its connection, and then queues what it misses
         self._host.fire(BrokerEvents.CLIENT_DISCONNECTED, client_id=client.client_id, client_session=client.view)
-        if overlay is not None and not replaced:
-            overlay.entity_event(EntityGone(client.client_id, *client.goodbye, time.time()))
-        if self.exchange.tracing is not None and not replaced:
-            self.exchange.tracing.client_gone(client.client_id, client.goodbye[0])
+        if not replaced:
+            self.exchange.tell(EntityGone(client.client_id, *client.goodbye, time.time()))
 
     def forget(self, client: Client, unfinished: Sequence[Message] = ()) -> None:
         """The session has ended: everything about it goes, and `unfinished` to other members of its groups."""

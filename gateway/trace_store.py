@@ -75,6 +75,10 @@ class TraceStore:
         row = (advertisement.topic, advertisement.not_after_ms, advertisement.encode())
         self._execute("INSERT OR REPLACE INTO advertisements VALUES (?, ?, ?)", row)
 
+    def forget(self, topic: bytes) -> None:
+        """Raises TraceStoreError."""
+        self._execute("DELETE FROM advertisements WHERE topic = ?", (topic,))
+
     def advertisements(self, now_ms: int) -> Iterator[Advertisement]:
         """Those that still count, oldest first; the others are dropped. Raises TraceStoreError."""
         self._execute("DELETE FROM advertisements WHERE not_after_ms < ?", (now_ms,))

@@ -11,13 +11,18 @@ import ssl
 import time
 from typing import TYPE_CHECKING
 
+from bridge.conventions import HOME_ASSISTANT, HOMIE, SPARKPLUG
+from bridge.dashboards import Dashboards
+from bridge.device_tracing import DeviceTracer, Owner
+from bridge.devices import Devices, Heartbeat, Rules
 from bridge.discovering import DiscoveryNode
 from bridge.machine import Count, Publication
 from bridge.pings import PRESETS
 from bridge.topics import split_share
 from bridge.traces import ADVERTISEMENTS_FILTER, ANSWERS_FILTER
 from bridge.tracing import Tracer
-from gateway.config_traces import TraceSettings
+from gateway.config_traces import DeviceSettings, TraceSettings
+from gateway.credentials import Credentials
 from gateway.mqtt5.packets import Unsubscribe
 from gateway.mqtt5.types import ReasonCode
 from gateway.trace_store import TraceStore
@@ -49,6 +54,10 @@ class Spoken:
         if exchange.overlay is not None and not stays_here:
             exchange.overlay.publish("", publication, _nothing)
 
+    def show(self, topic: str, payload: bytes) -> None:
+        publication = Publication(topic, payload, 1, retain=True, time_ms=int(time.time() * 1000))
+        self._broker.exchange.deliver_local(publication)
+
     def advertise(self, topic: str, payload: bytes, life_s: int) -> None:
         exchange = self._broker.exchange
         if exchange.overlay is not None:
@@ -69,8 +78,31 @@ def make_tracing(settings: TraceSettings, data: Path | None, count: Callable[[Co
     authority = authority_of(settings.authority)
     tracer = Tracer(PRESETS[settings.preset], nodes, authority, os.urandom)
     node = DiscoveryNode(local.name, local.identity, nodes, authority, os.urandom)
+    devices = None
+    if settings.devices is not None:
+        owner = owner_of(settings.devices, authority, data)
+        dashboards = Dashboards(tuple(settings.devices.dashboards))
+        devices = DeviceTracer(Devices(rules_of(settings.devices)), owner, node, authority, os.urandom, dashboards)
     store = None if data is None else TraceStore(data / "traces.sqlite3")
-    return Tracing(tracer, node, store, count)
+    return Tracing(tracer, node, store, count, devices=devices)
+
+
+def owner_of(settings: DeviceSettings, authority: bytes, data: Path | None) -> Owner:
+    """In whose name unchanged devices are traced. Raises TrustError."""
+    if data is None:
+        raise TrustError("traces.devices: needs `data`, or every restart would lose the devices' trackers; set it")
+    credentials = Credentials.load(settings.owner, time.time())
+    if credentials.authority != authority:
+        raise TrustError(f"{settings.owner}: is of another trust domain than traces.authority; issue it there")
+    return Owner(credentials.identity, credentials.certificate, tuple(settings.discoverers))
+
+
+def rules_of(settings: DeviceSettings) -> Rules:
+    """What a configuration says about unchanged devices, for the machine."""
+    heartbeats = tuple(Heartbeat(each.topic, each.every_s) for each in settings.heartbeats)
+    spelled = {"homeassistant": HOME_ASSISTANT, "homie": HOMIE, "sparkplug": SPARKPLUG}
+    conventions = tuple(spelled[each] for each in settings.conventions)
+    return Rules(tuple(settings.clients), heartbeats, conventions, settings.grace_s)
 
 
 def authority_of(path: Path) -> bytes:

@@ -1,9 +1,10 @@
 """A broker that traces: its discovery node and its tracer, fed by what local clients publish on constrained topics.
 
 The broker asks whether a client may publish or subscribe on a constrained topic, in whatever spelling (`admit`), and
-hands over what was published there (`heard`, `arrived`). Everything that the machines say leaves as the broker's own
-publication. Not here: rules of topics (`bridge.constrained`), tracing (`bridge.tracing`),
-discovery (`bridge.discovering`), files (`trace_store`).
+hands over what was published there (`heard`, `arrived`). Unchanged devices are traced by what else clients do
+(`entity_event`, `willed`). Everything that the machines say leaves as the broker's own publication. Not here: rules of
+topics (`bridge.constrained`), tracing (`bridge.tracing`, `bridge.device_tracing`), discovery (`bridge.discovering`),
+files (`trace_store`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from bridge import constrained
+from bridge.availability import EntityEvent, EntityGone
 from bridge.constrained import Constrained
+from bridge.dashboards import Show
+from bridge.device_tracing import DeviceTracer, DeviceTracingEffect, Forget
+from bridge.devices import DeviceEvent, Knows, Published
 from bridge.discovering import Asked, DiscoveryEffect, DiscoveryNode, Heard, Share
 from bridge.machine import Count, Publication, Tick
 from bridge.topics import TopicError
@@ -47,6 +52,10 @@ class Publishes(Protocol):
         """Publish as the broker itself: to local clients and, unless it stays here, into the overlay."""
         ...
 
+    def show(self, topic: str, payload: bytes) -> None:
+        """Publish to local clients only, retained."""
+        ...
+
     def advertise(self, topic: str, payload: bytes, life_s: int) -> None:
         """Publish into the overlay only, retained there for so long."""
         ...
@@ -57,7 +66,7 @@ class Publishes(Protocol):
 
 
 class Tracing:
-    """See the module. `node` None: we trace, and others are discovery nodes."""
+    """See the module. `node` None: we trace, and others are discovery nodes. `devices` None: unchanged ones are not."""
 
     def __init__(
         self,
@@ -66,8 +75,9 @@ class Tracing:
         store: TraceStore | None,
         count: Callable[[Count], None],
         clock: Callable[[], float] = time.time,
+        devices: DeviceTracer | None = None,
     ) -> None:
-        self._tracer, self._node, self._store = tracer, node, store
+        self._tracer, self._node, self._store, self._devices = tracer, node, store, devices
         self._count, self._clock = count, clock
         self._broker: Publishes | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -79,6 +89,9 @@ class Tracing:
         self._broker = broker
         if self._node is not None and self._store is not None:
             self._node.restore(self._store.advertisements(int(self._clock() * 1000)))
+        if self._devices is not None:
+            self._perform(self._devices.restore(self._clock()))
+            self._schedule()
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -87,8 +100,8 @@ class Tracing:
             self._store.close()
 
     def __len__(self) -> int:
-        """Entities that are traced here."""
-        return len(self._tracer)
+        """Entities and devices that are traced here."""
+        return len(self._tracer) + (0 if self._devices is None else len(self._devices))
 
     # -------------------------------------------------------------------------------------- from local clients
 
@@ -123,10 +136,16 @@ class Tracing:
     def heard(self, client_id: str, publish: Publish) -> None:
         """A client's PUBLISH that is accepted."""
         if not publish.topic.startswith(constrained.CANONICAL):
+            self._watch(Published(client_id, publish.topic, publish.payload))
             return
+        self._watch(Knows(client_id))
         topic = constrained.parse(publish.topic)
         if topic is not None:
             self._published(client_id, topic, publish.payload)
+
+    def willed(self, client_id: str, will: Will) -> None:
+        """A client's will that is published."""
+        self._watch(Published(client_id, will.topic, will.payload, will=True))
 
     def _published(self, client_id: str, topic: Constrained, payload: bytes) -> None:
         """A publication on a constrained topic that `client_id` was allowed to make."""
@@ -139,13 +158,15 @@ class Tracing:
         elif topic.event_type == constrained.TRACES and len(topic.suffixes) == 2:
             first, second = (_hex(suffix) for suffix in topic.suffixes)
             if first is not None and topic.suffixes[1] == "Interest":
-                self._trace(Interested(client_id, first, payload))
+                self._interested(Interested(client_id, first, payload))
             elif second is not None:
                 self._trace(Spoke(client_id, second, payload))
 
-    def client_gone(self, client_id: str, clean: bool) -> None:
-        """A local client's connection ended."""
-        self._trace(ClientGone(client_id, clean))
+    def entity_event(self, event: EntityEvent) -> None:
+        """What a local client did."""
+        if isinstance(event, EntityGone):
+            self._trace(ClientGone(event.client_id, event.clean))
+        self._watch(event)
 
     # --------------------------------------------------------------------------------------- from other brokers
 
@@ -166,7 +187,7 @@ class Tracing:
             return True
         uuid = _hex(first)
         if uuid is not None and second == "Interest":
-            self._trace(Interested("", uuid, publication.payload))
+            self._interested(Interested("", uuid, publication.payload))
         return False
 
     # ------------------------------------------------------------------------------------------ the machines
@@ -175,7 +196,18 @@ class Tracing:
         self._perform(self._tracer.handle(event, self._clock()))
         self._schedule()
 
-    def _perform(self, effects: Iterable[TracingEffect | DiscoveryEffect]) -> None:
+    def _watch(self, event: DeviceEvent) -> None:
+        if self._devices is not None:
+            self._perform(self._devices.handle(event, self._clock()))
+            self._schedule()
+
+    def _interested(self, event: Interested) -> None:
+        self._trace(event)
+        if self._devices is not None:
+            self._perform(self._devices.handle(event, self._clock()))
+            self._schedule()
+
+    def _perform(self, effects: Iterable[TracingEffect | DiscoveryEffect | DeviceTracingEffect]) -> None:
         assert self._broker is not None, "start first"
         for effect in effects:
             match effect:
@@ -186,9 +218,15 @@ class Tracing:
                     log.warning("sent %r away: %s", client, why)
                     self._broker.send_away(client, why)
                 case Share(advertisement):
-                    self._keep(effect)
+                    if self._store is not None:
+                        self._kept(self._store.keep, advertisement)
                     life_s = (advertisement.not_after_ms - advertisement.created_ms) // 1000
                     self._broker.advertise(advertisement_topic(advertisement.topic), advertisement.encode(), life_s)
+                case Show(topic, payload):
+                    self._broker.show(topic, payload)
+                case Forget(topic):
+                    if self._store is not None:
+                        self._kept(self._store.forget, topic)
                 case Count():
                     self._count(effect)
 
@@ -200,15 +238,16 @@ class Tracing:
         finally:
             self._speaking = False
 
-    def _keep(self, effect: Share) -> None:
-        if self._store is not None:
-            try:
-                self._store.keep(effect.advertisement)
-            except TraceStoreError as error:
-                log.error("%s", error)
+    def _kept(self, write: Callable[[Any], None], what: Any) -> None:
+        try:
+            write(what)
+        except TraceStoreError as error:
+            log.error("%s", error)
 
     def _schedule(self) -> None:
-        deadline = self._tracer.next_deadline
+        machines = (self._tracer, self._devices)
+        dues = [each.next_deadline for each in machines if each is not None]
+        deadline = min((due for due in dues if due is not None), default=None)
         if deadline == self._due:
             return  # the usual case: most answers change nobody's turn
         if self._timer is not None:
@@ -222,6 +261,7 @@ class Tracing:
     def _tick(self) -> None:
         self._timer = self._due = None
         self._trace(Tick())
+        self._watch(Tick())
 
 
 def _hex(level: str) -> bytes | None:

@@ -1,0 +1,40 @@
+"""What is wrong with `traces:` before a broker starts: the files that it names, and what would trace nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gateway.check_trust import Finding
+from gateway.config_traces import TraceSettings
+from gateway.traced_broker import authority_of, owner_of
+from gateway.trust import Card, LocalIdentity, TrustError
+
+
+def check_traces(settings: TraceSettings, data: Path | None) -> Iterator[Finding]:
+    """`data`: the broker's directory, if it has one."""
+    authority = None
+    try:
+        authority = authority_of(settings.authority)
+    except TrustError as error:
+        yield Finding("error", str(error))
+    for load, path in ((LocalIdentity.load, settings.identity), *((Card.load, node) for node in settings.nodes)):
+        try:
+            load(path)
+        except TrustError as error:
+            yield Finding("error", str(error))
+    if data is None:
+        yield Finding("warning", "traces: trace topics do not survive a restart; set `data`")
+    devices = settings.devices
+    if devices is None or authority is None:
+        return
+    try:
+        owner = owner_of(devices, authority, data)
+    except TrustError as error:
+        yield Finding("error", str(error))
+        return
+    if not devices.discoverers and not devices.dashboards:
+        cure = "name those who may track them in discoverers, or dashboards"
+        yield Finding("warning", f"traces.devices: nobody hears of the devices; {cure}")
+    elif devices.discoverers:
+        yield Finding("info", f"traces: devices are called {owner.certificate.name}:DEVICE")
