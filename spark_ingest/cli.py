@@ -81,3 +81,26 @@ def sample(
     told = f"{made.telemetry} rows of telemetry, {made.availability} of availability, {made.quarantine} in quarantine"
     print(f"# {made.spool}: {told}\n{made.program}", end="")
     return 0
+
+
+@ingest_app.command("consumers")
+@one_line
+def consumers(
+    spool: Annotated[Path, typer.Argument(metavar="SPOOL", help="The directory that a receiver writes.")],
+    forget: Annotated[str | None, typer.Option(metavar="NAME", help="Hold nothing for this query any more.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+) -> int:
+    """Show which queries read a spool and how far behind they are; forget one that will not return."""
+    from . import consumers as places
+    from .errors import SpoolError
+    from .standing import print_standings, standings
+
+    found = standings(spool)
+    if forget is None:
+        print_standings(found, as_json=json)
+    elif places.forget(spool, forget):
+        print(f"{forget} is forgotten, and what it alone had still to read is gone")
+    else:
+        known = ", ".join(each.name for each in found) or "nobody"
+        raise SpoolError(f"{forget} reads nothing from {spool}; known: {known}")
+    return 0

@@ -4,6 +4,11 @@ A consumer is one streaming query; its name is an option (default: the name of i
 lie wholly behind *every* registered consumer are removed, so a query that is switched off for a week still
 finds its rows, and a query that will never come back must be forgotten (`forget`), or the spool fills to its
 cap and receivers stop acknowledging. Two live queries cannot share a name.
+
+    SPOOL/consumers/NAME.json    {"position": offset, "retain_s": seconds}; its time of change: the last commit
+
+A consumer may ask that segments stay for a while after all have read them (`retain_s`), for queries that start later
+and for batch reads. The longest wish counts; a spool at its cap heeds none (`make_room`).
 """
 
 from __future__ import annotations
@@ -14,9 +19,10 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import BadOption, SpoolBusy, SpoolDamaged
+from .errors import BadOption, SpoolBusy, SpoolDamaged, SpoolError
 from .spool import (
     CONSUMERS,
     RECEIVER_NAME,
@@ -80,12 +86,13 @@ class Consumer:
     Raises BadOption for a name that cannot be a file's name.
     """
 
-    def __init__(self, root: Path, name: str, view: SpoolView) -> None:
+    def __init__(self, root: Path, name: str, view: SpoolView, retain_s: float = 0.0) -> None:
         if not RECEIVER_NAME.fullmatch(name):
             raise BadOption(f"consumer={name!r} is not a name; use letters, digits, '.', '-' and '_'")
         self._root = root
         self._name = name
         self._view = view
+        self._retain_s = retain_s
         self._lock: int | None = None
         self._at: dict[str, Position] | None = None
 
@@ -109,13 +116,13 @@ class Consumer:
             os.close(self._lock)
             self._lock = None
 
-    def register(self) -> Offset:
-        """Oldest position that can be read now, protected from trimming from here on."""
+    def register(self, from_latest: bool = False) -> Offset:
+        """Oldest position that can be read now, or the newest, protected from trimming from here on."""
         with _trim_lock(self._root):
-            earliest = self._view.earliest()
+            begin = self._view.latest() if from_latest else self._view.earliest()
             if not self._path.exists():
-                self._write(positions_of(earliest))
-            return earliest
+                self._write(positions_of(begin))
+            return begin
 
     def needs(self, start: Offset) -> None:
         """The query is about to read from `start`: protect it, also when the file said otherwise."""
@@ -135,28 +142,49 @@ class Consumer:
             return trim(self._root, self._view)
 
     def _write(self, positions: Mapping[str, Position]) -> None:
-        write_durably(self._path, json.dumps(as_offset(positions)).encode())
+        place = {"position": as_offset(positions), "retain_s": self._retain_s}
+        write_durably(self._path, json.dumps(place).encode())
 
 
-def read_position(path: Path) -> dict[str, Position] | None:
-    """A consumer's position, None if it has none. Raises SpoolDamaged."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a consumer's file says."""
+
+    positions: Mapping[str, Position]
+    retain_s: float
+
+
+def read_place(path: Path) -> Place | None:
+    """What a consumer's file says, None if there is none. Raises SpoolDamaged."""
     try:
-        return positions_of(json.loads(path.read_bytes()))
+        told = json.loads(path.read_bytes())
+        return Place(positions_of(told["position"]), float(told["retain_s"]))
     except FileNotFoundError:
         return None
-    except ValueError:
+    except (ValueError, KeyError, TypeError, SpoolError):
         raise SpoolDamaged(f"{path} is not a consumer's position; remove it to forget that consumer") from None
 
 
-def trim(root: Path, view: SpoolView) -> int:
-    """Remove segments behind every consumer; never the segment a consumer stands in. Number removed."""
-    positions = [read_position(path) for path in sorted((root / CONSUMERS).glob("*.json"))]
+def read_position(path: Path) -> Mapping[str, Position] | None:
+    """A consumer's position, None if it has none. Raises SpoolDamaged."""
+    place = read_place(path)
+    return None if place is None else place.positions
+
+
+def trim(root: Path, view: SpoolView, *, heed_wishes: bool = True) -> int:
+    """Remove segments behind every consumer; never the segment a consumer stands in. Number removed.
+
+    `heed_wishes`: keep what was written within the longest `retain_s`.
+    """
+    found = [read_place(path) for path in sorted((root / CONSUMERS).glob("*.json"))]
+    places = [place for place in found if place is not None]
+    retain_s = max((place.retain_s for place in places), default=0.0) if heed_wishes else 0.0
     removed = 0
     for name in view.receivers():
-        oldest = min((at.get(name, Position(0, 0)) for at in positions if at is not None), default=Position(0, 0))
+        oldest = min((place.positions.get(name, Position(0, 0)) for place in places), default=Position(0, 0))
         directory = root / name
         for number in segment_numbers(directory):
-            if number >= oldest.segment:
+            if number >= oldest.segment or _age_s(segment_path(directory, number)) < retain_s:
                 break
             # The segment goes first: without it, index and state are not looked at.
             for suffix in ("arrow", "index", "state"):
@@ -165,13 +193,45 @@ def trim(root: Path, view: SpoolView) -> int:
     return removed
 
 
+def make_room(root: Path) -> int:
+    """The spool is at its cap: remove what is kept for nobody but queries to come. Segments removed."""
+    with _trim_lock(root):
+        return trim(root, SpoolView(root), heed_wishes=False)
+
+
 def forget(root: Path, name: str) -> bool:
-    """Remove a consumer that will not come back, so that it holds no segments. False if there was none."""
+    """Remove a consumer that will not come back, and what only it held. False if there was none.
+
+    Raises SpoolBusy for one that is running, BadOption for what is no name.
+    """
+    if not RECEIVER_NAME.fullmatch(name):
+        raise BadOption(f"consumer {name!r} is not a name; see `veilmq ingest consumers {root}` for those that are")
     with _trim_lock(root):
         path = root / CONSUMERS / f"{name}.json"
+        if is_held(path.with_suffix(".lock")):
+            raise SpoolBusy(f"consumer {name!r} of {root} is running; stop its query first")
         known = path.exists()
         path.unlink(missing_ok=True)
+        trim(root, SpoolView(root))
         return known
+
+
+def is_held(lock: Path) -> bool:
+    """Whether a live process has this lock."""
+    if not lock.exists():
+        return False
+    descriptor = lock_file(lock, 0)
+    if descriptor is not None:
+        os.close(descriptor)
+    return descriptor is None
+
+
+def _age_s(path: Path) -> float:
+    """Seconds since a segment was last written to; endless for one that is gone."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return float("inf")
 
 
 @contextlib.contextmanager

@@ -15,12 +15,14 @@ from keys.errors import KeysError
 from keys.topictokens import check_filter
 
 from .errors import BadOption
+from .sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, parse_shard
 from .spool import CONSUMERS, RECEIVER_NAME
 
 N = TypeVar("N", int, float)
 
 GRANTS_NAME = "scope_keys.json"
 """In the identity directory: the scope keys for executors, unless option grants names another file."""
+RETAIN_S_MAX = 366 * 86_400.0
 DEFAULT_AVAILABILITY = "+/+/+/availability,+/+/+/+/availability"
 """Topics on which gateways tell who is alive: PREFIX/GATEWAY/ENTITY/availability, prefix of one or two levels."""
 
@@ -42,13 +44,17 @@ class Options:
     stream: Stream
     topics: tuple[str, ...]
     availability: tuple[str, ...]
+    shard: Shard | None
     consumer: str
+    from_latest: bool
+    retain_s: float
     receiver: str
     identity: Path | None
     overlay: Path | None
     hosted: Path | None
     rows_per_batch: int
     max_rows: int | None
+    max_bytes: int | None
     partitions: int
     cap_bytes: int
     incomplete_s: float
@@ -67,57 +73,117 @@ class Options:
         return self.identity is not None
 
 
-_NAMES = {
-    "path", "spool", "grants", "stream", "topics", "availability", "consumer", "receiver", "identity", "overlay",
-    "hosted", "rows_per_batch", "max_rows", "partitions", "cap_bytes", "incomplete_s",
-}  # fmt: skip
+ALIASES = {"path": "spool", "topics": "topic", "max_rows": "max_rows_per_batch"}
+"""Other names of an option; given under both, the values must be equal. `path` is what `load(...)` is given."""
+NAMES = frozenset({
+    "spool", "grants", "stream", "topic", "availability", "shard", "device_level", "consumer", "receiver", "identity",
+    "overlay", "hosted", "rows_per_batch", "max_rows_per_batch", "max_bytes_per_batch", "partitions", "cap_bytes",
+    "incomplete_s", "retain_s", "startingoffsets",
+})  # fmt: skip
+"""In lower case: Spark does not tell upper from lower case in names of options."""
+STREAMING_ONLY = ("max_rows_per_batch", "max_bytes_per_batch", "retain_s", "startingoffsets")
+"""Of micro-batches and what follows them: a batch read would ignore them."""
+_SPELLED = {"startingoffsets": "startingOffsets"}
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
-    """Check what the user wrote. Raises BadOption, one line that names the option and a value that works."""
-    told = {name.lower(): value for name, value in given.items()}
-    for name in told:
-        if name not in _NAMES:
-            known = ", ".join(sorted(_NAMES - {"path"}))
-            raise BadOption(f"option {name!r} is unknown to veilmq; known are {known}")
-    spool = told.get("spool") or told.get("path")
-    if not spool:
+def parse_options(given: Mapping[str, str], *, batch: bool = False) -> Options:
+    """Check what the user wrote. Raises BadOption, one line that names the option and a value that works.
+
+    `batch`: for `spark.read`, which has no micro-batches and no consumer.
+    """
+    told = _canonical(given)
+    if batch:
+        for name in STREAMING_ONLY:
+            if name in told:
+                raise BadOption(f"option {_SPELLED.get(name, name)} is for readStream only; remove it from read")
+    if not told.get("spool"):
         raise BadOption('option spool is missing; write .option("spool", DIRECTORY)')
+    spool = Path(told["spool"]).absolute()
+    if (spool.exists() or batch) and not spool.is_dir():
+        raise BadOption(f"spool={spool} is no directory; name the one that the receiver writes")
     identity, overlay = told.get("identity"), told.get("overlay")
     if bool(identity) != bool(overlay):
         have, want = ("identity", "overlay") if identity else ("overlay", "identity")
         raise BadOption(f"option {have} needs option {want} too: both to receive, neither to read the spool only")
     stream = _stream(told.get("stream", Stream.TELEMETRY))
-    named = told.get("grants") or (str(Path(identity) / GRANTS_NAME) if identity else None)
+    shard = _shard(told)
+    of_shard = f"-{shard.number}of{shard.count}" if shard else ""
+    return Options(
+        spool=spool,
+        grants=_grants(told, spool),
+        stream=stream,
+        topics=_filters("topic", told.get("topic", "#")),
+        availability=_filters("availability", told.get("availability", DEFAULT_AVAILABILITY)),
+        shard=shard,
+        consumer=_name("consumer", told.get("consumer", stream.value + of_shard)),
+        from_latest=_starting(told.get("startingoffsets", "earliest")),
+        retain_s=_number(told, "retain_s", float, 0.0, 0.0, RETAIN_S_MAX),
+        receiver=_name("receiver", told.get("receiver", "main" + of_shard)),
+        identity=Path(identity).absolute() if identity else None,
+        overlay=Path(overlay).absolute() if overlay else None,
+        hosted=Path(told["hosted"]).absolute() if told.get("hosted") else None,
+        rows_per_batch=_number(told, "rows_per_batch", int, 10_000, 1, 1_000_000),
+        max_rows=_limit(told, "max_rows_per_batch", 1 << 40),
+        max_bytes=_limit(told, "max_bytes_per_batch", 1 << 50),
+        partitions=_number(told, "partitions", int, 2, 1, 1024),
+        cap_bytes=_number(told, "cap_bytes", int, 8 << 30, 1 << 20, 1 << 50),
+        incomplete_s=_number(told, "incomplete_s", float, 10.0, 0.1, 3600.0),
+        asks_availability="availability" in told or stream is Stream.AVAILABILITY,
+    )
+
+
+def _canonical(given: Mapping[str, str]) -> dict[str, str]:
+    """Names in lower case, aliases resolved. Raises BadOption for names that we do not know."""
+    told: dict[str, str] = {}
+    for written, value in given.items():
+        name = ALIASES.get(written.lower(), written.lower())
+        if name in ("inferschema", "schema"):
+            raise BadOption(f"option {written} is not for veilmq: each stream has a fixed schema; remove it")
+        if name not in NAMES:
+            known = ", ".join(sorted(_SPELLED.get(each, each) for each in NAMES))
+            raise BadOption(f"option {written!r} is unknown to veilmq; known are {known}")
+        if told.setdefault(name, value) != value:
+            other = next(alias for alias, meant in ALIASES.items() if meant == name)
+            raise BadOption(f"options {name} and {other} are the same and have different values; give one of them")
+    return told
+
+
+def _grants(told: Mapping[str, str], spool: Path) -> Path:
+    named = told.get("grants") or (str(Path(told["identity"]) / GRANTS_NAME) if told.get("identity") else None)
     if named is None:
         raise BadOption(
             f'option grants is missing; write .option("grants", FILE) with the file that the receiver writes: '
             f"{GRANTS_NAME} in its identity directory, if it was told nothing else"
         )
     grants = Path(named).absolute()
-    spool_path = Path(spool).absolute()
-    if grants.is_relative_to(spool_path):
+    if grants.is_relative_to(spool):
         raise BadOption(
             f"grants={grants} lies in the spool: keys beside ciphertext and shares protect nothing; move it"
         )
-    return Options(
-        spool=spool_path,
-        grants=grants,
-        stream=stream,
-        topics=_filters("topics", told.get("topics", "#")),
-        availability=_filters("availability", told.get("availability", DEFAULT_AVAILABILITY)),
-        consumer=_name("consumer", told.get("consumer", stream.value)),
-        receiver=_name("receiver", told.get("receiver", "main")),
-        identity=Path(identity).absolute() if identity else None,
-        overlay=Path(overlay).absolute() if overlay else None,
-        hosted=Path(told["hosted"]).absolute() if told.get("hosted") else None,
-        rows_per_batch=_number(told, "rows_per_batch", int, 10_000, 1, 1_000_000),
-        max_rows=_number(told, "max_rows", int, 1, 1, 1 << 40) if "max_rows" in told else None,
-        partitions=_number(told, "partitions", int, 2, 1, 1024),
-        cap_bytes=_number(told, "cap_bytes", int, 8 << 30, 1 << 20, 1 << 50),
-        incomplete_s=_number(told, "incomplete_s", float, 10.0, 0.1, 3600.0),
-        asks_availability="availability" in told or stream is Stream.AVAILABILITY,
-    )
+    return grants
+
+
+def _shard(told: Mapping[str, str]) -> Shard | None:
+    level = _number(told, "device_level", int, DEVICE_LEVEL, 0, LEVELS_MAX)
+    text = told.get("shard")
+    if text is None:
+        if "device_level" in told:
+            raise BadOption("option device_level says what shard goes by; give option shard too, or neither")
+        return None
+    try:
+        return parse_shard(text, level)
+    except ValueError:
+        raise BadOption(f"shard={text!r} is no part of the devices; write i/n, as 1/3, 2/3 and 3/3") from None
+
+
+def _starting(value: str) -> bool:
+    if value.lower() not in ("earliest", "latest"):
+        raise BadOption(f"startingOffsets={value!r} is none of earliest, latest; a checkpoint says more exactly where")
+    return value.lower() == "latest"
+
+
+def _limit(told: Mapping[str, str], name: str, highest: int) -> int | None:
+    return _number(told, name, int, 1, 1, highest) if name in told else None
 
 
 def _stream(value: str) -> Stream:
@@ -156,7 +222,8 @@ def _number(told: Mapping[str, str], name: str, kind: Callable[[str], N], defaul
     try:
         value = kind(text)
     except ValueError:
-        raise BadOption(f"{name}={text!r} is not a number") from None
+        whole = "whole " if kind is int else ""
+        raise BadOption(f"{name}={text!r} is not a {whole}number; from {lowest} to {highest}") from None
     if not lowest <= value <= highest:
         raise BadOption(f"{name}={text} is out of range; from {lowest} to {highest}")
     return value

@@ -15,7 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
 from .consumers import Consumer
 from .errors import IngestError
@@ -47,6 +53,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._consumer: Consumer | None = None
         self._receiver: Receiver | None = None
         self._target: dict[str, Position] | None = None
+        self._planned: Offset | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """What an executor needs: options."""
@@ -58,36 +65,53 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---------------------------------------------------------------------------------------- in the driver
 
     def initialOffset(self) -> Offset:
-        """The oldest segment that is still there; its data wait for this query from now on."""
+        """The oldest segment that is still there, or the end; what follows waits for this query from now on."""
         self._open()
         assert self._consumer is not None
-        return self._consumer.register()
+        return self._consumer.register(self._options.from_latest)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Option max_rows."""
-        rows = self._options.max_rows
-        return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
+        """Whether there is one: a limit of Spark's is rows or bytes, and ours may be both (`latestOffset`)."""
+        options = self._options
+        if options.max_rows is not None:
+            return ReadMaxRows(options.max_rows)
+        return ReadAllAvailable() if options.max_bytes is None else ReadMaxBytes(options.max_bytes)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """The end of the next micro-batch: what is synced, within `limit`. Raises what ended the receiver."""
+        """The end of the next micro-batch: what is synced, within max_rows_per_batch and max_bytes_per_batch.
+
+        Spark hands back the default limit, or none at all for the trigger `once`. Raises what ended the receiver.
+        """
         view = self._open()
         assert self._consumer is not None
         self._consumer.needs(start)
         if self._receiver is not None and self._receiver.failure is not None:
             raise self._receiver.failure
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return view.advance(start, rows, self._target)
+        if isinstance(limit, ReadAllAvailable):
+            self._planned = view.advance(start, None, self._target)
+        else:
+            options = self._options
+            self._planned = view.advance(start, options.max_rows, self._target, max_bytes=options.max_bytes)
+        return self._planned
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is synced now, and no further."""
         view = self._open()
         self._target = positions_of(view.latest())
 
-    def reportLatestOffset(self) -> Offset | None:
-        """What is synced: the query's progress shows the lag against it."""
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
+        """What is synced, by receiver, and how many rows and sealed bytes of it the batch that was planned last leaves.
+
+        It stands as `latestOffset` in the query's progress.
+        """
         if self._view is None:
             return None
-        return self._view.latest() or None
+        latest = self._view.latest()
+        left = self._view.sizes_between(self._planned or {}, latest)
+        return {
+            name: {**at, "rows_behind": left[name].rows, "bytes_behind": left[name].bytes}
+            for name, at in latest.items()
+        } or None
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[SpoolPartition]:
         """About `partitions` tasks over the groups in (start, end]. Raises SpoolGap if they are gone."""
@@ -117,7 +141,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._view is None:
             self._view = SpoolView(options.spool)
         if self._consumer is None:
-            consumer = Consumer(options.spool, options.consumer, self._view)
+            consumer = Consumer(options.spool, options.consumer, self._view, options.retain_s)
             consumer.attach()
             self._consumer = consumer
         if options.receives and self._receiver is None:

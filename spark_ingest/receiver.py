@@ -26,6 +26,7 @@ from keys.envelope import KeyName
 
 from .admission import Wire
 from .collector import Collector
+from .consumers import make_room
 from .directory import Directory
 from .errors import SpoolBusy, SpoolError
 from .forms import Ack
@@ -229,6 +230,8 @@ class Receiver:
             while collector.ready and not done.is_set():
                 if writer.full:
                     self._full()
+                    with contextlib.suppress(SpoolBusy):
+                        await asyncio.to_thread(make_room, self._settings.spool)
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(done.wait(), FULL_RETRY_S)
                     continue

@@ -97,6 +97,7 @@ class RowReader:
         self._rows_per_batch = options.rows_per_batch
         self._opener = Opener(options.grants)
         self._topics = TopicSet(options.topics)
+        self._shard = options.shard
         self._availability = TopicSet(options.availability)
 
     def read(self, extent: ByteRange) -> Iterator[Any]:
@@ -139,14 +140,21 @@ class RowReader:
         return build(group, opened)
 
     def _wanted(self, group: Any) -> Sequence[bool] | None:
-        """Rows that must be opened to know: without topic tokens, the wire topic tells enough."""
-        if self._stream is Stream.QUARANTINE or self._opener.hides_topics:
+        """Rows that must be opened to know: without topic tokens, the wire topic tells enough. None: all."""
+        shard = self._shard
+        blind = self._stream is Stream.QUARANTINE or self._opener.hides_topics
+        if blind and shard is None:
             return None
         available = self._stream is Stream.AVAILABILITY
-        return [
-            (topic in self._availability) if available else (topic in self._topics and topic not in self._availability)
-            for topic in group.column("wire_topic").to_pylist()
-        ]
+
+        def wanted(topic: str) -> bool:
+            if shard is not None and not shard.owns(topic):
+                return False
+            if blind:
+                return True
+            return (topic in self._availability) is available and (available or topic in self._topics)
+
+        return [wanted(topic) for topic in group.column("wire_topic").to_pylist()]
 
     def _sort(self, opened: Opened) -> None:
         """Keep the rows of this stream; a publication about availability that says nothing is closed."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from .errors import BadOption
 from .options import Options, parse_options
@@ -40,7 +41,7 @@ class VeilMQDataSource(DataSource):
 
     def reader(self, schema: Any) -> SpoolReader:
         """For `read`. Raises BadOption."""
-        return SpoolReader(self._checked(schema))
+        return SpoolReader(self._checked(schema, batch=True))
 
     @staticmethod
     def connect(options: Options) -> ReplicaClient:
@@ -49,9 +50,10 @@ class VeilMQDataSource(DataSource):
 
         return RegionReplicas(options)
 
-    def _checked(self, schema: Any) -> Options:
-        options = parse_options(self.options)
-        if schema.fieldNames() != SCHEMAS[options.stream].names:
+    def _checked(self, schema: Any, *, batch: bool = False) -> Options:
+        options = parse_options(self.options, batch=batch)
+        ours = from_arrow_schema(SCHEMAS[options.stream])
+        if [(each.name, each.dataType) for each in schema] != [(each.name, each.dataType) for each in ours]:
             raise BadOption(f"veilmq has a fixed schema for stream={options.stream}; remove .schema(...)")
         return options
 

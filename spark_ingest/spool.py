@@ -70,6 +70,13 @@ class Position(NamedTuple):
     byte: int
 
 
+class Size(NamedTuple):
+    """An amount of a spool; `bytes` on disk, still sealed."""
+
+    rows: int
+    bytes: int
+
+
 class Group(NamedTuple):
     """One index entry: `rows` rows end at `end`, the first group of a segment begins after the schema."""
 
@@ -224,9 +231,15 @@ class SpoolView:
         return as_offset(found)
 
     def advance(
-        self, start: Offset, max_rows: int | None = None, target: Mapping[str, Position] | None = None
+        self,
+        start: Offset,
+        max_rows: int | None = None,
+        target: Mapping[str, Position] | None = None,
+        *,
+        max_bytes: int | None = None,
     ) -> Offset:
-        """The furthest offset from `start` with about `max_rows` rows, shared fairly between receivers.
+        """The furthest offset from `start` with about `max_rows` rows and `max_bytes` bytes, shared fairly between
+        receivers.
 
         One group of each receiver at least, if it has any: a limit below a group's size may not stop us.
         `target`: nothing beyond these positions. Equal to `start` when nothing is new. Raises SpoolGap when
@@ -234,17 +247,22 @@ class SpoolView:
         """
         positions = positions_of(start)
         names = self.receivers()
-        left = max_rows
+        rows_left, bytes_left = max_rows, max_bytes
         for turn, name in enumerate(names):
-            share = None if left is None else left // (len(names) - turn)
-            taken = 0
+            rows_share = None if rows_left is None else rows_left // (len(names) - turn)
+            bytes_share = None if bytes_left is None else bytes_left // (len(names) - turn)
+            rows = size = 0
             limit = None if target is None else target.get(name, Position(0, 0))
-            for number, _, group in self._groups_after(name, positions.get(name), limit):
-                if share is not None and taken and taken + group.rows > share:
+            for number, begin, group in self._groups_after(name, positions.get(name), limit):
+                if rows and rows_share is not None and rows + group.rows > rows_share:
                     break
-                taken += group.rows
+                if size and bytes_share is not None and size + group.end - begin > bytes_share:
+                    break
+                rows += group.rows
+                size += group.end - begin
                 positions[name] = Position(number, group.end)
-            left = None if left is None else max(0, left - taken)
+            rows_left = None if rows_left is None else max(0, rows_left - rows)
+            bytes_left = None if bytes_left is None else max(0, bytes_left - size)
         return as_offset(positions)
 
     def ranges(self, start: Offset, end: Offset, parts: int) -> list[ByteRange]:
@@ -268,12 +286,19 @@ class SpoolView:
 
     def rows_between(self, start: Offset, end: Offset) -> int:
         """Rows in (start, end]."""
+        return sum(size.rows for size in self.sizes_between(start, end).values())
+
+    def sizes_between(self, start: Offset, end: Offset) -> dict[str, Size]:
+        """What lies in (start, end], by receiver."""
         before = positions_of(start)
-        return sum(
-            group.rows
-            for name, last in positions_of(end).items()
-            for _, _, group in self._groups_after(name, before.get(name), last)
-        )
+        sizes = {}
+        for name, last in positions_of(end).items():
+            rows = size = 0
+            for _, begin, group in self._groups_after(name, before.get(name), last):
+                rows += group.rows
+                size += group.end - begin
+            sizes[name] = Size(rows, size)
+        return sizes
 
     def _groups_after(
         self, name: str, at: Position | None, last: Position | None = None
