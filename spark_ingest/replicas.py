@@ -21,9 +21,6 @@ from .grants import GrantedScope, Grants
 from .options import Options
 from .receiver import OnWire
 
-RIGHTS_MAX = 65_536
-"""(Publisher, topic, epoch) whose right is remembered: no scan over grants for each publication."""
-
 
 class RegionReplicas:
     """A `receiver.ReplicaClient`, and what the signed overlay says as `directory.Directory`.
@@ -44,8 +41,6 @@ class RegionReplicas:
             on_keys=self._keys_changed,
             logins=options.hosted,
         )
-        self._overlay = self._client.overlay
-        self._rights: dict[tuple[str, str, int], bool] = {}
 
     @property
     def directory(self) -> RegionReplicas:
@@ -131,14 +126,7 @@ class RegionReplicas:
         return self._client.overlay.scope_named(wire_filter)
 
     def may_publish(self, name: str, wire_topic: str, epoch: int) -> bool:
-        overlay = self._client.overlay
-        if overlay is not self._overlay or len(self._rights) >= RIGHTS_MAX:
-            self._overlay = overlay
-            self._rights.clear()
-        asked = (name, wire_topic, epoch)
-        if asked not in self._rights:
-            self._rights[asked] = overlay.may_publish(*asked)
-        return self._rights[asked]
+        return self._client.overlay.may_publish(name, wire_topic, epoch)
 
     def may_publish_in(self, name: str, wire_filter: str, epoch: int) -> bool:
         overlay = self._client.overlay
