@@ -291,8 +291,8 @@ class Collector:
         return acks
 
     def _forget_waiting(self, entry: Form) -> None:
-        self._waiting.pop(id(entry), None)
-        self._late.pop(id(entry), None)
+        if self._waiting.pop(id(entry), None) is None and self._late.pop(id(entry), None) is None:
+            return  # whole with its first piece: it never waited
         waiting = self._by_key.get(entry.header.key_id)
         if waiting is not None:
             waiting.pop(id(entry), None)
