@@ -14,7 +14,6 @@ from keys.errors import BadContent
 
 from .directory import Directory
 
-
 __all__ = ["PROPERTY_PART", "Contents"]
 
 

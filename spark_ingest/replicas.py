@@ -19,6 +19,7 @@ from .directory import Scope
 from .errors import BadOption
 from .grants import GrantedScope, Grants
 from .options import Options
+from .progress import Link
 from .receiver import OnWire
 
 
@@ -75,6 +76,11 @@ class RegionReplicas:
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
         """Request content that does not come of a replica."""
         self._client.ask(replica, topic, payload)
+
+    def links(self) -> list[Link]:
+        """How each connection is."""
+        states = self._client.links()
+        return [Link(each.peer, each.up, each.figures.received, each.figures.received_bytes) for each in states]
 
     async def run(self, on_wire: OnWire, on_keys: Callable[[], None]) -> None:
         """Until cancelled; the sessions stay at the replicas."""

@@ -11,6 +11,7 @@ It holds one row of ciphertext, header and shares per publication. It knows no s
 from __future__ import annotations
 
 import os
+import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,7 +76,7 @@ def checksum(header: bytes, sealed: bytes | None, shares: bytes | None) -> int:
 def as_batch(records: Sequence[Record], keys: Mapping[bytes, KeyMaterial]) -> Any:
     """A group as record batch: each key's material stands on the first row that uses it, so that any range of
     whole groups can be read without another."""
-    columns = list(zip(*records, strict=True))
+    columns: list[Sequence[Any]] = list(zip(*records, strict=True))
     key_ids, headers, contents = columns[2], columns[4], columns[5]
     key_headers: list[bytes | None] = [None] * len(records)
     shares: list[bytes | None] = [None] * len(records)
@@ -120,6 +121,10 @@ class SpoolWriter:
         self._end = 0
         self._other_bytes = 0
         self._broken = False
+        self.fsync_s = 0.0
+        """Time that fsync of groups took."""
+        self.written_bytes = 0
+        """Of groups."""
         try:
             numbers = segment_numbers(self._directory)
             self._number = numbers[-1] if numbers else 0
@@ -197,7 +202,10 @@ class SpoolWriter:
         data = as_batch(records, keys).serialize()
         self._broken = True
         _write_all(self._data, data)
+        began = time.perf_counter()
         os.fdatasync(self._data)
+        self.fsync_s += time.perf_counter() - began
+        self.written_bytes += data.size
         end = self._end + data.size
         # Not synced: an entry that a power failure takes is found again by `seal`.
         _write_all(self._index, encode_entry(Group(end, len(records))))

@@ -98,8 +98,8 @@ def _sealed(gateway: Publisher, count: int) -> Iterator[list[tuple[Wire, ...]]]:
             payload = (b'{"value": %d.5, "unit": "C"}' % sent).ljust(PAYLOAD_BYTES)
             draft = MessageHeader(
                 publisher=gateway.identity.party_id, key_id=key.key_id, sequence=gateway.sequence,
-                previous=max(0, gateway.sequence - DEVICES), time_ms=int(NOW * 1000), deadline_ms=0, qos=1, retain=False,
-                tombstone=False, mode=Mode.COPIES, digests=(bytes(32),),
+                previous=max(0, gateway.sequence - DEVICES), time_ms=int(NOW * 1000), deadline_ms=0, qos=1,
+                retain=False, tombstone=False, mode=Mode.COPIES, digests=(bytes(32),),
             )  # fmt: skip
             inner = Inner(topic, int(NOW * 1000), payload).encode()
             content = data_key.seal(draft.prefix(), gateway.sequence, topic, inner)
