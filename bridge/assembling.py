@@ -72,6 +72,11 @@ class Assembling:
         self._pulls.begin(name, header.time_ms, header.publisher, now, PULL_S * (hops + 1))
         return None
 
+    def holds(self, header: MessageHeader) -> bool:
+        """Whether pieces of the publication are here, or asked for."""
+        name = (header.publisher, header.sequence)
+        return self._parts.get(name) is not None or self._pulls.get(name) is not None
+
     def miss(self, name: Name, now: float) -> bool:
         """A publication that another one follows is not here: ask for it. True if that is news."""
         before = self._pulls.get(name)

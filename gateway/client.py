@@ -48,8 +48,10 @@ from bridge.subscriptions import KEYS_TOPIC
 from bridge.topics import overlaps
 from bridge.views import Overlay, OverlayError
 from gateway import hosted
+from gateway.config import ConfigError
 from gateway.dials import Dials
 from gateway.live_overlay import LOOK_EVERY_S, LiveOverlay, take_listed_key
+from gateway.metrics import LinkState
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt_client import Client, ClientError
 from gateway.overlay_file import load_overlay, load_secrets
@@ -66,6 +68,7 @@ __all__ = [
     "Arrival",
     "Client",
     "ClientError",
+    "ConfigError",
     "OverlayError",
     "Publish",
     "RegionClient",
@@ -196,6 +199,10 @@ class RegionClient:
     def up(self) -> tuple[str, ...]:
         """Replicas to which the connection stands."""
         return tuple(peer for peer in self._dials.up if peer in self._replicas)
+
+    def links(self) -> list[LinkState]:
+        """How the connection to each replica is."""
+        return [state for state in self._dials.states() if state.peer in self._replicas]
 
     @property
     def errors(self) -> dict[str, str]:

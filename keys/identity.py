@@ -97,6 +97,7 @@ class Identity:
         raise OurFault("an identity is not pickled: send its public bytes, or store its private bytes")
 
 
+@lru_cache(maxsize=PUBLIC_KEYS_KEPT)
 def party_id_of(public_key: bytes) -> bytes:
     """The first 16 bytes of SHA-256 of a public key: how headers name a party."""
     return hashlib.sha256(public_key).digest()[:PARTY_ID_BYTES]

@@ -34,7 +34,7 @@ PAYLOAD_LIMIT = 268_435_455  # an MQTT packet cannot be longer (MQTT 5.0 §2.1.4
 _PREFIX = struct.Struct(">3sB16s16sQQQQ")
 PREFIX_BYTES = _PREFIX.size
 SEQUENCE_AT = 36  # of the sequence inside the prefix
-_RETAIN, _TOMBSTONE, _HEADER_FLAGS = 4, 8, 15
+RETAIN, TOMBSTONE, HEADER_FLAGS = 4, 8, 15
 _HAS_TYPE, _HAS_RESPONSE, _HAS_CORRELATION, _HAS_FORMAT, _PADDED, _INNER_FLAGS = 1, 2, 4, 8, 16, 31
 
 
@@ -74,7 +74,7 @@ class MessageHeader:
 
     def prefix(self) -> bytes:
         """The 68 bytes up to the digests; they are associated data of the sealed content."""
-        flags = self.qos | _RETAIN * self.retain | _TOMBSTONE * self.tombstone
+        flags = self.qos | RETAIN * self.retain | TOMBSTONE * self.tombstone
         if not 0 <= self.qos <= 2 or len(self.publisher) != 16 or len(self.key_id) != 16:
             raise OurFault("a message header has QoS 0 to 2 and ids of 16 bytes")
         opening = frames.opening(frames.Kind.MESSAGE_HEADER, flags)
@@ -108,7 +108,7 @@ class MessageHeader:
     @classmethod
     def read(cls, reader: frames.Reader) -> MessageHeader:
         """Read a header at the front of a longer frame. Raises `BadFrame`."""
-        flags = reader.opening(frames.Kind.MESSAGE_HEADER, _HEADER_FLAGS)
+        flags = reader.opening(frames.Kind.MESSAGE_HEADER, HEADER_FLAGS)
         fields = _PREFIX.unpack(bytes(3) + reader.take(PREFIX_BYTES - 3))
         _, mode, publisher, key_id, sequence, previous, time_ms, deadline_ms = fields
         if flags & 3 == 3 or mode not in _MODES:
@@ -121,8 +121,8 @@ class MessageHeader:
             time_ms=time_ms,
             deadline_ms=deadline_ms,
             qos=flags & 3,
-            retain=bool(flags & _RETAIN),
-            tombstone=bool(flags & _TOMBSTONE),
+            retain=bool(flags & RETAIN),
+            tombstone=bool(flags & TOMBSTONE),
             mode=_MODES[mode],
             digests=tuple(reader.take(DIGEST_BYTES) for _ in range(reader.number(1))),
         )
@@ -142,6 +142,8 @@ class MessageHeader:
 
 
 _MODES = {int(mode): mode for mode in Mode if mode is not Mode.AUTO}
+ONE_DIGEST = {int(mode): mode for mode in (Mode.COPIES, Mode.ONE, Mode.PLAIN)}
+"""Modes in which a header has exactly one digest."""
 
 
 def content_digest(content: bytes) -> bytes:

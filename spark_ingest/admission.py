@@ -13,8 +13,7 @@ Pure. Not here: pieces and their order (`collector`), key headers and shares (`k
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gateway.contents import check_mode
 from keys.envelope import HeaderVerifier, MessageHeader, SignedHeader, from_property
@@ -25,6 +24,9 @@ from .directory import Directory, Scope
 
 TIME_MS_MAX = 253_402_300_799_999
 """End of year 9999: the last time that Spark's timestamps can show."""
+RIGHTS_KEPT = 65_536
+"""(Publisher, topic, epoch) whose right is remembered while the overlay stays as it is: no scan over grants for each
+publication. Verified publishers only fill it; when it is full, it is begun anew."""
 SEQUENCE_MAX = (1 << 63) - 1
 """The largest `long`; a publisher that counts from 0 never gets there."""
 
@@ -42,8 +44,7 @@ class Wire(Protocol):
     def properties(self) -> Sequence[tuple[str, str]]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(NamedTuple):
     """A publication whose header holds. `frame`: header and proof as they came."""
 
     header: MessageHeader
@@ -55,11 +56,13 @@ class Admitted:
 
 
 class Admission:
-    """Checks headers against the overlay; remembers only which signatures it has verified."""
+    """Checks headers against the overlay; remembers which signatures it has verified, and rights of one edition."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._verifier = HeaderVerifier()
+        self._edition: object = None
+        self._rights: dict[tuple[bytes, str, int], Scope | None] = {}
 
     def publication(self, told: str, wire_topic: str, now: float) -> Admitted:
         """`told`: property `vmq` as it came. Raises BadFrame, BadSignature, NotAuthorised, Expired."""
@@ -72,16 +75,29 @@ class Admission:
         self._verifier.verify(signed, wire_topic, certificate.public_key)
         if header.sequence > SEQUENCE_MAX or header.time_ms > TIME_MS_MAX:
             raise BadFrame("a sequence or a time beyond what a row can hold")
-        scope = self._directory.scope_of(wire_topic)
         calendar = self._directory.calendar
         epoch = calendar.at(sealed_at_s(header))
-        if scope is None or not self._directory.may_publish(certificate.name, wire_topic, epoch):
+        scope = self._right(certificate, header.publisher, wire_topic, epoch)
+        if scope is None:
             raise NotAuthorised(f"{certificate.name} may not publish on this topic in epoch {epoch}")
         check_mode(header, scope.mode)
         if calendar.live(epoch, now):
             return Admitted(header, frame, scope, 1)
         path_from(self._directory, certificate)
         return Admitted(header, frame, scope, self._directory.faults() + 1)
+
+    def _right(self, certificate: Certificate, publisher: bytes, wire_topic: str, epoch: int) -> Scope | None:
+        """The topic's scope, if the publisher has the right to the topic."""
+        edition = self._directory.edition
+        if edition is not self._edition or len(self._rights) >= RIGHTS_KEPT:
+            self._edition = edition
+            self._rights.clear()
+        asked = (publisher, wire_topic, epoch)
+        if asked not in self._rights:
+            scope = self._directory.scope_of(wire_topic)
+            allowed = scope is not None and self._directory.may_publish(certificate.name, wire_topic, epoch)
+            self._rights[asked] = scope if allowed else None
+        return self._rights[asked]
 
 
 def sealed_at_s(header: MessageHeader) -> float:

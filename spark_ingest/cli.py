@@ -52,18 +52,47 @@ def _ingest() -> None: ...
 @ingest_app.command("run")
 @one_line
 def run(
-    spool: Annotated[Path, typer.Option(metavar="DIR", help="Where publications are kept, still sealed.")],
-    identity: Annotated[Path, typer.Option(metavar="DIR", help="The job's identity.")],
-    overlay: Annotated[Path, typer.Option(metavar="FILE", help="The owner-signed overlay file.")],
-    topics: Annotated[str, typer.Option(metavar="FILTERS", help="Topic filters, separated by commas.")] = "#",
-    receiver: Annotated[str, typer.Option(metavar="NAME", help="This receiver's part of the spool.")] = "main",
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="YAML with any of these options by name; the command line wins.")
+    ] = None,
+    spool: Annotated[str | None, typer.Option(metavar="DIR", help="Where publications are kept, still sealed.")] = None,
+    identity: Annotated[str | None, typer.Option(metavar="DIR", help="The job's identity.")] = None,
+    overlay: Annotated[str | None, typer.Option(metavar="FILE", help="The owner-signed overlay file.")] = None,
+    hosted: Annotated[str | None, typer.Option(metavar="FILE", help="Logins at hosted brokers.")] = None,
+    grants: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Scope keys for executors [default: IDENTITY/scope_keys.json].")
+    ] = None,
+    topics: Annotated[str | None, typer.Option(metavar="FILTERS", help="By commas [default: #].")] = None,
+    availability: Annotated[
+        str | None, typer.Option(metavar="FILTERS", help="Topics about who is alive, if they are wanted too.")
+    ] = None,
+    receiver: Annotated[str | None, typer.Option(metavar="NAME", help="Its part of the spool [default: main].")] = None,
+    cap_bytes: Annotated[str | None, typer.Option(metavar="N", help="No acknowledgements beyond [8 GiB].")] = None,
+    incomplete_s: Annotated[str | None, typer.Option(metavar="S", help="Patience with missing pieces [10].")] = None,
+    metrics: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Prometheus endpoint.")] = None,
 ) -> int:
     """Receive without Spark: queries on any machine that sees the spool read it."""
-    from .daemon import serve
-    from .options import parse_options
+    from .daemon import receiver_options, serve
 
-    told = {"spool": spool, "identity": identity, "overlay": overlay, "topics": topics, "receiver": receiver}
-    return serve(parse_options({name: str(value) for name, value in told.items()}))
+    told = {
+        "spool": spool, "identity": identity, "overlay": overlay, "hosted": hosted, "grants": grants, "topics": topics,
+        "availability": availability, "receiver": receiver, "cap_bytes": cap_bytes, "incomplete_s": incomplete_s,
+    }  # fmt: skip
+    return serve(receiver_options(config, told), metrics)
+
+
+@ingest_app.command("status")
+@one_line
+def status(
+    spool: Annotated[Path, typer.Argument(metavar="SPOOL", help="Directory of the spool.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> int:
+    """Show what a spool holds, who writes it, and how far behind its readers are."""
+    from .status import status_of, told
+
+    found = status_of(spool)
+    print(found.to_json() if as_json else told(found))
+    return 0
 
 
 @ingest_app.command("sample")

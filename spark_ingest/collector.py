@@ -30,7 +30,7 @@ from keys.envelope import (
 from keys.errors import BadFrame, KeysError, NotAuthorised
 
 from .admission import Admission, Wire
-from .contents import Contents
+from .contents import PROPERTY_PART, Contents
 from .directory import Directory
 from .forms import UNVOUCHED, WHOLE, Ack, Form, Group, State, record_of
 from .keyring import Keyring
@@ -52,6 +52,10 @@ FRESH_MS = 300_000
 UNVOUCHED_MAX = 4_096
 """Publications of no live epoch that wait for another replica to bring them, of each replica. Receive Maximum keeps
 honest ones below; a bad one fills neither memory nor disk with what somebody who was shut out has dated back."""
+
+
+class _HeldOverflowError(Exception):
+    """A piece beyond HELD_MAX."""
 
 
 class Collector:
@@ -90,8 +94,18 @@ class Collector:
 
     def receive(self, replica: str, wire: Wire, ack: Ack, now: float) -> None:
         """A piece from a replica of the home region. Never raises for what the wire holds."""
+        properties = wire.properties
+        if len(properties) == 1 and properties[0][0] == PROPERTY_HEADER:
+            # The usual case: another replica's copy, byte for byte, of what is whole already.
+            known = self._entries.get((properties[0][1], wire.topic))
+            if known is not None and known.state in WHOLE and known.reason is None and known.content == wire.payload:
+                known.acks.append(ack)
+                return
         self._follow()
-        properties = dict(wire.properties)
+        self._receive(replica, wire, dict(properties), ack, now)
+
+    def _receive(self, replica: str, wire: Wire, properties: dict[str, str], ack: Ack, now: float) -> None:
+        entry = None
         try:
             told = properties.get(PROPERTY_KEY)
             if told is not None:
@@ -104,16 +118,20 @@ class Collector:
                 ack()
                 return
             entry = self._entries.get((told, wire.topic)) or self._admit(replica, told, wire, now)
-            if entry is not None and entry.state is not State.DONE:
-                entry.content = self.contents.take(entry.header, entry.content, replica, wire, now)
+            if entry is None:
+                ack()
+                return
+            if entry.state is not State.DONE:
+                part = properties.get(PROPERTY_PART)
+                entry.content = self.contents.take(entry.header, entry.content, replica, wire.payload, part, now)
+            self._piece(entry, replica, ack)
+        except _HeldOverflowError:
+            self._count("held_overflow")
         except KeysError as error:
             self._count(f"refused_{type(error).__name__}", replica)
             ack()
-            return
-        if entry is None:
-            ack()
-            return
-        self._piece(entry, replica, ack)
+        if entry is not None and entry.state is State.WAITING:
+            self._await(entry)
 
     def _follow(self) -> None:
         """Views may have changed: keys that came before theirs are looked at."""
@@ -121,7 +139,7 @@ class Collector:
             self._wake(key_id)
 
     def _admit(self, replica: str, told: str, wire: Wire, now: float) -> Form | None:
-        """A verified header as entry; None when the publication is not wanted. Raises KeysError."""
+        """A verified header as entry; None when the publication is not wanted. Raises KeysError, _HeldOverflowError."""
         admitted = self._admission.publication(told, wire.topic, now)
         header = admitted.header
         publication = (header.publisher, header.sequence)
@@ -137,20 +155,17 @@ class Collector:
         needed = admitted.vouchers_needed
         if needed > 1 and self._unvouched[replica] >= UNVOUCHED_MAX:
             raise NotAuthorised("too much that is of no live epoch and that no other replica brings")
-        entry = Form((told, wire.topic), header, admitted.frame, wire.topic, admitted.scope, now, needed)
-        entry.vouchers = set() if needed > 1 else None
         if len(self._waiting) + len(self._ready) >= HELD_MAX:
-            self._count("held_overflow")
-        else:
-            replayed = wire.retain and header.retain
-            age_ms = abs(now * 1000 - header.time_ms)
-            entry.old = not replayed and age_ms > FRESH_MS
-            self._entries[entry.told] = entry
-            self._live.setdefault(publication, []).append(entry)
-            if needed > 1:
-                entry.unvouched_at = replica
-                self._unvouched[replica] += 1
-            self._await(entry)
+            raise _HeldOverflowError
+        entry = Form((told, wire.topic), header, admitted.frame, wire.topic, admitted.scope, now, publication, needed)
+        replayed = wire.retain and header.retain
+        entry.old = not replayed and abs(now * 1000 - header.time_ms) > FRESH_MS
+        self._entries[entry.told] = entry
+        self._live.setdefault(publication, []).append(entry)
+        if needed > 1:
+            entry.vouchers = set()
+            entry.unvouched_at = replica
+            self._unvouched[replica] += 1
         return entry
 
     def _piece(self, entry: Form, replica: str, ack: Ack) -> None:
@@ -195,6 +210,8 @@ class Collector:
             self._wake(key_id)
 
     def _await(self, entry: Form) -> None:
+        if id(entry) in self._waiting:
+            return
         self._waiting[id(entry)] = entry
         if entry.header.key_id != NO_KEY:
             self._by_key.setdefault(entry.header.key_id, {})[id(entry)] = entry
@@ -219,8 +236,10 @@ class Collector:
 
     def _other_whole(self, entry: Form) -> Form | None:
         """A differently sealed form of the same publication that is whole and not on disk yet."""
-        forms = self._live.get(entry.publication, ())
-        return next((f for f in forms if f is not entry and f.state in WHOLE and f.reason is None), None)
+        for form in self._live.get(entry.publication, ()):
+            if form is not entry and form.state in WHOLE and form.reason is None:
+                return form
+        return None
 
     def _missing(self, entry: Form) -> str | None:
         """What is missing, in the words of column `reason`; None for a whole publication."""
@@ -260,7 +279,10 @@ class Collector:
     def _end_other_forms(self, entry: Form) -> list[Ack]:
         """One form of the publication is whole: those that still wait end, and leave what they owe."""
         acks: list[Ack] = []
-        for other in list(self._live.get(entry.publication, ())):
+        forms = self._live.get(entry.publication, ())
+        if len(forms) == 1 and entry in forms:
+            return acks
+        for other in list(forms):
             if other is not entry and other.state is State.WAITING:
                 acks += other.acks
                 other.acks = []
@@ -269,8 +291,8 @@ class Collector:
         return acks
 
     def _forget_waiting(self, entry: Form) -> None:
-        self._waiting.pop(id(entry), None)
-        self._late.pop(id(entry), None)
+        if self._waiting.pop(id(entry), None) is None and self._late.pop(id(entry), None) is None:
+            return  # whole with its first piece: it never waited
         waiting = self._by_key.get(entry.header.key_id)
         if waiting is not None:
             waiting.pop(id(entry), None)
@@ -343,11 +365,12 @@ class Collector:
     def written(self, group: Group) -> list[Ack]:
         """The group is on disk: what may be acknowledged now."""
         acks: list[Ack] = []
+        spooled = 0
         for entry in group.entries:
             header = entry.header
             if entry.reason is None:
                 self.seen.mark(header.publisher, header.sequence, entry.topic, header.retain)
-                self._count("spooled")
+                spooled += 1
                 acks += self._end_other_forms(entry)  # those that came while this one was being written
             elif not entry.stale:
                 self._keep_late(entry)
@@ -362,6 +385,7 @@ class Collector:
             entry.acks = []
             if entry.state is not State.LATE:
                 self._finish(entry)
+        self._count("spooled", amount=spooled)
         return acks
 
     def _keep_late(self, entry: Form) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gateway.contents import PROPERTY_PART, Assembling, Count, Send, read
-from keys.envelope import MessageHeader
+from keys.envelope import MessageHeader, Mode, content_digest
 from keys.errors import BadContent
 
-from .admission import Wire
 from .directory import Directory
+
+__all__ = ["PROPERTY_PART", "Contents"]
 
 
 class Contents:
@@ -25,14 +26,20 @@ class Contents:
         self._assembling = Assembling(())
         self._asks: list[Send] = []
 
-    def take(self, header: MessageHeader, have: bytes | None, replica: str, wire: Wire, now: float) -> bytes | None:
-        """A wire of a wanted publication, of which we `have` the content, or not yet; the content, if it is whole.
+    def take(
+        self, header: MessageHeader, have: bytes | None, replica: str, payload: bytes, part: str | None, now: float
+    ) -> bytes | None:
+        """What a wire brings of a wanted publication, of which we `have` the content, or not yet; the content, if it is
+        whole. `part`: property `vmq-part`.
 
         Raises BadFrame. A replica whose pieces misfit their signed digests is counted.
         """
-        if wire.payload and wire.payload == have:
+        if payload and payload == have:
             return have
-        pieces = read(header, wire.payload, dict(wire.properties).get(PROPERTY_PART))
+        alone = have is None and part is None and header.mode is not Mode.BLOCKS
+        if alone and content_digest(payload) == header.digests[0] and not self._assembling.holds(header):
+            return payload  # the usual case: all of it came at once
+        pieces = read(header, payload, part)
         if pieces is None:
             self._count("wrong_content", replica)
         if pieces is None or have is not None:

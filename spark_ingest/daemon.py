@@ -1,6 +1,11 @@
 """A receiver as a process of its own: `veilmq ingest run`. Until SIGTERM or SIGINT; no Spark, no Java.
 
-Not here: receiving itself (`receiver`), what is received (`options`).
+What it is told are the options of the data source that concern a receiver, on the command line or in a YAML file, the
+command line winning. What waiting does not cure (a wrong identity or overlay, a receiver that another process runs,
+an address that is taken) ends it with one line; everything else it waits out. A signal ends it after the group that is
+being written: what is not synced is not acknowledged and comes again.
+
+Not here: receiving itself (`receiver`), what options mean (`options`).
 """
 
 from __future__ import annotations
@@ -8,30 +13,89 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from .options import Options
+import yaml
+
+from gateway.client import ConfigError, OverlayError, TlsError, TrustError
+
+from .errors import BadOption, IngestError
+from .options import Options, parse_options
 from .receiver import Receiver, ReceiverSettings
 from .replicas import RegionReplicas
 
 LOOK_S = 0.5
+CONFIG_BYTES_MAX = 1 << 20
+STOP_S = 60.0
+"""How long the end waits for the group that is being written; a disk that takes longer has failed."""
 _log = logging.getLogger(__name__)
 
 
-def serve(options: Options) -> int:
-    """Exit status 0 after a signal. Raises what ended the receiver."""
+class ReceiverFailed(IngestError):  # noqa: N818
+    """What ended a receiver and waiting does not cure."""
+
+
+def receiver_options(config: Path | None, told: Mapping[str, str | None]) -> Options:
+    """Options out of a file and, before those, out of what was `told` (None: nothing). Raises BadOption."""
+    named = {} if config is None else _file(config)
+    named |= {name: value for name, value in told.items() if value is not None}
+    options = parse_options(named)
+    if not options.receives:
+        raise BadOption("a receiver needs identity and overlay: --identity DIR --overlay FILE")
+    return options
+
+
+def _file(path: Path) -> dict[str, str]:
+    try:
+        if path.stat().st_size > CONFIG_BYTES_MAX:
+            raise BadOption(f"{path} is too large for a file of options")
+        document = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOption(f"{path}: {error}; name a YAML file with options") from None
+    except yaml.YAMLError as error:
+        raise BadOption(f"{path} is no YAML: {error}") from None
+    if not isinstance(document, dict):
+        raise BadOption(f"{path}: write options as `spool: DIRECTORY`, one a line")
+    named = {}
+    for name, value in document.items():
+        items = value if isinstance(value, list) else [value]
+        if not all(isinstance(item, str | int | float) and not isinstance(item, bool) for item in items):
+            raise BadOption(f"{path}: {name} is neither text nor a number, nor a list of texts")
+        named[str(name)] = ",".join(map(str, items))
+    return named
+
+
+def serve(options: Options, metrics: str | None = None) -> int:
+    """Exit status 0 after a signal. Raises IngestError for what ended the receiver before."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     stopped = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stopped.set())
     settings = ReceiverSettings(
-        options.spool, options.grants, options.receiver, options.cap_bytes, options.incomplete_s
+        options.spool, options.grants, options.receiver, options.cap_bytes, options.incomplete_s, waits=False
     )
     receiver = Receiver(settings, lambda: RegionReplicas(options))
+    end_metrics: Callable[[], None] | None = None
+    if metrics is not None:
+        from .receiver_metrics import ReceiverMetrics, serve_metrics  # noqa: PLC0415  only who asks needs it
+
+        end_metrics = serve_metrics(
+            metrics, ReceiverMetrics(receiver, options.spool, options.receiver, options.cap_bytes)
+        )
     receiver.start()
-    _log.info("receiver %s writes to %s", options.receiver, options.spool)
-    while receiver.alive and not stopped.wait(LOOK_S):
-        continue
-    receiver.stop()
-    if receiver.failure is not None:
-        raise receiver.failure
+    _log.info("receiver %s: started, writes to %s", options.receiver, options.spool)
+    try:
+        while receiver.alive and not stopped.wait(LOOK_S):
+            continue
+    finally:
+        receiver.stop(STOP_S)
+        if end_metrics is not None:
+            end_metrics()
+    failure = receiver.failure
+    if isinstance(failure, TrustError | OverlayError | TlsError | ConfigError):
+        raise ReceiverFailed(str(failure))
+    if failure is not None:
+        raise failure
+    _log.info("receiver %s: ended, %d rows written", options.receiver, receiver.progress.rows)
     return 0

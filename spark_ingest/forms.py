@@ -43,6 +43,7 @@ class Form:
     topic: str
     scope: Scope
     arrived: float
+    publication: tuple[bytes, int]
     vouchers_needed: int
     state: State = State.WAITING
     content: bytes | None = field(default=None, repr=False)
@@ -53,10 +54,6 @@ class Form:
     vouchers: set[str] | None = None  # replicas that brought it, while it waits for others
     unvouched_at: str | None = None  # the one that brought it first, meanwhile
     acks: list[Ack] = field(default_factory=list, repr=False)
-
-    @property
-    def publication(self) -> tuple[bytes, int]:
-        return self.header.publisher, self.header.sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +68,17 @@ class Group:
 def record_of(entry: Form) -> Record:
     """As the spool keeps it."""
     header = entry.header
+    reason = entry.reason
     return Record(
-        publisher=header.publisher,
-        sequence=header.sequence,
-        key_id=header.key_id,
-        wire_topic=entry.topic,
-        header=entry.frame,
-        sealed=None if (entry.reason or "").startswith(UNVOUCHED) else entry.content,
-        qos=header.qos,
-        retain=header.retain,
-        published_us=header.time_ms * 1000,
-        received_us=int(entry.arrived * 1_000_000),
-        reason=entry.reason,
+        header.publisher,
+        header.sequence,
+        header.key_id,
+        entry.topic,
+        entry.frame,
+        None if reason is not None and reason.startswith(UNVOUCHED) else entry.content,
+        header.qos,
+        header.retain,
+        header.time_ms * 1000,
+        int(entry.arrived * 1_000_000),
+        reason,
     )

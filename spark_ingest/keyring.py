@@ -62,7 +62,12 @@ class _Key:
     material: KeyMaterial | None = None
     searched_with: int = 0
     owner: tuple[bytes, str] = (b"", "")
+    name: KeyName = field(init=False)
+    key_id: bytes = field(init=False)
     opens: set[int] = field(default_factory=set)  # sequences that it serves; at most the header's message limit
+
+    def __post_init__(self) -> None:
+        self.name, self.key_id = self.header.epoch_key, self.header.key_id
 
     def serves(self, sequence: int) -> bool:
         """Whether its publisher may have sealed this too under it."""
@@ -257,7 +262,7 @@ class Keyring:
             return f"key: it is of epoch {key.header.epoch}, in which this was not sealed"
         if key.material is None:
             return "shares: fewer than k fit the commitments"
-        name = key.header.epoch_key
+        name = key.name
         if scope.keyed and name not in self._names:
             if len(self._wanted) < WANTED_MAX:
                 self._wanted[name] = None

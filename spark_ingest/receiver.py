@@ -17,7 +17,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -29,9 +29,10 @@ from .collector import Collector
 from .consumers import make_room
 from .directory import Directory
 from .errors import SpoolBusy, SpoolError
-from .forms import Ack
+from .forms import Ack, Group
 from .grants import Grants
 from .grants_writer import GrantsWriter, names_in, names_of
+from .progress import Link, Progress
 from .recovery import recovered, state_of
 from .spool_writer import SEGMENT_BYTES, SpoolWriter
 
@@ -70,6 +71,9 @@ class ReplicaClient(Protocol):
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
         """Request content that does not come of a replica."""
 
+    def links(self) -> Iterable[Link]:
+        """How each connection is."""
+
     def run(self, on_wire: OnWire, on_keys: Callable[[], None]) -> Awaitable[None]:
         """Connect, subscribe, deliver; until cancelled. `on_keys`: what is `held` has changed."""
 
@@ -84,6 +88,8 @@ class ReceiverSettings:
     cap_bytes: int = 8 << 30
     incomplete_s: float = 10.0
     segment_bytes: int = SEGMENT_BYTES
+    waits: bool = True
+    """For another process that writes as this receiver, to take over from it; else the receiver fails."""
 
 
 @dataclass(slots=True)
@@ -111,6 +117,7 @@ class Receiver:
         self._stop: asyncio.Event | None = None
         self._started = threading.Event()
         self.figures: Counter[tuple[str, str]] = Counter()
+        self.progress = Progress()
         self.trouble: str | None = None
         """One line about why nothing is received now, None if all is well."""
         self._told: Counter[tuple[str, str]] = Counter()
@@ -153,6 +160,8 @@ class Receiver:
             try:
                 await self._session(self._stop)
             except SpoolBusy as error:
+                if not self._settings.waits:
+                    raise
                 self.trouble = str(error)
             except (OSError, SpoolError) as error:
                 self.trouble = str(error)
@@ -198,6 +207,7 @@ class Receiver:
             wake.set()
 
         self.trouble = None
+        _log.info("receiver %s: receiving, from segment %d on", self._settings.name, session.writer.segment)
         links = asyncio.ensure_future(session.client.run(on_wire, on_keys))
         writing = asyncio.ensure_future(self._write(session))
         stopping = asyncio.ensure_future(stop.wait())
@@ -227,7 +237,9 @@ class Receiver:
             for send in collector.contents.take_asks():
                 session.client.ask(send.peer, send.wire.topic, send.wire.payload)
             self._tell_lies(time.time())
+            self._tell_links(session)
             while collector.ready and not done.is_set():
+                self.progress.waiting = collector.ready
                 if writer.full:
                     self._full()
                     with contextlib.suppress(SpoolBusy):
@@ -235,7 +247,7 @@ class Receiver:
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(done.wait(), FULL_RETRY_S)
                     continue
-                self.trouble = None
+                self._not_full()
                 if writer.segment_full:
                     await self._renew(session.client, writer, session.grants)
                     await asyncio.to_thread(writer.roll, state_of(collector.seen, collector.keyring))
@@ -243,10 +255,19 @@ class Receiver:
                 group = collector.take(GROUP_ROWS, GROUP_BYTES)
                 if group is None:
                     break
-                await asyncio.to_thread(writer.append, group.records, group.keys)
+                await self._append(writer, group)
                 session.grants.used(writer.segment, names_of(key.header for key in group.keys.values()))
                 for ack in collector.written(group):
                     ack()
+
+    async def _append(self, writer: SpoolWriter, group: Group) -> None:
+        """A group to the disk. Raises OSError."""
+        progress, before_s, before_bytes = self.progress, writer.fsync_s, writer.written_bytes
+        await asyncio.to_thread(writer.append, group.records, group.keys)
+        progress.fsync_s += writer.fsync_s - before_s
+        progress.bytes += writer.written_bytes - before_bytes
+        progress.groups += 1
+        progress.rows += len(group.records)
 
     async def _keys(self, session: _Session) -> None:
         """Ask for the epoch keys that publications wait for; hand on those that came. Raises OSError."""
@@ -264,7 +285,23 @@ class Receiver:
         if content is not None:
             await asyncio.to_thread(grants.write, content)
 
+    def _tell_links(self, session: _Session) -> None:
+        """Log which connections came or went."""
+        links = tuple(session.client.links())
+        before = {link.replica: link.up for link in self.progress.links}
+        for link in links:
+            if link.up is not before.get(link.replica, False):
+                log, state = (_log.info, "connected to") if link.up else (_log.warning, "no connection to")
+                log("receiver %s: %s %s", self._settings.name, state, link.replica)
+        self.progress.links = links
+
+    def _not_full(self) -> None:
+        if self.progress.full:
+            _log.info("receiver %s: there is room in the spool again", self._settings.name)
+        self.trouble, self.progress.full = None, False
+
     def _full(self) -> None:
+        self.progress.full = True
         told = self.trouble
         self.trouble = (
             f"the spool of receiver {self._settings.name} is full ({self._settings.cap_bytes} bytes): nothing is "

@@ -19,10 +19,8 @@ from .directory import Scope
 from .errors import BadOption
 from .grants import GrantedScope, Grants
 from .options import Options
+from .progress import Link
 from .receiver import OnWire
-
-RIGHTS_MAX = 65_536
-"""(Publisher, topic, epoch) whose right is remembered: no scan over grants for each publication."""
 
 
 class RegionReplicas:
@@ -44,8 +42,6 @@ class RegionReplicas:
             on_keys=self._keys_changed,
             logins=options.hosted,
         )
-        self._overlay = self._client.overlay
-        self._rights: dict[tuple[str, str, int], bool] = {}
 
     @property
     def directory(self) -> RegionReplicas:
@@ -80,6 +76,11 @@ class RegionReplicas:
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
         """Request content that does not come of a replica."""
         self._client.ask(replica, topic, payload)
+
+    def links(self) -> list[Link]:
+        """How each connection is."""
+        states = self._client.links()
+        return [Link(each.peer, each.up, each.figures.received, each.figures.received_bytes) for each in states]
 
     async def run(self, on_wire: OnWire, on_keys: Callable[[], None]) -> None:
         """Until cancelled; the sessions stay at the replicas."""
@@ -131,14 +132,7 @@ class RegionReplicas:
         return self._client.overlay.scope_named(wire_filter)
 
     def may_publish(self, name: str, wire_topic: str, epoch: int) -> bool:
-        overlay = self._client.overlay
-        if overlay is not self._overlay or len(self._rights) >= RIGHTS_MAX:
-            self._overlay = overlay
-            self._rights.clear()
-        asked = (name, wire_topic, epoch)
-        if asked not in self._rights:
-            self._rights[asked] = overlay.may_publish(*asked)
-        return self._rights[asked]
+        return self._client.overlay.may_publish(name, wire_topic, epoch)
 
     def may_publish_in(self, name: str, wire_filter: str, epoch: int) -> bool:
         overlay = self._client.overlay

@@ -11,11 +11,12 @@ It holds one row of ciphertext, header and shares per publication. It knows no s
 from __future__ import annotations
 
 import os
+import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -41,8 +42,7 @@ SEGMENT_BYTES = 64 << 20
 """A segment is the unit of trimming: small against the cap, large against the cost of a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One publication as the spool keeps it. `sealed` None: no good copy came; `reason` None: complete."""
 
     publisher: bytes
@@ -50,12 +50,15 @@ class Record:
     key_id: bytes
     wire_topic: str
     header: bytes
-    sealed: bytes | None = field(repr=False)
+    sealed: bytes | None
     qos: int
     retain: bool
     published_us: int
     received_us: int
     reason: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Record({self.publisher.hex()}, {self.sequence})"  # plain content is not for logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,32 +76,17 @@ def checksum(header: bytes, sealed: bytes | None, shares: bytes | None) -> int:
 def as_batch(records: Sequence[Record], keys: Mapping[bytes, KeyMaterial]) -> Any:
     """A group as record batch: each key's material stands on the first row that uses it, so that any range of
     whole groups can be read without another."""
-    told: set[bytes] = set()
-    material: list[KeyMaterial | None] = []
-    for record in records:
-        first = record.key_id not in told
-        told.add(record.key_id)
-        material.append(keys.get(record.key_id) if first else None)
-    columns = {
-        "publisher": [record.publisher for record in records],
-        "sequence": [record.sequence for record in records],
-        "key_id": [record.key_id for record in records],
-        "wire_topic": [record.wire_topic for record in records],
-        "header": [record.header for record in records],
-        "sealed": [record.sealed for record in records],
-        "qos": [record.qos for record in records],
-        "retain": [record.retain for record in records],
-        "published_at": [record.published_us for record in records],
-        "received_at": [record.received_us for record in records],
-        "reason": [record.reason for record in records],
-        "key_header": [key.header if key else None for key in material],
-        "shares": [key.shares if key else None for key in material],
-        "check": [
-            checksum(record.header, record.sealed, key.shares if key else None)
-            for record, key in zip(records, material, strict=True)
-        ],
-    }
-    return pa.RecordBatch.from_arrays([pa.array(columns[column.name], column.type) for column in SCHEMA], schema=SCHEMA)
+    columns: list[Sequence[Any]] = list(zip(*records, strict=True))
+    key_ids, headers, contents = columns[2], columns[4], columns[5]
+    key_headers: list[bytes | None] = [None] * len(records)
+    shares: list[bytes | None] = [None] * len(records)
+    # Backwards, so that the first row of each key is what stays.
+    for key_id, row in {key_id: row for row, key_id in reversed(list(enumerate(key_ids)))}.items():
+        if (key := keys.get(key_id)) is not None:
+            key_headers[row], shares[row] = key.header, key.shares
+    columns += [key_headers, shares, list(map(checksum, headers, contents, shares))]
+    arrays = [pa.array(values, column.type) for values, column in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 class SpoolWriter:
@@ -133,6 +121,10 @@ class SpoolWriter:
         self._end = 0
         self._other_bytes = 0
         self._broken = False
+        self.fsync_s = 0.0
+        """Time that fsync of groups took."""
+        self.written_bytes = 0
+        """Of groups."""
         try:
             numbers = segment_numbers(self._directory)
             self._number = numbers[-1] if numbers else 0
@@ -210,7 +202,10 @@ class SpoolWriter:
         data = as_batch(records, keys).serialize()
         self._broken = True
         _write_all(self._data, data)
+        began = time.perf_counter()
         os.fdatasync(self._data)
+        self.fsync_s += time.perf_counter() - began
+        self.written_bytes += data.size
         end = self._end + data.size
         # Not synced: an entry that a power failure takes is found again by `seal`.
         _write_all(self._index, encode_entry(Group(end, len(records))))

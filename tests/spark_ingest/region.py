@@ -90,6 +90,7 @@ class Overlay:
         self.calendar = calendar
         self.members: dict[bytes, Certificate] = {}
         self.grants: list[Grant] = []
+        self._edition: object = None
 
     def change(self, **fields: Any) -> None:
         """The owner changes all scopes."""
@@ -102,7 +103,10 @@ class Overlay:
 
     @property
     def edition(self) -> object:
-        return self.hops
+        now = (self.hops, self.scopes, tuple(self.members.values()), tuple(self.grants))
+        if now != self._edition:
+            self._edition = now
+        return self._edition
 
     def path(self, region: int) -> tuple[int, ...]:
         return tuple(hop.region for hop in self.hops) if region == self.hops[0].region else ()

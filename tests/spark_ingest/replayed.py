@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from keys.envelope import KeyName
 from spark_ingest.grants import Grants
 from spark_ingest.options import Options
+from spark_ingest.progress import Link
 from spark_ingest.receiver import OnWire, ReplicaClient
 from spark_ingest.source import VeilMQDataSource
 
@@ -32,6 +33,9 @@ class FileReplicas:
         """A key service that gives whatever is asked for."""
         self._names |= set(names)
         self._on_keys()
+
+    def links(self) -> tuple[Link, ...]:
+        return ()
 
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
         raise AssertionError("nothing is missing here")

@@ -19,6 +19,7 @@ from spark_ingest.errors import GrantsError
 from spark_ingest.grants import Grants, read_grants
 from spark_ingest.grants_writer import names_of
 from spark_ingest.options import parse_options
+from spark_ingest.progress import Link
 from spark_ingest.reader import SpoolStreamReader
 from spark_ingest.receiver import OnWire, Receiver, ReceiverSettings
 from spark_ingest.rows import RowReader
@@ -56,6 +57,9 @@ class Replicas:
         assert self._on_keys is not None
         self.names |= set(names)
         self._loop.call_soon_threadsafe(self._on_keys)
+
+    def links(self) -> tuple[Link, ...]:
+        return ()
 
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
         raise AssertionError("nothing is missing here")

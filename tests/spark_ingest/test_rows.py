@@ -242,9 +242,9 @@ def test_ciphertext_that_was_changed_on_disk_stays_closed(job: Job) -> None:
     sealed = job.publisher.seal("plant/a", b"true")
     job.link.publish(sealed)
     (group,) = job.link.write()
-    changed = replace(group.records[0], sealed=sealed.content[:-1] + bytes([sealed.content[-1] ^ 1]))
-    moved = replace(group.records[0], wire_topic="plant/elsewhere")
-    renumbered = replace(group.records[0], sequence=99)
+    changed = group.records[0]._replace(sealed=sealed.content[:-1] + bytes([sealed.content[-1] ^ 1]))
+    moved = group.records[0]._replace(wire_topic="plant/elsewhere")
+    renumbered = group.records[0]._replace(sequence=99)
     job.writer.append([changed, moved, renumbered], group.keys)
     assert not job.rows()
     assert len(job.rows("quarantine")) == 3
