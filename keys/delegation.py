@@ -5,10 +5,14 @@ descriptor, who may discover it, lifetime. The entity owns the topic. By a *toke
 pair publish its traces for a while: no broker is named, so nobody learns where the entity is connected. A *trace*
 carries its token and is signed by the token's key; its body is clear or sealed under the entity's trace key.
 
+An entity that has several *witnesses* says so in their tokens: which one, of how many, and since when that counts. So
+nobody but the entity says who is a witness, and one of them with two tokens is still one.
+
     advertisement   opening(3) topic(16) descriptor(2 + n) certificate(2 + n) discoverers: count(2), texts
                     created_ms(8) not_after_ms(8) node(2 + n) signature(64) of the node
-    token           opening(3: flags bit 0 publish, bit 1 subscribe) topic(16) public_key(32) not_before_ms(8)
-                    not_after_ms(8) signature(64) of the topic's owner
+    token           opening(3: flags bit 0 publish, bit 1 subscribe, bit 2 one of several) topic(16) public_key(32)
+                    not_before_ms(8) not_after_ms(8), with bit 2 witness(1) witnesses(1) since_ms(8), and
+                    signature(64) of the topic's owner
     trace           opening(3: flag bit 0 sealed) token(2 + n) kind(1) number(8) time_ms(8) body(4 + n) signature(64)
 
 Verification raises. Tokens are not revoked, they are short. Not here: topics' names (`bridge.constrained`), what traces
@@ -33,10 +37,12 @@ SKEW_MS = 100  # B7: clocks that differ by 30 to 100 ms agree about a token
 TOKEN_LIFE_MAX_MS = 24 * 3_600_000  # tokens cannot be taken back: a longer one is refused
 DISCOVERERS_MAX = 256
 BODY_MAX_BYTES = 16_384  # of one trace: stops a token's holder from filling trackers
+WITNESSES_MAX = 15  # of one entity
 DOMAIN_ADVERTISEMENT = "veilmq/1 trace topic"
 DOMAIN_DELEGATION = "veilmq/1 trace token"
 DOMAIN_TRACE = "veilmq/1 trace"
 _SEALED = 1
+_SEATED = 4
 
 
 class Delegated(IntFlag):
@@ -110,21 +116,61 @@ class Advertisement:
 
 
 @dataclass(frozen=True, slots=True)
+class Seat:
+    """Which witness of how many, an odd number. `since_ms`: when the entity named these; later ones replace them."""
+
+    witness: int
+    witnesses: int
+    since_ms: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is such a seat."""
+        return 3 <= self.witnesses <= WITNESSES_MAX and self.witnesses % 2 == 1 and 0 <= self.witness < self.witnesses
+
+    def encode(self) -> bytes:
+        return number(self.witness, 1) + number(self.witnesses, 1) + number(self.since_ms, 8)
+
+    @classmethod
+    def read(cls, reader: Reader) -> Seat:
+        """Raises BadFrame."""
+        seat = cls(reader.number(1), reader.number(1), reader.number(8))
+        if not seat.holds:
+            raise BadFrame(f"a token of witness {seat.witness} of {seat.witnesses}")
+        return seat
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
-    """What the owner of a trace topic lets the holder of `public_key` do until `not_after_ms`."""
+    """What the owner of a trace topic lets the holder of `public_key` do until `not_after_ms`.
+
+    `seat`: None where the holder is the entity's only witness.
+    """
 
     topic: bytes = field(repr=False)
     public_key: bytes
     rights: Delegated
     not_before_ms: int
     not_after_ms: int
+    seat: Seat | None = None
     signature: bytes = field(default=b"", repr=False)
 
+    @property
+    def since_ms(self) -> int:
+        """When the entity named the witnesses that this token's holder is one of."""
+        return self.not_before_ms if self.seat is None else self.seat.since_ms
+
     def body(self) -> bytes:
-        parts = (opening(Kind.TOKEN, self.rights), self.topic, self.public_key)
-        return b"".join((*parts, number(self.not_before_ms, 8), number(self.not_after_ms, 8)))
+        flags = self.rights | _SEATED * (self.seat is not None)
+        parts = (opening(Kind.TOKEN, flags), self.topic, self.public_key)
+        seat = b"" if self.seat is None else self.seat.encode()
+        return b"".join((*parts, number(self.not_before_ms, 8), number(self.not_after_ms, 8), seat))
 
     def signed(self, owner: Identity) -> Token:
+        if self.seat is not None and not (self.seat.holds and self.seat.since_ms <= self.not_before_ms):
+            raise OurFault(
+                f"an entity has 1, 3, 5 ... up to {WITNESSES_MAX} witnesses, named before they are let speak"
+            )
         if self.not_after_ms - self.not_before_ms > TOKEN_LIFE_MAX_MS:
             raise OurFault("a token cannot be taken back: let it end within a day, and renew it")
         return replace(self, signature=owner.sign(DOMAIN_DELEGATION, self.body()))
@@ -135,9 +181,12 @@ class Token:
     @classmethod
     def decode(cls, data: bytes) -> Token:
         reader = Reader(data)
-        rights = Delegated(reader.opening(Kind.TOKEN, Delegated.PUBLISH | Delegated.SUBSCRIBE))
+        flags = reader.opening(Kind.TOKEN, Delegated.PUBLISH | Delegated.SUBSCRIBE | _SEATED)
         topic, public_key = reader.take(TOPIC_BYTES), reader.take(32)
-        token = cls(topic, public_key, rights, reader.number(8), reader.number(8), reader.take(SIGNATURE_BYTES))
+        not_before_ms, not_after_ms = reader.number(8), reader.number(8)
+        seat = Seat.read(reader) if flags & _SEATED else None
+        rights = Delegated(flags & ~_SEATED)
+        token = cls(topic, public_key, rights, not_before_ms, not_after_ms, seat, reader.take(SIGNATURE_BYTES))
         reader.end()
         return token
 
@@ -150,6 +199,8 @@ class Token:
             raise NotAuthorised(f"the token does not allow to {str(right.name).lower()}")
         if self.not_after_ms - self.not_before_ms > TOKEN_LIFE_MAX_MS:
             raise NotAuthorised("the token lives longer than a token may")
+        if self.since_ms > self.not_before_ms:
+            raise NotAuthorised("the token is of witnesses that are not named yet")
         if not self.not_before_ms - SKEW_MS <= now_ms <= self.not_after_ms + SKEW_MS:
             raise Expired("the token does not count now")
 

@@ -7,7 +7,7 @@ one value has one encoding and one encoding one value, and two parties that hash
 same bytes.
 
 Not here: the fields of each frame (`sharetree`, `envelope` and what it names, `identity`, `grants`, `handover`,
-`requests`, `material`, `archive`; `bridge` for kinds 7 to 10, 15 and 21).
+`requests`, `material`, `archive`, `ownword`; `bridge` for kinds 7 to 10, 15 and 21).
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Kind(IntEnum):
     GROUP_LEASE = 19
     PULL = 20
     ENDORSEMENT = 21
+    OWN_WORD = 22
     ADVERTISEMENT = 24
     TOKEN = 25
     TRACE = 26

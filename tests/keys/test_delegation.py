@@ -16,6 +16,7 @@ from keys.delegation import (
     TOKEN_LIFE_MAX_MS,
     Advertisement,
     Delegated,
+    Seat,
     Token,
     Trace,
 )
@@ -40,6 +41,7 @@ ADVERTISEMENT = Advertisement(
     NOW_MS + 5 * HOUR_MS, "node-1",
 ).signed(NODE)  # fmt: skip
 TOKEN = Token(UUID, HOLDER.public_bytes, Delegated.PUBLISH, NOW_MS, NOW_MS + HOUR_MS).signed(PUMP)
+SEATED = replace(TOKEN, seat=Seat(2, 3, NOW_MS - 1000)).signed(PUMP)
 TRACE = Trace(TOKEN, 3, 17, NOW_MS + 1000, b'{"state":"READY"}').signed(HOLDER)
 
 
@@ -57,6 +59,13 @@ def test_what_is_honest_holds_and_reads_back() -> None:
 
 def resigned(**changes: object) -> Trace:
     return replace(TRACE, token=replace(TOKEN, **changes).signed(PUMP)).signed(HOLDER)  # type: ignore[arg-type]
+
+
+def seated(witness: int, witnesses: int, since_ms: int = NOW_MS) -> Trace:
+    """A trace under a token that the entity signed, whatever our own code refuses to sign."""
+    token = replace(TOKEN, seat=Seat(witness, witnesses, since_ms))
+    token = replace(token, signature=PUMP.sign("veilmq/1 trace token", token.body()))
+    return replace(TRACE, token=token).signed(HOLDER)
 
 
 CHEATS: dict[str, tuple[Callable[[], Trace], type[KeysError]]] = {
@@ -78,6 +87,13 @@ CHEATS: dict[str, tuple[Callable[[], Trace], type[KeysError]]] = {
     "a token to subscribe": (lambda: resigned(rights=Delegated.SUBSCRIBE), NotAuthorised),
     "a token to come": (lambda: resigned(not_before_ms=NOW_MS + HOUR_MS), Expired),
     "a token that ended": (lambda: resigned(not_before_ms=NOW_MS - HOUR_MS, not_after_ms=NOW_MS - 1), Expired),
+    "a token of witnesses to come": (lambda: seated(2, 3, NOW_MS + 1), NotAuthorised),
+    "a token of another witness": (
+        lambda: replace(TRACE, token=replace(SEATED, seat=Seat(1, 3, NOW_MS - 1000))).signed(HOLDER), BadSignature,
+    ),
+    "a token of the only witness": (
+        lambda: replace(TRACE, token=replace(SEATED, seat=None)).signed(HOLDER), BadSignature,
+    ),
     "a trace of before its token": (lambda: replace(TRACE, time_ms=NOW_MS - HOUR_MS).signed(HOLDER), Expired),
     "a trace of after its token": (lambda: replace(TRACE, time_ms=NOW_MS + 2 * HOUR_MS).signed(HOLDER), Expired),
 }  # fmt: skip
@@ -107,6 +123,20 @@ def test_a_token_that_nobody_could_take_back_is_neither_made_nor_believed() -> N
     forced = replace(endless, signature=PUMP.sign("veilmq/1 trace token", endless.body()))
     with pytest.raises(NotAuthorised, match="longer"):
         check(replace(TRACE, token=forced).signed(HOLDER))
+
+
+def test_a_token_says_which_witness_of_how_many() -> None:
+    assert Token.decode(SEATED.encode()) == SEATED
+    check(replace(TRACE, token=SEATED).signed(HOLDER))
+    assert (SEATED.since_ms, TOKEN.since_ms) == (NOW_MS - 1000, NOW_MS)
+
+
+@pytest.mark.parametrize("seat", [(0, 1), (0, 2), (3, 3), (0, 4), (1, 0), (0, 17), (255, 255)])
+def test_seats_that_are_none_are_neither_made_nor_read(seat: tuple[int, int]) -> None:
+    with pytest.raises(OurFault):
+        replace(TOKEN, seat=Seat(*seat, NOW_MS)).signed(PUMP)
+    with pytest.raises(BadFrame):
+        Trace.decode(seated(*seat).encode())
 
 
 @pytest.mark.parametrize(
@@ -202,7 +232,7 @@ def check_read(read: Advertisement | Token | Trace) -> None:
             check(read)
 
 
-@given(st.sampled_from([ADVERTISEMENT, TOKEN, TRACE]), st.data())
+@given(st.sampled_from([ADVERTISEMENT, TOKEN, SEATED, TRACE]), st.data())
 def test_a_flipped_bit_is_noticed(what: Advertisement | Token | Trace, data: st.DataObject) -> None:
     whole = bytearray(what.encode())
     whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
