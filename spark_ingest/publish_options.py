@@ -23,6 +23,8 @@ WRITE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _NAMES = {
     "host", "port", "tls", "ca_file", "username", "password_file", "in_flight", "patience_s", "write_id",
 }  # fmt: skip
+_SPARKS = {"queryname", "checkpointlocation"}
+"""Options of every streaming query, which Spark hands to the sink too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def parse_publish_options(given: Mapping[str, str]) -> PublishOptions:
             'write the password into a file of mode 0600 and .option("password_file", FILE)'
         )
     for name in told:
-        if name not in _NAMES:
+        if name not in _NAMES | _SPARKS:
             raise BadOption(
                 f"option {name!r} is unknown when veilmq is written to; known are {', '.join(sorted(_NAMES))}"
             )

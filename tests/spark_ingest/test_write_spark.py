@@ -101,9 +101,8 @@ def test_a_stream_whose_broker_is_killed_repeats_the_batch_with_the_same_ids(
 ) -> None:
     """The broker dies in mid-batch and stays away for longer than the task's patience: the query fails, is started
     again from its checkpoint, and repeats the batch."""
-    total, source = 6000, tmp_path / "source"
+    total, source = 20_000, tmp_path / "source"
     source.mkdir()
-    # A slow row now and then, so that the kill finds the batch half-way.
     spark.range(0, total, 1, 1).selectExpr("string(id) AS value").write.mode("overwrite").text(str(source))
     told = {"host": "127.0.0.1", "port": str(broker.port), "patience_s": "1", "in_flight": "100"}
 
