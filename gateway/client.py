@@ -53,8 +53,10 @@ from gateway.dials import Dials
 from gateway.live_overlay import LOOK_EVERY_S, LiveOverlay, take_listed_key
 from gateway.metrics import LinkState
 from gateway.mqtt5.packets import Publish
+from gateway.mqtt5.types import MqttError
 from gateway.mqtt_client import Client, ClientError
 from gateway.overlay_file import load_overlay, load_secrets
+from gateway.private import PrivateFileError, read_private
 from gateway.redial import Address, split_host_port
 from gateway.tls import LinkTls, TlsError
 from gateway.trust import LocalIdentity, TrustError
@@ -69,13 +71,16 @@ __all__ = [
     "Client",
     "ClientError",
     "ConfigError",
+    "MqttError",
     "OverlayError",
+    "PrivateFileError",
     "Publish",
     "RegionClient",
     "ScopeSecret",
     "TlsError",
     "TrustError",
     "Wire",
+    "read_private",
 ]
 
 SESSION_EXPIRY_S = 7 * 86_400

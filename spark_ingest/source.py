@@ -21,6 +21,7 @@ from .options import Options, parse_options
 from .reader import SpoolReader, SpoolStreamReader
 from .receiver import ReplicaClient
 from .rows import DDL, SCHEMAS
+from .writer import BatchWriter, StreamWriter, batch_writer, stream_writer
 
 
 class VeilMQDataSource(DataSource):
@@ -42,6 +43,14 @@ class VeilMQDataSource(DataSource):
     def reader(self, schema: Any) -> SpoolReader:
         """For `read`. Raises BadOption."""
         return SpoolReader(self._checked(schema, batch=True))
+
+    def writer(self, schema: Any, overwrite: bool) -> BatchWriter:
+        """For `write`. Raises BadOption."""
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> StreamWriter:
+        """For `writeStream`. Raises BadOption."""
+        return stream_writer(self.options, schema)
 
     @staticmethod
     def connect(options: Options) -> ReplicaClient:

@@ -1,0 +1,105 @@
+"""Spark's side of writing back: a task publishes its rows and ends when all of them are acknowledged.
+
+In the driver the writer is made and told of commits; pickled copies run in executors. The key of idempotence
+(`outgoing`) comes from what Spark tells every task: query, micro-batch, partition.
+"""
+
+# ruff: noqa: N803  Spark chose these names
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from .errors import BadOption, PublishError
+from .outgoing import Outgoing, check_schema, publications
+from .publish_options import PublishOptions, parse_publish_options
+from .publisher import Publisher
+
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+"""Local properties that Spark gives the tasks of a streaming query; the first is the id in the checkpoint."""
+
+
+@dataclass
+class Published(WriterCommitMessage):
+    """What one task acknowledged."""
+
+    rows: int
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`writeStream`: ids are the query's."""
+
+    def __init__(self, options: PublishOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Publish the rows of one task. Raises PublishError, and publishes them again when Spark repeats it."""
+        task = _task()
+        query, batch = task.getLocalProperty(QUERY_ID), task.getLocalProperty(BATCH_ID)
+        if query is None or batch is None:
+            raise PublishError("Spark did not tell the task its query and batch; use format('veilmq') in writeStream")
+        return _publish(self._options, f"{self._options.write_id or query}/{batch}/{task.partitionId()}", iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing is left to do: what was acknowledged is the gateway's."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing can be taken back: the repeated batch carries the same ids."""
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`write`: one random id a write, so that repeated tasks repeat it; option write_id for repeated writes."""
+
+    def __init__(self, options: PublishOptions) -> None:
+        self._options = options
+        self._write_id = options.write_id or str(uuid.uuid4())
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """As `StreamWriter.write`."""
+        task = _task()
+        # In foreachBatch two writes of one batch differ by their write_id only, which the user then gives.
+        batch = task.getLocalProperty(BATCH_ID) if self._options.write_id else None
+        parts = (self._write_id, batch or "0", str(task.partitionId()))
+        return _publish(self._options, "/".join(parts), iterator)
+
+
+def stream_writer(given: Mapping[str, str], schema: Any) -> StreamWriter:
+    """For `writeStream`. Raises BadOption."""
+    check_schema(schema)
+    return StreamWriter(parse_publish_options(given))
+
+
+def batch_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> BatchWriter:
+    """For `write`. Raises BadOption."""
+    if overwrite:
+        raise BadOption('what was published cannot be overwritten; write .mode("append")')
+    check_schema(schema)
+    return BatchWriter(parse_publish_options(given))
+
+
+def _task() -> Any:
+    task = TaskContext.get()
+    assert task is not None, "in an executor there is one"
+    return task
+
+
+def _publish(options: PublishOptions, prefix: str, batches: Iterator[Any]) -> Published:
+    async def run() -> int:
+        return await Publisher(options).publish_all(_rows(batches, prefix))
+
+    return Published(asyncio.run(run()))
+
+
+def _rows(batches: Iterator[Any], prefix: str) -> Iterator[Outgoing]:
+    first = 0
+    for batch in batches:
+        yield from publications(batch, prefix, first)
+        first += batch.num_rows
