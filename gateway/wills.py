@@ -1,4 +1,4 @@
-"""Wills: published as the client's own publications, if it may publish there, when its connection is gone without goodbye.
+"""Wills: published as the client's own publications, if it may, when its connection is gone without goodbye.
 
 When that is, and after what delay, is the session's business (`mqtt5.session`).
 """
