@@ -76,6 +76,7 @@ __all__ = [
 TAG_BYTES = 16  # of AES-GCM: sealed content is this much longer
 _NO_SALT = bytes(32)
 _NONCE_BYTES = 12
+_SHA256 = hashes.SHA256()
 
 
 class DataKey:
@@ -84,14 +85,14 @@ class DataKey:
     The AES context is built once, since building it costs more than sealing a small payload.
     """
 
-    __slots__ = ("_aead", "_may_seal", "_message_limit", "_sealed", "key_id")
+    __slots__ = ("_aead", "_message_limit", "_sealed", "key_id")
 
     def __init__(self, key_id: bytes, enc: bytes, message_limit: int, *, may_seal: bool) -> None:
         self.key_id = key_id
         self._aead = AESGCM(enc)
         self._message_limit = message_limit
-        self._may_seal = may_seal
-        self._sealed: set[int] = set()  # at most message_limit sequences: a nonce must never serve twice
+        # at most message_limit sequences: a nonce must never serve twice
+        self._sealed: set[int] | None = set() if may_seal else None
 
     def seal(self, prefix: bytes, sequence: int, wire_topic: str, inner: bytes) -> bytes:
         """`inner` sealed under nonce `sequence`: 16 bytes longer.
@@ -100,7 +101,7 @@ class DataKey:
         and not made here, for a sequence that it sealed before (keep the sealed bytes to send them again),
         beyond the message limit, and if prefix and sequence or key differ.
         """
-        if not self._may_seal:
+        if self._sealed is None:
             raise OurFault("only the publisher that made a data key seals with it")
         if sequence in self._sealed or len(self._sealed) >= self._message_limit:
             raise OurFault(f"sequence {sequence} needs another data key: a nonce is never used twice")
@@ -235,7 +236,7 @@ def key_check_value(scope_key: bytes | None) -> bytes:
     if scope_key is None:
         return NO_KCV
     _check_scope_key(scope_key)
-    return HKDFExpand(hashes.SHA256(), KCV_BYTES, b"veilmq/1 kcv").derive(scope_key)
+    return HKDFExpand(_SHA256, KCV_BYTES, b"veilmq/1 kcv").derive(scope_key)
 
 
 def check_share(header: KeyHeader, place: int, value: bytes) -> bool:
@@ -258,10 +259,9 @@ def _check_scope_key(scope_key: bytes) -> None:
 
 
 def _derive(secret: bytes, scope_key: bytes | None, binding: bytes) -> tuple[bytes, bytes]:
-    sha256 = hashes.SHA256()
-    prk = HKDF.extract(sha256, _NO_SALT if scope_key is None else scope_key, secret)
-    enc = HKDFExpand(sha256, 32, b"veilmq/1 enc" + binding).derive(prk)
-    return enc, HKDFExpand(sha256, 32, b"veilmq/1 commit" + binding).derive(prk)
+    prk = HKDF.extract(_SHA256, _NO_SALT if scope_key is None else scope_key, secret)
+    enc = HKDFExpand(_SHA256, 32, b"veilmq/1 enc" + binding).derive(prk)
+    return enc, HKDFExpand(_SHA256, 32, b"veilmq/1 commit" + binding).derive(prk)
 
 
 def _share_commitment(binding: bytes, place: int, value: bytes) -> bytes:

@@ -46,11 +46,12 @@ class Outline(NamedTuple):
     preamble_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SealedKey:
-    """One key to open: the frames of its header and of exactly k level-1 shares, and its epoch key (None: the scope
-    has none)."""
+    """One key to open: its id (`key_id_of` the header), the frames of its header and of exactly k level-1 shares, and
+    its epoch key (None: the scope has none)."""
 
+    key_id: bytes
     outline: Outline
     header: bytes
     shares: bytes = field(repr=False)
@@ -134,7 +135,7 @@ class KeyOpener:
         limit = int.from_bytes(header[end - LIMIT_BYTES : end])
         binding = hashlib.sha256(header[:end]).digest()
         try:
-            return open_derived(key_id_of(header), binding, commitment, limit, secret, scope_key)
+            return open_derived(sealed.key_id, binding, commitment, limit, secret, scope_key)
         except BadContent as error:
             return error
 

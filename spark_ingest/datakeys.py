@@ -22,6 +22,8 @@ from .spool_writer import KeyMaterial
 
 KEYS_OPENED_MAX = 8_192
 """Opened data keys that a worker process keeps over batches; an evicted one is recombined again."""
+TOPICS_REMEMBERED = 65_536
+"""Verdicts on topics that a worker process keeps, in each of its tables."""
 
 
 class Use(NamedTuple):
@@ -37,6 +39,7 @@ class DataKeys:
 
     def __init__(self) -> None:
         self._opener = KeyOpener()
+        self._scopes: dict[tuple[str, str], bool] = {}
         self._known: OrderedDict[bytes, DataKey | str] = OrderedDict()
 
     def clear(self) -> None:
@@ -73,14 +76,23 @@ class DataKeys:
         except KeysError as error:
             return reason_of(error)
         name = outline.name
-        ids = (key_id_of(header), publisher_of(header))
-        if ids != (use.key_id, use.publisher) or not matches(name.scope, use.wire_topic):
+        fits = key_id_of(header) == use.key_id and publisher_of(header) == use.publisher
+        if not fits or not self._in_scope(name.scope, use.wire_topic):
             return "key: its header belongs to another key, publisher or scope"
         scope = grants.scopes.get(name.scope)
         epoch_key = scope.keys.get(name) if scope is not None and scope.keyed else None
         if scope is None or (scope.keyed and epoch_key is None):
             return f"grant: the grants file has no key for {told_name(name)}"
-        return SealedKey(outline, header, material.shares, epoch_key)
+        return SealedKey(use.key_id, outline, header, material.shares, epoch_key)
+
+    def _in_scope(self, scope: str, wire_topic: str) -> bool:
+        pair = (scope, wire_topic)
+        verdict = self._scopes.get(pair)
+        if verdict is None:
+            if len(self._scopes) >= TOPICS_REMEMBERED:
+                self._scopes.clear()
+            verdict = self._scopes[pair] = matches(scope, wire_topic)
+        return verdict
 
 
 def reason_of(error: KeysError) -> str:

@@ -27,13 +27,10 @@ from keys.message import FLAGS_AT, KEY_ID_AT, PREFIX_BYTES, PUBLISHER_AT, QOS_FL
 from keys.topictokens import matches, tokenise_topic
 
 from .admission import TIME_MS_MAX
-from .datakeys import DataKeys, Use, reason_of
+from .datakeys import TOPICS_REMEMBERED, DataKeys, Use, reason_of
 from .grants import Grants, GrantsFile
 from .inners import Inners, read_inners
 from .spool_writer import KeyMaterial
-
-TOPICS_REMEMBERED = 65_536
-"""Verdicts on topics that a worker process keeps."""
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ HEADERS_A_SIGNATURE = 16
 GROUP_ROWS = 500
 KEY_BYTES = 32
 NONCE_BYTES = 12
-PARQUET_FILES = 8
+KEYS_KEPT = 8_192
 
 
 def reading(number: int) -> tuple[str, bytes]:
@@ -125,12 +125,12 @@ def grants(path: Path) -> Path:
     return write_grants(path, Overlay().held({SCOPE}))
 
 
-def plain_parquet(directory: Path, rows: list[Any]) -> None:
+def plain_parquet(directory: Path, rows: list[Any], files: int) -> None:
     """Rows of stream telemetry as an application would have stored them in clear."""
-    _write(directory, pa.Table.from_batches(rows, SCHEMAS[Stream.TELEMETRY]))
+    _write(directory, pa.Table.from_batches(rows, SCHEMAS[Stream.TELEMETRY]), files)
 
 
-def sealed_parquet(directory: Path, rows: int, wrapping_key: bytes, messages_a_key: int) -> None:
+def sealed_parquet(directory: Path, rows: int, wrapping_key: bytes, messages_a_key: int, files: int) -> None:
     """Topic, wrapped data key (AES-GCM under `wrapping_key`), nonce and ciphertext of each row."""
     wrapping = AESGCM(wrapping_key)
     columns: dict[str, list[Any]] = {name: [] for name in ("topic", "wrapped", "nonce", "sealed")}
@@ -146,11 +146,37 @@ def sealed_parquet(directory: Path, rows: int, wrapping_key: bytes, messages_a_k
         columns["wrapped"].append(wrapped)
         columns["nonce"].append(nonce)
         columns["sealed"].append(aead.encrypt(nonce, payload, topic.encode()))
-    _write(directory, pa.table(columns))
+    _write(directory, pa.table(columns), files)
 
 
-def _write(directory: Path, table: Any) -> None:
+@dataclass
+class Unwrapping:
+    """What a user writes for `sealed_parquet`. A class by name, since Spark cannot pickle AESGCM in a closure."""
+
+    wrapping_key: bytes
+
+    def open(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """For mapInArrow: (topic, wrapped, nonce, sealed) in, (topic, payload) out."""
+        wrapping = AESGCM(self.wrapping_key)
+        keys: dict[bytes, AESGCM] = {}
+        for batch in batches:
+            payloads = []
+            names = ("topic", "wrapped", "nonce", "sealed")
+            columns = [batch.column(name).to_numpy(zero_copy_only=False).tolist() for name in names]
+            for topic, wrapped, nonce, sealed in zip(*columns, strict=True):
+                key = keys.get(wrapped)
+                if key is None:
+                    if len(keys) >= KEYS_KEPT:
+                        keys.clear()
+                    key = keys[wrapped] = AESGCM(wrapping.decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], None))
+                payloads.append(key.decrypt(nonce, sealed, topic.encode()))
+            opened = [batch.column("topic"), pa.array(payloads, pa.binary())]
+            yield pa.RecordBatch.from_arrays(opened, names=["topic", "payload"])
+
+
+def _write(directory: Path, table: Any, files: int) -> None:
+    """In as many files as there are to be tasks."""
     directory.mkdir(parents=True)
-    size = -(-table.num_rows // PARQUET_FILES)
-    for index in range(PARQUET_FILES):
+    size = -(-table.num_rows // files)
+    for index in range(files):
         pq.write_table(table.slice(index * size, size), directory / f"{index}.parquet")
