@@ -107,7 +107,7 @@ class Opener:
         keys = np.empty(len(uses), object)
         for index, use in enumerate(uses):
             keys[index] = None if use.key_id == NO_KEY else next(found)
-        return keys[codes].tolist()
+        return list(keys[codes])
 
     @staticmethod
     def _contents(rows: _Rows, prefixes: Any, keys: Sequence[Any]) -> Inners:
@@ -123,12 +123,11 @@ class Opener:
             rows.batch.column("sealed").to_numpy(zero_copy_only=False).tolist(),
         )
         if None in opened:
-            closed = np.array([each is None for each in opened], bool)
-            rows.close(lambda _: "content: it does not open under its key, header and topic", closed)
-            opened = [each for each in opened if each is not None]
-        content, malformed = read_inners(opened)
+            unopened = np.array([each is None for each in opened], bool)
+            rows.close(lambda _: "content: it does not open under its key, header and topic", unopened)
+        content, malformed = read_inners([each for each in opened if each is not None])
         if malformed:
-            closed = np.zeros(len(opened), bool)
+            closed = np.zeros(rows.batch.num_rows, bool)
             closed[list(malformed)] = True
             errors = iter(malformed.values())
             rows.close(lambda _: reason_of(next(errors)), closed)
