@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from cryptography.exceptions import InvalidTag
@@ -75,6 +75,8 @@ __all__ = [
 
 TAG_BYTES = 16  # of AES-GCM: sealed content is this much longer
 _NO_SALT = bytes(32)
+_NONCE_BYTES = 12
+_SHA256 = hashes.SHA256()
 
 
 class DataKey:
@@ -83,14 +85,14 @@ class DataKey:
     The AES context is built once, since building it costs more than sealing a small payload.
     """
 
-    __slots__ = ("_aead", "_may_seal", "_message_limit", "_sealed", "key_id")
+    __slots__ = ("_aead", "_message_limit", "_sealed", "key_id")
 
     def __init__(self, key_id: bytes, enc: bytes, message_limit: int, *, may_seal: bool) -> None:
         self.key_id = key_id
         self._aead = AESGCM(enc)
         self._message_limit = message_limit
-        self._may_seal = may_seal
-        self._sealed: set[int] = set()  # at most message_limit sequences: a nonce must never serve twice
+        # at most message_limit sequences: a nonce must never serve twice
+        self._sealed: set[int] | None = set() if may_seal else None
 
     def seal(self, prefix: bytes, sequence: int, wire_topic: str, inner: bytes) -> bytes:
         """`inner` sealed under nonce `sequence`: 16 bytes longer.
@@ -99,7 +101,7 @@ class DataKey:
         and not made here, for a sequence that it sealed before (keep the sealed bytes to send them again),
         beyond the message limit, and if prefix and sequence or key differ.
         """
-        if not self._may_seal:
+        if self._sealed is None:
             raise OurFault("only the publisher that made a data key seals with it")
         if sequence in self._sealed or len(self._sealed) >= self._message_limit:
             raise OurFault(f"sequence {sequence} needs another data key: a nonce is never used twice")
@@ -116,6 +118,28 @@ class DataKey:
         except InvalidTag:
             raise BadContent("sealed content does not open under this key, header and topic") from None
 
+    @staticmethod
+    def open_each(
+        keys: Iterable[DataKey | None], prefixes: Iterable[bytes], topics: Iterable[bytes], sealed: Iterable[bytes]
+    ) -> list[bytes | None]:
+        """What `open` gives for each publication, None for one that does not open.
+
+        `keys`: None where content is not sealed. `prefixes`: of message headers, 68 bytes each; the sequence
+        is theirs. `topics`: wire topics as `frames.text` writes them. All four are equally many.
+        """
+        opened: list[bytes | None] = []
+        version, padding = bytes([PROTOCOL_VERSION]), bytes(_NONCE_BYTES - 8)
+        for key, prefix, topic, content in zip(keys, prefixes, topics, sealed, strict=True):
+            if key is None:
+                opened.append(content)
+                continue
+            nonce = padding + prefix[SEQUENCE_AT : SEQUENCE_AT + 8]
+            try:
+                opened.append(key._aead.decrypt(nonce, content, version + prefix + topic))
+            except InvalidTag:
+                opened.append(None)
+        return opened
+
     def __repr__(self) -> str:
         return f"DataKey({self.key_id.hex()})"
 
@@ -124,7 +148,7 @@ class DataKey:
 
 
 def _nonce(sequence: int) -> bytes:
-    return sequence.to_bytes(12)
+    return sequence.to_bytes(_NONCE_BYTES)
 
 
 def _associated_data(prefix: bytes, sequence: int, wire_topic: str) -> bytes:
@@ -147,11 +171,9 @@ def make_key(
     `scope_key`: the 32-byte epoch key of that `name`, None for a shares-only scope. `random(n)` gives n uniformly
     random secret bytes. Raises `OurFault` for arguments that no header can carry.
     """
-    if scope_key is not None:
-        _check_scope_key(scope_key)
+    kcv = key_check_value(scope_key)
     secret = random(SECRET_BYTES)
     shares = first_split(secret, hops[0], random((hops[0].threshold - 1) * SECRET_BYTES))
-    kcv = NO_KCV if scope_key is None else _kcv(scope_key)
     draft = KeyHeader(
         publisher=identity.party_id,
         scope=name.scope,
@@ -184,21 +206,37 @@ def open_key(header: KeyHeader, secret: bytes, scope_key: bytes | None) -> DataK
     does not fit.
     """
     check_epoch_key(header, scope_key)
-    enc, commitment = _derive(secret, scope_key, header.binding)
-    if not hmac.compare_digest(commitment, header.commitment):
+    return open_derived(header.key_id, header.binding, header.commitment, header.message_limit, secret, scope_key)
+
+
+def open_derived(
+    key_id: bytes, binding: bytes, commitment: bytes, message_limit: int, secret: bytes, scope_key: bytes | None
+) -> DataKey:
+    """The data key of a header with these fields, whose epoch key was checked. Raises `BadContent` as `open_key`."""
+    enc, derived = _derive(secret, scope_key, binding)
+    if not hmac.compare_digest(derived, commitment):
         raise BadContent("the secret does not fit the commitment of the key header")
-    return DataKey(header.key_id, enc, header.message_limit, may_seal=False)
+    return DataKey(key_id, enc, message_limit, may_seal=False)
 
 
 def check_epoch_key(header: KeyHeader, scope_key: bytes | None) -> None:
     """Raise `WrongEpochKey` unless the header was made with this epoch key (None: with none). Do it before
     a search: no combination of shares fits a wrong epoch key, and nobody is to blame for that."""
-    if scope_key is not None:
-        _check_scope_key(scope_key)
-    expected = NO_KCV if scope_key is None else _kcv(scope_key)
-    if not hmac.compare_digest(expected, header.kcv):
-        name = f"scope {header.scope!r}, epoch {header.epoch}, bump {header.bump}"
-        raise WrongEpochKey(f"another epoch key than ours for {name}")
+    if not hmac.compare_digest(key_check_value(scope_key), header.kcv):
+        raise wrong_epoch_key(header.epoch_key)
+
+
+def wrong_epoch_key(name: KeyName) -> WrongEpochKey:
+    """The error for a header whose check value is not that of our key of this name."""
+    return WrongEpochKey(f"another epoch key than ours for scope {name.scope!r}, epoch {name.epoch}, bump {name.bump}")
+
+
+def key_check_value(scope_key: bytes | None) -> bytes:
+    """What a key header made with this epoch key (None: with none) carries as `kcv`."""
+    if scope_key is None:
+        return NO_KCV
+    _check_scope_key(scope_key)
+    return HKDFExpand(_SHA256, KCV_BYTES, b"veilmq/1 kcv").derive(scope_key)
 
 
 def check_share(header: KeyHeader, place: int, value: bytes) -> bool:
@@ -221,14 +259,9 @@ def _check_scope_key(scope_key: bytes) -> None:
 
 
 def _derive(secret: bytes, scope_key: bytes | None, binding: bytes) -> tuple[bytes, bytes]:
-    sha256 = hashes.SHA256()
-    prk = HKDF.extract(sha256, _NO_SALT if scope_key is None else scope_key, secret)
-    enc = HKDFExpand(sha256, 32, b"veilmq/1 enc" + binding).derive(prk)
-    return enc, HKDFExpand(sha256, 32, b"veilmq/1 commit" + binding).derive(prk)
-
-
-def _kcv(scope_key: bytes) -> bytes:
-    return HKDFExpand(hashes.SHA256(), KCV_BYTES, b"veilmq/1 kcv").derive(scope_key)
+    prk = HKDF.extract(_SHA256, _NO_SALT if scope_key is None else scope_key, secret)
+    enc = HKDFExpand(_SHA256, 32, b"veilmq/1 enc" + binding).derive(prk)
+    return enc, HKDFExpand(_SHA256, 32, b"veilmq/1 commit" + binding).derive(prk)
 
 
 def _share_commitment(binding: bytes, place: int, value: bytes) -> bytes:

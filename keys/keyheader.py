@@ -31,6 +31,8 @@ NO_KCV = bytes(KCV_BYTES)  # of a shares-only scope, which has no epoch key
 COMMITMENT_BYTES = 32
 SHARE_COMMITMENT_BYTES = 16
 SIGNATURE_BYTES = 64
+PUBLISHER_AT, SCOPE_AT = 3, 19  # of these fields in the frame
+LIMIT_BYTES = 4  # the message limit, last before the check value
 KEY_DOMAIN = "veilmq/1 key"
 
 

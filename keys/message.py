@@ -33,9 +33,9 @@ PROPERTIES_LIMIT = 1024  # stops content that unpacks into endless tuples
 PAYLOAD_LIMIT = 268_435_455  # an MQTT packet cannot be longer (MQTT 5.0 §2.1.4)
 _PREFIX = struct.Struct(">3sB16s16sQQQQ")
 PREFIX_BYTES = _PREFIX.size
-SEQUENCE_AT = 36  # of the sequence inside the prefix
-RETAIN, TOMBSTONE, HEADER_FLAGS = 4, 8, 15
-_HAS_TYPE, _HAS_RESPONSE, _HAS_CORRELATION, _HAS_FORMAT, _PADDED, _INNER_FLAGS = 1, 2, 4, 8, 16, 31
+FLAGS_AT, PUBLISHER_AT, KEY_ID_AT, SEQUENCE_AT = 2, 4, 20, 36  # inside the prefix
+QOS_FLAGS, RETAIN, TOMBSTONE, HEADER_FLAGS = 3, 4, 8, 15
+HAS_TYPE, HAS_RESPONSE, HAS_CORRELATION, HAS_FORMAT, PADDED, INNER_FLAGS = 1, 2, 4, 8, 16, 31
 
 
 class Mode(IntEnum):
@@ -173,19 +173,19 @@ class Inner:
         Raises `OurFault` for fields that do not fit.
         """
         self._check(OurFault)
-        flags = _PADDED if pad_to is not None else 0
+        flags = PADDED if pad_to is not None else 0
         parts = [frames.text(self.topic), frames.number(self.time_ms, 8)]
         if self.content_type is not None:
-            flags |= _HAS_TYPE
+            flags |= HAS_TYPE
             parts.append(frames.text(self.content_type))
         if self.response_topic is not None:
-            flags |= _HAS_RESPONSE
+            flags |= HAS_RESPONSE
             parts.append(frames.text(self.response_topic))
         if self.correlation_data is not None:
-            flags |= _HAS_CORRELATION
+            flags |= HAS_CORRELATION
             parts.append(frames.sized(self.correlation_data))
         if self.payload_format is not None:
-            flags |= _HAS_FORMAT
+            flags |= HAS_FORMAT
             parts.append(frames.number(self.payload_format, 1))
         parts.append(frames.number(len(self.properties), 2))
         for name, value in self.properties:
@@ -202,18 +202,18 @@ class Inner:
     def decode(cls, data: bytes) -> Inner:
         """Read a frame. Raises `BadFrame`, also for padding that is not zeros."""
         reader = frames.Reader(data)
-        flags = reader.opening(frames.Kind.INNER, _INNER_FLAGS)
+        flags = reader.opening(frames.Kind.INNER, INNER_FLAGS)
         topic, time_ms = reader.text(), reader.number(8)
-        content_type = reader.text() if flags & _HAS_TYPE else None
-        response_topic = reader.text() if flags & _HAS_RESPONSE else None
-        correlation_data = reader.sized() if flags & _HAS_CORRELATION else None
-        payload_format = reader.number(1) if flags & _HAS_FORMAT else None
+        content_type = reader.text() if flags & HAS_TYPE else None
+        response_topic = reader.text() if flags & HAS_RESPONSE else None
+        correlation_data = reader.sized() if flags & HAS_CORRELATION else None
+        payload_format = reader.number(1) if flags & HAS_FORMAT else None
         count = reader.number(2)
         if count > PROPERTIES_LIMIT:
             raise BadFrame(f"{count} user properties")
         properties = tuple((reader.text(), reader.text()) for _ in range(count))
         payload = reader.take(reader.number(4))
-        if flags & _PADDED and reader.rest().strip(b"\0"):
+        if flags & PADDED and reader.rest().strip(b"\0"):
             raise BadFrame("padding is not zeros")
         reader.end()
         inner = cls(

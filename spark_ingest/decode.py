@@ -1,46 +1,50 @@
-"""Executor side: rows of the spool in, rows in clear out. Recombines shares, derives data keys, opens content.
+"""Executor side: rows of the spool in, content in clear out. Derives data keys, opens and reads content.
 
-One key for many rows: shares are combined and the key derived once per key and process; a row then costs one
-AES-GCM opening. What cannot be opened is never dropped without a trace: it becomes a row of the quarantine
-stream with a reason, and the other streams log how many there were.
+START HERE for the executors' side. A row costs one AES-GCM opening; a key is opened once a process (`datakeys`), and
+whatever else can be is done for all rows of a batch at once, in columns (`inners`). What cannot be opened is never
+dropped without a trace: it becomes a row of the quarantine stream with a reason, and the other streams log how many
+there were.
 
 It verifies no publisher signature again: the receiver did before it wrote. It still notices every change of
-content, header or topic, since all three are authenticated by the data key, and that by the commitment.
+content, header or topic, since all three are authenticated by the data key, and of the columns that repeat the
+header, since they are compared with it.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keys.envelope import NO_KEY, DataKey, Inner, KeyHeader, open_key
-from keys.errors import BadContent, KeysError, WrongEpochKey
-from keys.message import PREFIX_BYTES
-from keys.shamir import combine
-from keys.sharetree import decode_shares
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keys import frames
+from keys.envelope import NO_KEY, DataKey, Inner
+from keys.message import FLAGS_AT, KEY_ID_AT, PREFIX_BYTES, PUBLISHER_AT, QOS_FLAGS, RETAIN, SEQUENCE_AT
 from keys.topictokens import matches, tokenise_topic
 
 from .admission import TIME_MS_MAX
+from .datakeys import TOPICS_REMEMBERED, DataKeys, Use, reason_of
 from .grants import Grants, GrantsFile
-from .keyring import told_name
+from .inners import Inners, read_inners
 from .spool_writer import KeyMaterial
-
-KEYS_OPENED_MAX = 8_192
-"""Opened data keys that a worker process keeps; an evicted one is recombined again."""
-TOPICS_REMEMBERED = 65_536
-"""Verdicts on topics that a worker process keeps."""
 
 
 @dataclass(slots=True)
 class Opened:
-    """What came of one record batch: row numbers with their content, and row numbers with a reason."""
+    """What came of one record batch: row numbers (ascending) with their content, and row numbers with a reason."""
 
-    rows: list[int] = field(default_factory=list)
-    inners: list[Inner] = field(default_factory=list, repr=False)
-    closed: list[tuple[int, str]] = field(default_factory=list)
+    rows: Any
+    content: Inners
+    closed: list[tuple[int, str]]
+
+    @property
+    def inners(self) -> list[Inner]:
+        """The content as objects."""
+        return self.content.rows()
 
 
 class Opener:
@@ -49,7 +53,7 @@ class Opener:
     def __init__(self, grants: Path) -> None:
         self._file = GrantsFile(grants)
         self._grants = Grants({})
-        self._keys: OrderedDict[bytes, DataKey | str] = OrderedDict()
+        self._keys = DataKeys()
         self._tokens: dict[tuple[str, str], bool] = {}
 
     @property
@@ -64,77 +68,115 @@ class Opener:
             self._keys.clear()
             self._tokens.clear()
 
-    def open(self, batch: Any, wanted: Sequence[bool] | None = None) -> Opened:
-        """Open a batch of spool rows (one group), or of them the `wanted` ones. Raises nothing for bad rows."""
-        result = Opened()
-        names = ("sequence", "key_id", "wire_topic", "header", "sealed", "reason", "publisher")
-        columns = [batch.column(name).to_pylist() for name in names]
-        material = _material(batch)
-        for row, (sequence, key_id, topic, header, sealed, reason, publisher) in enumerate(zip(*columns, strict=True)):
-            if wanted is not None and not wanted[row]:
-                continue
-            if reason is not None or sealed is None:
-                result.closed.append((row, reason or "content: the spool holds none"))
-                continue
-            try:
-                if key_id == NO_KEY:
-                    inner = Inner.decode(sealed)
-                else:
-                    key = self._key(key_id, publisher, topic, material.get(key_id))
-                    inner = Inner.decode(key.open(header[:PREFIX_BYTES], sequence, topic, sealed))
-                self._check(inner, topic)
-            except KeysError as error:
-                result.closed.append((row, _reason(error)))
-            except _NoKeyError as error:
-                result.closed.append((row, str(error)))
-            else:
-                result.rows.append(row)
-                result.inners.append(inner)
-        return result
+    def open(self, batch: Any, wanted: Any = None) -> Opened:
+        """Open a batch of spool rows (whole groups), or of them the `wanted` ones. Raises nothing for bad rows."""
+        rows = _Rows(batch)
+        if wanted is not None:
+            rows.keep(np.asarray(wanted, bool))
+        if batch.column("reason").null_count < batch.num_rows or batch.column("sealed").null_count:
+            told = rows.batch.column("reason")
+            rows.close(lambda row: told[row].as_py() or "content: the spool holds none", _incomplete(rows.batch))
+        prefixes = _prefixes(rows.batch)
+        differ = ~_repeats(prefixes, rows.batch)
+        if differ.any():
+            rows.close(lambda _: "frame: the row is not that of its header", differ)
+            prefixes = prefixes[~differ]
+        keys = self._keys_of(rows.batch, _material(batch))
+        closed = np.array([isinstance(key, str) for key in keys], bool)
+        if closed.any():
+            reasons = iter([key for key in keys if isinstance(key, str)])
+            rows.close(lambda _: next(reasons), closed)
+            prefixes, keys = prefixes[~closed], [key for key in keys if not isinstance(key, str)]
+        content = self._contents(rows, prefixes, keys)
+        verdicts = self._verdicts(content, rows.batch.column("wire_topic"))
+        if verdicts:
+            reasons = iter(verdicts.values())
+            bad = np.zeros(len(content.time_ms), bool)
+            bad[list(verdicts)] = True
+            rows.close(lambda _: next(reasons), bad)
+            content = content.take(np.flatnonzero(~bad))
+        return Opened(rows.numbers, content, rows.closed)
 
-    def _key(self, key_id: bytes, publisher: bytes, topic: str, material: KeyMaterial | None) -> DataKey:
-        known = self._keys.get(key_id)
-        if known is None:
-            try:
-                known = self._derive(key_id, publisher, topic, material)
-            except KeysError as error:
-                known = _reason(error)
-            self._keys[key_id] = known
-            if len(self._keys) > KEYS_OPENED_MAX:
-                self._keys.popitem(last=False)
-        if isinstance(known, str):
-            raise _NoKeyError(known)
-        return known
+    def _keys_of(self, batch: Any, materials: dict[bytes, KeyMaterial]) -> list[DataKey | str | None]:
+        """The data key of each row, why there is none, or None for a row that is not sealed."""
+        ids = batch.column("key_id").dictionary_encode()
+        codes = ids.indices.to_numpy(zero_copy_only=False)
+        firsts = batch.take(pa.array(np.unique(codes, return_index=True)[1]))
+        uses = [Use(*use) for use in zip(*(firsts.column(name).to_pylist() for name in Use._fields), strict=True)]
+        found = iter(self._keys.get([use for use in uses if use.key_id != NO_KEY], materials, self._grants))
+        keys = np.empty(len(uses), object)
+        for index, use in enumerate(uses):
+            keys[index] = None if use.key_id == NO_KEY else next(found)
+        return list(keys[codes])
 
-    def _derive(self, key_id: bytes, publisher: bytes, topic: str, material: KeyMaterial | None) -> DataKey | str:
-        """The data key, or why there is none."""
-        if material is None:
-            raise _NoKeyError("key: the spool holds no key header for this row")
-        header = KeyHeader.decode(material.header)
-        if header.key_id != key_id or header.publisher != publisher or not matches(header.scope, topic):
-            return "key: its header belongs to another key, publisher or scope"
-        scope = self._grants.scopes.get(header.scope)
-        epoch_key = scope.keys.get(header.epoch_key) if scope is not None and scope.keyed else None
-        if scope is None or (scope.keyed and epoch_key is None):
-            return f"grant: the grants file has no key for {told_name(header.epoch_key)}"
-        shares = {share.label[0].place: share.value for share in decode_shares(material.shares)}
-        if len(shares) != header.hops[0].threshold:
-            return "shares: not exactly k of them"
-        return open_key(header, combine(shares), epoch_key)
+    @staticmethod
+    def _contents(rows: _Rows, prefixes: Any, keys: Sequence[Any]) -> Inners:
+        """What opens and is well-formed; the other rows are closed."""
+        topics = rows.batch.column("wire_topic").dictionary_encode()
+        framed = np.empty(len(topics.dictionary), object)
+        framed[:] = [frames.text(topic) for topic in topics.dictionary.to_pylist()]
+        raw = prefixes.tobytes()
+        opened = DataKey.open_each(
+            keys,
+            [raw[start : start + PREFIX_BYTES] for start in range(0, len(raw), PREFIX_BYTES)],
+            framed[topics.indices.to_numpy(zero_copy_only=False)].tolist(),
+            rows.batch.column("sealed").to_numpy(zero_copy_only=False).tolist(),
+        )
+        if None in opened:
+            unopened = np.array([each is None for each in opened], bool)
+            rows.close(lambda _: "content: it does not open under its key, header and topic", unopened)
+        content, malformed = read_inners([each for each in opened if each is not None])
+        if malformed:
+            closed = np.zeros(rows.batch.num_rows, bool)
+            closed[list(malformed)] = True
+            errors = iter(malformed.values())
+            rows.close(lambda _: reason_of(next(errors)), closed)
+        return content
 
-    def _check(self, inner: Inner, wire_topic: str) -> None:
-        """The publisher had the right to the wire topic, so the sealed topic must be the same one."""
-        if inner.time_ms > TIME_MS_MAX:
-            raise _NoKeyError("content: a time beyond the year 9999")
-        if inner.topic == wire_topic:
-            return
-        pair = (inner.topic, wire_topic)
+    def _verdicts(self, content: Inners, wire_topics: Any) -> dict[int, str]:
+        """Why content must stay closed, by its number: an odd time, or a topic that the publisher had no right to.
+
+        It had the right to the wire topic, so the sealed topic must be the same one.
+        """
+        bad = {
+            int(index): "content: a time beyond the year 9999"
+            for index in np.flatnonzero(content.time_ms > TIME_MS_MAX)
+        }
+        differ = pc.not_equal(content.topic, wire_topics)
+        for index in np.flatnonzero(differ.to_numpy(zero_copy_only=False)).tolist():
+            if index not in bad and not self._same(content.topic[index].as_py(), wire_topics[index].as_py()):
+                bad[index] = "content: sealed for another topic than the one on the wire"
+        return dict(sorted(bad.items()))
+
+    def _same(self, topic: str, wire_topic: str) -> bool:
+        """Whether a wire topic is the token form of a clear one."""
+        pair = (topic, wire_topic)
         if pair not in self._tokens:
             if len(self._tokens) >= TOPICS_REMEMBERED:
                 self._tokens.clear()
-            self._tokens[pair] = any(tokenise_topic(inner.topic, key) == wire_topic for key in self._grants.token_keys)
-        if not self._tokens[pair]:
-            raise _NoKeyError("content: sealed for another topic than the one on the wire")
+            self._tokens[pair] = any(tokenise_topic(topic, key) == wire_topic for key in self._grants.token_keys)
+        return self._tokens[pair]
+
+
+class _Rows:
+    """The rows of a batch that may still open, and why the others do not."""
+
+    def __init__(self, batch: Any) -> None:
+        self.batch = batch
+        self.numbers = np.arange(batch.num_rows)
+        self.closed: list[tuple[int, str]] = []
+
+    def keep(self, kept: Any) -> None:
+        """Forget the rows that nobody asked for."""
+        if not kept.all():
+            chosen = np.flatnonzero(kept)
+            self.batch, self.numbers = self.batch.take(pa.array(chosen)), self.numbers[chosen]
+
+    def close(self, reason: Callable[[int], str], closed: Any) -> None:
+        """`reason`: by place among the rows that were left, called in their order."""
+        for place in np.flatnonzero(closed).tolist():
+            self.closed.append((int(self.numbers[place]), reason(place)))
+        self.keep(~closed)
 
 
 class TopicSet:
@@ -153,24 +195,50 @@ class TopicSet:
         return verdict
 
 
-class _NoKeyError(Exception):
-    """Why a row stays closed although no frame is malformed; the message is the row's `reason`."""
+def which(topics: Any, wanted: Callable[[str], bool]) -> Any:
+    """Which of a column of topics are wanted, as numpy array: each topic is asked for once."""
+    coded = topics.dictionary_encode()
+    verdicts = np.fromiter(map(wanted, coded.dictionary.to_pylist()), bool)
+    return verdicts[coded.indices.to_numpy(zero_copy_only=False)]
 
 
-def _reason(error: KeysError) -> str:
-    if isinstance(error, WrongEpochKey):
-        return f"grant: {error}"
-    return f"{'content' if isinstance(error, BadContent) else 'frame'}: {error}"
+def _prefixes(batch: Any) -> Any:
+    """The signed headers up to their digests, a matrix of bytes; of a shorter one zeros."""
+    headers = pc.binary_slice(batch.column("header"), 0, PREFIX_BYTES)
+    if pc.any(pc.less(pc.binary_length(headers), PREFIX_BYTES)).as_py():
+        headers = pa.array([each.ljust(PREFIX_BYTES, b"\0") for each in headers.to_pylist()], pa.binary())
+    _, offsets, data = headers.buffers()
+    first = np.frombuffer(offsets, np.int32)[headers.offset] if len(headers) else 0
+    whole = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    return whole[first : first + len(headers) * PREFIX_BYTES].reshape(-1, PREFIX_BYTES)
+
+
+def _repeats(prefixes: Any, batch: Any) -> Any:
+    """Which rows have the publisher, key, sequence, QoS and retain flag that their header has."""
+    sequences = np.ascontiguousarray(prefixes[:, SEQUENCE_AT : SEQUENCE_AT + 8]).view(">u8").ravel()
+    fits = sequences == batch.column("sequence").to_numpy().astype(np.uint64)
+    for name, at in (("publisher", PUBLISHER_AT), ("key_id", KEY_ID_AT)):
+        column = batch.column(name)
+        size = column.type.byte_width
+        told = np.frombuffer(column.buffers()[1], np.uint8)[column.offset * size : (column.offset + len(column)) * size]
+        fits &= (prefixes[:, at : at + size] == told.reshape(-1, size)).all(axis=1)
+    fits &= (prefixes[:, FLAGS_AT] & QOS_FLAGS) == batch.column("qos").to_numpy()
+    return fits & ((prefixes[:, FLAGS_AT] & RETAIN != 0) == batch.column("retain").to_numpy(zero_copy_only=False))
 
 
 def _material(batch: Any) -> dict[bytes, KeyMaterial]:
-    """Key material of a group: on the first row that uses each key."""
+    """Key material of a batch: of each group, on the first row that uses each key."""
     headers = batch.column("key_header")
     if headers.null_count == len(headers):
         return {}
+    having = batch.filter(headers.is_valid())
     names = ("key_id", "key_header", "shares")
     return {
         key_id: KeyMaterial(header, shares or b"")
-        for key_id, header, shares in zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-        if header is not None
+        for key_id, header, shares in zip(*(having.column(name).to_pylist() for name in names), strict=True)
     }
+
+
+def _incomplete(batch: Any) -> Any:
+    """Which rows never became whole."""
+    return pc.or_(batch.column("reason").is_valid(), batch.column("sealed").is_null()).to_numpy(zero_copy_only=False)

@@ -17,17 +17,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 
-from keys.envelope import Inner
-
-from .decode import Opened, Opener, TopicSet
+from .decode import Opened, Opener, TopicSet, which
+from .inners import PROPERTIES, Inners
 from .options import Options, Stream
 from .spool import ByteRange, read_groups
 
 _log = logging.getLogger(__name__)
 _TIME = pa.timestamp("us", tz="UTC")
-_PROPERTY = pa.struct([("name", pa.string()), ("value", pa.string())])
+BATCH_BYTES = 64 << 20
+"""Rows that are opened together, and a batch of rows, hold about this much and one group more: an Arrow column of
+bytes ends at 2 GiB."""
 
 DDL = {
     Stream.TELEMETRY: (
@@ -55,7 +57,7 @@ SCHEMAS = {
             ("received_at", _TIME),
             ("qos", pa.int32()),
             ("retain", pa.bool_()),
-            ("properties", pa.list_(pa.field("element", _PROPERTY))),
+            ("properties", PROPERTIES),
         ]
     ),
     Stream.AVAILABILITY: pa.schema(
@@ -106,8 +108,8 @@ class RowReader:
         pending: list[Any] = []
         count = 0
         reasons: Counter[str] = Counter()
-        for group in read_groups(extent):
-            rows = self.rows(group, reasons)
+        for groups in _together(read_groups(extent), self._rows_per_batch):
+            rows = self.rows(groups, reasons)
             if rows.num_rows:
                 pending.append(rows)
                 count += rows.num_rows
@@ -115,6 +117,9 @@ class RowReader:
                 whole, rest = _cut(pending, self._rows_per_batch)
                 yield whole
                 pending, count = ([rest], rest.num_rows) if rest.num_rows else ([], 0)
+            if sum(batch.nbytes for batch in pending) >= BATCH_BYTES:
+                yield _cut(pending, count)[0]
+                pending, count = [], 0
         if pending:
             yield _cut(pending, count)[0]
         if reasons and self._stream is not Stream.QUARANTINE:
@@ -127,7 +132,7 @@ class RowReader:
             )
 
     def rows(self, group: Any, reasons: Counter[str] | None = None) -> Any:
-        """The rows of this stream in one group of the spool; `reasons` counts what stays closed."""
+        """The rows of this stream in one or several groups of the spool; `reasons` counts what stays closed."""
         opened = self._opener.open(group, self._wanted(group))
         self._sort(opened)
         if reasons is not None:
@@ -139,7 +144,7 @@ class RowReader:
         }[self._stream]
         return build(group, opened)
 
-    def _wanted(self, group: Any) -> Sequence[bool] | None:
+    def _wanted(self, group: Any) -> Any:
         """Rows that must be opened to know: without topic tokens, the wire topic tells enough. None: all."""
         shard = self._shard
         blind = self._stream is Stream.QUARANTINE or self._opener.hides_topics
@@ -154,22 +159,23 @@ class RowReader:
                 return True
             return (topic in self._availability) is available and (available or topic in self._topics)
 
-        return [wanted(topic) for topic in group.column("wire_topic").to_pylist()]
+        return which(group.column("wire_topic"), wanted)
 
     def _sort(self, opened: Opened) -> None:
         """Keep the rows of this stream; a publication about availability that says nothing is closed."""
-        rows, inners = [], []
-        for row, inner in zip(opened.rows, opened.inners, strict=True):
-            if inner.topic in self._availability:
-                if inner.payload and availability_of(inner.payload) is None:
-                    opened.closed.append((row, "content: no JSON object with a state, on an availability topic"))
-                elif inner.payload and self._stream is Stream.AVAILABILITY:
-                    rows.append(row)
-                    inners.append(inner)
-            elif self._stream is Stream.TELEMETRY and inner.topic in self._topics:
-                rows.append(row)
-                inners.append(inner)
-        opened.rows, opened.inners = rows, inners
+        topics = opened.content.topic
+        available = which(topics, self._availability.__contains__)
+        telemetry = self._stream is Stream.TELEMETRY
+        kept = which(topics, self._topics.__contains__) & ~available if telemetry else np.zeros(len(topics), bool)
+        for index in np.flatnonzero(available).tolist():
+            payload = opened.content.payload[index].as_py()
+            if payload and availability_of(payload) is None:
+                reason = "content: no JSON object with a state, on an availability topic"
+                opened.closed.append((int(opened.rows[index]), reason))
+            elif payload and self._stream is Stream.AVAILABILITY:
+                kept[index] = True
+        if not kept.all():
+            opened.rows, opened.content = opened.rows[kept], opened.content.take(np.flatnonzero(kept))
         opened.closed.sort()
 
 
@@ -200,18 +206,18 @@ def _microseconds(value: object) -> int | None:
 
 
 def _telemetry(group: Any, opened: Opened) -> Any:
-    taken, inners = group.take(pa.array(opened.rows, pa.int64())), opened.inners
+    taken, content = group.take(pa.array(opened.rows, pa.int64())), opened.content
     return _batch(
         Stream.TELEMETRY,
-        topic=[inner.topic for inner in inners],
-        payload=[inner.payload for inner in inners],
+        topic=content.topic,
+        payload=content.payload,
         publisher=_hex(taken, "publisher"),
         sequence=taken.column("sequence"),
-        published_at=_times(inners),
+        published_at=_times(content),
         received_at=taken.column("received_at"),
         qos=taken.column("qos"),
         retain=taken.column("retain"),
-        properties=_properties(inners),
+        properties=content.properties,
     )
 
 
@@ -231,7 +237,7 @@ def _availability(group: Any, opened: Opened) -> Any:
         topic=[inner.topic for inner in inners],
         publisher=_hex(taken, "publisher"),
         sequence=taken.column("sequence"),
-        published_at=_times(inners),
+        published_at=_times(opened.content),
         received_at=taken.column("received_at"),
     )
 
@@ -261,32 +267,43 @@ def _batch(stream: Stream, **columns: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _times(inners: Iterable[Inner]) -> Any:
+def _times(content: Inners) -> Any:
     """When the device published, also if the gateway could send only later."""
-    return pa.array([inner.time_ms * 1000 for inner in inners], pa.int64()).cast(_TIME)
+    return pa.array(content.time_ms.astype(np.int64) * 1000).cast(_TIME)
 
 
-def _hex(batch: Any, name: str) -> list[str]:
-    return [value.hex() for value in batch.column(name).to_pylist()]
+def _hex(batch: Any, name: str) -> Any:
+    """Ids as text: few of them, many times."""
+    coded = batch.column(name).dictionary_encode()
+    return pa.array([value.hex() for value in coded.dictionary.to_pylist()], pa.string()).take(coded.indices)
 
 
-def _properties(inners: Sequence[Inner]) -> Any:
-    """Application user properties, order and repeats kept (MQTT 5.0 §3.3.2.3.7)."""
-    offsets: list[int] = [0]
-    pairs: list[tuple[str, str]] = []
-    for inner in inners:
-        pairs += inner.properties
-        offsets.append(len(pairs))
-    names = pa.array([name for name, _ in pairs], pa.string())
-    values = pa.array([value for _, value in pairs], pa.string())
-    structs = pa.StructArray.from_arrays([names, values], fields=list(_PROPERTY))
-    return pa.ListArray.from_arrays(
-        pa.array(offsets, pa.int32()), structs, type=SCHEMAS[Stream.TELEMETRY].field("properties").type
-    )
+def _together(groups: Iterable[Any], rows: int) -> Iterator[Any]:
+    """Neighbouring groups as one batch, until it has about `rows` rows or BATCH_BYTES: what is done by columns costs
+    as much for a row as for many."""
+    held: list[Any] = []
+    count = size = 0
+    for group in groups:
+        if held and size + group.nbytes > BATCH_BYTES:
+            yield _joined(held)
+            held, count, size = [], 0, 0
+        held.append(group)
+        count, size = count + group.num_rows, size + group.nbytes
+        if count >= rows:
+            yield _joined(held)
+            held, count, size = [], 0, 0
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: Sequence[Any]) -> Any:
+    if len(batches) == 1:
+        return batches[0]
+    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
 
 
 def _cut(batches: Sequence[Any], rows: int) -> tuple[Any, Any]:
     """The first `rows` rows of some batches as one batch, and the rest as one."""
-    table = pa.Table.from_batches(batches).combine_chunks()
-    whole = table.to_batches()[0]
+    whole = _joined(batches)
     return whole.slice(0, rows), whole.slice(rows)

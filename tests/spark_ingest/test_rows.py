@@ -245,9 +245,13 @@ def test_ciphertext_that_was_changed_on_disk_stays_closed(job: Job) -> None:
     changed = group.records[0]._replace(sealed=sealed.content[:-1] + bytes([sealed.content[-1] ^ 1]))
     moved = group.records[0]._replace(wire_topic="plant/elsewhere")
     renumbered = group.records[0]._replace(sequence=99)
+    stranger = group.records[0]._replace(publisher=bytes(16))
+    kept = group.records[0]._replace(retain=True)
     job.writer.append([changed, moved, renumbered], group.keys)
-    assert not job.rows()
-    assert len(job.rows("quarantine")) == 3
+    job.writer.append([group.records[0], stranger, kept], group.keys)
+    assert [row["payload"] for row in job.rows()] == [b"true"], "the one that was not changed"
+    reasons = Counter(row["reason"].split(":")[0] for row in job.rows("quarantine"))
+    assert reasons == {"content": 2, "frame": 3}
 
 
 def test_a_corrupted_share_in_the_spool_opens_nothing(job: Job) -> None:

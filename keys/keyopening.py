@@ -1,0 +1,164 @@
+"""Many data keys at once, for readers that get a key with nearly every publication (`envelope.open_key` opens one).
+
+What headers of one publisher and scope have in common is read once: a frame that has the same bytes outside its
+fields of fixed size is as well-formed as the one that was decoded. Secrets behind shares of the same places are
+recombined together. What is checked of each key, and what is derived, is what `envelope.open_key` says.
+
+Not here: signatures of headers and commitments of shares (the receiver's), which epoch key a scope has (`epochs`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from keys.envelope import DataKey, key_check_value, open_derived, wrong_epoch_key
+from keys.epochs import KeyName
+from keys.errors import BadContent, BadFrame, BadShare, KeysError
+from keys.keyheader import (
+    COMMITMENT_BYTES,
+    HOP_BYTES,
+    KCV_BYTES,
+    LIMIT_BYTES,
+    PUBLISHER_AT,
+    SCOPE_AT,
+    SIGNATURE_BYTES,
+    KeyHeader,
+)
+from keys.shamir import interpolate
+from keys.sharetree import SECRET_BYTES, decode_shares
+
+K = TypeVar("K")
+V = TypeVar("V")
+OUTLINES_KEPT = 1024
+"""Bounds memory: scopes, epochs and paths that are remembered."""
+_LEVEL_1_HEAD = 14  # opening, depth, one region and view, count
+_LEVEL_1_SHARE = 1 + SECRET_BYTES  # place, value
+
+
+class Outline(NamedTuple):
+    """What headers of one publisher's keys share. `preamble_bytes`: up to the commitments."""
+
+    name: KeyName
+    threshold: int
+    preamble_bytes: int
+
+
+@dataclass(slots=True)
+class SealedKey:
+    """One key to open: its id (`key_id_of` the header), the frames of its header and of exactly k level-1 shares, and
+    its epoch key (None: the scope has none)."""
+
+    key_id: bytes
+    outline: Outline
+    header: bytes
+    shares: bytes = field(repr=False)
+    scope_key: bytes | None = field(repr=False)
+
+
+class KeyOpener:
+    """Opens keys; remembers outlines and check values, no data key and no secret of one."""
+
+    def __init__(self) -> None:
+        self._outlines: dict[bytes, Outline] = {}
+        self._places: dict[bytes, tuple[int, ...]] = {}
+        self._check_values: dict[bytes | None, bytes] = {}
+
+    def outline(self, header: bytes) -> Outline:
+        """Of an encoded key header, whose signature is not checked. Raises `BadFrame`."""
+        counters_at = _counters_at(header)
+        shape = b"%d/" % len(header) + header[:PUBLISHER_AT] + header[SCOPE_AT:counters_at]
+        known = self._outlines.get(shape)
+        if known is None:
+            decoded = KeyHeader.decode(header)
+            known = Outline(decoded.epoch_key, decoded.hops[0].threshold, len(decoded.preamble))
+            _keep(self._outlines, shape, known)
+        elif not any(header[known.preamble_bytes - LIMIT_BYTES : known.preamble_bytes]):
+            raise BadFrame("a data key serves at least one message")
+        return known
+
+    def open(self, sealed: Sequence[SealedKey]) -> list[DataKey | KeysError]:
+        """Each key, or why it does not open: `WrongEpochKey`, `BadShare`, `BadFrame`, `BadContent`."""
+        return [
+            self._derive(each, secret) if isinstance(secret, bytes) else secret
+            for each, secret in zip(sealed, self._secrets(sealed), strict=True)
+        ]
+
+    def _secrets(self, sealed: Sequence[SealedKey]) -> list[bytes | KeysError]:
+        """Recombined: one interpolation for all keys whose shares are of the same places."""
+        secrets: list[bytes | KeysError] = []
+        together: dict[tuple[int, ...], list[int]] = {}
+        for number, each in enumerate(sealed):
+            secrets.append(b"")
+            try:
+                together.setdefault(self._places_of(each), []).append(number)
+            except KeysError as error:
+                secrets[number] = error
+        for places, numbers in together.items():
+            values = [
+                b"".join([sealed[number].shares[start : start + SECRET_BYTES] for number in numbers])
+                for start in range(_LEVEL_1_HEAD + 1, _LEVEL_1_HEAD + len(places) * _LEVEL_1_SHARE, _LEVEL_1_SHARE)
+            ]
+            joined = interpolate(places, values)
+            for index, number in enumerate(numbers):
+                secrets[number] = joined[index * SECRET_BYTES : (index + 1) * SECRET_BYTES]
+        return secrets
+
+    def _places_of(self, sealed: SealedKey) -> tuple[int, ...]:
+        """Raises `BadFrame`, `BadShare`."""
+        shares = sealed.shares
+        # All of the frame but the values: equal in frames that are equally well-formed.
+        shape = b"%d/" % len(shares) + shares[:_LEVEL_1_HEAD] + shares[_LEVEL_1_HEAD::_LEVEL_1_SHARE]
+        places = self._places.get(shape)
+        if places is None:
+            decoded = decode_shares(shares)
+            if any(len(share.label) != 1 for share in decoded):
+                raise BadShare("shares of a lower level")
+            places = tuple(share.label[0].place for share in decoded)
+            _keep(self._places, shape, places)
+        if len(places) != sealed.outline.threshold:
+            raise BadShare(f"{len(places)} shares where exactly {sealed.outline.threshold} open the key")
+        return places
+
+    def _derive(self, sealed: SealedKey, secret: bytes) -> DataKey | KeysError:
+        end = sealed.outline.preamble_bytes
+        header, scope_key = sealed.header, sealed.scope_key
+        expected = self._check_values.get(scope_key)
+        if expected is None:
+            expected = key_check_value(scope_key)
+            _keep(self._check_values, scope_key, expected)
+        if header[end : end + KCV_BYTES] != expected:
+            return wrong_epoch_key(sealed.outline.name)
+        commitment = header[end + KCV_BYTES : end + KCV_BYTES + COMMITMENT_BYTES]
+        limit = int.from_bytes(header[end - LIMIT_BYTES : end])
+        binding = hashlib.sha256(header[:end]).digest()
+        try:
+            return open_derived(sealed.key_id, binding, commitment, limit, secret, scope_key)
+        except BadContent as error:
+            return error
+
+
+def key_id_of(header: bytes) -> bytes:
+    """The key id of an encoded key header."""
+    return hashlib.sha256(header[:-SIGNATURE_BYTES]).digest()[:16]
+
+
+def publisher_of(header: bytes) -> bytes:
+    """The publisher in an encoded key header."""
+    return header[PUBLISHER_AT:SCOPE_AT]
+
+
+def _counters_at(header: bytes) -> int:
+    """Where first sequence and message limit stand, if this is a key header at all."""
+    hops_at = SCOPE_AT + 2 + int.from_bytes(header[SCOPE_AT : SCOPE_AT + 2]) + 6
+    if hops_at >= len(header):
+        raise BadFrame(f"a key header of {len(header)} bytes")
+    return hops_at + 1 + header[hops_at] * HOP_BYTES
+
+
+def _keep(known: dict[K, V], key: K, value: V) -> None:
+    if len(known) >= OUTLINES_KEPT:
+        known.clear()
+    known[key] = value

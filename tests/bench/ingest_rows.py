@@ -1,0 +1,90 @@
+"""Rows a second from disk to Spark's noop sink, in a process of its own: `python -m tests.bench.ingest_rows DIR CORES`.
+
+DIR is what `tests.bench.ingest` made. A figure is rows over the time of the micro-batch that read them all (planning,
+tasks, commit), so that the start of a query counts for nobody. The ways take turns; each goes once before it counts.
+One JSON object is printed: rows a second by way, a list of runs each.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from spark_ingest import register, spark_session
+from tests.bench.spools import Unwrapping
+
+RUNS = 5
+PATIENCE_S = 120.0
+OPENED = "topic string, payload binary"
+
+
+class Ways:
+    """Each gives a streaming DataFrame of one set of rows."""
+
+    def __init__(self, spark: Any, directory: Path, cores: int) -> None:
+        self._spark = spark
+        self._directory = directory
+        self._cores = cores
+
+    def ours(self, kind: str) -> Any:
+        options = {
+            "spool": str(self._directory / f"spool-{kind}"),
+            "grants": str(self._directory / "keys.json"),
+            "partitions": str(self._cores),
+        }
+        return self._spark.readStream.format("veilmq").options(**options).load()
+
+    def plain(self) -> Any:
+        """The same rows in clear, read by the JVM."""
+        return self._parquet(f"plain-{self._cores}")
+
+    def sealed(self, kind: str) -> Any:
+        """AES-GCM a row in Python workers, the data key unwrapped by AES-GCM once, as envelope encryption does."""
+        wrapping_key = (self._directory / "wrapping.key").read_bytes()
+        return self._parquet(f"sealed-{kind}-{self._cores}").mapInArrow(Unwrapping(wrapping_key).open, OPENED)
+
+    def _parquet(self, name: str) -> Any:
+        path = str(self._directory / name)
+        return self._spark.readStream.schema(self._spark.read.parquet(path).schema).parquet(path)
+
+
+def rate(rows: Any) -> tuple[float, int]:
+    """(rows a second, rows) of one query that reads all there is."""
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        running = query.start()
+        assert running.awaitTermination(PATIENCE_S), "the query does not end"
+        batches = [each for each in running.recentProgress if each.numInputRows]
+    count = sum(each.numInputRows for each in batches)
+    return count / sum(each.durationMs["triggerExecution"] for each in batches) * 1000, count
+
+
+def main() -> None:
+    directory, cores = Path(sys.argv[1]), int(sys.argv[2])
+    spark = spark_session("veilmq bench", cores, {"spark.driver.memory": "1g"})
+    register(spark)
+    ways = Ways(spark, directory, cores)
+    counts = json.loads((directory / "counts.json").read_text())
+    makers: dict[str, Callable[[], Any]] = {"plain": ways.plain}
+    for kind in counts:
+        makers[f"ours-{kind}"] = lambda kind=kind: ways.ours(kind)
+        makers[f"sealed-{kind}"] = lambda kind=kind: ways.sealed(kind)
+    rates: dict[str, list[float]] = {name: [] for name in makers}
+    for run in range(RUNS + 1):
+        for name, make in makers.items():
+            found, count = rate(make())
+            kind = name.partition("-")[2]
+            if count != counts[kind or max(counts, key=counts.get)]:
+                raise RuntimeError(f"{name}: {count} rows came")
+            if run:
+                rates[name].append(found)
+    print(json.dumps(rates))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Many keys opened at once are those that are opened one by one, and a wrong one spoils no other."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+
+from keys.envelope import KeyHeader, KeyName, make_key, open_key
+from keys.errors import BadContent, BadFrame, BadShare, KeysError, WrongEpochKey
+from keys.identity import Identity
+from keys.keyopening import KeyOpener, SealedKey, key_id_of, publisher_of
+from keys.sharetree import Hop, Share, encode_shares, resplit
+
+PUBLISHER = Identity.generate(bytes(32))
+EPOCH_KEY = hashlib.sha256(b"epoch").digest()
+NAME = KeyName("plant/#", 7, 1)
+HOPS = (Hop(1, 1, 2, 3), Hop(2, 4, 2, 3))
+
+
+def made(
+    number: int, hops: tuple[Hop, ...] = HOPS, scope_key: bytes | None = EPOCH_KEY
+) -> tuple[KeyHeader, list[Share]]:
+    stream = iter(range(1000))
+    header, _, shares = make_key(
+        PUBLISHER, NAME, hops, number, 64, scope_key,
+        lambda size: hashlib.shake_256(f"{number}/{next(stream)}".encode()).digest(size),
+    )  # fmt: skip
+    return header, shares
+
+
+def sealed(opener: KeyOpener, header: bytes, shares: bytes, scope_key: bytes | None = EPOCH_KEY) -> SealedKey:
+    return SealedKey(key_id_of(header), opener.outline(header), header, shares, scope_key)
+
+
+def test_keys_of_any_places_and_scopes_open_as_one_by_one() -> None:
+    from keys.shamir import combine
+
+    opener = KeyOpener()
+    wanted, expected = [], []
+    for number in range(12):
+        scope_key = EPOCH_KEY if number % 3 else None
+        header, shares = made(number, HOPS[: 1 + number % 2], scope_key)
+        chosen = shares[:2] if number % 4 else shares[1:]
+        secret = combine({share.label[0].place: share.value for share in chosen})
+        expected.append(open_key(header, secret, scope_key))
+        wanted.append(sealed(opener, header.encode(), encode_shares(chosen), scope_key))
+    prefix = bytes(36) + (5).to_bytes(8) + bytes(24)
+    for found, one in zip(opener.open(wanted), expected, strict=True):
+        assert not isinstance(found, KeysError)
+        assert found.key_id == one.key_id
+        content = one._aead.encrypt((5).to_bytes(12), b"content", b"\x01" + prefix + b"\x00\x01t")
+        assert found.open(prefix, 5, "t", content) == b"content"
+
+
+def test_a_wrong_key_is_named_and_spoils_no_other() -> None:
+    opener = KeyOpener()
+    header, shares = made(1)
+    encoded, good = header.encode(), encode_shares(shares[:2])
+    bad = replace(shares[0], value=bytes(32))
+    deep = resplit(shares[0], header.digest, HOPS[1], bytes(32))
+    wanted = [
+        sealed(opener, encoded, good),
+        sealed(opener, encoded, encode_shares([bad, shares[1]])),
+        sealed(opener, encoded, encode_shares(shares)),
+        sealed(opener, encoded, good[:-1]),
+        sealed(opener, encoded, b""),
+        sealed(opener, encoded, encode_shares(deep[:2])),
+        sealed(opener, encoded, good, bytes(31) + b"x"),
+        sealed(opener, encoded, good),
+    ]
+    found = opener.open(wanted)
+    kinds = [type(each) if isinstance(each, KeysError) else None for each in found]
+    assert kinds == [None, BadContent, BadShare, BadFrame, BadFrame, BadShare, WrongEpochKey, None]
+
+
+def test_every_truncation_of_a_header_is_refused_also_after_a_good_one() -> None:
+    opener = KeyOpener()
+    encoded = made(1)[0].encode()
+    opener.outline(encoded)
+    for size in range(len(encoded)):
+        with pytest.raises(BadFrame):
+            opener.outline(encoded[:size])
+    with pytest.raises(BadFrame):
+        opener.outline(encoded + b"\0")
+
+
+def test_what_is_checked_of_a_header_does_not_depend_on_what_came_before() -> None:
+    """Each byte of the frame, changed: the outline is that of `decode`, or both refuse."""
+    encoded = made(1)[0].encode()
+    for at in range(len(encoded)):
+        changed = encoded[:at] + bytes([encoded[at] ^ 0x81]) + encoded[at + 1 :]
+        opener = KeyOpener()
+        opener.outline(encoded)
+        try:
+            decoded = KeyHeader.decode(changed)
+        except BadFrame:
+            with pytest.raises(BadFrame):
+                opener.outline(changed)
+        else:
+            name, threshold, size = opener.outline(changed)
+            assert (name, threshold) == (decoded.epoch_key, decoded.hops[0].threshold)
+            assert changed[:size] == decoded.preamble
+            assert (key_id_of(changed), publisher_of(changed)) == (decoded.key_id, decoded.publisher)
+
+
+def test_a_key_for_no_message_is_refused() -> None:
+    opener = KeyOpener()
+    encoded = made(1)[0].encode()
+    end = opener.outline(encoded).preamble_bytes
+    with pytest.raises(BadFrame, match="at least one message"):
+        opener.outline(encoded[: end - 4] + bytes(4) + encoded[end:])
+
+
+def test_nothing_secret_is_shown() -> None:
+    header, shares = made(1)
+    shown = repr(sealed(KeyOpener(), header.encode(), encode_shares(shares[:2])))
+    for secret in (EPOCH_KEY, shares[0].value):
+        assert repr(secret) not in shown
+        assert secret.hex() not in shown
