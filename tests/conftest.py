@@ -18,6 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# Speed is measured in benches: an example that waits for a busy machine is no failure.
+settings.register_profile("veilmq", deadline=None)
+settings.load_profile("veilmq")
 
 ROOT = Path(__file__).resolve().parents[1]
 MQTTJS = ROOT / ".tools" / "node_modules" / "mqtt"

@@ -364,7 +364,8 @@ def test_an_unchanged_grant_is_read_once(tmp_path: Path) -> None:
      ({"identity": "i"}, "needs option overlay"), ({"overlay": "o"}, "needs option identity"),
      ({"topics": "a/#/b"}, "not an MQTT topic filter"), ({"topics": ","}, "empty"),
      ({"topics": "$share/g/a"}, "shared"),
-     ({"rows_per_batch": "0"}, "out of range"), ({"max_rows": "x"}, "not a whole number"), ({"recieve": "1"}, "unknown"),
+     ({"rows_per_batch": "0"}, "out of range"), ({"max_rows": "x"}, "not a whole number"),
+     ({"recieve": "1"}, "unknown"),
      ({"consumer": "../x"}, "not a name"), ({"receiver": "consumers"}, "not a name"),
      ({"grants": "/s/spool/keys.json"}, "lies in the spool"), ({"incomplete_s": "nan"}, "out of range")],
 )  # fmt: skip
