@@ -145,6 +145,7 @@ class Conventions:
     def _read_watched(self, topic: str, device: str, text: str) -> Word | None:
         availability = self._watched.get((topic, device))
         assert availability is not None, "both tables know the same"
+        self._watched.touch((topic, device))
         if text == availability.online:
             return Word(HOME_ASSISTANT, device, Said.READY, topic)
         return Word(HOME_ASSISTANT, device, Said.LOST, topic) if text == availability.offline else None

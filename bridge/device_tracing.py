@@ -204,7 +204,7 @@ class DeviceTracer:
             return [*effects, Count("traces_refused", 1, type(error).__name__)]
         if voiced.idle:
             voiced.idle = 0
-            self._ask_at(device, voiced, now + GAUGE_EVERY_S)
+            self._ask_at(device, voiced, now + GAUGE_EVERY_S, now)
         return effects
 
     def _gauge(self, device: str, now: float) -> list[DeviceTracingEffect]:
@@ -214,7 +214,7 @@ class DeviceTracer:
         effects += voiced.voice.gauge(now)
         voiced.idle = 0 if voiced.voice.audience.wants(now) else min(voiced.idle + 1, 4)
         pause_s = min(GAUGE_EVERY_S * (1 << voiced.idle) / 2, GAUGE_IDLE_S) if voiced.idle else GAUGE_EVERY_S
-        self._ask_at(device, voiced, now + pause_s)
+        self._ask_at(device, voiced, now + pause_s, now)
         return effects
 
     # ---------------------------------------------------------------------------------------------- topics
@@ -235,8 +235,13 @@ class DeviceTracer:
     def _made(self, device: str, now: float) -> list[DeviceTracingEffect]:
         owner, entity = self._owner, self._owner.entity(device)
         made = self._node.make(owner.certificate, entity, owner.discoverers, TOPIC_LIFE_S, int(now * 1000))
+        former = self._voiced.get(device)
         self._speak(device, made, now, now)
-        return [Share(made), Count("trace_topics"), *self._renewed(device, self._voiced[device], now)]
+        effects = [Share(made), Count("trace_topics"), *self._renewed(device, self._voiced[device], now)]
+        if former is None:
+            return effects
+        self._node.forget(former.voice.topic)
+        return [*effects, Forget(former.voice.topic)]
 
     def _speak(self, device: str, advertisement: Advertisement, now: float, gauge_at: float) -> None:
         before = self._voiced.get(device)
@@ -247,7 +252,7 @@ class DeviceTracer:
             voice.again = before.voice.again
             voiced.health, voiced.since_ms, voiced.why = before.health, before.since_ms, before.why
         self._topics[advertisement.topic] = device
-        self._ask_at(device, voiced, gauge_at)
+        self._ask_at(device, voiced, gauge_at, now)
 
     def _renewed(self, device: str, voiced: _Voiced, now: float) -> list[DeviceTracingEffect]:
         """A new topic and a new token in time; a token is signed when there is something to say only."""
@@ -263,9 +268,11 @@ class DeviceTracer:
             voiced.voice.authorise(made, holder)
         return effects
 
-    def _ask_at(self, device: str, voiced: _Voiced, due: float) -> None:
-        voiced.due = voiced.voice.audience.gauge_at = due
-        heapq.heappush(self._heap, (due, device))
+    def _ask_at(self, device: str, voiced: _Voiced, due: float, now: float) -> None:
+        voiced.voice.audience.gauge_at = due
+        ends_at = voiced.voice.advertisement.not_after_ms / 1000 - TOPIC_LEFT_S
+        voiced.due = min(due, ends_at) if now < ends_at else due
+        heapq.heappush(self._heap, (voiced.due, device))
         if len(self._heap) > 4 * len(self._voiced) + 64:  # stale entries do not pile up
             self._heap = [entry for entry in self._heap if self._current(entry)]
             heapq.heapify(self._heap)

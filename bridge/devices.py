@@ -270,7 +270,9 @@ class Devices:
         name = _name_of(statement)
         if isinstance(statement, Cleared):
             known = self._speaking.device(name)
-            if known is not None and known.evidence.link is link and not known.evidence.own:
+            if known is not None and known.evidence.link is not link:
+                raise NotAuthorised(f"{name} is spoken for by another connection")
+            if known is not None and not known.evidence.own:
                 self._remove(known)
             return
         if isinstance(statement, Named):

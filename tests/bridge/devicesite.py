@@ -1,0 +1,77 @@
+"""A gateway's devices on a clock of the test's: connections, publications, and what was told of each device."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from bridge.availability import EntityConnected, EntityGone, EntitySeen
+from bridge.devices import DeviceEvent, Devices, Knows, Published, Remembered, Removed, Rules, Tell
+from bridge.machine import Count, Tick
+from bridge.traces import TraceKind
+
+NOW = 1_800_000_000.0
+
+
+@dataclass
+class Site:
+    rules: Rules = field(default_factory=Rules)
+    now: float = NOW
+    told: list[tuple[float, Tell]] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    counted: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.devices = Devices(self.rules)
+
+    def handle(self, event: DeviceEvent) -> None:
+        for effect in self.devices.handle(event, self.now):
+            match effect:
+                case Tell():
+                    self.told.append((self.now, effect))
+                case Removed(device):
+                    self.removed.append(device)
+                case Count(name, amount, _):
+                    self.counted[name] = self.counted.get(name, 0) + amount
+
+    def run(self, seconds: float) -> None:
+        """To a later time, with every deadline on the way."""
+        until = self.now + seconds
+        while (due := self.devices.next_deadline) is not None and due <= until:
+            self.now = max(self.now, due)
+            self.handle(Tick())
+        self.now = until
+
+    def connect(self, client: str, keep_alive_s: int = 0, origin: str = "10.0.0.1", settled: bool = True) -> None:
+        self.handle(EntityConnected(client, keep_alive_s, self.now, origin))
+        if settled:
+            self.run(4.0)
+
+    def publish(self, client: str, topic: str, payload: bytes = b"1", will: bool = False) -> None:
+        self.handle(Published(client, topic, payload, will))
+
+    def seen(self, client: str) -> None:
+        self.handle(EntitySeen(client, self.now))
+
+    def lose(self, client: str, clean: bool = False) -> None:
+        self.handle(EntityGone(client, clean, "", self.now))
+
+    def knows(self, client: str) -> None:
+        self.handle(Knows(client))
+
+    def remember(self, device: str) -> None:
+        self.handle(Remembered(device))
+
+    def home_assistant(self, client: str, device: str, *topics: str) -> None:
+        """A discovery message of Home Assistant's."""
+        config = {"unique_id": device, "availability": [{"topic": topic} for topic in topics]}
+        self.publish(client, f"homeassistant/sensor/{device}/config", json.dumps(config).encode())
+
+    def kinds(self, device: str) -> list[TraceKind]:
+        """What was told of a device, without what is told again and again."""
+        told = [each for _, each in self.told if each.device == device]
+        often = (TraceKind.ALLS_WELL, TraceKind.NETWORK_METRICS)
+        return [each.kind for each in told if each.change or each.kind not in often]
+
+    def last(self, device: str) -> Tell:
+        return [each for _, each in self.told if each.device == device][-1]
