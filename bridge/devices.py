@@ -287,7 +287,7 @@ class Devices:
             raise NotAuthorised(f"{name} hangs on a node of another connection")
         device = self._claim(name, link, "word", now)
         said = statement.said
-        if said is Said.LOST and not will and self._speaking.is_itself(device, link):
+        if said is Said.LOST and not will and self._speaks_of_itself(statement, device, link):
             said = Said.GONE  # it is there to say so: it leaves
         self._word(device, statement.source, said, now)
         if statement.convention == SPARKPLUG and said in (Said.LOST, Said.GONE):
@@ -295,6 +295,11 @@ class Devices:
             for each in self._speaking.spoken_for(link):
                 if each.name.startswith(f"{name}:"):
                     self._word(each, statement.source, said, now)
+
+    def _speaks_of_itself(self, word: Word, device: Device, link: Link) -> bool:
+        if word.convention == SPARKPLUG:
+            return not _is_behind_a_node(word)
+        return self._speaking.is_itself(device, link)
 
     def _word(self, device: Device, source: str, said: Said, now: float) -> None:
         words = device.evidence.words

@@ -314,6 +314,18 @@ def test_who_sleeps_is_not_missed() -> None:
     assert FAILED not in site.kinds("pump")
 
 
+def test_a_sparkplug_node_that_says_its_death_itself_leaves_with_all_its_devices() -> None:
+    site = Site(Rules(clients=()))
+    site.connect("edge")
+    site.publish("edge", "spBv1.0/plant/NBIRTH/edge")
+    site.publish("edge", "spBv1.0/plant/DBIRTH/edge/a")
+    site.run(5)
+    site.publish("edge", "spBv1.0/plant/NDEATH/edge")
+    site.lose("edge", clean=True)
+    for name in ("plant:edge", "plant:edge:a"):
+        assert site.kinds(name) == [JOIN, READY, TraceKind.SHUTDOWN, DISCONNECT]
+
+
 def test_sparkplug_nodes_and_what_hangs_on_them() -> None:
     site = Site(Rules(clients=()))
     site.connect("edge")

@@ -1,4 +1,5 @@
-"""An entity beside one gateway, who tracks it beside another: traces cross an overlay that cannot read them."""
+"""An entity and a device beside one gateway, who tracks them beside another: traces cross an overlay that cannot read
+them."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import paho.mqtt.client as mqtt
 import pytest
 import yaml
+from paho.mqtt.enums import CallbackAPIVersion
 
 from bridge.traced import Stage, Wishes
 from bridge.traces import Interest, TraceKind, answers_to, trace_topic
@@ -33,7 +36,13 @@ def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
         content = yaml.safe_load(path.read_text())
         content["overlay"]["protect"].append({"filter": SCOPE})
         content["traces"] = {"authority": "owner/ca.pem", "identity": name, "nodes": [f"{other}/card.json"]}
+        if name == "g1":
+            content["traces"]["devices"] = {"owner": "shop", "discoverers": ["desk"]}
         path.write_text(yaml.safe_dump(content))
+    domain = TrustDomain.load(tmp_path / "owner")
+    cards = [Card.load(tmp_path / name / "card.json") for name in GATEWAYS]
+    for name in ("pump", "desk", "shop"):
+        Credentials.issue(domain, name, cards, tmp_path / name, time.time())
     made.hand_out(*made.ports)
     try:
         yield made
@@ -42,13 +51,12 @@ def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
 
 
 def test_an_entity_is_tracked_from_another_gateway(overlay: OverlayProcesses) -> None:
-    domain = TrustDomain.load(overlay.directory / "owner")
-    cards = [Card.load(overlay.directory / name / "card.json") for name in GATEWAYS]
-    for name in ("pump", "desk"):
-        Credentials.issue(domain, name, cards, overlay.directory / name, time.time())
     overlay.start("a1", "a2", "a3", "g1")
     wishes = Wishes(("desk",), secured=True)
     first, second = (overlay.ports[name] for name in GATEWAYS)
+    drill = mqtt.Client(CallbackAPIVersion.VERSION2, "drill")  # an unchanged device
+    drill.connect("127.0.0.1", first)
+    drill.loop_start()
     with TracedEntity(overlay.directory / "pump", "127.0.0.1", first, wishes=wishes) as pump:
         wait_for(lambda: pump.stage is Stage.TRACED)
         overlay.start("g2")  # what was advertised before it came is retained
@@ -57,8 +65,13 @@ def test_an_entity_is_tracked_from_another_gateway(overlay: OverlayProcesses) ->
             observed(desk, TraceKind.ALLS_WELL, 60)
             pump.load({"cpu": 0.5})
             observed(desk, TraceKind.LOAD_INFORMATION, cpu=0.5)
+            desk.follow("shop:drill")
+            assert observed(desk, TraceKind.JOIN, 60).entity == "shop:drill"
             pump.stop()
-            observed(desk, TraceKind.DISCONNECT)
+            assert observed(desk, TraceKind.DISCONNECT).entity == "pump"
+            drill.disconnect()
+            drill.loop_stop()
+            assert observed(desk, TraceKind.DISCONNECT).entity == "shop:drill"
 
 
 def test_check_says_which_traces_leave(overlay: OverlayProcesses) -> None:
