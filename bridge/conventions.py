@@ -15,6 +15,7 @@ gateway itself writes for dashboards (`dashboards`), ours or another one, is nev
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -58,11 +59,12 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Where and how Home Assistant hears whether a device is there."""
+    """Where and how Home Assistant hears whether a device is there. `key`: of the JSON object that holds the word."""
 
     topic: str
     online: str = ONLINE
     offline: str = OFFLINE
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class Cleared:
 
 Statement: TypeAlias = Word | Named | Cleared
 
+_TEMPLATES, _TEMPLATES_ALONE = ("value_template", "val_tpl"), ("availability_template", "avty_tpl")
+_KEY = re.compile(r"\{\{\s*value_json\.(\w{1,64})\s*\}\}")  # the only template that we understand
 _HOMIE = {
     "init": Said.STARTING, "ready": Said.READY, "disconnected": Said.GONE, "sleeping": Said.SLEEPING,
     "lost": Said.LOST, "alert": Said.ALERT,
@@ -146,6 +150,8 @@ class Conventions:
         availability = self._watched.get((topic, device))
         assert availability is not None, "both tables know the same"
         self._watched.touch((topic, device))
+        if availability.key:
+            text = _text(_object(text) or {}, availability.key) or ""
         if text == availability.online:
             return Word(HOME_ASSISTANT, device, Said.READY, topic)
         return Word(HOME_ASSISTANT, device, Said.LOST, topic) if text == availability.offline else None
@@ -170,8 +176,12 @@ class Conventions:
                 topic = topic[:-1] + base if topic.endswith("~") else topic
                 online = _text(entry, "payload_available", "pl_avail") or ONLINE
                 offline = _text(entry, "payload_not_available", "pl_not_avail") or OFFLINE
+                template = _text(entry, *(_TEMPLATES if entry is not config else _TEMPLATES_ALONE)) or ""
+                key = _KEY.fullmatch(template)
+                if template and key is None:
+                    continue  # a program of Home Assistant's that we do not run
                 if max(len(topic), len(online), len(offline)) <= TOPIC_MAX:
-                    topics.append(Availability(topic, online, offline))
+                    topics.append(Availability(topic, online, offline, key[1] if key else ""))
         return (Named(device, tuple(topics)),) if topics else ()
 
 
@@ -193,7 +203,7 @@ def _read_sparkplug(rest: str) -> tuple[Statement, ...]:
     return (Word(SPARKPLUG, "/".join((levels[0], *levels[2:])), said, SPARKPLUG),)
 
 
-def _object(payload: bytes) -> dict[str, Any] | None:
+def _object(payload: bytes | str) -> dict[str, Any] | None:
     if len(payload) > CONFIG_BYTES_MAX:
         return None
     try:

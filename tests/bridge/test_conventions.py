@@ -55,6 +55,23 @@ def test_home_assistant_abbreviations_base_topics_and_own_payloads() -> None:
     assert read.read("devices/7/lwt", b"Down") == Word("homeassistant", "seven", Said.LOST, "devices/7/lwt")
 
 
+def test_home_assistant_words_inside_json() -> None:
+    read = Believing()
+    template = "{{ value_json.state }}"
+    listed = config(unique_id="lamp", availability=[{"topic": "z2m/lamp/availability", "value_template": template}])
+    read.read("homeassistant/light/lamp/config", listed)
+    alone = config(uniq_id="plug", avty_t="plug/status", avty_tpl="{{value_json.up}}", pl_avail="1")
+    read.read("homeassistant/switch/plug/config", alone)
+    for payload, said in ((b'{"state":"online"}', Said.READY), (b'{"state":"offline"}', Said.LOST)):
+        word = Word("homeassistant", "lamp", said, "z2m/lamp/availability")
+        assert read.read("z2m/lamp/availability", payload) == word
+    assert read.read("plug/status", b'{"up": "1"}') == Word("homeassistant", "plug", Said.READY, "plug/status")
+    for payload in (b"online", b'{"state": 1}', b"{", b"[" * 10_000, b"\xff"):
+        assert read.read("z2m/lamp/availability", payload) is None
+    program = config(unique_id="x", avty_t="x", avty_tpl="{{ 'online' if value | int > 3 else 'offline' }}")
+    assert Conventions().read("homeassistant/sensor/x/config", program) == ()
+
+
 def test_home_assistant_lists_of_availability() -> None:
     read = Believing()
     listed = config(unique_id="lamp", availability=[{"topic": "bridge/state"}, {"t": "lamp/state", "pl_avail": "1"}])
