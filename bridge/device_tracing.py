@@ -20,7 +20,7 @@ from keys.errors import KeysError
 from keys.identity import Certificate, Identity
 
 from .budgets import Budget
-from .dashboards import Dashboards, Show
+from .dashboards import DASHBOARDS, Dashboards, Show
 from .devices import DeviceEvent, Devices, Remembered, Removed, Tell
 from .discovering import DiscoveryNode, Share, entity_of
 from .machine import Count
@@ -108,12 +108,14 @@ class DeviceTracer:
     def restore(self, now: float) -> list[DeviceTracingEffect]:
         """Take up the topics of before a restart. What the configuration says otherwise by now ends."""
         effects: list[DeviceTracingEffect] = []
+        unwanted = Dashboards(tuple(kind for kind in DASHBOARDS if kind not in self._dashboards.kinds))
         for place, advertisement in enumerate(self._node.owned_by(self._owner.certificate)):
             entity = entity_of(advertisement.descriptor) or ""
             device = entity.removeprefix(self._owner.entity(""))
             as_now = advertisement.discoverers == self._owner.discoverers and now * 1000 < advertisement.not_after_ms
             if as_now and device != entity and device not in self._voiced:
                 effects += self._told(self._devices.handle(Remembered(device), now), now)
+                effects += unwanted.clear(entity)
                 if self._devices.device(device) is not None:
                     self._speak(device, advertisement, now, now + place / RESTORED_PER_S)
                     continue

@@ -28,6 +28,7 @@ CALM_S = 1.0  # shortest time between two changes that are told of one device
 BURST_S = 1.0  # messages that come closer than that are one, for the rhythm that is learned
 WELL_EVERY_S = 10.0  # how often it is said of a device that speaks that it is well
 FORGET_S = 7 * 86_400.0  # a device that is gone for so long is forgotten
+LOOKS_AT_ONCE, LOOKS_PER_S = 100, 1_000.0  # devices of one connection that are judged when something befalls it
 WORDS_MAX = 32  # sources whose words about one device count; the oldest go
 MARK = "{device}"
 _NEVER = float("inf")
@@ -184,8 +185,7 @@ class Devices:
 
     def _connected(self, event: EntityConnected, now: float) -> None:
         link = self._speaking.connected(event.client_id, event.origin, event.keep_alive_s, now)
-        for device in self._speaking.spoken_for(link):
-            self._look(device, now)
+        self._look_at_all(self._speaking.spoken_for(link), now)
         if any(fnmatchcase(event.client_id, pattern) for pattern in self._rules.clients):
             own = self._claim(link.level, link, "connection", now)
             evidence = own.evidence
@@ -211,8 +211,7 @@ class Devices:
             return
         link.up, link.left_at, link.clean = False, now, event.clean
         link.reason = event.reason or ("disconnected" if event.clean else "connection lost")
-        for device in self._speaking.spoken_for(link):
-            self._look(device, now)
+        self._look_at_all(self._speaking.spoken_for(link), now)
         self._speaking.tidy(link)
 
     def _knows(self, client: str) -> None:
@@ -243,8 +242,7 @@ class Devices:
             except NotAuthorised:
                 self._effects.append(Count("devices_refused"))
         if event.will:
-            for device in self._speaking.spoken_for(link):
-                self._look(device, now)
+            self._look_at_all(self._speaking.spoken_for(link), now)
 
     def _heartbeat(self, topic: str, link: Link, now: float) -> None:
         levels = topic.split("/")
@@ -292,9 +290,10 @@ class Devices:
         self._word(device, statement.source, said, now)
         if statement.convention == SPARKPLUG and said in (Said.LOST, Said.GONE):
             # A node's devices die with it, and are born again one by one.
-            for each in self._speaking.spoken_for(link):
-                if each.name.startswith(f"{name}:"):
-                    self._word(each, statement.source, said, now)
+            behind = [each for each in self._speaking.spoken_for(link) if each.name.startswith(f"{name}:")]
+            for each in behind:
+                each.evidence.words[statement.source] = said
+            self._look_at_all(behind, now)
 
     def _speaks_of_itself(self, word: Word, device: Device, link: Link) -> bool:
         if word.convention == SPARKPLUG:
@@ -340,6 +339,14 @@ class Devices:
             self._effects.append(Removed(device.name))
 
     # -------------------------------------------------------------------------------------------- judging
+
+    def _look_at_all(self, devices: list[Device], now: float) -> None:
+        """Judge what one event concerns: thousands behind one bridge in turn, for each change is signed and told."""
+        for place, device in enumerate(devices):
+            if place < LOOKS_AT_ONCE:
+                self._look(device, now)
+            else:
+                self._schedule(device, now + (place - LOOKS_AT_ONCE + 1) / LOOKS_PER_S)
 
     def _look(self, device: Device, now: float) -> None:
         """Judge, tell what changed, and say when to look again."""

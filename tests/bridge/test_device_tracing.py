@@ -351,6 +351,13 @@ def test_dashboards_show_and_are_cleared() -> None:
     assert gate.retained == {}
 
 
+def test_dashboards_that_the_configuration_wants_no_more_are_cleared() -> None:
+    gate = Gateway(kinds=("homeassistant", "homie"))
+    gate.connect("plug")
+    again = gate.restarted(kinds=("homie",))
+    assert {topic.split("/")[0] for topic in again.retained} == {"homie"}
+
+
 def test_what_is_shown_is_never_read_back_not_even_through_a_bridge() -> None:
     gate = Gateway(kinds=("homeassistant", "homie"))
     gate.connect("plug")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.devices import CALM_S, FORGET_S, Heartbeat, Rules
+from bridge.devices import CALM_S, FORGET_S, LOOKS_AT_ONCE, Heartbeat, Rules
 from bridge.regularity import LEARNED_S
 from bridge.standing import REJOIN_S, Health
 from bridge.traces import TraceKind
@@ -217,6 +217,20 @@ def test_a_bridge_that_is_lost_takes_its_devices_with_it() -> None:
     assert site.kinds("a") == [JOIN, DISCONNECT, FAILED]
     site.connect("bridge")
     assert site.kinds("a")[-1] is WELL, "without a habit, its bridge is all that is known of it"
+
+
+def test_what_hangs_on_one_bridge_is_told_in_turn() -> None:
+    site = Site(Rules(clients=(), heartbeats=(Heartbeat("sensors/{device}"),), grace_s=60))
+    site.connect("bridge")
+    for place in range(1_000):
+        site.publish("bridge", f"sensors/{place}")
+    site.run(5)
+    before = len(site.told)
+    site.lose("bridge")
+    assert len(site.told) - before == LOOKS_AT_ONCE
+    site.run(1.1)
+    assert len(site.told) - before == 1_000
+    assert {tell.kind for _, tell in site.told[before:]} == {DISCONNECT}
 
 
 @pytest.mark.parametrize(
