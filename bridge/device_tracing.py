@@ -10,7 +10,6 @@ device (`standing`), whom is believed (`speaking`).
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -28,6 +27,7 @@ from .standing import Health
 from .telling import Say, Voice
 from .traces import GAUGE_EVERY_S, Interest, TraceKind, interest_of
 from .tracing import Interested
+from .turns import Turns
 
 TOPIC_LIFE_S = 7 * 24 * 3600
 TOPIC_LEFT_S = 5.0  # of a topic's life when the next one is made: trackers ask at its end
@@ -89,7 +89,7 @@ class DeviceTracer:
         self._dashboards = dashboards or Dashboards(())
         self._voiced: dict[str, _Voiced] = {}
         self._topics: dict[bytes, str] = {}  # devices by trace topic
-        self._waiting: OrderedDict[str, None] = OrderedDict()  # devices without a topic
+        self._waiting = Turns()  # devices without a topic
         self._heap: list[tuple[float, str]] = []  # when interest is asked for
         self._budget: Budget | None = None
         self._turn: float | None = None  # of the next device that waits
@@ -131,7 +131,7 @@ class DeviceTracer:
         else:
             effects += self._told(self._devices.handle(event, now), now)
         while self._waiting and self._affords(now):
-            effects += self._catch_up(self._waiting.popitem(last=False)[0], now)
+            effects += self._catch_up(self._waiting.take(), now)
         self._turn = now + 1 / TOPICS_PER_S if self._waiting else None
         while self._heap and self._heap[0][0] <= now:
             entry = heapq.heappop(self._heap)
@@ -156,8 +156,9 @@ class DeviceTracer:
     def _tell(self, what: Tell, now: float) -> list[DeviceTracingEffect]:
         voiced = self._voiced.get(what.device)
         if voiced is None:
-            if what.device not in self._waiting:
-                self._waiting[what.device] = None
+            known = self._devices.device(what.device)
+            link = known.evidence.link if known is not None else None
+            self._waiting.add(what.device, link.origin if link is not None else b"")
             return []  # told when it is its turn
         effects = self._renewed(what.device, voiced, now)
         voiced = self._voiced[what.device]
@@ -180,7 +181,7 @@ class DeviceTracer:
         return self._dashboards.show(self._owner.entity(device), voiced.health, state, voiced.since_ms, voiced.why)
 
     def _removed(self, device: str, now: float) -> list[DeviceTracingEffect]:
-        self._waiting.pop(device, None)
+        self._waiting.drop(device)
         voiced = self._voiced.get(device)
         if voiced is None:
             return []

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
-from keys.errors import NotAuthorised
+from keys.errors import NotAuthorised, TooOften
 
 from .availability import EntityConnected, EntityEvent, EntityGone, EntitySeen, entity_level
 from .conventions import CONVENTIONS, SPARKPLUG, Cleared, Conventions, Named, Said, Statement, Word
@@ -176,7 +176,7 @@ class Devices:
                 case Remembered():
                     if self._speaking.device(event.device) is None:
                         self._admitted(*self._speaking.admit(event.device, None, "before", now))
-        except NotAuthorised:
+        except (NotAuthorised, TooOften):
             effects.append(Count("devices_refused"))
         self._run_due(now)
         return effects
@@ -239,7 +239,7 @@ class Devices:
         for statement in self._conventions.read(event.topic, event.payload):
             try:
                 self._stated(statement, link, event.will, now)
-            except NotAuthorised:
+            except (NotAuthorised, TooOften):
                 self._effects.append(Count("devices_refused"))
         if event.will:
             self._look_at_all(self._speaking.spoken_for(link), now)

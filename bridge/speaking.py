@@ -14,17 +14,21 @@ is heard (`devices`), what follows from it (`standing`).
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 
-from keys.errors import NotAuthorised
+from keys.errors import NotAuthorised, TooOften
 
 from .availability import entity_level
-from .budgets import FairTable
+from .budgets import Budget, FairTable
 from .standing import Evidence, Health, Link
 from .traces import TraceKind
 
 DEVICES_MAX = 20_000  # of one gateway; the greediest origin loses the one that it heard of longest ago
 SETTLE_S = 2.0  # before a client that connects is taken for a device: it may say that it knows VeilMQ
+# New names of one origin: what it introduces lives on in tables of other gateways for a week.
+NAMES_BURST, NAMES_PER_S = float(DEVICES_MAX), 0.1
+ORIGINS_MAX = 4_096  # whose new names are counted; who introduced something longest ago begins anew
 HANDOVER_S = 600.0  # how long a device's connection is gone before one of another origin may speak for the device
 
 
@@ -57,6 +61,7 @@ class Speaking:
         self._levels: dict[str, str] = {}  # names that clients have as devices -> the client
         self._speaks: dict[str, dict[str, None]] = {}  # devices by the client that speaks for them
         self._devices: FairTable[str, Device] = FairTable(DEVICES_MAX)
+        self._names: OrderedDict[bytes, Budget] = OrderedDict()  # by origin
 
     def __len__(self) -> int:
         return len(self._devices)
@@ -104,11 +109,12 @@ class Speaking:
     # ---------------------------------------------------------------------------------------------- devices
 
     def claim(self, name: str, link: Link, by: str, now: float) -> tuple[Device, Device | None]:
-        """The device that this connection speaks of, and one that had to go for it. Raises NotAuthorised."""
+        """The device that this connection speaks of, and one that had to go for it. Raises NotAuthorised, TooOften."""
         known = self._devices.get(name)
         if known is None:
             if self._levels.get(name, link.client) != link.client:
                 raise NotAuthorised(f"{name} is another client")
+            self._introduce(link.origin, now)
             return self.admit(name, link, by, now)
         if known.evidence.link is not link:
             if not self._may_take_over(known, link, now):
@@ -137,6 +143,16 @@ class Speaking:
             return device, None
         self._release(gone[1])
         return device, gone[1]
+
+    def _introduce(self, origin: bytes, now: float) -> None:
+        """Raises TooOften."""
+        budget = self._names.pop(origin, None) or Budget(NAMES_PER_S, NAMES_BURST, now)
+        self._names[origin] = budget
+        if len(self._names) > ORIGINS_MAX:
+            self._names.popitem(last=False)
+        if not budget.open(now):
+            raise TooOften("an origin that introduces ever new devices")
+        budget.spend(1.0, now)
 
     def heard(self, device: Device) -> None:
         """Of its origin's devices it is the last to go."""

@@ -169,6 +169,22 @@ def test_a_flood_of_names_evicts_the_flooder(how: str, monkeypatch: pytest.Monke
     assert sum(map(len, speaks._speaks.values())) <= 60
 
 
+def test_ever_new_names_of_one_origin_come_to_an_end_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a trace topic that other gateways keep for a week."""
+    monkeypatch.setattr(speaking, "DEVICES_MAX", 50)
+    monkeypatch.setattr(speaking, "NAMES_BURST", 100.0)
+    site = Site()
+    site.connect("evil", origin=EVIL)
+    for place in range(500):
+        site.publish("evil", f"homie/x{place}/$state", b"ready")
+    assert 100 <= len({tell.device for _, tell in site.told}) <= 101
+    site.connect("honest", origin=HONEST)
+    assert site.kinds("honest") == [JOIN]
+    site.run(60)
+    site.publish("evil", "homie/late/$state", b"ready")
+    assert site.kinds("late") == [JOIN, READY]
+
+
 def test_words_about_one_device_are_bounded() -> None:
     site = Site()
     site.connect("evil")

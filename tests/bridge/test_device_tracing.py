@@ -275,6 +275,20 @@ def test_new_topics_are_made_at_a_bounded_pace(monkeypatch: pytest.MonkeyPatch) 
 # ------------------------------------------------------------------------------------------------- attacks
 
 
+def test_a_flood_of_names_does_not_keep_another_origin_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_tracing, "TOPICS_BURST", 10.0)
+    monkeypatch.setattr(device_tracing, "TOPICS_PER_S", 2.0)
+    gate = Gateway()
+    gate.connect("evil", "10.6.6.6")
+    for place in range(1_000):
+        gate.publish("evil", f"homie/x{place}/$state", b"ready")
+    gate.connect("honest", "10.0.0.1")
+    seen = gate.tracker("desk", "site:honest")
+    gate.run(7)
+    assert kinds(seen) == [JOIN]
+    assert len(gate.tracer) < 50
+
+
 @pytest.mark.parametrize(
     ("owner", "entity", "is_owned"),
     [("site", "site", True), ("site", "site:plug", True), ("site", "site:a:b", True), ("site", "siteplug", False),
