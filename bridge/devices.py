@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
-from keys.errors import NotAuthorised, TooOften
+from keys.errors import NotAuthorised
 
 from .availability import EntityConnected, EntityEvent, EntityGone, EntitySeen, entity_level
 from .conventions import CONVENTIONS, SPARKPLUG, Cleared, Conventions, Named, Said, Statement, Word
 from .machine import Count, Tick
-from .speaking import SETTLE_S, Device, Speaking
+from .speaking import NAMES_PER_S, SETTLE_S, Device, Speaking
 from .standing import REJOIN_S, Health, Link, Verdict, judge, state_of
 from .traces import TraceKind
 
@@ -176,7 +176,7 @@ class Devices:
                 case Remembered():
                     if self._speaking.device(event.device) is None:
                         self._admitted(*self._speaking.admit(event.device, None, "before", now))
-        except (NotAuthorised, TooOften):
+        except NotAuthorised:
             effects.append(Count("devices_refused"))
         self._run_due(now)
         return effects
@@ -211,6 +211,9 @@ class Devices:
             return
         link.up, link.left_at, link.clean = False, now, event.clean
         link.reason = event.reason or ("disconnected" if event.clean else "connection lost")
+        own = self._speaking.own(link)
+        if own is not None and own.told is None and own.by == "connection" and now < own.settles_at:
+            self._remove(own)  # a program that said something and left, under a name of its own perhaps
         self._look_at_all(self._speaking.spoken_for(link), now)
         self._speaking.tidy(link)
 
@@ -239,7 +242,7 @@ class Devices:
         for statement in self._conventions.read(event.topic, event.payload):
             try:
                 self._stated(statement, link, event.will, now)
-            except (NotAuthorised, TooOften):
+            except NotAuthorised:
                 self._effects.append(Count("devices_refused"))
         if event.will:
             self._look_at_all(self._speaking.spoken_for(link), now)
@@ -361,6 +364,9 @@ class Devices:
         if verdict.health is not device.told or state not in (None, device.state):
             if now < device.told_at + CALM_S:
                 self._schedule(device, device.told_at + CALM_S)
+                return
+            if device.told is None and not self._speaking.introduces(device, now):
+                self._schedule(device, now + 1 / NAMES_PER_S)
                 return
             self._tell(device, verdict, state, now)
         if verdict.until is not None:

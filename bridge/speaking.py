@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from keys.errors import NotAuthorised, TooOften
+from keys.errors import NotAuthorised
 
 from .availability import entity_level
 from .budgets import Budget, FairTable
@@ -109,12 +109,11 @@ class Speaking:
     # ---------------------------------------------------------------------------------------------- devices
 
     def claim(self, name: str, link: Link, by: str, now: float) -> tuple[Device, Device | None]:
-        """The device that this connection speaks of, and one that had to go for it. Raises NotAuthorised, TooOften."""
+        """The device that this connection speaks of, and one that had to go for it. Raises NotAuthorised."""
         known = self._devices.get(name)
         if known is None:
             if self._levels.get(name, link.client) != link.client:
                 raise NotAuthorised(f"{name} is another client")
-            self._introduce(link.origin, now)
             return self.admit(name, link, by, now)
         if known.evidence.link is not link:
             if not self._may_take_over(known, link, now):
@@ -144,15 +143,19 @@ class Speaking:
         self._release(gone[1])
         return device, gone[1]
 
-    def _introduce(self, origin: bytes, now: float) -> None:
-        """Raises TooOften."""
+    def introduces(self, device: Device, now: float) -> bool:
+        """Whether something may be told of a new device: not if its origin introduces ever new ones."""
+        if device.evidence.link is None:
+            return True
+        origin = device.evidence.link.origin
         budget = self._names.pop(origin, None) or Budget(NAMES_PER_S, NAMES_BURST, now)
         self._names[origin] = budget
         if len(self._names) > ORIGINS_MAX:
             self._names.popitem(last=False)
         if not budget.open(now):
-            raise TooOften("an origin that introduces ever new devices")
+            return False
         budget.spend(1.0, now)
+        return True
 
     def heard(self, device: Device) -> None:
         """Of its origin's devices it is the last to go."""

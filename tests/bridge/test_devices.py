@@ -377,6 +377,17 @@ def test_a_program_that_knows_veilmq_is_no_unchanged_device() -> None:
     assert site.removed == ["late"]
 
 
+def test_who_comes_and_goes_within_a_moment_is_no_device() -> None:
+    site = Site()
+    for place in range(100):
+        site.connect(f"mosq-{place}", settled=False)
+        site.publish(f"mosq-{place}", "t")
+        site.lose(f"mosq-{place}", clean=True)
+        site.run(1)
+    site.run(10)
+    assert (site.told, len(site.devices), site.removed) == ([], 0, [])
+
+
 def test_a_restart_remembers_and_misses() -> None:
     site = Site()
     for name in ("back", "lost"):
