@@ -1,0 +1,29 @@
+"""One Spark session for all tests of this directory that need one: starting it costs more than most of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .site import Site
+
+
+@pytest.fixture(scope="package")
+def spark() -> Iterator[Any]:
+    from spark_ingest import register, spark_session
+
+    from .replayed import ReplayedDataSource
+
+    session = spark_session("veilmq tests", 2, {"spark.driver.memory": "1g"})
+    register(session)
+    session.dataSource.register(ReplayedDataSource)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def site(spark: Any, tmp_path: Path) -> Site:
+    return Site(spark, tmp_path)
