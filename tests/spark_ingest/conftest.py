@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this directory that need one: starting it costs more than most of them."""
+"""A Spark session for a module's tests. The Java behind it outlives it, so that only the first one of a run is slow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from .site import Site
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     from spark_ingest import register, spark_session
 
