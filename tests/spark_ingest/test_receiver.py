@@ -209,9 +209,11 @@ def test_a_failing_disk_ends_the_session_and_the_next_one_gets_everything(
     assert sorted(spooled(tmp_path)) == list(range(1, 11))
 
 
+@pytest.mark.parametrize("retain_s", [0.0, 1e6])
 def test_a_full_spool_acknowledges_nothing_until_it_is_trimmed(
-    tmp_path: Path, overlay: Overlay, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, overlay: Overlay, publisher: Publisher, monkeypatch: pytest.MonkeyPatch, retain_s: float
 ) -> None:
+    """Nor does what a consumer wants to be kept stop the receiver once everybody has read it."""
     monkeypatch.setattr("spark_ingest.receiver.FULL_RETRY_S", 0.05)
     monkeypatch.setattr("spark_ingest.receiver.GROUP_BYTES", 10_000)
     replicas = Replicas(overlay)
@@ -224,7 +226,7 @@ def test_a_full_spool_acknowledges_nothing_until_it_is_trimmed(
     assert stuck < 150
     assert replicas.unacknowledged >= 3 * (150 - stuck)
     view = SpoolView(tmp_path)
-    consumer = Consumer(tmp_path, "job", view)
+    consumer = Consumer(tmp_path, "job", view, retain_s)
     consumer.register()
     rows = 0
     at = view.earliest()

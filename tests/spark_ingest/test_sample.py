@@ -15,6 +15,7 @@ from spark_ingest.errors import BadOption
 from spark_ingest.options import parse_options
 from spark_ingest.reader import SpoolReader
 from spark_ingest.sample import Sample, write_sample
+from spark_ingest.standing import standings
 
 pytest.importorskip("pyspark")
 
@@ -82,13 +83,30 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     assert "name another directory" in done.stderr
 
 
-@pytest.mark.spark
-@pytest.mark.timeout(300)
-def test_the_printed_lines_run_as_they_stand(tmp_path: Path) -> None:
+def five_lines(tmp_path: Path) -> str:
     done = run(str(tmp_path / "sample"), "--rows", "30", "--devices", "2", "--seed", "7")
     assert done.returncode == 0, done.stderr
     program = "".join(line for line in done.stdout.splitlines(keepends=True) if not line.startswith("#"))
     assert len(ast.parse(program).body) == len(program.splitlines()) == 5
+    return program
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_the_printed_lines_run_as_they_stand(spark: Any, tmp_path: Path) -> None:
+    """In this process, whose session they find; the next test runs them as a program and reads what they print."""
+    names: dict[str, Any] = {}
+    exec(five_lines(tmp_path), names)
+    assert names["rows"].columns[0] == "topic"
+    (consumer,) = standings(tmp_path / "sample" / "spool")
+    assert consumer.name == "telemetry"
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_the_printed_lines_are_a_program(tmp_path: Path) -> None:
+    program = five_lines(tmp_path)
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=200)
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.count("plant/press-0/temperature") >= 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import os
 import pickle
@@ -11,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,82 +17,16 @@ import pytest
 
 from keys.epochs import Calendar
 from spark_ingest.grants import read_grants
-from spark_ingest.sink import PublicationSink
 from spark_ingest.spool import segment_numbers
 from spark_ingest.spool_writer import SpoolWriter
 
-from .region import NOW, Link, Overlay, Publisher, Sealed, write_grants
+from .region import NOW, write_grants
+from .site import PATIENCE_S, Site, wait_until
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    from spark_ingest import register, spark_session
-
-    from .replayed import ReplayedDataSource
-
-    session = spark_session("veilmq tests", 2, {"spark.driver.memory": "1g"})
-    register(session)
-    session.dataSource.register(ReplayedDataSource)
-    yield session
-    session.stop()
-
-
-class Site:
-    """A publisher, the spool that a receiver fills, and queries over it."""
-
-    def __init__(self, spark: Any, tmp_path: Path) -> None:
-        self.spark = spark
-        self.path = tmp_path
-        self.overlay = Overlay()
-        self.publisher = Publisher(self.overlay)
-        self.spool = tmp_path / "spool"
-        self.grants = write_grants(tmp_path / "keys.json")
-        self.published: list[tuple[int, str, str]] = []
-        self.link = Link(self.overlay)
-
-    def seal(self, topic: str, payload: bytes, **fields: Any) -> Sealed:
-        sealed = self.publisher.seal(topic, payload, **fields)
-        self.published.append((sealed.publication[1], topic, hashlib.sha256(payload).hexdigest()))
-        return sealed
-
-    def fill(self, count: int, per_group: int = 20) -> None:
-        """Another receiver process, from its start to its end."""
-        writer = SpoolWriter(self.spool, "main", cap_bytes=1 << 30)
-        writer.roll(b"")
-        for number in range(count):
-            self.link.publish(self.seal(f"plant/{number % 3}", json.dumps({"n": number}).encode()))
-        self.link.write(writer, per_group)
-        writer.close()
-
-    def stream(self, source: str = "veilmq", **options: str) -> Any:
-        given = {"spool": str(self.spool), "grants": str(self.grants)} | options
-        return self.spark.readStream.format(source).options(**given).load()
-
-    def run(self, rows: Any, write: Any, **trigger: Any) -> Any:
-        query = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(self.path / "checkpoint"))
-        return query.trigger(**(trigger or {"availableNow": True})).start()
-
-    def sink(self) -> PublicationSink:
-        return PublicationSink(self.path / "sink.sqlite")
-
-
-@pytest.fixture
-def site(spark: Any, tmp_path: Path) -> Site:
-    return Site(spark, tmp_path)
-
-
-def wait_until(query: Any, what: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not what():
-        assert query.exception() is None, query.exception()
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.1)
 
 
 def test_rows_equal_what_was_published_over_restarts_from_the_checkpoint(site: Site) -> None:

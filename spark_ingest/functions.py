@@ -1,0 +1,128 @@
+"""Columns of Spark from payloads: JSON, MessagePack, Sparkplug B, and levels of topics.
+
+    from spark_ingest.functions import json_payload, messagepack, sparkplug, topic_level
+    body = json_payload("payload", "sensor string, value double")
+    rows.select(topic_level("topic", 1).alias("device"), body.alias("body")).where("body.reason is null")
+
+`json_payload`, `messagepack` and `sparkplug` give a struct of `value` and `reason`: a payload that cannot be decoded
+has no value and a reason, a null payload neither, and no payload ends a query. The last two run in Python workers,
+with Arrow and without pandas; `veilmq[spark]` must be installed there. Not here: decoding itself
+(`payload_messagepack`, `payload_sparkplug`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import functions
+from pyspark.sql.types import DataType, StringType, StructField, StructType
+
+from .payload_messagepack import NOT_UTF8, PAYLOAD_BYTES_MAX, PayloadError, messagepack_to_json
+from .payload_sparkplug import decode_sparkplug
+
+f: Any = functions  # its annotations know no function that takes Arrow arrays by type hints
+ColumnOrName: TypeAlias = Any
+AS_JSON = "json"
+_MALFORMED = "_veilmq_malformed"
+
+SPARKPLUG_DDL = (
+    "timestamp timestamp, seq bigint, uuid string, metrics array<struct<name: string, alias: bigint, type: string, "
+    "timestamp: timestamp, is_historical: boolean, is_transient: boolean, is_null: boolean, long_value: bigint, "
+    "double_value: double, boolean_value: boolean, string_value: string, bytes_value: binary>>, body binary"
+)
+"""What `sparkplug` gives as `value`."""
+_TIME = pa.timestamp("us", tz="UTC")
+_METRIC = pa.struct(
+    {
+        "name": pa.string(), "alias": pa.int64(), "type": pa.string(), "timestamp": _TIME,
+        "is_historical": pa.bool_(), "is_transient": pa.bool_(), "is_null": pa.bool_(), "long_value": pa.int64(),
+        "double_value": pa.float64(), "boolean_value": pa.bool_(), "string_value": pa.string(),
+        "bytes_value": pa.binary(),
+    }.items()
+)  # fmt: skip
+_SPARKPLUG = pa.struct(
+    {"timestamp": _TIME, "seq": pa.int64(), "uuid": pa.string(), "metrics": pa.list_(pa.field("element", _METRIC)),
+     "body": pa.binary()}.items()
+)  # fmt: skip
+
+
+def topic_level(topic: ColumnOrName, level: int) -> Any:
+    """One level of a topic, from 0, or from the end with -1, -2, ...; null where there is none."""
+    levels = f.split(_column(topic), "/")
+    return f.get(levels, f.lit(level) if level >= 0 else f.size(levels) + level)
+
+
+def json_payload(payload: ColumnOrName, schema: str | DataType) -> Any:
+    """A JSON payload as struct<value: SCHEMA, reason: string>. `schema`: as for `from_json`, fields or a type.
+
+    Fields that are missing are null, others are left out; a field of another type than asked for makes the payload
+    malformed.
+    """
+    column = _column(payload)
+    text = f.try_validate_utf8(column.cast("string"))
+    whole = f.when(f.length(column) <= PAYLOAD_BYTES_MAX, text)
+    why = f.when(f.length(column) > PAYLOAD_BYTES_MAX, f"json: larger than {PAYLOAD_BYTES_MAX} bytes").when(
+        text.isNull() & column.isNotNull(), f"json: {NOT_UTF8}"
+    )
+    return _typed(whole, why, schema, "json")
+
+
+def messagepack(payload: ColumnOrName, schema: str | DataType = AS_JSON) -> Any:
+    """A MessagePack payload as struct<value: SCHEMA, reason: string>; with schema "json" the value is JSON text.
+
+    Binary, times and what else JSON lacks stand in it as `payload_messagepack` says, which a schema with `binary` and
+    `timestamp` fields reads back.
+    """
+    made = f.arrow_udf(_messagepack, "value string, reason string")(_column(payload))
+    return made if schema == AS_JSON else _typed(made["value"], made["reason"], schema, "messagepack")
+
+
+def sparkplug(payload: ColumnOrName) -> Any:
+    """A Sparkplug B payload as struct<value: SPARKPLUG_DDL, reason: string>."""
+    return f.arrow_udf(_sparkplug, f"value struct<{SPARKPLUG_DDL}>, reason string")(_column(payload))
+
+
+def _column(name: ColumnOrName) -> Any:
+    return f.col(name) if isinstance(name, str) else name
+
+
+def _typed(text: Any, why: Any, schema: str | DataType, form: str) -> Any:
+    """JSON text by a schema; `why`: null, or why there is none."""
+    kind: Any = DataType.fromDDL(schema) if isinstance(schema, str) else schema
+    if isinstance(kind, StructType):
+        marked = StructType([*kind.fields, StructField(_MALFORMED, StringType())])
+        parsed = f.from_json(text, marked, {"columnNameOfCorruptRecord": _MALFORMED})
+        whole = f.struct(*(parsed.getField(name).alias(name) for name in kind.fieldNames()))
+        value = f.when(parsed.isNotNull() & parsed.getField(_MALFORMED).isNull(), whole)
+    else:
+        value = f.from_json(text, kind)
+    reason = f.when(why.isNotNull(), why).when(
+        text.isNotNull() & value.isNull(), f"{form}: malformed, or not of the schema"
+    )
+    return f.struct(value.alias("value"), reason.alias("reason"))
+
+
+def _messagepack(payloads: pa.Array) -> pa.Array:
+    return _each(payloads, messagepack_to_json, pa.string(), "messagepack")
+
+
+def _sparkplug(payloads: pa.Array) -> pa.Array:
+    return _each(payloads, decode_sparkplug, _SPARKPLUG, "sparkplug")
+
+
+def _each(payloads: pa.Array, decode: Callable[[bytes], Any], kind: pa.DataType, form: str) -> pa.Array:
+    """Values and reasons of a batch."""
+    values: list[Any] = []
+    reasons: list[str | None] = []
+    for payload in payloads.to_pylist():
+        value = reason = None
+        if payload is not None:
+            try:
+                value = decode(payload)
+            except PayloadError as error:
+                reason = f"{form}: {error}"
+        values.append(value)
+        reasons.append(reason)
+    return pa.StructArray.from_arrays([pa.array(values, kind), pa.array(reasons, pa.string())], ["value", "reason"])

@@ -1,0 +1,29 @@
+"""A Spark session for a module's tests. The Java behind it outlives it, so that only the first one of a run is slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .site import Site
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    from spark_ingest import register, spark_session
+
+    from .replayed import ReplayedDataSource
+
+    session = spark_session("veilmq tests", 2, {"spark.driver.memory": "1g"})
+    register(session)
+    session.dataSource.register(ReplayedDataSource)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def site(spark: Any, tmp_path: Path) -> Site:
+    return Site(spark, tmp_path)
