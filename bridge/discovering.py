@@ -22,7 +22,7 @@ from keys.errors import BadFrame, Expired, KeysError, NotAuthorised, Replayed
 from keys.frames import Kind, Reader, number, opening, sized, text
 from keys.identity import SIGNATURE_BYTES, Certificate, Identity, Role, verify
 from keys.sealedbox import seal_box
-from keys.tracesession import REQUEST_BYTES, REQUEST_FRESH_MS
+from keys.tracesession import REQUEST_BYTES, REQUEST_FRESH_MS, Registration
 
 from .budgets import FairTable
 from .machine import Count
@@ -141,7 +141,14 @@ class Share:
     advertisement: Advertisement
 
 
-DiscoveryEvent: TypeAlias = Asked | Heard
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """An entity registered, and brought its advertisement: a node that was away, or hears no other, knows it now."""
+
+    data: bytes = field(repr=False)
+
+
+DiscoveryEvent: TypeAlias = Asked | Heard | Brought
 DiscoveryEffect: TypeAlias = Say | Share | Count
 
 
@@ -189,7 +196,9 @@ class DiscoveryNode:
         """Effects in order. What does not hold is counted, and answered by nothing."""
         try:
             if isinstance(event, Heard):
-                return self._heard(event, int(now * 1000))
+                return self._heard(event.data, int(now * 1000))
+            if isinstance(event, Brought):
+                return self._heard(Registration.decode(event.data).advertisement, int(now * 1000))
             return self._asked(Request.decode(event.data), int(now * 1000))
         except KeysError as error:
             return [Count("discoveries_refused", 1, type(error).__name__)]
@@ -227,8 +236,8 @@ class DiscoveryNode:
         self._keep(advertisement)
         return advertisement
 
-    def _heard(self, event: Heard, now_ms: int) -> list[DiscoveryEffect]:
-        advertisement = Advertisement.decode(event.data)
+    def _heard(self, data: bytes, now_ms: int) -> list[DiscoveryEffect]:
+        advertisement = Advertisement.decode(data)
         node = self._nodes.get(advertisement.node)
         if node is None:
             raise NotAuthorised("the advertisement is of a discovery node that we do not know")

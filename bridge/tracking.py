@@ -2,7 +2,9 @@
 
 A tracker asks discovery nodes for an entity's trace topic, listens to the topics of its interests, answers every
 GAUGE_INTEREST, and verifies each trace: the topic's owner let the signer speak, it is of now, and it did not come
-before. Sealed traces wait, a few of them, for their key. Not here: MQTT, history on disk.
+before. Sealed traces wait, a few of them, for their key. Of an entity with one witness each trace is observed; of one
+with several, what a majority of them says, and what the entity itself signed. Not here: MQTT, history on disk, what a
+majority is (`witnessing`).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any, TypeAlias
 from keys.delegation import SKEW_MS, Advertisement, Trace
 from keys.errors import BadContent, Expired, KeysError, NotAuthorised, Replayed
 from keys.identity import Certificate, Identity
+from keys.ownword import OwnWord
 from keys.tracesession import REQUEST_BYTES
 
 from .discovering import Request, entity_of, open_answer, owns
@@ -24,6 +27,8 @@ from .traces import (
     DESCRIPTOR,
     DISCOVERY_TOPIC,
     EVERYTHING,
+    GAUGE_EVERY_S,
+    OWN,
     Interest,
     TraceKind,
     Wanted,
@@ -33,13 +38,17 @@ from .traces import (
     gauge_topic,
     interest_of,
     key_topic,
+    own_word,
     trace_topic,
 )
 from .tracing import Say, open_trace_key
+from .witnessing import Opinion, Panel
 
 ENTITIES_MAX = 100_000  # that one tracker follows
-NUMBERS_MAX = 64  # (token, topic) of one entity whose highest number is remembered; an honest one uses a dozen
-UNOPENED_MAX = 64  # sealed traces of one entity that wait for their key
+NUMBERS_MAX = 64  # (token, topic) of one witness whose highest number is remembered; an honest one uses a dozen
+UNOPENED_MAX = 64  # sealed traces of one witness that wait for their key
+KEYS_MAX = 32  # of one entity: each witness has its own, and a liar sends what opens nothing
+ANSWERS_MAX = 16  # to questions of one witness in `GAUGE_EVERY_S`: an honest one asks two or three times
 TRACE_FRESH_MS = 300_000  # a trace that is older, though its token counts, is a replay or too late to matter
 
 
@@ -65,7 +74,8 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A trace that holds. `time_ms`: its broker's clock."""
+    """A trace that holds. `time_ms`: its broker's clock; of what a majority says, ours; of what an entity with several
+    witnesses says of itself, its own. `fields` of what a majority says: see `witnessing.Belief`."""
 
     entity: str
     kind: TraceKind
@@ -79,19 +89,29 @@ TrackingEffect: TypeAlias = Say | Listen | Leave | Observed | Count
 
 
 @dataclass(slots=True)
+class _Source:
+    """One witness of an entity. What it fills is its own."""
+
+    key: bytes = field(default=b"", repr=False)  # that opened what it said last
+    # The highest number of each token's key on each topic: topics overtake each other.
+    numbers: OrderedDict[tuple[bytes, str], int] = field(default_factory=OrderedDict)
+    unopened: deque[Trace] = field(default_factory=lambda: deque(maxlen=UNOPENED_MAX))
+    answered: deque[float] = field(default_factory=lambda: deque(maxlen=ANSWERS_MAX))
+
+
+@dataclass(slots=True)
 class _Followed:
     """One entity that we track."""
 
     interest: Interest
     advertisement: Advertisement | None = None
-    key: bytes = field(default=b"", repr=False)
     heard: bool = False  # a trace that we could open
     request: bytes = b""
     ask_at: float = 0.0
     asked: int = 0
-    # The highest number of each token's key on each topic: topics overtake each other.
-    numbers: OrderedDict[tuple[bytes, str], int] = field(default_factory=OrderedDict)
-    unopened: deque[Trace] = field(default_factory=lambda: deque(maxlen=UNOPENED_MAX))
+    panel: Panel = field(default_factory=Panel)
+    keys: deque[bytes] = field(default_factory=lambda: deque(maxlen=KEYS_MAX), repr=False)  # the newest first
+    sources: dict[int, _Source] = field(default_factory=dict)
 
 
 class Tracker:
@@ -119,6 +139,11 @@ class Tracker:
     def next_deadline(self) -> float | None:
         """When an entity that was not found is asked for again, or a topic of before ends."""
         return min((each.ask_at for each in self._followed.values()), default=None) if self._connected else None
+
+    def opinions(self, entity: str, now: float) -> tuple[Opinion, ...]:
+        """What each witness of an entity says last; who dissents is wrong, cut off, or lies. Empty before one spoke."""
+        followed = self._followed.get(entity)
+        return () if followed is None else followed.panel.opinions(now)
 
     def handle(self, event: TrackingEvent, now: float) -> list[TrackingEffect]:
         """Effects in the order in which they must happen. What does not hold is counted and dropped."""
@@ -158,7 +183,9 @@ class Tracker:
         effects: list[TrackingEffect] = []
         if followed.advertisement is not None:  # it ended
             effects += self._unlisten(followed.advertisement)
-            followed.advertisement, followed.asked, followed.key, followed.heard = None, 0, b"", False
+            followed.advertisement, followed.asked, followed.heard = None, 0, False
+            followed.keys.clear()
+            followed.sources.clear()
         followed.ask_at = now + min(ASK_AGAIN_S * (1 << min(followed.asked, 10)), ASK_AGAIN_MAX_S)
         followed.asked += 1
         self._requests.pop(followed.request, None)
@@ -205,7 +232,7 @@ class Tracker:
         return [say, *self._unlisten(followed.advertisement)]
 
     def _want(self, followed: _Followed, advertisement: Advertisement) -> Say:
-        anew = bool(followed.unopened) or not (followed.key or followed.heard)
+        anew = any(each.unopened for each in followed.sources.values()) or not (followed.keys or followed.heard)
         wanted = Wanted(self._certificate.name, followed.interest, self._certificate.encode(), anew)
         return Say(answer_topic(advertisement.topic), wanted.encode())
 
@@ -222,55 +249,102 @@ class Tracker:
         advertisement = followed.advertisement
         assert advertisement is not None, "we listen to topics of advertisements only"
         if topic == key_topic(self._certificate.name, advertisement.topic):
-            return self._key_came(entity, followed, open_trace_key(payload, advertisement.topic, self._identity))
+            return self._key_came(entity, followed, open_trace_key(payload, advertisement.topic, self._identity), now)
         trace = Trace.decode(payload)
-        self._verify(followed, advertisement, topic, trace, now)
+        source = self._verify(followed, advertisement, topic, trace, now)
         if trace.kind == TraceKind.GAUGE_INTEREST:
             if topic != gauge_topic(advertisement.topic):
                 raise BadContent("a question on another topic")
-            return [self._want(followed, advertisement)]
+            return self._answer(followed, source, advertisement, now)
         wellness = trace.kind == TraceKind.ALLS_WELL and topic == trace_topic(advertisement.topic, Interest.CHANGES)
         if not wellness and topic != trace_topic(advertisement.topic, interest_of(TraceKind(trace.kind))):
             raise BadContent("a trace on another topic than that of its kind")
-        if trace.sealed and not followed.key:
-            followed.unopened.append(trace)
-            return [Count("traces_unopened")]
-        return [self._observed(entity, followed, trace)]
+        return self._observed(entity, followed, source, trace, now)
 
-    def _verify(self, followed: _Followed, advertisement: Advertisement, topic: str, trace: Trace, now: float) -> None:
-        """Raises keys errors."""
-        now_ms = int(now * 1000)
+    def _verify(
+        self, followed: _Followed, advertisement: Advertisement, topic: str, trace: Trace, now: float
+    ) -> _Source:
+        """Which witness says so. Raises keys errors."""
+        now_ms, heard_by = int(now * 1000), (trace.token.public_key, topic)
+        claimed = followed.sources.get(0 if trace.token.seat is None else trace.token.seat.witness)
+        if claimed is not None and trace.number <= claimed.numbers.get(heard_by, 0):
+            raise Replayed(
+                "a trace came twice, or after a later one"
+            )  # several brokers bring the same: no need to verify
         trace.verify(advertisement, now_ms)
         if trace.kind not in TraceKind.__members__.values():
             raise BadContent("a trace of an unknown kind")
         if not now_ms - TRACE_FRESH_MS <= trace.time_ms <= now_ms + SKEW_MS:
             raise Expired("the trace is not of now")
-        source = (trace.token.public_key, topic)
-        if trace.number <= followed.numbers.get(source, 0):
-            raise Replayed("a trace came twice, or after a later one")
-        followed.numbers[source] = trace.number
-        if len(followed.numbers) > NUMBERS_MAX:
-            followed.numbers.popitem(last=False)
+        source = followed.sources.setdefault(followed.panel.seat(trace.token, now), _Source())
+        source.numbers[heard_by] = trace.number
+        if len(source.numbers) > NUMBERS_MAX:
+            source.numbers.popitem(last=False)
+        return source
 
-    def _key_came(self, entity: str, followed: _Followed, key: bytes) -> list[TrackingEffect]:
-        followed.key = key
-        waiting, followed.unopened = list(followed.unopened), deque(maxlen=UNOPENED_MAX)
+    def _answer(
+        self, followed: _Followed, source: _Source, advertisement: Advertisement, now: float
+    ) -> list[TrackingEffect]:
+        """What we want, to whoever asks; one that asks all the time would have the others busy with our answers."""
+        if len(source.answered) == ANSWERS_MAX and now - source.answered[0] < GAUGE_EVERY_S:
+            return [Count("gauges_unanswered")]
+        source.answered.append(now)
+        return [self._want(followed, advertisement)]
+
+    def _key_came(self, entity: str, followed: _Followed, key: bytes, now: float) -> list[TrackingEffect]:
+        followed.keys.appendleft(key)
         effects: list[TrackingEffect] = []
-        for trace in waiting:
-            try:
-                effects.append(self._observed(entity, followed, trace))
-            except KeysError:
-                effects.append(Count("traces_refused", 1, "BadContent"))
+        for source in followed.sources.values():
+            waiting, source.unopened = list(source.unopened), deque(maxlen=UNOPENED_MAX)
+            for trace in waiting:
+                try:
+                    effects += self._observed(entity, followed, source, trace, now)
+                except KeysError as error:
+                    effects.append(Count("traces_refused", 1, type(error).__name__))
         return effects
 
-    def _observed(self, entity: str, followed: _Followed, trace: Trace) -> TrackingEffect:
-        """Raises BadContent, BadFrame."""
-        try:
-            fields = fields_of(trace.opened(followed.key))
-        except BadContent:
-            if not trace.sealed:
-                raise
-            followed.unopened.append(trace)  # its key is a newer one, and on its way
-            return Count("traces_unopened")
+    def _observed(
+        self, entity: str, followed: _Followed, source: _Source, trace: Trace, now: float
+    ) -> list[TrackingEffect]:
+        """Raises keys errors."""
+        body = _opened(followed, source, trace)
+        if body is None:
+            source.unopened.append(trace)  # its key is a newer one, and on its way
+            return [Count("traces_unopened")]
+        fields, kind = fields_of(body), TraceKind(trace.kind)
         followed.heard = True
-        return Observed(entity, TraceKind(trace.kind), trace.time_ms, trace.number, fields)
+        if followed.panel.size == 1:
+            return [Observed(entity, kind, trace.time_ms, trace.number, fields)]
+        if kind in OWN:
+            return self._own(entity, followed, own_word(fields), kind, now)
+        belief = followed.panel.hear(trace.token, kind, trace.number, trace.time_ms, fields, now)
+        return [] if belief is None else [Observed(entity, belief.kind, int(now * 1000), trace.number, belief.fields)]
+
+    def _own(
+        self, entity: str, followed: _Followed, word: OwnWord, kind: TraceKind, now: float
+    ) -> list[TrackingEffect]:
+        """What the entity says of itself, whichever witness brings it. Raises keys errors."""
+        assert followed.advertisement is not None
+        word.verify(followed.advertisement.certificate.public_key)
+        if word.kind != kind:
+            raise BadContent("a witness that passes something on as something else")
+        if kind is TraceKind.LOAD_INFORMATION and abs(now * 1000 - word.time_ms) > TRACE_FRESH_MS:
+            raise Expired("a load that is not of now")
+        if not followed.panel.own(word):
+            return []  # another witness was faster
+        return [Observed(entity, kind, word.time_ms, word.number, fields_of(word.body))]
+
+
+def _opened(followed: _Followed, source: _Source, trace: Trace) -> bytes | None:
+    """The body of a trace, None as long as no key opens it."""
+    if not trace.sealed:
+        return trace.body
+    for key in dict.fromkeys((source.key, *followed.keys)):
+        if key:
+            try:
+                body = trace.opened(key)
+            except BadContent:
+                continue
+            source.key = key
+            return body
+    return None
