@@ -158,7 +158,10 @@ class Tracker:
                 effects += [Listen(topic) for topic in self._topics]
                 for entity, followed in self._followed.items():
                     followed.asked = 0
-                    effects += self._ask(entity, followed, now) if followed.advertisement is None else []
+                    if followed.advertisement is None:
+                        effects += self._ask(entity, followed, now)
+                    else:  # this broker may not know yet what we want
+                        effects.append(self._want(followed, followed.advertisement))
                 return effects
             case Told(topic, payload):
                 try:
