@@ -20,7 +20,7 @@ from keys.identity import Certificate, Identity
 from keys.ownword import OwnWord
 from keys.tracesession import REQUEST_BYTES
 
-from .discovering import Request, entity_of, open_answer, owns
+from .discovering import Request, entity_of, open_found, owns
 from .machine import Count, Tick
 from .traced import ASK_AGAIN_MAX_S, ASK_AGAIN_S, Connected, Listen, Told
 from .traces import (
@@ -48,6 +48,7 @@ ENTITIES_MAX = 100_000  # that one tracker follows
 NUMBERS_MAX = 64  # (token, topic) of one witness whose highest number is remembered; an honest one uses a dozen
 UNOPENED_MAX = 64  # sealed traces of one witness that wait for their key
 KEYS_MAX = 32  # of one entity: each witness has its own, and a liar sends what opens nothing
+CLAIMED = ""  # as if it were a node's: what the entity itself says
 ANSWERS_MAX = 16  # to questions of one witness in `GAUGE_EVERY_S`: an honest one asks two or three times
 TRACE_FRESH_MS = 300_000  # a trace that is older, though its token counts, is a replay or too late to matter
 
@@ -104,7 +105,12 @@ class _Followed:
     """One entity that we track."""
 
     interest: Interest
-    advertisement: Advertisement | None = None
+    # What nodes answered, by node, and as what the entity registered: a node that lies names a topic where nobody
+    # speaks. The first on which a majority of the witnesses is heard is `proven`, and the only one from then on.
+    candidates: dict[str, Advertisement] = field(default_factory=dict)
+    claimed_ms: int = -1  # when it registered so
+    heard_on: dict[bytes, set[int]] = field(default_factory=dict)  # by topic: witnesses whose traces hold
+    proven: bool = False
     heard: bool = False  # a trace that we could open
     request: bytes = b""
     ask_at: float = 0.0
@@ -131,7 +137,7 @@ class Tracker:
         self._authority = authority
         self._random = random
         self._followed: dict[str, _Followed] = {}
-        self._topics: dict[str, str] = {}  # each topic that we listen to -> its entity
+        self._topics: dict[str, tuple[str, Advertisement]] = {}  # each topic that we listen to -> its entity
         self._requests: dict[bytes, str] = {}
         self._connected = False
 
@@ -158,10 +164,10 @@ class Tracker:
                 effects += [Listen(topic) for topic in self._topics]
                 for entity, followed in self._followed.items():
                     followed.asked = 0
-                    if followed.advertisement is None:
+                    if not followed.proven:
                         effects += self._ask(entity, followed, now)
-                    else:  # this broker may not know yet what we want
-                        effects.append(self._want(followed, followed.advertisement))
+                    # This broker may not know yet what we want.
+                    effects += [self._want(followed, each) for each in followed.candidates.values()]
                 return effects
             case Told(topic, payload):
                 try:
@@ -184,9 +190,13 @@ class Tracker:
     def _ask(self, entity: str, followed: _Followed, now: float) -> list[TrackingEffect]:
         """For the entity's topic; again and again, for there is no telling why nobody answers."""
         effects: list[TrackingEffect] = []
-        if followed.advertisement is not None:  # it ended
-            effects += self._unlisten(followed.advertisement)
-            followed.advertisement, followed.asked, followed.heard = None, 0, False
+        for slot, ended in list(followed.candidates.items()):
+            if now < ended.not_after_ms / 1000:
+                continue
+            effects += self._drop(followed, slot)
+            followed.claimed_ms = -1
+            followed.heard_on.clear()
+            followed.asked, followed.proven, followed.heard = 0, False, False
             followed.keys.clear()
             followed.sources.clear()
         followed.ask_at = now + min(ASK_AGAIN_S * (1 << min(followed.asked, 10)), ASK_AGAIN_MAX_S)
@@ -199,25 +209,59 @@ class Tracker:
 
     def _found(self, payload: bytes, now: float) -> list[TrackingEffect]:
         """A discovery node's answer. Raises keys errors."""
-        request, advertisement = open_answer(payload, self._identity)
+        request, advertisement, claim = open_found(payload, self._identity)
         entity, node = self._requests.get(request), self._nodes.get(advertisement.node)
         if entity is None:
-            return []  # another node was faster
+            return []  # of before, or a trace topic is proven
         if node is None:
             raise BadContent("an answer of a discovery node that we do not know")
         advertisement.verify(node, self._authority, int(now * 1000))
         if entity_of(advertisement.descriptor) != entity or not owns(advertisement.certificate.name, entity):
             raise NotAuthorised("an advertisement of another entity")
-        del self._requests[request]
         followed = self._followed[entity]
-        followed.advertisement, followed.ask_at = advertisement, advertisement.not_after_ms / 1000
+        slot = advertisement.node
+        if claim is not None:
+            claim.verify(advertisement, claim.time_ms)  # however old it is: the latest counts
+            slot = CLAIMED
+        former = followed.candidates.get(slot)
+        if claim is not None and claim.time_ms <= followed.claimed_ms:
+            return []
+        if claim is None and former is not None and former.created_ms >= advertisement.created_ms:
+            return []  # another node was faster
+        effects = self._drop(followed, slot)
+        followed.candidates[slot] = advertisement
+        followed.claimed_ms = followed.claimed_ms if claim is None else claim.time_ms
+        followed.ask_at = min(advertisement.not_after_ms / 1000, now + ASK_AGAIN_MAX_S)
         topics = self._topics_of(advertisement, followed.interest)
-        self._topics.update(dict.fromkeys(topics, entity))
-        return [*(Listen(topic) for topic in topics), self._want(followed, advertisement)]
+        self._topics.update(dict.fromkeys(topics, (entity, advertisement)))
+        return [*effects, *(Listen(topic) for topic in topics), self._want(followed, advertisement)]
+
+    def _prove(self, followed: _Followed, advertisement: Advertisement, trace: Trace) -> list[TrackingEffect]:
+        """A trace holds: the entity let somebody speak here. Once a majority does, other topics are forgotten."""
+        if followed.proven:
+            return []
+        heard = followed.heard_on.setdefault(advertisement.topic, set())
+        heard.add(0 if trace.token.seat is None else trace.token.seat.witness)
+        if len(heard) <= followed.panel.size // 2:
+            return []
+        others = [each for each in followed.candidates.values() if each.topic != advertisement.topic]
+        followed.proven, followed.candidates = True, {advertisement.node: advertisement}
+        followed.heard_on.clear()
+        followed.ask_at = advertisement.not_after_ms / 1000
+        self._requests.pop(followed.request, None)
+        return [effect for other in others for effect in self._unlisten(other)]
 
     def _topics_of(self, advertisement: Advertisement, interest: Interest) -> list[str]:
         topics = [trace_topic(advertisement.topic, each) for each in Interest if each in interest]
         return [*topics, gauge_topic(advertisement.topic), key_topic(self._certificate.name, advertisement.topic)]
+
+    def _drop(self, followed: _Followed, slot: str) -> list[TrackingEffect]:
+        """One candidate less; its topics are left unless another one has them, too."""
+        gone = followed.candidates.pop(slot, None)
+        if gone is None or any(each.topic == gone.topic for each in followed.candidates.values()):
+            return []
+        followed.heard_on.pop(gone.topic, None)
+        return self._unlisten(gone)
 
     def _unlisten(self, advertisement: Advertisement) -> list[TrackingEffect]:
         gone = [topic for topic in self._topics_of(advertisement, EVERYTHING) if self._topics.pop(topic, None)]
@@ -228,11 +272,11 @@ class Tracker:
         if followed is None:
             return []
         self._requests.pop(followed.request, None)
-        if followed.advertisement is None:
-            return []
-        nothing = Wanted(self._certificate.name, Interest(0), self._certificate.encode())
-        say = Say(answer_topic(followed.advertisement.topic), nothing.encode())
-        return [say, *self._unlisten(followed.advertisement)]
+        nothing = Wanted(self._certificate.name, Interest(0), self._certificate.encode()).encode()
+        effects: list[TrackingEffect] = []
+        for each in followed.candidates.values():
+            effects += [Say(answer_topic(each.topic), nothing), *self._unlisten(each)]
+        return effects
 
     def _want(self, followed: _Followed, advertisement: Advertisement) -> Say:
         anew = any(each.unopened for each in followed.sources.values()) or not (followed.keys or followed.heard)
@@ -245,12 +289,10 @@ class Tracker:
         """Raises keys errors."""
         if topic == answers_to(self._certificate.name):
             return self._found(payload, now)
-        entity = self._topics.get(topic)
-        if entity is None:
+        entity, advertisement = self._topics.get(topic, ("", None))
+        if advertisement is None:
             return []
         followed = self._followed[entity]
-        advertisement = followed.advertisement
-        assert advertisement is not None, "we listen to topics of advertisements only"
         if topic == key_topic(self._certificate.name, advertisement.topic):
             return self._key_came(entity, followed, open_trace_key(payload, advertisement.topic, self._identity), now)
         trace = Trace.decode(payload)
@@ -258,11 +300,13 @@ class Tracker:
         if trace.kind == TraceKind.GAUGE_INTEREST:
             if topic != gauge_topic(advertisement.topic):
                 raise BadContent("a question on another topic")
-            return self._answer(followed, source, advertisement, now)
+            effects = self._answer(followed, source, advertisement, now)
+            return effects + self._prove(followed, advertisement, trace)
         wellness = trace.kind == TraceKind.ALLS_WELL and topic == trace_topic(advertisement.topic, Interest.CHANGES)
         if not wellness and topic != trace_topic(advertisement.topic, interest_of(TraceKind(trace.kind))):
             raise BadContent("a trace on another topic than that of its kind")
-        return self._observed(entity, followed, source, trace, now)
+        effects = self._observed(entity, followed, source, trace, now)
+        return effects + self._prove(followed, advertisement, trace)
 
     def _verify(
         self, followed: _Followed, advertisement: Advertisement, topic: str, trace: Trace, now: float
@@ -319,16 +363,18 @@ class Tracker:
         if followed.panel.size == 1:
             return [Observed(entity, kind, trace.time_ms, trace.number, fields)]
         if kind in OWN:
-            return self._own(entity, followed, own_word(fields), kind, now)
+            word = own_word(fields)
+            for owner in [each for each in followed.candidates.values() if each.topic == trace.token.topic]:
+                word.verify(owner.certificate.public_key)
+                return self._own(entity, followed, word, kind, now)
+            return []  # on a topic that is left
         belief = followed.panel.hear(trace.token, kind, trace.number, trace.time_ms, fields, now)
         return [] if belief is None else [Observed(entity, belief.kind, int(now * 1000), trace.number, belief.fields)]
 
     def _own(
         self, entity: str, followed: _Followed, word: OwnWord, kind: TraceKind, now: float
     ) -> list[TrackingEffect]:
-        """What the entity says of itself, whichever witness brings it. Raises keys errors."""
-        assert followed.advertisement is not None
-        word.verify(followed.advertisement.certificate.public_key)
+        """What the entity says of itself, whichever witness brings it; its signature holds. Raises keys errors."""
         if word.kind != kind:
             raise BadContent("a witness that passes something on as something else")
         if kind is TraceKind.LOAD_INFORMATION and abs(now * 1000 - word.time_ms) > TRACE_FRESH_MS:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from bridge.discovering import Heard
 from bridge.pings import LAN, detection_s
 from bridge.traced import TOKEN_LIFE_S, Stage, Wishes
-from bridge.traces import Interest, TraceKind
+from bridge.traces import Interest, TraceKind, uuid_of
+from bridge.tracing import Say
 from bridge.tracking import ANSWERS_MAX
 from bridge.witnessing import Level
 from keys.errors import OurFault
+from keys.tracesession import Registration
 
 from .test_witnessing import PLACEMENTS
-from .tracebus import NOW
+from .tracebus import NOW, identity
 from .witnessbus import WitnessBus
 
 K = TraceKind
@@ -146,6 +149,51 @@ def test_a_late_tracker_learns_the_state_and_the_trace_topic_when_its_maker_is_g
     bus.run(5)
     assert bus.kinds().count(K.READY) == 1
     assert K.ALLS_WELL in bus.kinds()
+
+
+@pytest.mark.parametrize("liar", range(3))
+def test_a_discovery_node_that_names_a_topic_where_nobody_speaks_hides_the_entity_from_nobody(liar: int) -> None:
+    bus = WitnessBus(3, delay_s=(0.001, 0.001))
+    bus.run(5)
+    assert bus.kept is not None
+    certificate = bus.kept.certificate
+    for _ in range(3):
+        bus.now += 1
+        made = bus.nodes[liar].make(certificate, "pump", ("desk*",), 3600, int(bus.now * 1000))
+        for node in bus.nodes:
+            node.handle(Heard(made.encode()), bus.now)
+    forged = Registration(made.encode(), bytes(16), int(bus.now * 1000)).signed(identity(f"node {liar}"))
+    bus.nodes[liar]._claims["pump"] = made.topic, forged
+    bus.tracker()
+    bus.run(5)
+    assert bus.counted["traces_refused"] >= 1, "what the entity did not sign"
+    assert K.ALLS_WELL in bus.kinds()
+    assert len({topic.split("/")[5] for topic in bus.filters["desk"] if "Answers" not in topic}) == 1, "others are left"
+    bus.die()
+    bus.run(15)
+    assert K.FAILED in bus.kinds()
+
+
+def test_a_former_witness_does_not_hold_a_tracker_on_a_topic_that_was_renounced() -> None:
+    bus = WitnessBus(3)
+    bus.run(5)
+    assert bus.kept is not None
+    former = bus.kept
+    tokens = [next(iter(tracer._traced.values())).voice for tracer in bus.tracers]
+    bus.entity_does(bus.entity.renounce(bus.now))
+    bus.run(5)
+    assert bus.kept.topic != former.topic
+    bus.nodes[2]._newest["pump"] = former.topic
+    del bus.nodes[2]._claims["pump"]
+    bus.tracker()
+    for _ in range(10):
+        for said in tokens[2].tell(K.FAILED, {}, bus.now):
+            if isinstance(said, Say):
+                bus.publish(2, said.topic, said.payload)
+        bus.run(2)
+    assert K.ALLS_WELL in bus.kinds()
+    assert not BAD_NEWS & set(bus.kinds())
+    assert not any(uuid_of(former.topic) in topic for topic in bus.filters["desk"])
 
 
 def test_going_silent_is_its_own_word_and_a_restart_brings_it_back() -> None:
