@@ -30,15 +30,15 @@ K = TraceKind
 HONEST = "from gateway.cli import main; main()"
 LIAR = """
 from bridge.traces import TraceKind
-from bridge.tracing import Tracer
+from bridge.telling import Voice
 from gateway.cli import main
-honest = Tracer._trace
+honest = Voice.tell
 SWAPPED = {TraceKind.ALLS_WELL: TraceKind.FAILED, TraceKind.FAILED: TraceKind.ALLS_WELL}
 
-def lie(self, traced, kind, fields, now, to=None):
-    return honest(self, traced, SWAPPED.get(kind, kind), fields, now, to if kind not in SWAPPED else None)
+def lie(self, kind, fields, now, to=None):
+    return honest(self, SWAPPED.get(kind, kind), fields, now, to if kind not in SWAPPED else None)
 
-Tracer._trace = lie
+Voice.tell = lie
 main()
 """
 ENTITY = """
