@@ -4,9 +4,11 @@
              request(16) time_ms(8) signature(64) of the certificate's holder
     query    opening(3, flag 1) certificate(2 + n) descriptor(2 + n) request(16) time_ms(8) signature(64)
     answer   opening(3, flag 2) sealed box to the asker: request(16) advertisement
+    claim    opening(3, flag 4) sealed box to the asker: request(16) registration, which the entity signed
 
 The node draws the topic, so that nobody claims another's. Whoever may not discover a topic gets no answer, just as for
-an entity that does not exist. Nodes tell each other what they signed, so that one that is away is no loss. A query's
+an entity that does not exist. Nodes tell each other what they signed, so that one that is away is no loss. A node that
+lies could name a topic where nobody speaks; so the others also tell under which one the entity registered. A query's
 topic is the source's `Availability/Traces/ID`, or `Liveness/ID`. Not here: tracing (`tracing`), trackers (`tracking`).
 """
 
@@ -22,7 +24,7 @@ from keys.errors import BadFrame, Expired, KeysError, NotAuthorised, Replayed
 from keys.frames import Kind, Reader, number, opening, sized, text
 from keys.identity import SIGNATURE_BYTES, Certificate, Identity, Role, verify
 from keys.sealedbox import seal_box
-from keys.tracesession import REQUEST_BYTES, REQUEST_FRESH_MS
+from keys.tracesession import REQUEST_BYTES, REQUEST_FRESH_MS, Registration
 
 from .budgets import FairTable
 from .machine import Count
@@ -33,7 +35,7 @@ ADVERTISEMENTS_MAX = 100_000  # at one node; an entity with many topics loses it
 LIFE_MAX_S = 30 * 24 * 3600  # of a trace topic
 REQUESTS_MAX = 65_536  # requests that were answered lately: a replayed one makes no second topic
 DOMAIN_REQUEST = "veilmq/1 trace discovery"
-_QUERY, _ANSWER = 1, 2
+_QUERY, _ANSWER, _CLAIM = 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,16 @@ def open_answer(data: bytes, asker: Identity) -> tuple[bytes, Advertisement]:
     return inside[:REQUEST_BYTES], Advertisement.decode(inside[REQUEST_BYTES:])
 
 
+def open_found(data: bytes, asker: Identity) -> tuple[bytes, Advertisement, Registration | None]:
+    """The same, and the registration if it is a claim. Neither is verified. Raises BadFrame, BadContent."""
+    head = opening(Kind.DISCOVERY, _CLAIM)
+    if data[: len(head)] != head:
+        return *open_answer(data, asker), None
+    inside = asker.open_box(data[len(head) :], head)
+    claim = Registration.decode(inside[REQUEST_BYTES:])
+    return inside[:REQUEST_BYTES], Advertisement.decode(claim.advertisement), claim
+
+
 # ------------------------------------------------------------------------------------------ events, effects
 
 
@@ -141,7 +153,14 @@ class Share:
     advertisement: Advertisement
 
 
-DiscoveryEvent: TypeAlias = Asked | Heard
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """An entity registered, and brought its advertisement: a node that was away, or hears no other, knows it now."""
+
+    data: bytes = field(repr=False)
+
+
+DiscoveryEvent: TypeAlias = Asked | Heard | Brought
 DiscoveryEffect: TypeAlias = Say | Share | Count
 
 
@@ -159,6 +178,7 @@ class DiscoveryNode:
         self._random = random
         self._kept: FairTable[bytes, Advertisement] = FairTable(ADVERTISEMENTS_MAX)  # by trace topic
         self._newest: dict[str, bytes] = {}  # by entity: its latest trace topic
+        self._claims: dict[str, tuple[bytes, Registration]] = {}  # by entity: as what it registered here last
         self._answered: OrderedDict[bytes, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -189,7 +209,9 @@ class DiscoveryNode:
         """Effects in order. What does not hold is counted, and answered by nothing."""
         try:
             if isinstance(event, Heard):
-                return self._heard(event, int(now * 1000))
+                return self._heard(event.data, int(now * 1000))
+            if isinstance(event, Brought):
+                return self._brought(Registration.decode(event.data), int(now * 1000))
             return self._asked(Request.decode(event.data), int(now * 1000))
         except KeysError as error:
             return [Count("discoveries_refused", 1, type(error).__name__)]
@@ -203,11 +225,14 @@ class DiscoveryNode:
             raise NotAuthorised(f"the descriptor is not {DESCRIPTOR} and an entity")
         if request.life_s:
             return self._create(request, entity, now_ms)
-        topic = self._newest.get(entity)
-        known = None if topic is None else self._kept.get(topic)
-        if known is None or now_ms > known.not_after_ms or not known.may_discover(request.certificate):
+        topic, claim = self._claims.get(entity, (b"", None))
+        told: list[DiscoveryEffect] = []
+        for known in map(self._kept.get, {self._newest.get(entity, b""): None, topic: None}):
+            if known is not None and now_ms <= known.not_after_ms and known.may_discover(request.certificate):
+                told.append(self._answer(request, known, claim if known.topic == topic else None))
+        if not told:
             raise NotAuthorised("nobody of that name, or not for this asker")
-        return [self._answer(request, known), Count("discoveries")]
+        return [*told, Count("discoveries")]
 
     def _create(self, request: Request, entity: str, now_ms: int) -> list[DiscoveryEffect]:
         if not owns(request.certificate.name, entity):
@@ -227,8 +252,8 @@ class DiscoveryNode:
         self._keep(advertisement)
         return advertisement
 
-    def _heard(self, event: Heard, now_ms: int) -> list[DiscoveryEffect]:
-        advertisement = Advertisement.decode(event.data)
+    def _heard(self, data: bytes, now_ms: int) -> list[DiscoveryEffect]:
+        advertisement = Advertisement.decode(data)
         node = self._nodes.get(advertisement.node)
         if node is None:
             raise NotAuthorised("the advertisement is of a discovery node that we do not know")
@@ -238,6 +263,15 @@ class DiscoveryNode:
         if self._kept.get(advertisement.topic) is None:
             self._keep(advertisement)
         return []
+
+    def _brought(self, registration: Registration, now_ms: int) -> list[DiscoveryEffect]:
+        effects = self._heard(registration.advertisement, now_ms)
+        advertisement = Advertisement.decode(registration.advertisement)
+        registration.verify(advertisement, now_ms)
+        entity = entity_of(advertisement.descriptor)
+        if entity is not None and self._kept.get(advertisement.topic) is not None:
+            self._claims[entity] = advertisement.topic, registration
+        return effects
 
     def _keep(self, advertisement: Advertisement) -> None:
         entity, topic = entity_of(advertisement.descriptor), advertisement.topic
@@ -252,8 +286,12 @@ class DiscoveryNode:
 
     def _unname(self, gone: Advertisement) -> None:
         entity = entity_of(gone.descriptor)
-        if entity is not None and self._newest.get(entity) == gone.topic:
+        if entity is None:
+            return
+        if self._newest.get(entity) == gone.topic:
             del self._newest[entity]
+        if self._claims.get(entity, (b"",))[0] == gone.topic:
+            del self._claims[entity]
 
     def _once(self, request: Request) -> None:
         """Raise Replayed for a request that came before."""
@@ -263,8 +301,8 @@ class DiscoveryNode:
         if len(self._answered) > REQUESTS_MAX:
             self._answered.popitem(last=False)
 
-    def _answer(self, request: Request, advertisement: Advertisement) -> Say:
-        head = opening(Kind.DISCOVERY, _ANSWER)
-        inside = request.request + advertisement.encode()
+    def _answer(self, request: Request, advertisement: Advertisement, claim: Registration | None = None) -> Say:
+        head = opening(Kind.DISCOVERY, _ANSWER if claim is None else _CLAIM)
+        inside = request.request + (advertisement if claim is None else claim).encode()
         box = seal_box(request.certificate.agreement_key, inside, head, self._random(32))
         return Say(answers_to(request.certificate.name), head + box)

@@ -11,7 +11,7 @@ before is no death: FAILED waits until the silence is longer than the longest th
                 went, since nothing is known of a newcomer; doubled up to AFTER_FAILURE_S after a failure
 
 The last ten pings give loss, latency and reordering (NETWORK_METRICS, B4). Not here: who is told (`traces`), other
-signs of life, votes of several witnesses.
+signs of life, votes of several witnesses (`witnessing`).
 """
 
 from __future__ import annotations

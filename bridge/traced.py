@@ -2,7 +2,8 @@
 
 What a client library does for its program, without I/O: it asks a discovery node for a trace topic, registers, answers
 pings, hands over tokens before the former ends, and says states and load. After a reconnect it registers anew: the
-broker may have forgotten it. The shell subscribes to `Listen`ed topics and publishes what `Say` says. Not here: MQTT.
+broker may have forgotten it. The shell subscribes to `Listen`ed topics and publishes what `Say` says. Not here: MQTT,
+an entity that several brokers trace (`witnessed`, which has one of these for each).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from keys.delegation import Advertisement, Delegated, Token
+from keys.delegation import Advertisement, Delegated, Seat, Token
 from keys.errors import BadContent, KeysError, NotAuthorised
 from keys.frames import sized
 from keys.identity import Certificate, Identity
@@ -106,6 +107,8 @@ class TracedEntity:
         advertisement: Advertisement | None = None,
     ) -> None:
         """`advertisement`: kept from a former life."""
+        self.seat: Seat | None = None  # which of several witnesses our broker is
+        self.asks = True  # for a trace topic, if there is none; else somebody else does, and we `take` it
         self._identity = identity
         self._certificate = certificate
         self._nodes = dict(nodes)
@@ -118,7 +121,7 @@ class TracedEntity:
         self._ask_at: float | None = None
         self._asked = 0
         self._renew_at: float | None = None
-        self._state: TraceKind | None = None
+        self._state = b""  # what was said last
         self._connected = False
 
     @property
@@ -126,6 +129,10 @@ class TracedEntity:
         if self._session is not None:
             return Stage.TRACED
         return Stage.WITHOUT_TOPIC if self._advertisement is None else Stage.UNREGISTERED
+
+    @property
+    def advertisement(self) -> Advertisement | None:
+        return self._advertisement
 
     @property
     def next_deadline(self) -> float | None:
@@ -138,7 +145,7 @@ class TracedEntity:
         match event:
             case Connected():
                 self._connected, self._session, self._asked, self._renew_at = True, None, 0, None
-                return [Listen(answers_to(self._certificate.name)), *self._ask(now)]
+                return [Listen(answers_to(self._certificate.name)), *self.ask(now)]
             case Told(topic, payload):
                 try:
                     return self._told(topic, payload, now)
@@ -147,39 +154,43 @@ class TracedEntity:
             case Tick():
                 effects: list[TracedEffect] = []
                 if self._ask_at is not None and now >= self._ask_at:
-                    effects += self._ask(now)
+                    effects += self.ask(now)
                 if self._renew_at is not None and now >= self._renew_at:
                     effects += self._authorise(now)
                 return effects
 
     # ----------------------------------------------------------------------------------- what the program says
 
-    def state(self, kind: TraceKind) -> list[TracedEffect]:
+    def state(self, kind: TraceKind, fields: bytes = b"") -> list[TracedEffect]:
         """Our state from now on; said again after each registration. Raises ValueError for what is none."""
         if kind not in STATES:
             raise ValueError(f"{kind.name} is not a state that an entity reports")
-        self._state = kind
-        return self._say(Word.STATE, bytes([kind]))
+        self._state = bytes([kind]) + fields
+        return self._say(Word.STATE, self._state)
 
     def load(self, fields: Mapping[str, object]) -> list[TracedEffect]:
         """CPU, memory, work: whatever trackers should know. Lost while we are not registered."""
         return self._say(Word.LOAD, body_of(fields))
 
-    def silent(self) -> list[TracedEffect]:
+    def silent(self, fields: bytes = b"") -> list[TracedEffect]:
         """No more traces. The next `Connected` begins anew."""
-        effects = self._say(Word.SILENT)
+        effects = self._say(Word.SILENT, fields)
         self._session = self._ask_at = self._renew_at = None
         return effects
 
-    def renounce(self, now: float) -> list[TracedEffect]:
+    def renounce(self, now: float, fields: bytes = b"") -> list[TracedEffect]:
         """Our trace topic became known to whom it should not (B9): take a new one."""
-        effects = self.silent()
+        effects = self.silent(fields)
         self._advertisement, self._asked = None, 0
-        return effects + self._ask(now)
+        return effects + self.ask(now)
 
-    # -------------------------------------------------------------------------------------------- details
+    def take(self, advertisement: Advertisement, now: float) -> list[TracedEffect]:
+        """The trace topic that was asked for elsewhere is ours from now on."""
+        effects = self.silent()
+        self._advertisement, self._asked = advertisement, 0
+        return effects + self.ask(now) if self._connected else effects
 
-    def _ask(self, now: float) -> list[TracedEffect]:
+    def ask(self, now: float) -> list[TracedEffect]:
         """For a topic while we have none that counts, then for a session."""
         self._ask_at = now + min(ASK_AGAIN_S * (1 << min(self._asked, 10)), ASK_AGAIN_MAX_S)
         self._asked += 1
@@ -190,6 +201,9 @@ class TracedEntity:
         if known is not None and _renewed_at(known) <= now:
             at, effects = self._ask_at, self.silent()
             self._ask_at, known, self._advertisement = at, None, None
+        if known is None and not self.asks:
+            self._ask_at, self._asked = now + ASK_AGAIN_S, 0
+            return effects
         if known is None:
             request = Request(
                 self._certificate, DESCRIPTOR + self._certificate.name, self._request, now_ms,
@@ -198,6 +212,8 @@ class TracedEntity:
             return [*effects, Say(CREATION_TOPIC, request.signed(self._identity).encode())]
         registration = Registration(known.encode(), self._request, now_ms).signed(self._identity)
         return [Say(REGISTRATION_TOPIC, registration.encode())]
+
+    # -------------------------------------------------------------------------------------------- details
 
     def _told(self, topic: str, payload: bytes, now: float) -> list[TracedEffect]:
         """Raises keys errors."""
@@ -216,7 +232,7 @@ class TracedEntity:
         if advertisement.certificate.party_id != self._identity.party_id:
             raise NotAuthorised("an advertisement of somebody else's trace topic")
         self._advertisement, self._asked = advertisement, 0
-        return [Keep(advertisement), *self._ask(now)]
+        return [Keep(advertisement), *self.ask(now)]
 
     def _registered(self, payload: bytes, now: float) -> list[TracedEffect]:
         assert self._advertisement is not None
@@ -231,8 +247,8 @@ class TracedEntity:
         ]
         if self._wishes.secured:
             effects += self._say(Word.TRACE_KEY, self._random(KEY_BYTES))
-        if self._state is not None:
-            effects += self._say(Word.STATE, bytes([self._state]))
+        if self._state:
+            effects += self._say(Word.STATE, self._state)
         return [*effects, Count("registered")]
 
     def _authorise(self, now: float) -> list[TracedEffect]:
@@ -242,7 +258,12 @@ class TracedEntity:
         holder = Identity.generate(self._random(32))
         now_ms = int(now * 1000)
         token = Token(
-            self._advertisement.topic, holder.public_bytes, Delegated.PUBLISH, now_ms, now_ms + int(TOKEN_LIFE_S * 1000)
+            self._advertisement.topic,
+            holder.public_bytes,
+            Delegated.PUBLISH,
+            now_ms,
+            now_ms + int(TOKEN_LIFE_S * 1000),
+            self.seat,
         ).signed(self._identity)
         self._renew_at = now + RENEW_AFTER_S
         return self._say(Word.TOKEN, sized(token.encode()) + holder.private_bytes())

@@ -15,7 +15,8 @@ from enum import IntEnum, IntFlag
 from typing import Any
 
 from keys.errors import BadFrame
-from keys.frames import Kind, Reader, number, opening, sized
+from keys.frames import Kind, Reader, from_property, number, opening, sized, to_property
+from keys.ownword import OwnWord
 
 from .constrained import BROKER, TRACES, Actions, Constrained, Distribution
 
@@ -45,6 +46,7 @@ class TraceKind(IntEnum):
 
 
 STATES = frozenset({TraceKind.INITIALIZING, TraceKind.RECOVERING, TraceKind.READY, TraceKind.SHUTDOWN})
+OWN = STATES | {TraceKind.LOAD_INFORMATION, TraceKind.REVERTING_TO_SILENT_MODE}  # what an entity says of itself
 
 
 class Interest(IntFlag):
@@ -158,6 +160,27 @@ def fields_of(body: bytes) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise BadFrame("the body of a trace is not a JSON object")
     return fields
+
+
+def state_of(body: bytes) -> tuple[TraceKind, dict[str, Any]]:
+    """What an entity says of its state: a byte of `STATES`, and fields if it has several witnesses. Raises BadFrame."""
+    if not body or body[0] not in STATES:
+        raise BadFrame("an entity's state is one of four")
+    kind = TraceKind(body[0])
+    return kind, {**(fields_of(body[1:]) if len(body) > 1 else {}), "state": kind.name}
+
+
+def own_fields(word: OwnWord) -> dict[str, object]:
+    """The fields by which a witness passes on what an entity says of itself."""
+    return {"word": to_property(word.encode())}
+
+
+def own_word(fields: Mapping[str, Any]) -> OwnWord:
+    """Inverse of `own_fields`, whatever else a witness put beside it. Raises BadFrame."""
+    word = fields.get("word")
+    if not isinstance(word, str):
+        raise BadFrame("what an entity says of itself is not signed by it")
+    return OwnWord.decode(from_property(word))
 
 
 # ---------------------------------------------------------------------------------------------- interest

@@ -6,7 +6,7 @@ does not hold pays for it: after `BOGUS_MAX` of them the client is sent away. Ev
 in `machine`.
 
 Not here: discovery (`discovering`), trackers (`tracking`), who may publish where (`constrained`), unchanged devices
-(`device_tracing`), several witnesses of one entity.
+(`device_tracing`), what is believed of several such brokers (`witnessing`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from keys.tracesession import KEY_BYTES, SESSION_BYTES, Registration, TraceSessi
 from .machine import Count, Tick
 from .pings import Health, Ping, Preset, Pulse
 from .telling import KEYED_MAX, Say, Voice, open_trace_key
-from .traces import STATES, Interest, TraceKind, answers_to, fields_of, to_entity
+from .traces import Interest, TraceKind, answers_to, fields_of, state_of, to_entity
 
 __all__ = [
     "BOGUS_MAX",
@@ -225,11 +225,9 @@ class Tracer:
             case Word.ANSWER:
                 effects = self._answered(traced, body, now)
             case Word.STATE:
-                kind = TraceKind(body[0]) if len(body) == 1 and body[0] in STATES else None
-                if kind is None:
-                    raise BadFrame("an entity's state is one of four")
-                traced.voice.again[Interest.STATES] = kind, {"state": kind.name}
-                effects = [*traced.voice.tell(kind, {"state": kind.name}, now)]
+                kind, said = state_of(body)
+                traced.voice.again[Interest.STATES] = kind, said
+                effects = [*traced.voice.tell(kind, said, now)]
             case Word.LOAD:
                 effects = [*traced.voice.tell(TraceKind.LOAD_INFORMATION, fields_of(body), now)]
             case Word.TOKEN:
@@ -238,7 +236,8 @@ class Tracer:
                 traced.voice.seal(body, now)
                 effects = []
             case Word.SILENT:
-                effects = [*traced.voice.tell(TraceKind.REVERTING_TO_SILENT_MODE, {}, now)]
+                said = fields_of(body) if body else {}
+                effects = [*traced.voice.tell(TraceKind.REVERTING_TO_SILENT_MODE, said, now)]
                 self._forget(event.session)
                 return effects
             case _:

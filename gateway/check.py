@@ -22,7 +22,7 @@ from bridge.policy import Scope
 from bridge.sealing import ScopeSecret
 from bridge.topics import TopicError, check_name, most_specific
 from bridge.views import Overlay, OverlayError
-from gateway.check_traces import check_traces
+from gateway.check_traces import check_traces, check_watched
 from gateway.check_trust import Finding, check_keys, check_rights, identity_of
 from gateway.config import ConfigError, Listener, Settings
 from gateway.hosted import NOBODY, PLAIN, logins, of_region
@@ -103,6 +103,8 @@ def check(settings: Settings, topics: Sequence[str], probed: bool = False) -> Re
         findings.append(_check_data(settings.data))
     if settings.traces is not None:
         findings += check_traces(settings.traces, settings.data)
+    if settings.watched is not None:
+        findings += check_watched(settings.watched)
     place = None
     if settings.overlay is not None:
         place, found = _check_overlay(settings, time.time())

@@ -1,4 +1,4 @@
-"""What is wrong with `traces:` before a broker starts: the files that it names, and what would trace nothing."""
+"""What is wrong with `traces:` and `watched:` before a broker starts: the files named there, what traces nothing."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.check_trust import Finding
-from gateway.config_traces import TraceSettings
+from gateway.config_traces import TraceSettings, WatchedSettings
+from gateway.private import PrivateFileError
 from gateway.traced_broker import authority_of, owner_of
 from gateway.trust import Card, LocalIdentity, TrustError
+from gateway.watched import Watched
 
 
 def check_traces(settings: TraceSettings, data: Path | None) -> Iterator[Finding]:
@@ -38,3 +40,19 @@ def check_traces(settings: TraceSettings, data: Path | None) -> Iterator[Finding
         yield Finding("warning", f"traces.devices: nobody hears of the devices; {cure}")
     elif devices.discoverers:
         yield Finding("ok", f"traces: devices are called {owner.certificate.name}:DEVICE")
+
+
+def check_watched(settings: WatchedSettings) -> Iterator[Finding]:
+    """Whether others can trace us, and somebody may hear of it."""
+    try:
+        watched = Watched(settings)
+    except (TrustError, PrivateFileError) as error:
+        yield Finding("error", str(error))
+        return
+    if not settings.discoverers:
+        yield Finding("warning", "watched: nobody hears of us; name those who may track us in discoverers")
+    else:
+        count = len(settings.brokers)
+        yield Finding(
+            "info", f"watched: we are {watched.credentials.name}, of which {count // 2 + 1} of {count} decide"
+        )

@@ -32,7 +32,9 @@ REFRESH_S = 0.5
 def watch(
     entities: Annotated[list[str], typer.Argument(metavar="ENTITY...", help="Whom to follow.")],
     credentials: Annotated[Path, typer.Option(metavar="DIR", help="Ours, made by `trust issue --role entity`.")],
-    gateway: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to connect.")] = "127.0.0.1:1883",
+    gateway: Annotated[
+        list[str], typer.Option(metavar="HOST:PORT", help="Where to connect; several, for several witnesses.")
+    ] = ["127.0.0.1:1883"],  # noqa: B006  typer copies it
     username: Annotated[str | None, typer.Option(help="For the gateway.")] = None,
     password_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Holds the password.")] = None,
     cafile: Annotated[Path | None, typer.Option(metavar="FILE", help="Connect by TLS, trusting it.")] = None,
@@ -43,14 +45,14 @@ def watch(
     """Follow entities: a live table, or JSON lines; Ctrl-C ends it."""
     from gateway.trace_board import Board
     from gateway.trace_store import TraceStore
-    from gateway.tracing_client import Tracker, connection
+    from gateway.tracing_client import Tracker, address, connection
 
     store = TraceStore(history) if history is not None else None
-    host, port = _address(gateway)
+    brokers = [address(each) for each in gateway]
     until = None if seconds is None else time.monotonic() + seconds
     board = Board(tuple(entities))
     try:
-        with Tracker(credentials, host, port, configure=connection(username, password_file, cafile)) as tracker:
+        with Tracker(credentials, brokers, configure=connection(username, password_file, cafile)) as tracker:
             for entity in entities:
                 tracker.follow(entity)
             screen = _lines if as_json else _Screen(board)
@@ -105,15 +107,6 @@ def show_history(
 
 
 # --------------------------------------------------------------------------------------------------- details
-
-
-def _address(text: str) -> tuple[str, int]:
-    from gateway.trust import TrustError
-
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise TrustError(f"{text}: is no HOST:PORT; write it like 127.0.0.1:1883")
-    return host.strip("[]"), int(port)
 
 
 def _opened(path: Path) -> Any:

@@ -31,7 +31,7 @@ from pydantic_core import ErrorDetails
 from bridge.topics import TopicError, check_filter
 
 from .config_hosted import Hosted
-from .config_traces import DeviceSettings, HeartbeatSettings, TraceSettings
+from .config_traces import DeviceSettings, HeartbeatSettings, TraceSettings, WatchedSettings
 from .limits import Limits, Metrics, Model
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -186,6 +186,7 @@ class Settings(Model):
     overlay: OverlaySettings | None = None
     availability: Availability = Availability()
     traces: TraceSettings | None = None
+    watched: WatchedSettings | None = Field(default=None, description="absent: no other broker traces us")
     timeout_disconnect_delay: int = Field(default=0, ge=0, description="seconds added to every client's keep-alive")
     session_expiry_interval: int | None = Field(default=None, ge=0, description="as limits.session_expiry_s")
     sys_interval: int | None = Field(
@@ -397,8 +398,13 @@ def _anchored(settings: Settings, directory: Path) -> Settings:
             paths["key_server"] = KeyServer(material=directory / overlay.key_server.material.expanduser())
         paths["hosted"] = {name: one.anchored(directory) for name, one in overlay.hosted.items()}
         overlay = overlay.model_copy(update=paths)
-    traces = settings.traces and settings.traces.anchored(directory)
-    changed = {"listeners": listeners, "data": anchored(settings.data), "overlay": overlay, "traces": traces}
+    changed = {
+        "listeners": listeners,
+        "data": anchored(settings.data),
+        "overlay": overlay,
+        "traces": settings.traces and settings.traces.anchored(directory),
+        "watched": settings.watched and settings.watched.anchored(directory),
+    }
     return settings.model_copy(update=changed)
 
 
@@ -425,7 +431,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
     table: dict[str, type[BaseModel]] = {
         "listeners": Listener, "limits": Limits, "metrics": Metrics, "overlay": OverlaySettings, "protect": Protect,
         "availability": Availability, "key_server": KeyServer, "discovery": Discovery, "hosted": Hosted,
-        "traces": TraceSettings, "devices": DeviceSettings, "heartbeats": HeartbeatSettings,
+        "traces": TraceSettings, "watched": WatchedSettings, "devices": DeviceSettings, "heartbeats": HeartbeatSettings,
     }  # fmt: skip
     for part in path:
         if isinstance(part, str) and part in table:

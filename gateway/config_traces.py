@@ -1,4 +1,5 @@
-"""`traces:` in a configuration: who is traced here, by whose word, and how fast a death is noticed."""
+"""`traces:` in a configuration: who is traced here, by whose word, and how fast a death is noticed. `watched:`: which
+brokers trace us ourselves."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from pydantic import Field, field_validator
 
 from bridge.devices import MARK
 from bridge.topics import TopicError, check_filter
+from keys.delegation import WITNESSES_MAX
 
 from .limits import Model
 
@@ -74,3 +76,35 @@ class TraceSettings(Model):
                 "devices": devices,
             }
         )
+
+
+class WatchedSettings(Model):
+    """We are an entity ourselves, at other brokers: trackers hear when a majority of them holds us for failed."""
+
+    credentials: Path = Field(description="ours as an entity, made by `trust issue --role entity`")
+    brokers: list[str] = Field(
+        max_length=WITNESSES_MAX,
+        description="HOST:PORT of brokers with `traces:`, an odd number, each of another operator",
+    )
+    discoverers: list[str] = Field(
+        default=[], max_length=256, description="patterns of names, or @domain, that may track us"
+    )
+    secured: bool = Field(default=False, description="seal the traces for those who may track us")
+    username: str | None = None
+    password_file: Path | None = None
+    cafile: Path | None = Field(default=None, description="connect by TLS, trusting it")
+
+    @field_validator("brokers")
+    @classmethod
+    def _have_a_majority(cls, brokers: list[str]) -> list[str]:
+        if len(brokers) % 2 == 0:
+            raise ValueError(f"{len(brokers)} witnesses have no useful majority; name 1, 3, 5 ... brokers")
+        return brokers
+
+    def anchored(self, directory: Path) -> WatchedSettings:
+        """The same with relative paths taken from a directory."""
+        paths = {
+            name: path and directory / path.expanduser()
+            for name, path in (("password_file", self.password_file), ("cafile", self.cafile))
+        }
+        return self.model_copy(update={"credentials": directory / self.credentials.expanduser(), **paths})

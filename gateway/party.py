@@ -263,8 +263,14 @@ def serve(settings: Settings, wrap: Callable[[Machine], Machine] | None = None) 
 
 async def _serve(settings: Settings, wrap: Callable[[Machine], Machine] | None) -> None:
     if settings.overlay is None:
-        with contextlib.ExitStack() as tracing:
-            await run_broker(settings, started=_traced(settings, tracing, lambda count: None))
+        with contextlib.ExitStack() as ends:
+            joined = _traced(settings, ends, lambda count: None), _watched(settings, ends)
+
+            def serves(broker: EdgeBroker) -> None:
+                for join in joined:
+                    join(broker)
+
+            await run_broker(settings, started=serves)
         return
     party = Party(settings)
     async with contextlib.AsyncExitStack() as stack:
@@ -275,12 +281,13 @@ async def _serve(settings: Settings, wrap: Callable[[Machine], Machine] | None) 
             neighbours = await stack.enter_async_context(Neighbours(party.where.discovery, party.live))
         links = build(party, wrap, neighbours)
         dialled = links.figures.links
-        trace = _traced(settings, stack, links.figures.count)
+        trace, watch = _traced(settings, stack, links.figures.count), _watched(settings, stack)
 
         def started(broker: EdgeBroker) -> None:
             links.figures.links = lambda: [*dialled(), *accepted_links(broker.lifecycle, links.figures)]
             links.start(broker, partial(end_session, broker.lifecycle))
             trace(broker)
+            watch(broker)
             if neighbours is not None:
                 neighbours.advertise(settings, broker.port)
 
@@ -301,6 +308,19 @@ def _traced(
     tracing = make_tracing(settings.traces, settings.data, count)
     ends.callback(tracing.stop)
     return partial(join, tracing)
+
+
+def _watched(
+    settings: Settings, ends: contextlib.ExitStack | contextlib.AsyncExitStack
+) -> Callable[[EdgeBroker], None]:
+    """What has other brokers watch this one, if the configuration names any; it ends with `ends`. Raises TrustError."""
+    if settings.watched is None:
+        return lambda broker: None
+    from gateway.watched import Watched  # noqa: PLC0415  few have it
+
+    watched = Watched(settings.watched)
+    ends.callback(watched.end)
+    return lambda broker: watched.begin()
 
 
 def end_session(lifecycle: Lifecycle, peer: str) -> None:

@@ -22,7 +22,7 @@ from bridge.constrained import Constrained
 from bridge.dashboards import Show
 from bridge.device_tracing import DeviceTracer, DeviceTracingEffect, Forget
 from bridge.devices import DeviceEvent, Knows, Published
-from bridge.discovering import Asked, DiscoveryEffect, DiscoveryNode, Heard, Share
+from bridge.discovering import Asked, Brought, DiscoveryEffect, DiscoveryNode, Heard, Share
 from bridge.machine import Count, Publication, Tick
 from bridge.topics import TopicError
 from bridge.traces import ADVERTISEMENTS, CREATION_TOPIC, DISCOVERY_TOPIC, REGISTRATION_TOPIC, advertisement_topic
@@ -152,6 +152,8 @@ class Tracing:
         name = str(topic)
         if name == REGISTRATION_TOPIC:
             self._trace(Registering(client_id, payload))
+            if self._node is not None:
+                self._perform(self._node.handle(Brought(payload), self._clock()))
         elif name in (CREATION_TOPIC, DISCOVERY_TOPIC):
             if self._node is not None:
                 self._perform(self._node.handle(Asked(client_id, payload), self._clock()))

@@ -235,7 +235,7 @@ def test_traces_that_wait_for_a_key_are_few(bus: Bus) -> None:
     follow(bus, "pump")
     bus.run(200)
     assert bus.observed["desk"] == []
-    assert len(desk._followed["pump"].unopened) == UNOPENED_MAX
+    assert len(desk._followed["pump"].sources[0].unopened) == UNOPENED_MAX
 
 
 def test_a_trace_topic_that_ends_is_followed_by_a_new_one(bus: Bus) -> None:

@@ -18,6 +18,7 @@ NOW = 1_800_000_000.0
 NOW_MS = int(NOW * 1000)
 LIFE_MS = 600_000
 K = TraceKind
+ANY = (K.FAILED, K.DISCONNECT, K.FAILURE_SUSPICION, K.ALLS_WELL, K.JOIN)
 PLACEMENTS = [(n, bad) for n in (3, 5) for bad in combinations(range(n), n // 2)]
 
 
@@ -112,7 +113,7 @@ def test_f_liars_neither_kill_the_living_nor_revive_the_dead_nor_flap_them(n: in
     honest = [witness for witness in range(n) if witness not in bad]
     for seed in range(10):
         rng, heard = random.Random(f"{n} {bad} {seed}"), Heard(n)
-        for _ in lies(heard, bad, rng):
+        for _ in lies(heard, bad, rng, (K.FAILED,) if seed % 2 else ANY):
             heard.all_say(K.ALLS_WELL, *honest)
         assert set(heard.kinds) <= {K.ALLS_WELL, K.JOIN}
         assert not any("after" in belief.fields for belief in heard.told), "it never seemed otherwise"
@@ -121,15 +122,14 @@ def test_f_liars_neither_kill_the_living_nor_revive_the_dead_nor_flap_them(n: in
                 heard.say(witness, kind)
         assert heard.believes() is Level.FAILED
         count = len(heard.told)
-        for _ in lies(heard, bad, rng):
+        for _ in lies(heard, bad, rng, (K.ALLS_WELL, K.JOIN) if seed % 2 else ANY):
             pass
         assert len(heard.told) == count
         assert heard.believes() is Level.FAILED
 
 
-def lies(heard: Heard, bad: tuple[int, ...], rng: random.Random) -> Iterator[None]:
-    """A minute of anything that witnesses can say."""
-    kinds = (K.FAILED, K.DISCONNECT, K.FAILURE_SUSPICION, K.ALLS_WELL, K.JOIN)
+def lies(heard: Heard, bad: tuple[int, ...], rng: random.Random, kinds: tuple[TraceKind, ...]) -> Iterator[None]:
+    """A minute of what bad witnesses say."""
     for _ in range(60):
         heard.now += 1
         for _ in range(4):

@@ -1,0 +1,267 @@
+"""An entity with several witnesses, on simulated links: what trackers believe while f of 2f + 1 do as they like."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.discovering import Heard
+from bridge.pings import LAN, detection_s
+from bridge.traced import TOKEN_LIFE_S, Stage, Wishes
+from bridge.traces import Interest, TraceKind, uuid_of
+from bridge.tracing import Say
+from bridge.tracking import ANSWERS_MAX
+from bridge.witnessing import Level
+from keys.errors import OurFault
+from keys.tracesession import Registration
+
+from .test_witnessing import PLACEMENTS
+from .tracebus import NOW, identity
+from .witnessbus import WitnessBus
+
+K = TraceKind
+BAD_NEWS = {K.FAILURE_SUSPICION, K.FAILED, K.DISCONNECT}
+
+
+def changes(bus: WitnessBus, tracker: str = "desk") -> list[TraceKind]:
+    """What was told of the entity's health, heartbeats apart."""
+    return [
+        seen.kind for _, seen in bus.observed[tracker]
+        if seen.kind in BAD_NEWS or seen.kind is K.JOIN or "after" in seen.fields
+    ]  # fmt: skip
+
+
+def test_from_birth_to_death_and_back_everything_is_told_once() -> None:
+    bus = WitnessBus(3)
+    bus.tracker()
+    bus.run(2)
+    assert bus.entity.stages == (Stage.TRACED,) * 3
+    assert len({next(iter(tracer._traced.values())).voice.topic for tracer in bus.tracers}) == 1
+    bus.run(30)
+    bus.entity_does(bus.entity.state(K.READY, bus.now))
+    bus.entity_does(bus.entity.load({"cpu": 0.25}, bus.now))
+    bus.run(5)
+    kinds = bus.kinds()
+    assert (kinds.count(K.READY), kinds.count(K.LOAD_INFORMATION)) == (1, 1)
+    assert 25 <= kinds.count(K.ALLS_WELL) <= 45
+    assert K.NETWORK_METRICS in kinds
+    died = bus.now
+    bus.die()
+    bus.run(20)
+    (failed,) = [at for at, seen in bus.observed["desk"] if seen.kind is K.FAILED]
+    assert failed - died <= detection_s(LAN, 0.04) + 0.1
+    bus.be_born()
+    bus.run(5)
+    assert changes(bus)[-3:] in ([K.FAILURE_SUSPICION, K.FAILED, K.JOIN], [K.FAILURE_SUSPICION, K.FAILED, K.ALLS_WELL])
+    assert not bus.counted.get("traces_refused")
+
+
+@pytest.mark.parametrize(("n", "bad"), PLACEMENTS)
+def test_wherever_f_witnesses_lie_the_living_live_and_the_dead_are_dead(n: int, bad: tuple[int, ...]) -> None:
+    secured, steady = sum(bad) % 2 == 0, bad[0] % 2 == 0
+    bus = WitnessBus(n, bad, seed=sum(bad), wishes=Wishes(("desk*",), secured=secured), steady=steady)
+    bus.tracker("desk")
+    bus.tracker("desk2", Interest.CHANGES)
+    bus.run(12)
+    bus.entity_does(bus.entity.state(K.READY, bus.now))
+    bus.entity_does(bus.entity.load({"cpu": 0.25}, bus.now))
+    bus.run(8)
+    for tracker in bus.trackers:
+        assert not BAD_NEWS & set(bus.kinds(tracker)), "it lives"
+    own = [dict(seen.fields) for _, seen in bus.observed["desk"] if seen.kind in (K.READY, K.LOAD_INFORMATION)]
+    assert own == [{"state": "READY"}, {"cpu": 0.25}]
+    heartbeats = [at for at, seen in bus.observed["desk"] if seen.kind is K.ALLS_WELL and at > NOW + 10]
+    assert 8 <= len(heartbeats) <= 20
+    bus.die()
+    bus.run(12)
+    for tracker in bus.trackers:
+        *before, last = changes(bus, tracker)
+        assert last is K.FAILED
+        assert set(before) <= {K.FAILURE_SUSPICION, K.DISCONNECT, K.JOIN}, "what liars tip while the honest differ"
+        assert len(before) <= 3
+    count = len(bus.observed["desk"])
+    bus.run(10)
+    assert bus.kinds()[count:] == [], "nothing revives it"
+    assert bus.counted["traces_refused"] > 50
+
+
+def test_a_majority_of_liars_is_believed() -> None:
+    bus = WitnessBus(3, (0, 1), steady=True)
+    bus.tracker()
+    bus.run(20)
+    assert K.FAILED in bus.kinds(), "what keeps f of them from it is their number"
+
+
+@pytest.mark.parametrize("gone", range(3))
+def test_a_witness_that_dies_is_no_failure_and_the_others_see_one(gone: int) -> None:
+    bus = WitnessBus(3)
+    desk = bus.tracker()
+    bus.run(10)
+    bus.dead.add(gone)
+    bus.run(120)
+    assert not BAD_NEWS & set(bus.kinds())
+    assert [each.witness for each in desk.opinions("pump", bus.now) if not each.counts] == [gone]
+    bus.die(told=True)
+    bus.run(20)
+    assert changes(bus)[-2:] == [K.DISCONNECT, K.FAILED]
+
+
+def test_a_witness_that_is_cut_off_from_the_entity_dissents_and_shows() -> None:
+    bus = WitnessBus(3)
+    desk = bus.tracker()
+    bus.run(10)
+    bus.cut.add(1)
+    bus.run(30)
+    assert not BAD_NEWS & set(bus.kinds())
+    opinions = desk.opinions("pump", bus.now)
+    assert [(each.level, each.dissents) for each in opinions] == [
+        (Level.ALIVE, False), (Level.FAILED, True), (Level.ALIVE, False)
+    ]  # fmt: skip
+
+
+def test_tokens_of_all_witnesses_are_renewed_and_a_topic_that_ends_is_followed_by_one_new_one() -> None:
+    bus = WitnessBus(3, wishes=Wishes(("desk*",), life_s=400))
+    bus.tracker()
+    bus.run(TOKEN_LIFE_S + 100)
+    late = [at for at, seen in bus.observed["desk"] if seen.kind is K.ALLS_WELL and at > NOW + 650]
+    assert len(late) >= 20
+    assert not BAD_NEWS & set(bus.kinds())
+    assert [len(tracer) for tracer in bus.tracers] == [1, 1, 1]
+    assert not bus.counted.get("traces_expired")
+
+
+@pytest.mark.parametrize("mute", range(3))
+def test_a_broker_that_gives_no_topic_is_passed_over(mute: int) -> None:
+    bus = WitnessBus(3)
+    bus.tracker()
+    bus.dead.add(mute)
+    bus.run(60)
+    assert bus.entity.stage is Stage.TRACED
+    assert K.ALLS_WELL in bus.kinds()
+
+
+def test_a_late_tracker_learns_the_state_and_the_trace_topic_when_its_maker_is_gone() -> None:
+    bus = WitnessBus(3)
+    bus.run(5)
+    bus.entity_does(bus.entity.state(K.READY, bus.now))
+    bus.run(5)
+    bus.dead.add(0)
+    bus.tracker()
+    bus.run(5)
+    assert bus.kinds().count(K.READY) == 1
+    assert K.ALLS_WELL in bus.kinds()
+
+
+@pytest.mark.parametrize("liar", range(3))
+def test_a_discovery_node_that_names_a_topic_where_nobody_speaks_hides_the_entity_from_nobody(liar: int) -> None:
+    bus = WitnessBus(3, delay_s=(0.001, 0.001))
+    bus.run(5)
+    assert bus.kept is not None
+    certificate = bus.kept.certificate
+    for _ in range(3):
+        bus.now += 1
+        made = bus.nodes[liar].make(certificate, "pump", ("desk*",), 3600, int(bus.now * 1000))
+        for node in bus.nodes:
+            node.handle(Heard(made.encode()), bus.now)
+    forged = Registration(made.encode(), bytes(16), int(bus.now * 1000)).signed(identity(f"node {liar}"))
+    bus.nodes[liar]._claims["pump"] = made.topic, forged
+    bus.tracker()
+    bus.run(5)
+    assert bus.counted["traces_refused"] >= 1, "what the entity did not sign"
+    assert K.ALLS_WELL in bus.kinds()
+    assert len({topic.split("/")[5] for topic in bus.filters["desk"] if "Answers" not in topic}) == 1, "others are left"
+    bus.die()
+    bus.run(15)
+    assert K.FAILED in bus.kinds()
+
+
+def test_a_former_witness_does_not_hold_a_tracker_on_a_topic_that_was_renounced() -> None:
+    bus = WitnessBus(3)
+    bus.run(5)
+    assert bus.kept is not None
+    former = bus.kept
+    tokens = [next(iter(tracer._traced.values())).voice for tracer in bus.tracers]
+    bus.entity_does(bus.entity.renounce(bus.now))
+    bus.run(5)
+    assert bus.kept.topic != former.topic
+    bus.nodes[2]._newest["pump"] = former.topic
+    del bus.nodes[2]._claims["pump"]
+    bus.tracker()
+    for _ in range(10):
+        for said in tokens[2].tell(K.FAILED, {}, bus.now):
+            if isinstance(said, Say):
+                bus.publish(2, said.topic, said.payload)
+        bus.run(2)
+    assert K.ALLS_WELL in bus.kinds()
+    assert not BAD_NEWS & set(bus.kinds())
+    assert not any(uuid_of(former.topic) in topic for topic in bus.filters["desk"])
+
+
+def test_going_silent_is_its_own_word_and_a_restart_brings_it_back() -> None:
+    bus = WitnessBus(3, bad=(1,))
+    bus.tracker()
+    bus.run(10)
+    assert K.REVERTING_TO_SILENT_MODE not in bus.kinds(), "a witness alone says nothing in its name"
+    bus.entity_does(bus.entity.silent(bus.now))
+    bus.run(0.1)
+    bus.alive = False
+    bus.run(20)
+    assert bus.kinds().count(K.REVERTING_TO_SILENT_MODE) == 1
+    assert bus.kinds()[-1] is K.REVERTING_TO_SILENT_MODE
+    bus.be_born()
+    bus.run(5)
+    assert bus.kinds()[-1] in (K.ALLS_WELL, K.NETWORK_METRICS)
+
+
+def test_a_restarted_entitys_former_witnesses_are_not_heard_under_their_former_tokens() -> None:
+    bus = WitnessBus(3)
+    bus.tracker()
+    bus.run(10)
+    bus.die()
+    bus.run(0.5)
+    bus.be_born()
+    bus.run(5)
+    before = [payload for topic, payload in bus.told if topic.endswith("ChangeNotifications")]
+    refused = bus.counted.get("traces_refused", 0)
+    for topic, payload in list(bus.told):
+        if payload in before:
+            bus.publish(0, topic, payload)
+    bus.run(1)
+    assert bus.counted["traces_refused"] >= refused + len(before)
+    assert not BAD_NEWS & set(bus.kinds())
+
+
+def test_a_witness_that_asks_all_the_time_is_not_always_answered() -> None:
+    bus = WitnessBus(3, bad=(2,))
+    bus.tracker()
+    answers = 0
+
+    def count(witness: int, client: str, say: object) -> None:
+        nonlocal answers
+        answers += client == "desk" and witness == 0
+        original(witness, client, say)  # type: ignore[arg-type]
+
+    original = bus._from
+    bus._from = count  # type: ignore[method-assign]
+    bus.run(120)
+    assert bus.counted["gauges_unanswered"] > 10
+    assert answers <= 5 * ANSWERS_MAX + 20
+
+
+@pytest.mark.parametrize("witnesses", [0, 2, 4, 17, -1])
+def test_numbers_of_witnesses_without_a_majority_are_refused(witnesses: int) -> None:
+    with pytest.raises(OurFault, match="majority"):
+        WitnessBus(witnesses)
+
+
+def test_with_one_witness_every_trace_is_observed_as_ever() -> None:
+    bus = WitnessBus(1)
+    bus.tracker()
+    bus.run(20)
+    bus.entity_does(bus.entity.load({"cpu": 0.25, "word": "of the program's"}, bus.now))
+    bus.run(1)
+    bus.die()
+    bus.run(20)
+    observed = [dict(seen.fields) for _, seen in bus.observed["desk"] if seen.kind is K.LOAD_INFORMATION]
+    assert observed == [{"cpu": 0.25, "word": "of the program's"}]
+    assert changes(bus)[-2:] == [K.FAILURE_SUSPICION, K.FAILED]
+    assert not any("witnesses" in seen.fields for _, seen in bus.observed["desk"])
