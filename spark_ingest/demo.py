@@ -66,8 +66,8 @@ def show_windows(rows: Any, batch: int) -> None:
     found = sorted(rows.collect(), key=lambda row: (row.topic, row.start))
     first = batch * WINDOWS_SHOWN % max(1, len(found))
     lines = [
-        f"{row.start:%H:%M:%S} {row.topic.split('/', 2)[-1]}: mean {row['mean']:,.1f}, {row.least:,.1f} to {row.greatest:,.1f}, "
-        f"{row['count']} readings"
+        f"{row.start:%H:%M:%S} {row.topic.split('/', 2)[-1]}: mean {row['mean']:,.1f}, "
+        f"{row.least:,.1f} to {row.greatest:,.1f}, {row['count']} readings"
         for row in (found[first:] + found[:first])[:WINDOWS_SHOWN]
     ]
     if lines:

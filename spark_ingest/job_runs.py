@@ -137,7 +137,12 @@ def run_job(
         register(spark)
         if once or job.stream is None:
             return _once(spark, job, options, settings, as_json)
-        _stream(spark, job, options, settings, as_json)
+        with tempfile.TemporaryDirectory(prefix="veilmq-job-", ignore_cleanup_errors=True) as checkpoint:
+            query = _started(spark, job, options, settings, as_json, checkpoint)
+            try:
+                query.awaitTermination()
+            finally:
+                query.stop()
     except KeyboardInterrupt:
         pass
     except IngestError:
@@ -172,20 +177,17 @@ def _once(spark: Any, job: Job, options: dict[str, str], settings: Settings, as_
     return TWICE if _print(table, as_json) else 0
 
 
-def _stream(spark: Any, job: Job, options: dict[str, str], settings: Settings, as_json: bool) -> None:
+def _started(spark: Any, job: Job, options: dict[str, str], settings: Settings, as_json: bool, checkpoint: str) -> Any:
+    """The query of a job that streams."""
+
     def rows(stream: Stream) -> Any:
         return spark.readStream.format("veilmq").options(**options, stream=stream.value).load()
 
     def show(table: Any, batch: int) -> None:
         _print(job.shown(table).orderBy(*job.order), as_json)
 
-    with tempfile.TemporaryDirectory(prefix="veilmq-job-") as checkpoint:
-        writer = job.made(rows, settings).writeStream.foreachBatch(show).outputMode(job.mode)
-        query = writer.option("checkpointLocation", checkpoint).trigger(processingTime=TRIGGER).start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
+    writer = job.made(rows, settings).writeStream.foreachBatch(show).outputMode(job.mode)
+    return writer.option("checkpointLocation", checkpoint).trigger(processingTime=TRIGGER).start()
 
 
 def _print(table: Any, as_json: bool) -> bool:

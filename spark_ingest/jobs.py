@@ -81,8 +81,8 @@ def late(rows: Any, late_after: str = DEFAULT_LATE_AFTER) -> Any:
             f.count("*").alias("publications"),
             f.sum(f.col("copies") - 1).alias("duplicates"),
             f.count_if("too_late").alias("late"),
-            *(f.percentile("delay_ms", p / 100).alias(f"delay_p{p}_ms") for p in (50, 90, 99)),
-            f.max("delay_ms").alias("delay_max_ms"),
+            *(f.percentile("delay_ms", p / 100).alias(f"p{p}_ms") for p in (50, 90, 99)),
+            f.max("delay_ms").alias("max_ms"),
         )
     )
 
