@@ -65,6 +65,37 @@ def test_who_consents_is_reported_to_every_reader_of_the_topic(site: Site) -> No
     assert heard[0]["kind"] == "JOIN"
 
 
+def test_unchanged_devices_are_reported_too(site: Site, tmp_path: Path) -> None:
+    """In the gateway's own name: its configuration says who may discover them, and so whether they are reported."""
+    owner = site.credentials("works")
+
+    def kinds_of(*discoverers: str) -> list[str]:
+        heard: list[dict[str, Any]] = []
+        config = reporting(site)
+        config["traces"]["devices"] = {"owner": str(owner), "discoverers": list(discoverers), "grace_s": 0}
+
+        async def scenario() -> None:
+            async with site.serving(**config, data=str(tmp_path / str(len(discoverers)))) as broker:
+                reader = await Wire.connect(broker, "reader")
+                assert await reader.subscribe("entities/#", 1) == 1
+                device = await Wire.connect(broker, "thermometer", Version.V311)
+                device.publish("plant/heat", b"21", qos=1)
+                await device.expect(PubAck)
+                device.cut()
+                until = asyncio.get_running_loop().time() + 5
+                while asyncio.get_running_loop().time() < until and not any(e["kind"] == "FAILED" for e in heard):
+                    await asyncio.sleep(0.05)
+                    heard.extend(json.loads(payload) for _, payload in await reader.published())
+                    if not discoverers and asyncio.get_running_loop().time() > until - 4:
+                        break
+
+        asyncio.run(scenario())
+        return [each["kind"] for each in heard if each["entity"] == "works:thermometer"]
+
+    assert kinds_of() == []
+    assert kinds_of("gate")[0] == "JOIN"
+
+
 @pytest.mark.parametrize("version", [Version.V311, Version.V5])
 def test_no_client_reports_in_a_gateways_name(site: Site, version: Version) -> None:
     async def scenario() -> None:
