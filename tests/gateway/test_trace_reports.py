@@ -16,7 +16,7 @@ from gateway.mqtt5.packets import Disconnect, PubAck, Version, Will
 from gateway.mqtt5.types import ReasonCode
 from gateway.tracing_client import TracedEntity
 from tests.gateway.harness import Wire
-from tests.gateway.traced_site import Site, wait_for
+from tests.gateway.traced_site import WAIT_S, Site, wait_for
 
 REPORTS = "entities/gate/pump/trace"
 
@@ -66,34 +66,31 @@ def test_who_consents_is_reported_to_every_reader_of_the_topic(site: Site) -> No
 
 
 def test_unchanged_devices_are_reported_too(site: Site, tmp_path: Path) -> None:
-    """In the gateway's own name: its configuration says who may discover them, and so whether they are reported."""
-    owner = site.credentials("works")
+    config = reporting(site)
+    owner = str(site.credentials("works"))
+    config["traces"]["devices"] = {"owner": owner, "discoverers": ["gate"], "clients": ["thermo*"], "grace_s": 0}
+    heard: list[tuple[str, dict[str, Any]]] = []
 
-    def kinds_of(*discoverers: str) -> list[str]:
-        heard: list[dict[str, Any]] = []
-        config = reporting(site)
-        config["traces"]["devices"] = {"owner": str(owner), "discoverers": list(discoverers), "grace_s": 0}
+    async def heard_of(reader: Wire, kind: str) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while kind not in [body["kind"] for _, body in heard]:
+                heard.extend((topic, json.loads(payload)) for topic, payload in await reader.published())
+                await asyncio.sleep(0.02)
 
-        async def scenario() -> None:
-            async with site.serving(**config, data=str(tmp_path / str(len(discoverers)))) as broker:
-                reader = await Wire.connect(broker, "reader")
-                assert await reader.subscribe("entities/#", 1) == 1
-                device = await Wire.connect(broker, "thermometer", Version.V311)
-                device.publish("plant/heat", b"21", qos=1)
-                await device.expect(PubAck)
-                device.cut()
-                until = asyncio.get_running_loop().time() + 5
-                while asyncio.get_running_loop().time() < until and not any(e["kind"] == "FAILED" for e in heard):
-                    await asyncio.sleep(0.05)
-                    heard.extend(json.loads(payload) for _, payload in await reader.published())
-                    if not discoverers and asyncio.get_running_loop().time() > until - 4:
-                        break
+    async def scenario() -> None:
+        async with site.serving(**config, data=str(tmp_path / "data")) as broker:
+            reader = await Wire.connect(broker, "reader")
+            assert await reader.subscribe("entities/#", 1) == 1
+            device = await Wire.connect(broker, "thermometer", Version.V311)
+            device.publish("plant/heat", b"21", qos=1)
+            await device.expect(PubAck)
+            await heard_of(reader, "JOIN")
+            device.cut()
+            await heard_of(reader, "FAILED")
 
-        asyncio.run(scenario())
-        return [each["kind"] for each in heard if each["entity"] == "works:thermometer"]
-
-    assert kinds_of() == []
-    assert kinds_of("gate")[0] == "JOIN"
+    asyncio.run(scenario())
+    assert {topic for topic, _ in heard} == {"entities/gate/works%3Athermometer/trace"}
+    assert {body["entity"] for _, body in heard} == {"works:thermometer"}
 
 
 @pytest.mark.parametrize("version", [Version.V311, Version.V5])
