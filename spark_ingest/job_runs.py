@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,6 +29,7 @@ from .options import Options, Stream, parse_options
 SHOWN_MAX = 1_000
 """Rows of one table for people; JSON has all."""
 TRIGGER = "2 seconds"
+LOOK_S = 0.5
 TWICE = 1
 """Exit status of `late` when a publication came twice."""
 _DURATION = re.compile(r"[1-9][0-9]{0,5} (millisecond|second|minute|hour|day)s?")
@@ -138,13 +141,7 @@ def run_job(
         if once or job.stream is None:
             return _once(spark, job, options, settings, as_json)
         with tempfile.TemporaryDirectory(prefix="veilmq-job-", ignore_cleanup_errors=True) as checkpoint:
-            query = _started(spark, job, options, settings, as_json, checkpoint)
-            try:
-                query.awaitTermination()
-            finally:
-                query.stop()
-    except KeyboardInterrupt:
-        pass
+            _until_stopped(_started(spark, job, options, settings, as_json, checkpoint))
     except IngestError:
         raise
     except Exception as error:  # whatever Spark raises becomes one line
@@ -188,6 +185,20 @@ def _started(spark: Any, job: Job, options: dict[str, str], settings: Settings, 
 
     writer = job.made(rows, settings).writeStream.foreachBatch(show).outputMode(job.mode)
     return writer.option("checkpointLocation", checkpoint).trigger(processingTime=TRIGGER).start()
+
+
+def _until_stopped(query: Any) -> None:
+    """Until Ctrl-C or SIGTERM. Raises what ended the query before."""
+    stopped = threading.Event()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda *_: stopped.set())
+    try:
+        while not (stopped.is_set() or query.awaitTermination(LOOK_S)):
+            continue
+        query.stop()
+    except Exception:
+        if not stopped.is_set():  # Ctrl-C reaches Spark's workers, too: then the query fails, and may
+            raise
 
 
 def _print(table: Any, as_json: bool) -> bool:
