@@ -25,6 +25,7 @@ from .consumers import forget
 from .errors import BadOption, IngestError
 from .grants import read_grants
 from .options import Options, Stream, parse_options
+from .spool import CONSUMERS
 
 SHOWN_MAX = 1_000
 """Rows of one table for people; JSON has all."""
@@ -149,6 +150,7 @@ def run_job(
     finally:
         spark.stop()
         forget(spool, consumer)
+        (spool / CONSUMERS / f"{consumer}.lock").unlink(missing_ok=True)  # nobody else has this name
     return 0
 
 

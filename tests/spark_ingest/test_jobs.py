@@ -19,7 +19,7 @@ from spark_ingest.spool_writer import SpoolWriter
 from .region import NOW, Link, Overlay, Publisher, write_grants
 
 pytest.importorskip("pyspark")
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
