@@ -142,7 +142,8 @@ def run_job(
         if once or job.stream is None:
             return _once(spark, job, options, settings, as_json)
         with tempfile.TemporaryDirectory(prefix="veilmq-job-", ignore_cleanup_errors=True) as checkpoint:
-            _until_stopped(_started(spark, job, options, settings, as_json, checkpoint))
+            stopped = _stopped()
+            _await(_started(spark, job, options, settings, as_json, checkpoint, stopped), stopped)
     except IngestError:
         raise
     except Exception as error:  # whatever Spark raises becomes one line
@@ -176,30 +177,47 @@ def _once(spark: Any, job: Job, options: dict[str, str], settings: Settings, as_
     return TWICE if _print(table, as_json) else 0
 
 
-def _started(spark: Any, job: Job, options: dict[str, str], settings: Settings, as_json: bool, checkpoint: str) -> Any:
-    """The query of a job that streams."""
+def _started(
+    spark: Any,
+    job: Job,
+    options: dict[str, str],
+    settings: Settings,
+    as_json: bool,
+    checkpoint: str,
+    stopped: threading.Event,
+) -> Any:
+    """The query of a job that streams. Ctrl-C reaches Spark's workers, too: what fails once it `stopped` is no news."""
 
     def rows(stream: Stream) -> Any:
         return spark.readStream.format("veilmq").options(**options, stream=stream.value).load()
 
     def show(table: Any, batch: int) -> None:
-        _print(job.shown(table).orderBy(*job.order), as_json)
+        try:
+            _print(job.shown(table).orderBy(*job.order), as_json)
+        except Exception:
+            if not stopped.is_set():
+                raise
 
     writer = job.made(rows, settings).writeStream.foreachBatch(show).outputMode(job.mode)
     return writer.option("checkpointLocation", checkpoint).trigger(processingTime=TRIGGER).start()
 
 
-def _until_stopped(query: Any) -> None:
-    """Until Ctrl-C or SIGTERM. Raises what ended the query before."""
+def _stopped() -> threading.Event:
+    """Set by Ctrl-C or SIGTERM."""
     stopped = threading.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda *_: stopped.set())
+    return stopped
+
+
+def _await(query: Any, stopped: threading.Event) -> None:
+    """Until it `stopped`. Raises what ended the query before."""
     try:
         while not (stopped.is_set() or query.awaitTermination(LOOK_S)):
             continue
         query.stop()
     except Exception:
-        if not stopped.is_set():  # Ctrl-C reaches Spark's workers, too: then the query fails, and may
+        if not stopped.is_set():
             raise
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -205,7 +206,7 @@ def test_a_job_that_streams_prints_what_changed(
     spool.publish("plant/a", b"5")
     spool.write()
     options = {**spool.options, "consumer": f"job-{name}"}
-    query = _started(spark, JOBS[name], options, Settings(), True, str(tmp_path / "checkpoint"))
+    query = _started(spark, JOBS[name], options, Settings(), True, str(tmp_path / "checkpoint"), Event())
     try:
         query.processAllAvailable()
         before = capsys.readouterr().out.splitlines()
