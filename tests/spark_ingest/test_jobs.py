@@ -198,6 +198,7 @@ def test_the_fleet_by_gateway_and_state(spark: Any, spool: Spool) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, job in JOBS.items() if job.stream])
 def test_a_job_that_streams_prints_what_changed(
     spark: Any, spool: Spool, capsys: Any, tmp_path: Path, name: str
