@@ -23,6 +23,7 @@ from .dashboards import DASHBOARDS, Dashboards, Show
 from .devices import DeviceEvent, Devices, Remembered, Removed, Tell
 from .discovering import DiscoveryNode, Share, entity_of
 from .machine import Count
+from .reporting import Report, Reporter
 from .standing import Health
 from .telling import Say, Voice
 from .traces import GAUGE_EVERY_S, Interest, TraceKind, interest_of
@@ -61,7 +62,7 @@ class Forget:
     topic: bytes = field(repr=False)
 
 
-DeviceTracingEffect: TypeAlias = Say | Share | Show | Forget | Count
+DeviceTracingEffect: TypeAlias = Say | Share | Show | Forget | Report | Count
 
 
 @dataclass(slots=True)
@@ -82,11 +83,11 @@ class DeviceTracer:
 
     def __init__(
         self, devices: Devices, owner: Owner, node: DiscoveryNode, authority: bytes, random: Callable[[int], bytes],
-        dashboards: Dashboards | None = None,
+        dashboards: Dashboards | None = None, reporter: Reporter | None = None,
     ) -> None:  # fmt: skip
         self._devices, self._owner, self._node = devices, owner, node
         self._authority, self._random = authority, random
-        self._dashboards = dashboards or Dashboards(())
+        self._dashboards, self._reporter = dashboards or Dashboards(()), reporter
         self._voiced: dict[str, _Voiced] = {}
         self._topics: dict[bytes, str] = {}  # devices by trace topic
         self._waiting = Turns()  # devices without a topic
@@ -248,7 +249,8 @@ class DeviceTracer:
 
     def _speak(self, device: str, advertisement: Advertisement, now: float, gauge_at: float) -> None:
         before = self._voiced.get(device)
-        voice, holder = Voice(advertisement, self._random, now), Identity.generate(self._random(32))
+        voice = Voice(advertisement, self._random, now, self._reporter)
+        holder = Identity.generate(self._random(32))
         voiced = self._voiced[device] = _Voiced(voice, holder, gauge_at)
         if before is not None:
             del self._topics[before.voice.topic]

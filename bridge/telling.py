@@ -22,7 +22,19 @@ from keys.sealedbox import seal_box
 from keys.tracesession import KEY_BYTES
 
 from .machine import Count
-from .traces import Audience, Interest, TraceKind, Wanted, body_of, gauge_topic, interest_of, key_topic, trace_topic
+from .reporting import Report, Reporter
+from .traces import (
+    DESCRIPTOR,
+    Audience,
+    Interest,
+    TraceKind,
+    Wanted,
+    body_of,
+    gauge_topic,
+    interest_of,
+    key_topic,
+    trace_topic,
+)
 
 KEYED_MAX = 1_024  # trackers of one entity that were given its trace key; more are asked to answer again
 
@@ -36,17 +48,19 @@ class Say:
     qos: int = 1
 
 
-Told: TypeAlias = Say | Count
+Told: TypeAlias = Say | Report | Count
 
 
 class Voice:
-    """What is told on one trace topic. `random`: fresh secret bytes of a length."""
+    """What is told on one trace topic. `random`: fresh secret bytes of a length; `reporter`: who else is told of an
+    entity that consents."""
 
     __slots__ = (
         "_holder",
         "_keyed",
         "_number",
         "_random",
+        "_reporter",
         "_token",
         "_trace_key",
         "advertisement",
@@ -54,8 +68,16 @@ class Voice:
         "audience",
     )
 
-    def __init__(self, advertisement: Advertisement, random: Callable[[int], bytes], now: float) -> None:
+    def __init__(
+        self,
+        advertisement: Advertisement,
+        random: Callable[[int], bytes],
+        now: float,
+        reporter: Reporter | None = None,
+    ) -> None:
         self.advertisement = advertisement
+        consents = reporter is not None and reporter.consents(advertisement.discoverers)
+        self._reporter = reporter if consents else None
         self.audience = Audience(now)
         self.again: dict[Interest, tuple[TraceKind, Mapping[str, object]]] = {}
         """What holds now, by who wants such things; whoever comes later is told."""
@@ -89,24 +111,38 @@ class Voice:
 
     # --------------------------------------------------------------------------------------------- telling
 
-    def tell(self, kind: TraceKind, fields: Mapping[str, object], now: float, to: Interest | None = None) -> list[Told]:
+    def tell(
+        self,
+        kind: TraceKind,
+        fields: Mapping[str, object],
+        now: float,
+        to: Interest | None = None,
+        is_news: bool = True,
+    ) -> list[Told]:
         """A signed trace, if somebody wants it and we may tell. Changes are told unasked: they are few, and a tracker
-        that has just come would miss the one that matters."""
+        that has just come would miss the one that matters. News are reported whoever wants them."""
         interest = interest_of(kind) if to is None else to
         unasked = kind is TraceKind.GAUGE_INTEREST or interest is Interest.CHANGES
-        if not unasked and interest not in self.audience.wants(now):
+        wanted = unasked or interest in self.audience.wants(now)
+        reporter = self._reporter if is_news else None
+        if not wanted and reporter is None:
             return []
         if self._token is None or self._holder is None:
             return [Count("traces_unauthorised")]
         now_ms = int(now * 1000)
         if now_ms > self._token.not_after_ms:
             return [Count("traces_expired")]
+        told: list[Told] = []
+        if reporter is not None:
+            told += reporter.told(self.advertisement.descriptor.removeprefix(DESCRIPTOR), kind, fields, now, to)
+        if not wanted:
+            return told
         self._number += 1
         bare = Trace(self._token, kind, self._number, now_ms, body_of(fields))
         if self._trace_key and kind is not TraceKind.GAUGE_INTEREST:
             bare = bare.sealed_under(self._trace_key, self._random(12))
         where = gauge_topic(self.topic) if kind is TraceKind.GAUGE_INTEREST else trace_topic(self.topic, interest)
-        return [Say(where, bare.signed(self._holder).encode()), Count("traces", 1, kind.name)]
+        return [*told, Say(where, bare.signed(self._holder).encode()), Count("traces", 1, kind.name)]
 
     def gauge(self, now: float) -> list[Told]:
         """Ask who is interested, if it is time."""
@@ -135,7 +171,7 @@ class Voice:
         if wanted.anew:
             for interest, (kind, fields) in self.again.items():
                 if interest in wanted.interest:
-                    effects += self.tell(kind, fields, now, to=interest)
+                    effects += self.tell(kind, fields, now, to=interest, is_news=False)
         return effects
 
     def _give_key(self, tracker: Certificate) -> list[Told]:

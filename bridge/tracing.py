@@ -25,6 +25,7 @@ from keys.tracesession import KEY_BYTES, SESSION_BYTES, Registration, TraceSessi
 
 from .machine import Count, Tick
 from .pings import Health, Ping, Preset, Pulse
+from .reporting import Report, Reporter
 from .telling import KEYED_MAX, Say, Voice, open_trace_key
 from .traces import Interest, TraceKind, answers_to, fields_of, state_of, to_entity
 
@@ -100,7 +101,7 @@ class SendAway:
     why: str
 
 
-TracingEffect: TypeAlias = Say | SendAway | Count
+TracingEffect: TypeAlias = Say | SendAway | Report | Count
 
 
 # ------------------------------------------------------------------------------------------------ machine
@@ -125,12 +126,18 @@ class _Traced:
 
 class Tracer:
     """One broker. `nodes`: discovery nodes' public keys by name; `authority`: who certifies entities; `random`: fresh
-    secret bytes of a length."""
+    secret bytes of a length; `reporter`: who is told beside trackers."""
 
     def __init__(
-        self, preset: Preset, nodes: Mapping[str, bytes], authority: bytes, random: Callable[[int], bytes]
+        self,
+        preset: Preset,
+        nodes: Mapping[str, bytes],
+        authority: bytes,
+        random: Callable[[int], bytes],
+        reporter: Reporter | None = None,
     ) -> None:
         self._preset = preset
+        self._reporter = reporter
         self._nodes = dict(nodes)
         self._authority = authority
         self._random = random
@@ -186,7 +193,7 @@ class Tracer:
             self._forget(former)
         session, key = self._random(SESSION_BYTES), self._random(KEY_BYTES)
         ours = TraceSession(session, key, 1, advertisement.certificate.public_key)
-        voice = Voice(advertisement, self._random, now)
+        voice = Voice(advertisement, self._random, now, self._reporter)
         traced = _Traced(voice, event.client, ours, Pulse(self._preset, now))
         self._traced[session] = traced
         self._sessions[advertisement.topic] = session

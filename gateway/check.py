@@ -111,6 +111,7 @@ def check(settings: Settings, topics: Sequence[str], probed: bool = False) -> Re
         findings += found
         if place is not None and place.local.role is Role.GATEWAY:
             findings += _check_hosted(settings, place, probed)
+            findings += _check_reports(settings, place)
     elif not any("auth" in plugin.lower() for plugin in settings.plugins) and not settings.allow_anonymous:
         cure = "add an auth plugin, or allow_anonymous: true"
         findings.append(Finding("warning", f"no client can log in: no plugin authenticates anybody; {cure}"))
@@ -266,6 +267,18 @@ def _check_listens(settings: Settings, role: Role) -> list[Finding]:
         return []
     who = "replica" if role is Role.REPLICA else "key server"
     return [Finding("error", f"a {who} needs a listener with overlay: true; add one on the address in the overlay")]
+
+
+def _check_reports(settings: Settings, place: _Place) -> Iterator[Finding]:
+    """Whether reports of traces leave; that they do not leave unsealed is the configuration's rule."""
+    if settings.traces is None or settings.traces.report is None:
+        return
+    topic = f"{settings.traces.report.prefix}/{place.local.name}/ENTITY/trace"
+    fate = _fate(settings, place, topic)
+    if fate.fate == "protected":
+        yield Finding("ok", f"traces.report: {topic} leaves sealed")
+    else:
+        yield Finding("warning", f"traces.report: {topic}: {fate.fate}: {fate.why}; choose a prefix that is protected")
 
 
 def _fate(settings: Settings, place: _Place | None, topic: str) -> Fate:

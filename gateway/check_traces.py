@@ -54,5 +54,5 @@ def check_watched(settings: WatchedSettings) -> Iterator[Finding]:
     else:
         count = len(settings.brokers)
         yield Finding(
-            "info", f"watched: we are {watched.credentials.name}, of which {count // 2 + 1} of {count} decide"
+            "ok", f"watched: we are {watched.credentials.name}, of which {count // 2 + 1} of {count} decide"
         )

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Hashable, Mapping
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,8 +29,9 @@ from pydantic_core import ErrorDetails
 
 from bridge.topics import TopicError, check_filter
 
+from .config_discovery import Discovery
 from .config_hosted import Hosted
-from .config_traces import DeviceSettings, HeartbeatSettings, TraceSettings, WatchedSettings
+from .config_traces import DeviceSettings, HeartbeatSettings, ReportSettings, TraceSettings, WatchedSettings
 from .limits import Limits, Metrics, Model
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -131,23 +131,6 @@ class KeyServer(Model):
     material: Path = Field(description="what the overlay's owner handed over; taken in at the first start, then erased")
 
 
-def _ip_address(text: str) -> str:
-    try:
-        return str(ip_address(text))
-    except ValueError:
-        raise ValueError("is not an IP address; write e.g. 192.0.2.7") from None
-
-
-class Discovery(Model):
-    """Multicast DNS on the local network. What is found there is believed as far as TLS and the overlay confirm it."""
-
-    advertise: bool = Field(default=False, description="say on the local network where we listen")
-    find: bool = Field(default=False, description="look there for members that do not answer where the overlay says")
-    interfaces: list[Annotated[str, AfterValidator(_ip_address)]] = Field(
-        default=[], description="addresses of the interfaces to use, e.g. 192.0.2.7; none: all"
-    )
-
-
 class OverlaySettings(Model):
     """Who we are in the overlay, and what of our clients' traffic goes through it."""
 
@@ -208,6 +191,13 @@ class Settings(Model):
             other = taken.setdefault(listener.bind, name)
             if other != name and not listener.bind.endswith(":0"):
                 raise ValueError(f"listeners {other} and {name} both bind {listener.bind}; change one")
+        return self
+
+    @model_validator(mode="after")
+    def _reports_are_sealed(self) -> Settings:
+        if self.traces is not None and self.traces.report is not None and self.overlay is not None:
+            protected = [protect.filter for protect in self.overlay.protect]
+            self.traces.report.check_sealed(protected, self.overlay.share_plain)
         return self
 
     @property
@@ -432,6 +422,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
         "listeners": Listener, "limits": Limits, "metrics": Metrics, "overlay": OverlaySettings, "protect": Protect,
         "availability": Availability, "key_server": KeyServer, "discovery": Discovery, "hosted": Hosted,
         "traces": TraceSettings, "watched": WatchedSettings, "devices": DeviceSettings, "heartbeats": HeartbeatSettings,
+        "report": ReportSettings,
     }  # fmt: skip
     for part in path:
         if isinstance(part, str) and part in table:

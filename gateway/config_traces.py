@@ -3,13 +3,14 @@ brokers trace us ourselves."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from bridge.devices import MARK
-from bridge.topics import TopicError, check_filter
+from bridge.topics import TopicError, check_filter, check_name, covers, overlaps, specificity
 from keys.delegation import WITNESSES_MAX
 
 from .limits import Model
@@ -54,12 +55,37 @@ class DeviceSettings(Model):
     grace_s: float = Field(default=10.0, ge=0, le=86_400, description="how long a lost connection may take to be back")
 
 
+def _plain_topic(text: str) -> str:
+    try:
+        check_name(text)
+    except TopicError as error:
+        raise ValueError(str(error)) from None
+    if text.startswith(("$", "/")):
+        raise ValueError("is no plain topic; take one like 'entities'")
+    return text
+
+
+class ReportSettings(Model):
+    """Traces as ordinary publications, `PREFIX/GATEWAY/ENTITY/trace`, of entities that consent."""
+
+    prefix: Annotated[str, AfterValidator(_plain_topic)] = Field(description="a topic of a protected scope")
+
+    def check_sealed(self, protected: Sequence[str], plain: Sequence[str]) -> None:
+        """Raises ValueError if a filter of `plain` would take reports across the overlay unsealed."""
+        reports = f"{self.prefix}/+/+/trace"
+        sealing = min((specificity(each) for each in protected if covers(each, reports)), default=None)
+        for each in plain:
+            if overlaps(each, reports) and (sealing is None or specificity(each) < sealing):
+                raise ValueError(f"replicas would read what traces.report says, under share_plain {each}; protect it")
+
+
 class TraceSettings(Model):
     """Tracing of entities. Absent: constrained topics are ordinary ones."""
 
     authority: Path = Field(description="ca.pem of the trust domain that certifies entities and trackers")
     identity: Path = Field(description="our identity directory: it signs advertisements")
     nodes: list[Path] = Field(default=[], description="card.json of other gateways that are discovery nodes")
+    report: ReportSettings | None = Field(default=None, description="whether traces are published, too, and where")
     preset: Literal["lan", "wan", "cellular"] = Field(default="lan", description="times of pings, see bridge/pings.py")
     devices: DeviceSettings | None = Field(default=None, description="absent: who does not know VeilMQ is not traced")
 

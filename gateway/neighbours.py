@@ -17,7 +17,8 @@ from types import TracebackType
 
 import ifaddr
 
-from gateway.config import Discovery, Listener, Settings
+from gateway.config import Listener, Settings
+from gateway.config_discovery import Discovery
 from gateway.discovery import Found, Neighbourhood, known
 from gateway.live_overlay import LiveOverlay
 from gateway.redial import Address

@@ -18,6 +18,7 @@ from bridge.devices import Devices, Heartbeat, Rules
 from bridge.discovering import DiscoveryNode
 from bridge.machine import Count, Publication
 from bridge.pings import PRESETS
+from bridge.reporting import Reporter
 from bridge.topics import split_share
 from bridge.traces import ADVERTISEMENTS_FILTER, ANSWERS_FILTER
 from bridge.tracing import Tracer
@@ -76,15 +77,19 @@ def make_tracing(settings: TraceSettings, data: Path | None, count: Callable[[Co
     cards = [Card.load(path) for path in settings.nodes]
     nodes = {local.name: local.card.public_key, **{card.name: card.public_key for card in cards}}
     authority = authority_of(settings.authority)
-    tracer = Tracer(PRESETS[settings.preset], nodes, authority, os.urandom)
+    reporter = None
+    if settings.report is not None:
+        reporter = Reporter(local.name, local.card.domain, settings.report.prefix)
+    tracer = Tracer(PRESETS[settings.preset], nodes, authority, os.urandom, reporter)
     node = DiscoveryNode(local.name, local.identity, nodes, authority, os.urandom)
     devices = None
     if settings.devices is not None:
         owner = owner_of(settings.devices, authority, data)
         dashboards = Dashboards(tuple(settings.devices.dashboards))
-        devices = DeviceTracer(Devices(rules_of(settings.devices)), owner, node, authority, os.urandom, dashboards)
+        machine = Devices(rules_of(settings.devices))
+        devices = DeviceTracer(machine, owner, node, authority, os.urandom, dashboards, reporter)
     store = None if data is None else TraceStore(data / "traces.sqlite3")
-    return Tracing(tracer, node, store, count, devices=devices)
+    return Tracing(tracer, node, store, count, devices=devices, reporter=reporter)
 
 
 def owner_of(settings: DeviceSettings, authority: bytes, data: Path | None) -> Owner:

@@ -24,6 +24,7 @@ from bridge.device_tracing import DeviceTracer, DeviceTracingEffect, Forget
 from bridge.devices import DeviceEvent, Knows, Published
 from bridge.discovering import Asked, Brought, DiscoveryEffect, DiscoveryNode, Heard, Share
 from bridge.machine import Count, Publication, Tick
+from bridge.reporting import Report, ReportEffect, Reporter
 from bridge.topics import TopicError
 from bridge.traces import ADVERTISEMENTS, CREATION_TOPIC, DISCOVERY_TOPIC, REGISTRATION_TOPIC, advertisement_topic
 from bridge.tracing import (
@@ -66,7 +67,8 @@ class Publishes(Protocol):
 
 
 class Tracing:
-    """See the module. `node` None: we trace, and others are discovery nodes. `devices` None: unchanged ones are not."""
+    """See the module. `node` None: we trace, and others are discovery nodes. `devices` None: unchanged ones are not.
+    `reporter`: the one that the machines have."""
 
     def __init__(
         self,
@@ -76,8 +78,10 @@ class Tracing:
         count: Callable[[Count], None],
         clock: Callable[[], float] = time.time,
         devices: DeviceTracer | None = None,
+        reporter: Reporter | None = None,
     ) -> None:
         self._tracer, self._node, self._store, self._devices = tracer, node, store, devices
+        self._reporter = reporter
         self._count, self._clock = count, clock
         self._broker: Publishes | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -108,8 +112,11 @@ class Tracing:
     def admit(self, topic: str, client_id: str, *, publishes: bool) -> tuple[str, bool]:
         """The spelling under which a name or filter (share prefix stripped) is routed, and whether the client may.
 
-        Every topic that is not constrained stays as it is, and is no business of ours.
+        Every topic that is not constrained stays as it is, and is no business of ours but for reports: those are the
+        gateways' own.
         """
+        if publishes and self._reporter is not None and self._reporter.owns(topic):
+            return topic, False
         try:
             parsed = constrained.parse(topic)
         except TopicError:
@@ -209,13 +216,15 @@ class Tracing:
             self._perform(self._devices.handle(event, self._clock()))
             self._schedule()
 
-    def _perform(self, effects: Iterable[TracingEffect | DiscoveryEffect | DeviceTracingEffect]) -> None:
+    def _perform(self, effects: Iterable[TracingEffect | DiscoveryEffect | DeviceTracingEffect | ReportEffect]) -> None:
         assert self._broker is not None, "start first"
         for effect in effects:
             match effect:
                 case Say(topic, payload, qos):
                     parsed = constrained.parse(topic)
                     self._say(topic, payload, qos, parsed is not None and parsed.stays_here)
+                case Report(topic, payload):
+                    self._broker.say(topic, payload, 1, stays_here=False)
                 case SendAway(client, why):
                     log.warning("sent %r away: %s", client, why)
                     self._broker.send_away(client, why)
@@ -247,7 +256,7 @@ class Tracing:
             log.error("%s", error)
 
     def _schedule(self) -> None:
-        machines = (self._tracer, self._devices)
+        machines = (self._tracer, self._devices, self._reporter)
         dues = [each.next_deadline for each in machines if each is not None]
         deadline = min((due for due in dues if due is not None), default=None)
         if deadline == self._due:
@@ -262,6 +271,8 @@ class Tracing:
 
     def _tick(self) -> None:
         self._timer = self._due = None
+        if self._reporter is not None:
+            self._perform(self._reporter.due(self._clock()))
         self._trace(Tick())
         self._watch(Tick())
 

@@ -21,6 +21,7 @@ mean (`bridge.traces`), storage of advertisements (`bridge.discovery_nodes`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntFlag
 from fnmatch import fnmatchcase
@@ -107,12 +108,14 @@ class Advertisement:
 
     def may_discover(self, who: Certificate) -> bool:
         """Whether the restrictions let this certificate's holder learn the topic. Owners always may."""
-        if who.party_id == self.certificate.party_id:
-            return True
-        return any(
-            who.domain == pattern[1:] if pattern.startswith("@") else fnmatchcase(who.name, pattern)
-            for pattern in self.discoverers
-        )
+        return who.party_id == self.certificate.party_id or admits(self.discoverers, who.name, who.domain)
+
+
+def admits(discoverers: Sequence[str], name: str, domain: str) -> bool:
+    """Whether restrictions let somebody of this name and trust domain discover."""
+    return any(
+        domain == pattern[1:] if pattern.startswith("@") else fnmatchcase(name, pattern) for pattern in discoverers
+    )
 
 
 @dataclass(frozen=True, slots=True)

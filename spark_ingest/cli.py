@@ -17,7 +17,7 @@ from typing import Annotated, ParamSpec
 
 import typer
 
-from .errors import IngestError
+from .errors import BadOption, IngestError
 
 EXIT_BAD_INPUT = 2
 
@@ -93,6 +93,35 @@ def status(
     found = status_of(spool)
     print(found.to_json() if as_json else told(found))
     return 0
+
+
+@ingest_app.command("jobs")
+@one_line
+def jobs(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Absent: list the jobs.")] = None,
+    spool: Annotated[Path | None, typer.Option(metavar="DIR", help="What a receiver writes.")] = None,
+    grants: Annotated[Path | None, typer.Option(metavar="FILE", help="The receiver's file of scope keys.")] = None,
+    topics: Annotated[str, typer.Option(metavar="FILTERS", help="Telemetry: topic filters, by commas.")] = "#",
+    window: Annotated[str, typer.Option(metavar="TIME", help="windows: how long each is.")] = "5 seconds",
+    watermark: Annotated[str, typer.Option(metavar="TIME", help="windows: how late rows may come.")] = "10 seconds",
+    field: Annotated[str, typer.Option(metavar="PATH", help="windows: the number in JSON payloads.")] = "value",
+    late_after: Annotated[str, typer.Option(metavar="TIME", help="late: what is late.")] = "10 seconds",
+    entity_level: Annotated[
+        int, typer.Option(min=1, help="timeline: the level of telemetry topics that names it.")
+    ] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
+    once: Annotated[bool, typer.Option(help="What the spool holds now, instead of a stream.")] = False,
+) -> int:
+    """List the ready-made jobs, or run one over a spool."""
+    from .job_runs import Settings, listing, run_job
+
+    if name is None:
+        print("\n".join(listing()))
+        return 0
+    if spool is None or grants is None:
+        raise BadOption("a job needs the spool and its keys; add --spool DIR --grants FILE")
+    settings = Settings(window, watermark, field, late_after, entity_level)
+    return run_job(name, spool, grants, topics, settings, as_json=as_json, once=once)
 
 
 @ingest_app.command("sample")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import threading
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import IngestError
+from .job_runs import cause
 from .jobs import windows
 from .session import spark_session
 from .sink import PublicationSink
@@ -36,7 +36,6 @@ BAD_INPUT = 2
 WINDOWS_SHOWN = 3
 TOLD_S = 5.0
 """After a failure: so long the starter may take to read of it."""
-_PYTHON_ERROR = re.compile(r"(?!org\.|java|py4j)[\w.]+(Error|Exception|Gap|Busy|Damaged|Option|Java): ")
 
 
 def emit(event: str, **fields: Any) -> None:
@@ -64,11 +63,11 @@ class Sink(PublicationSink):
 
 def show_windows(rows: Any, batch: int) -> None:
     """For `foreachBatch`: a few lines for people, of other sensors each time."""
-    found = sorted(rows.collect(), key=lambda row: (row.sensor, row.start))
+    found = sorted(rows.collect(), key=lambda row: (row.topic, row.start))
     first = batch * WINDOWS_SHOWN % max(1, len(found))
     lines = [
-        f"{row.start:%H:%M:%S} {row.sensor}: mean {row['mean']:,.1f}, {row.least:,.1f} to {row.greatest:,.1f}, "
-        f"{row['count']} readings"
+        f"{row.start:%H:%M:%S} {row.topic.split('/', 2)[-1]}: mean {row['mean']:,.1f}, "
+        f"{row.least:,.1f} to {row.greatest:,.1f}, {row['count']} readings"
         for row in (found[first:] + found[:first])[:WINDOWS_SHOWN]
     ]
     if lines:
@@ -125,13 +124,6 @@ def _wait_for_stop(stopped: threading.Event) -> None:
     stopped.set()
 
 
-def _cause(failure: str) -> str:
-    """One line of a query's failure: the last Python error in it, else its first line."""
-    lines = failure.split("JVM stacktrace", maxsplit=1)[0].splitlines()
-    errors = [line for line in lines if _PYTHON_ERROR.match(line)]
-    return (errors or lines or ["unknown"])[-1 if errors else 0]
-
-
 def main() -> int:
     """Exit status: 0 stopped, 1 a query failed, 2 something is missing here."""
     parser = argparse.ArgumentParser(description="Spark's part of the demonstration.")
@@ -155,7 +147,7 @@ def main() -> int:
         _run(start(spark, told), stopped)
     except Exception as error:  # noqa: BLE001  whatever Spark raises: one line for people, all of it in the log
         print(error, file=sys.stderr)
-        emit("trouble", text=_cause(str(error)))
+        emit("trouble", text=cause(str(error)))
         stopped.wait(TOLD_S)
         return 1
     spark.stop()

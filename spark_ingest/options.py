@@ -23,8 +23,8 @@ N = TypeVar("N", int, float)
 GRANTS_NAME = "scope_keys.json"
 """In the identity directory: the scope keys for executors, unless option grants names another file."""
 RETAIN_S_MAX = 366 * 86_400.0
-DEFAULT_AVAILABILITY = "+/+/+/availability,+/+/+/+/availability"
-"""Topics on which gateways tell who is alive: PREFIX/GATEWAY/ENTITY/availability, prefix of one or two levels."""
+DEFAULT_AVAILABILITY = "+/+/+/availability,+/+/+/+/availability,+/+/+/trace,+/+/+/+/trace"
+"""Where gateways tell who is alive: PREFIX/GATEWAY/ENTITY/availability and the like, prefix of one or two levels."""
 
 
 class Stream(StrEnum):

@@ -1,7 +1,7 @@
 """From opened rows to the record batches of each stream, in exactly the schema that Spark expects.
 
 telemetry      publications outside the availability topics, in clear
-availability   publications on the availability topics: one row a change of an entity's state
+availability   publications on the availability topics: what is said about entities (`statements`)
 quarantine     publications that never became whole or cannot be opened, still sealed, with the reason
 
 Only the first batch of a task is checked by Spark, so the types here must be right by construction: a test
@@ -10,12 +10,10 @@ compares them with Spark's own conversion of `DDL`.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +22,7 @@ from .decode import Opened, Opener, TopicSet, which
 from .inners import PROPERTIES, Inners
 from .options import Options, Stream
 from .spool import ByteRange, read_groups
+from .statements import Statement, Unreadable, statement_of
 
 _log = logging.getLogger(__name__)
 _TIME = pa.timestamp("us", tz="UTC")
@@ -38,7 +37,9 @@ DDL = {
     ),
     Stream.AVAILABILITY: (
         "entity string, gateway string, state string, since timestamp, last_seen timestamp, reason string, "
-        "topic string, publisher string, sequence long, published_at timestamp, received_at timestamp"
+        "topic string, publisher string, sequence long, published_at timestamp, received_at timestamp, "
+        "kind string, time timestamp, number long, latency_ms double, loss_rate double, load map<string,double>, "
+        "fields string"
     ),
     Stream.QUARANTINE: (
         "reason string, wire_topic string, publisher string, sequence long, key_id string, "
@@ -73,6 +74,13 @@ SCHEMAS = {
             ("sequence", pa.int64()),
             ("published_at", _TIME),
             ("received_at", _TIME),
+            ("kind", pa.string()),
+            ("time", _TIME),
+            ("number", pa.int64()),
+            ("latency_ms", pa.float64()),
+            ("loss_rate", pa.float64()),
+            ("load", pa.map_(pa.string(), pa.float64())),
+            ("fields", pa.string()),
         ]
     ),
     Stream.QUARANTINE: pa.schema(
@@ -134,15 +142,12 @@ class RowReader:
     def rows(self, group: Any, reasons: Counter[str] | None = None) -> Any:
         """The rows of this stream in one or several groups of the spool; `reasons` counts what stays closed."""
         opened = self._opener.open(group, self._wanted(group))
-        self._sort(opened)
+        statements = self._sort(opened)
         if reasons is not None:
             reasons.update(reason for _, reason in opened.closed)
-        build = {
-            Stream.TELEMETRY: _telemetry,
-            Stream.AVAILABILITY: _availability,
-            Stream.QUARANTINE: _quarantine,
-        }[self._stream]
-        return build(group, opened)
+        if self._stream is Stream.AVAILABILITY:
+            return _availability(group, opened, statements)
+        return (_quarantine if self._stream is Stream.QUARANTINE else _telemetry)(group, opened)
 
     def _wanted(self, group: Any) -> Any:
         """Rows that must be opened to know: without topic tokens, the wire topic tells enough. None: all."""
@@ -161,48 +166,27 @@ class RowReader:
 
         return which(group.column("wire_topic"), wanted)
 
-    def _sort(self, opened: Opened) -> None:
-        """Keep the rows of this stream; a publication about availability that says nothing is closed."""
+    def _sort(self, opened: Opened) -> list[Statement]:
+        """Keep the rows of this stream; what says nothing on an availability topic is closed. What the others say."""
         topics = opened.content.topic
         available = which(topics, self._availability.__contains__)
         telemetry = self._stream is Stream.TELEMETRY
         kept = which(topics, self._topics.__contains__) & ~available if telemetry else np.zeros(len(topics), bool)
+        statements = []
         for index in np.flatnonzero(available).tolist():
-            payload = opened.content.payload[index].as_py()
-            if payload and availability_of(payload) is None:
-                reason = "content: no JSON object with a state, on an availability topic"
-                opened.closed.append((int(opened.rows[index]), reason))
-            elif payload and self._stream is Stream.AVAILABILITY:
+            payload, time_ms = opened.content.payload[index].as_py(), int(opened.content.time_ms[index])
+            try:
+                statement = statement_of(topics[index].as_py(), payload, time_ms)
+            except Unreadable as error:
+                opened.closed.append((int(opened.rows[index]), str(error)))
+                continue
+            if statement is not None and self._stream is Stream.AVAILABILITY:
                 kept[index] = True
+                statements.append(statement)
         if not kept.all():
             opened.rows, opened.content = opened.rows[kept], opened.content.take(np.flatnonzero(kept))
         opened.closed.sort()
-
-
-def availability_of(payload: bytes) -> dict[str, Any] | None:
-    """The fields of a retained statement about an entity (`bridge.availability`), None if it is none.
-
-    {"state": text, "since": ms, "last_seen": ms, "reason": text}; times are UNIX milliseconds, all but the
-    state may be missing.
-    """
-    try:
-        body = json.loads(payload)
-    except ValueError:
-        return None
-    if not isinstance(body, dict) or not isinstance(body.get("state"), str):
-        return None
-    return {
-        "state": body["state"],
-        "since": _microseconds(body.get("since")),
-        "last_seen": _microseconds(body.get("last_seen")),
-        "reason": body["reason"] if isinstance(body.get("reason"), str) else None,
-    }
-
-
-def _microseconds(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 253_402_300_800_000:
-        return None
-    return int(value * 1000)
+        return statements
 
 
 def _telemetry(group: Any, opened: Opened) -> Any:
@@ -221,20 +205,13 @@ def _telemetry(group: Any, opened: Opened) -> Any:
     )
 
 
-def _availability(group: Any, opened: Opened) -> Any:
-    taken, inners = group.take(pa.array(opened.rows, pa.int64())), opened.inners
-    bodies = [availability_of(inner.payload) or {} for inner in inners]
-    levels = [inner.topic.split("/") for inner in inners]
+def _availability(group: Any, opened: Opened, statements: Sequence[Statement]) -> Any:
+    taken = group.take(pa.array(opened.rows, pa.int64()))
+    said = dict(zip(Statement._fields, zip(*statements, strict=True), strict=True)) if statements else {}
     return _batch(
         Stream.AVAILABILITY,
-        # PREFIX/GATEWAY/ENTITY/availability; names are percent-encoded into one level each
-        entity=[unquote(each[-2]) if len(each) > 1 else None for each in levels],
-        gateway=[unquote(each[-3]) if len(each) > 2 else None for each in levels],
-        state=[body.get("state") for body in bodies],
-        since=[body.get("since") for body in bodies],
-        last_seen=[body.get("last_seen") for body in bodies],
-        reason=[body.get("reason") for body in bodies],
-        topic=[inner.topic for inner in inners],
+        **{name: said.get(name, ()) for name in Statement._fields},
+        topic=opened.content.topic,
         publisher=_hex(taken, "publisher"),
         sequence=taken.column("sequence"),
         published_at=_times(opened.content),
@@ -261,8 +238,8 @@ def _quarantine(group: Any, opened: Opened) -> Any:
 def _batch(stream: Stream, **columns: Any) -> Any:
     schema = SCHEMAS[stream]
     arrays = [
-        value if isinstance(value, pa.Array) else pa.array(value, schema.field(name).type)
-        for name, value in columns.items()
+        value if isinstance(value, pa.Array) else pa.array(value, field.type)
+        for field, value in ((field, columns[field.name]) for field in schema)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

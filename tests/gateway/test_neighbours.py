@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.config import ConfigError, Discovery, parse
+from gateway.config import ConfigError, parse
+from gateway.config_discovery import Discovery
 from gateway.discovery import Found, Neighbourhood
 from gateway.neighbours import Neighbours, addresses_of, advertised_listener
 from gateway.overlay_file import load_overlay

@@ -74,6 +74,16 @@ def test_an_entity_is_tracked_from_another_gateway(overlay: OverlayProcesses) ->
             assert observed(desk, TraceKind.DISCONNECT).entity == "shop:drill"
 
 
+@pytest.mark.parametrize(("prefix", "level"), [("plant/entities", "ok"), ("elsewhere", "warning")])
+def test_check_says_whether_reports_leave(overlay: OverlayProcesses, prefix: str, level: str) -> None:
+    path = overlay.directory / "g1.yaml"
+    content = yaml.safe_load(path.read_text())
+    content["traces"]["report"] = {"prefix": prefix}
+    path.write_text(yaml.safe_dump(content))
+    findings = json.loads(overlay.veilmq("check", "-c", "g1.yaml", "--json"))["findings"]
+    assert [each["level"] for each in findings if each["text"].startswith(f"traces.report: {prefix}/g1/")] == [level]
+
+
 def test_check_says_which_traces_leave(overlay: OverlayProcesses) -> None:
     topics = (trace_topic(bytes(16), Interest.LOAD), answers_to("pump"), "$SYS/x", "$Constrained/Alarms/x")
     report = json.loads(overlay.veilmq("check", "-c", "g1.yaml", *topics, "--json"))

@@ -17,7 +17,7 @@ from keys.sharetree import Hop
 from spark_ingest.errors import BadOption, GrantsError
 from spark_ingest.grants import Grants, GrantsFile, read_grants
 from spark_ingest.options import Options, Stream, parse_options
-from spark_ingest.rows import DDL, SCHEMAS, RowReader, availability_of
+from spark_ingest.rows import DDL, SCHEMAS, RowReader
 from spark_ingest.spool import SpoolView
 from spark_ingest.spool_writer import SpoolWriter
 
@@ -66,8 +66,10 @@ def test_the_schemas_are_exactly_what_spark_makes_of_the_ddl() -> None:
         BinaryType,
         BooleanType,
         DataType,
+        DoubleType,
         IntegerType,
         LongType,
+        MapType,
         StringType,
         StructField,
         StructType,
@@ -76,7 +78,8 @@ def test_the_schemas_are_exactly_what_spark_makes_of_the_ddl() -> None:
 
     simple: dict[str, DataType] = {
         "string": StringType(), "binary": BinaryType(), "long": LongType(), "timestamp": TimestampType(),
-        "int": IntegerType(), "boolean": BooleanType(),
+        "int": IntegerType(), "boolean": BooleanType(), "double": DoubleType(),
+        "map<string,double>": MapType(StringType(), DoubleType()),
     }  # fmt: skip
     pair = StructType([StructField("name", StringType()), StructField("value", StringType())])
     for stream, ddl in DDL.items():
@@ -185,18 +188,41 @@ def test_availability_rows(job: Job) -> None:
     assert [row["sequence"] for row in job.rows("quarantine")] == [5]
 
 
-@pytest.mark.parametrize(
-    "payload", [b"", b"{", b"[]", b"1", b'{"state": 1}', b'{"since": 1}', b"\xff", b'{"state": null}']
-)
-def test_what_is_no_statement_about_an_entity(payload: bytes) -> None:
-    assert availability_of(payload) is None
+def report(**body: Any) -> bytes:
+    said = {"entity": "pump", "gateway": "gw1", "kind": "READY", "time_ms": int(NOW * 1000), "number": 1, "fields": {}}
+    return json.dumps({**said, **body}).encode()
 
 
-def test_odd_times_in_a_statement_become_null() -> None:
-    for odd in (True, -1, 1e300, "now", None, [1]):
-        found = availability_of(json.dumps({"state": "online", "since": odd}).encode())
-        assert found is not None
-        assert found["since"] is None
+def test_trace_reports_are_rows_beside_statements_and_what_is_none_is_in_the_quarantine(job: Job) -> None:
+    topic = "entities/gw1/pump/trace"
+    job.publish(
+        job.publisher.seal("entities/gw1/pump/availability", b'{"state": "online"}', retain=True),
+        job.publisher.seal(topic, report(kind="LOAD_INFORMATION", fields={"cpu": 0.5, "task": "x"}, number=7)),
+        job.publisher.seal(topic, report(kind="NETWORK_METRICS", fields={"latency_ms": 12, "loss_rate": 0.1})),
+        job.publisher.seal(topic, report(kind="FAILED", time_ms=int(NOW * 1000) + 250)),
+        job.publisher.seal(topic, report(kind="GAUGE_INTEREST")),
+        job.publisher.seal(topic, b""),
+        job.publisher.seal("entities/gw1/valve/trace", report()),
+        job.publisher.seal("plant/a", b"1"),
+    )
+    online, load, network, failed = job.rows("availability")
+    assert (online["kind"], online["state"], online["time"].timestamp()) == (None, "online", NOW)
+    assert (load["entity"], load["gateway"], load["number"], load["state"]) == ("pump", "gw1", 7, None)
+    assert (load["load"], load["fields"]) == ([("cpu", 0.5)], '{"cpu":0.5,"task":"x"}')
+    assert (network["latency_ms"], network["loss_rate"], network["load"]) == (12.0, 0.1, None)
+    assert (failed["kind"], failed["state"], failed["time"].timestamp()) == ("FAILED", "failed", NOW + 0.25)
+    assert [row["topic"] for row in job.rows()] == ["plant/a"]
+    assert [(row["sequence"], row["reason"].split(":")[0]) for row in job.rows("quarantine")] == [
+        (5, "content"), (6, "content"), (7, "content"),
+    ]  # fmt: skip
+
+
+def test_a_hostile_payload_costs_its_own_row_and_no_query(job: Job) -> None:
+    deep, half = b"[" * 100_000, b'{"state": "\\ud800", "reason": "\\udfff"}'
+    for payload in (deep, half, b'{"state": "online", "since": 1' + b"0" * 400 + b"}", report(fields={"\ud800": 1})):
+        for topic in ("entities/gw1/pump/availability", "entities/gw1/pump/trace"):
+            job.publish(job.publisher.seal(topic, payload))
+    assert len(job.rows("availability")) + len(job.rows("quarantine")) == 8
 
 
 # -------------------------------------------------------------------------------------------- quarantine
