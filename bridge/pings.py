@@ -140,6 +140,8 @@ class Pulse:
         if sent is None or sent_ms != int(sent.at * 1000):
             return None
         del self._sent[number]
+        while self._unjudged and self._unjudged[0][1] not in self._sent:
+            self._unjudged.popleft()
         round_trip_s = max(0.0, now - sent.at)
         self._measure(round_trip_s)
         if sent.missed:  # it was late, not lost

@@ -42,6 +42,7 @@ from gateway.trace_store import TraceStore, TraceStoreError
 
 log = logging.getLogger("veilmq.traces")
 
+TICK_S = 0.005  # the pause between two looks at what is due: thousands of entities would set a timer for each ping
 TOPIC_MAX_BYTES = 65_535  # the canonical spelling is longer than what a client wrote (MQTT 5, section 1.5.4)
 
 
@@ -81,7 +82,7 @@ class Tracing:
         self._count, self._clock = count, clock
         self._broker: Publishes | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._due: float | None = None
+        self._due = 0.0
         self._speaking = False
 
     def start(self, broker: Publishes) -> None:
@@ -248,18 +249,16 @@ class Tracing:
         machines = (self._tracer, self._devices)
         dues = [each.next_deadline for each in machines if each is not None]
         deadline = min((due for due in dues if due is not None), default=None)
-        if deadline == self._due:
-            return  # the usual case: most answers change nobody's turn
+        if deadline is None or (self._timer is not None and self._due <= deadline):
+            return  # the usual case: nobody's turn comes sooner; a tick that finds nothing due costs little
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         self._due = deadline
-        if deadline is not None:
-            delay_s = max(0.0, deadline - self._clock())
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
+        delay_s = max(TICK_S, deadline - self._clock())
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
 
     def _tick(self) -> None:
-        self._timer = self._due = None
+        self._timer = None
         self._trace(Tick())
         self._watch(Tick())
 
