@@ -92,12 +92,14 @@ class _Sent:
 class Pulse:
     """One entity. `tick` when `next_deadline` is reached; `answered` for every answer."""
 
-    def __init__(self, preset: Preset, now: float) -> None:
-        """The first ping is due at once."""
+    def __init__(self, preset: Preset, now: float, spread: float = 0.0) -> None:
+        """The first ping is due at once; the pause behind it is longer by `spread` of an interval, so that those who
+        came together are not pinged together."""
         self.health = Health.ALIVE
         self._preset = preset
         self._next_ping = now
         self._last_ping = now
+        self._spread_s = spread * preset.interval_s
         self._number = 0
         self._misses = 0  # in a row
         self._sent: OrderedDict[int, _Sent] = OrderedDict()
@@ -128,7 +130,9 @@ class Pulse:
 
     def tick(self, now: float) -> tuple[Ping | None, Health | None]:
         """The ping to send now, if one is due, and the entity's health, if it changed."""
-        before = self.health
+        before, late_s = self.health, now - self.next_deadline
+        if late_s > self._preset.margin_s / 2:
+            self._wait_longer(late_s)
         while self._unjudged and self._unjudged[0][0] <= now:
             self._judge(*self._unjudged.popleft())
         ping = self._ping(now) if now >= self._next_ping else None
@@ -180,7 +184,8 @@ class Pulse:
         self._unjudged.append(
             (max(now + self.timeout_s, self._unjudged[-1][0] if self._unjudged else 0.0), self._number)
         )
-        self._last_ping, self._next_ping = now, now + self._interval_s()
+        self._last_ping, self._next_ping = now, now + self._interval_s() + self._spread_s
+        self._spread_s = 0.0
         return Ping(self._number, int(now * 1000))
 
     def _interval_s(self) -> float:
@@ -204,6 +209,16 @@ class Pulse:
         elif self._misses >= self._preset.suspect_after:
             self.health = Health.SUSPECTED
         self._next_ping = min(self._next_ping, self._last_ping + self._interval_s())
+
+    def _wait_longer(self, late_s: float) -> None:
+        """We come late ourselves, and answers may lie where nobody read them: while this broker has too much to do,
+        it holds nobody for dead, up to `timeout_max_s` for each ping."""
+        waiting, longest_s = self._unjudged, self._preset.timeout_max_s
+        self._unjudged = deque()
+        for at, number in waiting:
+            sent = self._sent.get(number)
+            if sent is not None:
+                self._unjudged.append((max(at, min(at + late_s, sent.at + longest_s)), number))
 
     def _survive(self, now: float) -> None:
         silence_s = now - self._answered_at

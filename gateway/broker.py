@@ -204,14 +204,9 @@ class EdgeBroker(Broker):  # type: ignore[misc]
                 is_unix = sock.family == socket.AF_UNIX
                 create: Any = self._loop.create_unix_server if is_unix else self._loop.create_server
                 # A handshake that never ends must not hold a socket for longer than a missing CONNECT.
-                within_s = self.limits.connect_timeout_s if context else None
+                most_s = self.limits.connect_timeout_s if context else None
                 instance = await create(
-                    factory,
-                    sock=sock,
-                    ssl=context,
-                    backlog=BACKLOG,
-                    start_serving=False,
-                    ssl_handshake_timeout=within_s,
+                    factory, sock=sock, ssl=context, backlog=BACKLOG, start_serving=False, ssl_handshake_timeout=most_s
                 )
                 # A name that stands for two addresses is two servers of one listener.
                 key = name if place == 0 else f"{name} ({place + 1})"

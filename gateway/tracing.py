@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from bridge import constrained
 from bridge.availability import EntityEvent, EntityGone
-from bridge.constrained import Constrained
+from bridge.constrained import Actions, Constrained
 from bridge.dashboards import Show
 from bridge.device_tracing import DeviceTracer, DeviceTracingEffect, Forget
 from bridge.devices import DeviceEvent, Knows, Published
@@ -84,6 +84,7 @@ class Tracing:
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._speaking = False
+        self._last: tuple[str, Constrained | None] = "", None  # parsed last
 
     def start(self, broker: Publishes) -> None:
         """Take up what is kept; the broker serves already."""
@@ -112,12 +113,13 @@ class Tracing:
         Every topic that is not constrained stays as it is, and is no business of ours.
         """
         try:
-            parsed = constrained.parse(topic)
+            parsed = self._parsed(topic)
         except TopicError:
             return topic, False
         if parsed is None:
             return topic, True
         name = str(parsed)
+        self._last = name, parsed
         if len(name.encode()) > TOPIC_MAX_BYTES:
             return topic, False
         may = parsed.may_publish if publishes else parsed.may_subscribe
@@ -134,15 +136,22 @@ class Tracing:
         name, may = self.admit(will.topic, client_id, publishes=True)
         return (will if name == will.topic else replace(will, topic=name)), may
 
-    def heard(self, client_id: str, publish: Publish) -> None:
-        """A client's PUBLISH that is accepted."""
+    def heard(self, client_id: str, publish: Publish) -> bool:
+        """A client's PUBLISH that is accepted. True: it was said to the broker, and nobody else may hear it."""
         if not publish.topic.startswith(constrained.CANONICAL):
             self._watch(Published(client_id, publish.topic, publish.payload))
-            return
+            return False
         self._watch(Knows(client_id))
-        topic = constrained.parse(publish.topic)
-        if topic is not None:
-            self._published(client_id, topic, publish.payload)
+        topic = self._parsed(publish.topic)
+        if topic is None:
+            return False
+        self._published(client_id, topic, publish.payload)
+        return topic.stays_here and topic.constrainer == constrained.BROKER and topic.actions is Actions.SUBSCRIBE
+
+    def _parsed(self, topic: str) -> Constrained | None:
+        """Whoever hears a PUBLISH has just been asked whether it may be. Raises TopicError."""
+        name, parsed = self._last
+        return parsed if name == topic else constrained.parse(topic)
 
     def willed(self, client_id: str, will: Will) -> None:
         """A client's will that is published."""
@@ -213,8 +222,7 @@ class Tracing:
         for effect in effects:
             match effect:
                 case Say(topic, payload, qos):
-                    parsed = constrained.parse(topic)
-                    self._say(topic, payload, qos, parsed is not None and parsed.stays_here)
+                    self._say(topic, payload, qos, constrained.stays_here(topic))
                 case SendAway(client, why):
                     log.warning("sent %r away: %s", client, why)
                     self._broker.send_away(client, why)

@@ -7,6 +7,7 @@ that were advertised before (`entities`), so that making them takes seconds. Not
 
 from __future__ import annotations
 
+import heapq
 import os
 import random
 import select
@@ -56,11 +57,11 @@ def entities(domain: TrustDomain, node: LocalIdentity, number: int, wishes: Wish
 
 @dataclass(slots=True)
 class Member:
-    """One entity and its connection. `connect_at` counts while it has none; `said_at`: its last answer."""
+    """One entity and its connection. `said_at`: its last answer, by `perf_counter`."""
 
+    place: int
     name: str
     entity: TracedEntity
-    connect_at: float
     sock: socket.socket | None = None
     held: bytes = b""
     tries: int = 0
@@ -86,10 +87,9 @@ class Fleet:
         self._open: dict[int, Member] = {}
         now = time.time()
         self.members = [
-            Member(f"pump-{place}", entity, now + within_s * place / len(members))
-            for place, entity in enumerate(members)
+            Member(place, f"pump-{place}", entity) for place, entity in enumerate(members)
         ]
-        self._closed = list(reversed(self.members))
+        self._closed = [(now + within_s * place / len(members), place) for place in range(len(members))]
         self._tick_at = now
         self.lost = 0
 
@@ -115,10 +115,10 @@ class Fleet:
                     due = member.entity.next_deadline
                     if due is not None and due <= now:
                         self._perform(member, member.entity.handle(Tick(), now))
-            for descriptor, _ in self._poll.poll(0.01):
+            for descriptor, ready in self._poll.poll(0.01):
                 member = self._open[descriptor]
                 try:
-                    self._read(member)
+                    self._write(member) if ready & select.EPOLLOUT else self._read(member)
                 except OSError:
                     self._end(member)
 
@@ -129,28 +129,26 @@ class Fleet:
         self._poll.close()
 
     def _connect(self, now: float) -> None:
-        waiting: list[Member] = []
-        for _ in range(min(len(self._closed), 200)):
-            member = self._closed.pop()
-            if member.connect_at > now:
-                waiting.append(member)
-                continue
-            try:
-                member.sock = socket.create_connection(("127.0.0.1", self._port), 1.0)
-                member.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                member.sock.sendall(encode(Connect(member.name, V3), V3))
-            except OSError:
-                self._again(member)
-                continue
+        while self._closed and self._closed[0][0] <= now:
+            member = self.members[heapq.heappop(self._closed)[1]]
+            member.sock = socket.socket()
+            member.sock.setblocking(False)
+            member.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            member.sock.connect_ex(("127.0.0.1", self._port))
             self._open[member.sock.fileno()] = member
-            self._poll.register(member.sock, select.EPOLLIN)
-        self._closed = waiting[::-1] + self._closed if len(self._closed) > 200 else self._closed + waiting[::-1]
+            self._poll.register(member.sock, select.EPOLLOUT)
+
+    def _write(self, member: Member) -> None:
+        """The connection stands, or was refused."""
+        assert member.sock is not None
+        self._poll.modify(member.sock, select.EPOLLIN)
+        member.sock.sendall(encode(Connect(member.name, V3), V3))
 
     def _again(self, member: Member) -> None:
         pause_s = min(PAUSE_S * (1 << min(member.tries, 10)), PAUSE_MAX_S) * self._rng.uniform(0.5, 1.5)
         member.tries += 1
-        member.sock, member.held, member.connect_at = None, b"", time.time() + pause_s
-        self._closed.insert(0, member)
+        member.sock, member.held = None, b""
+        heapq.heappush(self._closed, (time.time() + pause_s, member.place))
 
     def _end(self, member: Member) -> None:
         assert member.sock is not None
