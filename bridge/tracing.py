@@ -166,7 +166,7 @@ class Tracer:
                     effects = self._interested(event, now)
         except KeysError as error:
             return self._charge(event.client, error)
-        return effects
+        return effects + self._run_due(now, 1)
 
     # ----------------------------------------------------------------------------------------- registration
 
@@ -302,9 +302,9 @@ class Tracer:
 
     # ------------------------------------------------------------------------------------------------ time
 
-    def _run_due(self, now: float) -> list[TracingEffect]:
+    def _run_due(self, now: float, most: int = DUE_AT_ONCE) -> list[TracingEffect]:
         effects: list[TracingEffect] = []
-        for _ in range(DUE_AT_ONCE):
+        for _ in range(most):
             if not self._heap or self._heap[0][0] > now:
                 break
             entry = heapq.heappop(self._heap)

@@ -45,12 +45,16 @@ def entities(domain: TrustDomain, node: LocalIdentity, number: int, wishes: Wish
             domain=domain.name, region=0, not_after_ms=now_ms + LIFE_S * 1000,
         )  # fmt: skip
         advertisement = Advertisement(
-            os.urandom(16), DESCRIPTOR + name, certificate, wishes.discoverers, now_ms, now_ms + LIFE_S * 1000, node.name
+            os.urandom(16),
+            DESCRIPTOR + name,
+            certificate,
+            wishes.discoverers,
+            now_ms,
+            now_ms + LIFE_S * 1000,
+            node.name,
         ).signed(node.identity)
         nodes = {node.name: node.card.public_key}
-        made.append(
-            TracedEntity(key, certificate, nodes, domain.ca.public_bytes, os.urandom, wishes, advertisement)
-        )
+        made.append(TracedEntity(key, certificate, nodes, domain.ca.public_bytes, os.urandom, wishes, advertisement))
         made[-1].state(TraceKind.READY)
     return made
 
@@ -86,9 +90,7 @@ class Fleet:
         self._poll = select.epoll()
         self._open: dict[int, Member] = {}
         now = time.time()
-        self.members = [
-            Member(place, f"pump-{place}", entity) for place, entity in enumerate(members)
-        ]
+        self.members = [Member(place, f"pump-{place}", entity) for place, entity in enumerate(members)]
         self._closed = [(now + within_s * place / len(members), place) for place in range(len(members))]
         self._tick_at = now
         self.lost = 0

@@ -36,8 +36,11 @@ class Recording:
             lines += [f"{direction}:", *(" ".join(words[at : at + _WIDTH]) for at in range(0, len(words), _WIDTH))]
         return "\n".join(lines) + "\n"
 
-    def way(self, seed: str, is_back: bool) -> ReplayedWay:
-        return ReplayedWay(self.back if is_back else self.there, self.every_s, seed)
+    drift: float = 0.0
+
+    def ways(self, seed: str, until: float) -> tuple[ReplayedWay, ReplayedWay]:
+        """There and back."""
+        return ReplayedWay(self.there, self.every_s, seed), ReplayedWay(self.back, self.every_s, seed)
 
 
 class ReplayedWay:
