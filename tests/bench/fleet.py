@@ -13,7 +13,7 @@ import random
 import select
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from bridge.machine import Tick
@@ -34,8 +34,11 @@ LIFE_S = 24 * 3600
 CONNACK, PUBLISH, PUBACK, SUBACK = 0x20, 0x30, 0x40, 0x90
 
 
-def entities(domain: TrustDomain, node: LocalIdentity, number: int, wishes: Wishes) -> list[TracedEntity]:
-    """Certified, with a trace topic each; all with one key pair."""
+def entities(
+    domain: TrustDomain, node: LocalIdentity, number: int, wishes: Wishes, asking: Collection[str] = ()
+) -> list[TracedEntity]:
+    """Certified, with a trace topic each; all with one key pair. Those that are `asking` have no topic yet: the node
+    knows only topics that it was asked for, and trackers find no others."""
     now_ms = int(time.time() * 1000)
     key, made = Identity.generate(os.urandom(32)), []
     for place in range(number):
@@ -45,16 +48,12 @@ def entities(domain: TrustDomain, node: LocalIdentity, number: int, wishes: Wish
             domain=domain.name, region=0, not_after_ms=now_ms + LIFE_S * 1000,
         )  # fmt: skip
         advertisement = Advertisement(
-            os.urandom(16),
-            DESCRIPTOR + name,
-            certificate,
-            wishes.discoverers,
-            now_ms,
-            now_ms + LIFE_S * 1000,
+            os.urandom(16), DESCRIPTOR + name, certificate, wishes.discoverers, now_ms, certificate.not_after_ms,
             node.name,
-        ).signed(node.identity)
+        ).signed(node.identity)  # fmt: skip
+        kept = None if name in asking else advertisement
         nodes = {node.name: node.card.public_key}
-        made.append(TracedEntity(key, certificate, nodes, domain.ca.public_bytes, os.urandom, wishes, advertisement))
+        made.append(TracedEntity(key, certificate, nodes, domain.ca.public_bytes, os.urandom, wishes, kept))
         made[-1].state(TraceKind.READY)
     return made
 

@@ -1,4 +1,4 @@
-"""Records what a link does to small packets, on real sockets: `sudo python -m tests.bench.record LINK TRANSPORT SECONDS`.
+"""Records what a link does to small packets, on real sockets: `python -m tests.bench.record LINK TRANSPORT SECONDS`.
 
 Two network namespaces, a TUN device in each, and between the devices this process, which loses and delays IP packets
 as the model of the link says (the kernels that we develop on have no `tc netem`). Everything else is the kernel's: UDP
