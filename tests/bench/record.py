@@ -181,6 +181,7 @@ def record(link: str, transport: str, seconds: float) -> list[list[int]]:
     try:
         relay = Relay(spaces.devices(), MODELS[link])
         sockets = ends(spaces, transport, relay)
+        descriptors = [each.fileno() for each in sockets]
         count = int(seconds / EVERY_S)
         begins = time.monotonic() + SETTLE_S
         delays = [[LOST] * count for _ in sockets]
@@ -194,14 +195,14 @@ def record(link: str, transport: str, seconds: float) -> list[list[int]]:
                     sent[place] += 1
                 next_sent = min(next_sent, at if sent[place] < count else float("inf"))
             wait_s = min(next_sent, relay.pass_on(now), now + 0.5) - time.monotonic()
-            for ready in select.select([*relay.devices, *sockets], [], [], max(wait_s, 0.0))[0]:
+            for ready in select.select([*relay.devices, *descriptors], [], [], max(wait_s, 0.0))[0]:
                 now = time.monotonic()
                 if ready in relay.devices:
                     relay.read(ready, now)
                     relay.pass_on(now)
                     continue
-                place = sockets.index(ready)
-                held[place] += ready.recv(65_536)
+                place = descriptors.index(ready)
+                held[place] += sockets[place].recv(65_536)
                 whole = len(held[place]) // PACKET.size * PACKET.size
                 for number, _ in PACKET.iter_unpack(held[place][:whole]):
                     due = begins + (number + (1 - place) / 2) * EVERY_S
