@@ -57,6 +57,8 @@ _DISTRIBUTIONS = {
     "disseminate": Distribution.DISSEMINATE,
     "suppress": Distribution.SUPPRESS, "limited": Distribution.SUPPRESS,
 }  # fmt: skip
+_WRITTEN_ACTIONS = {str(each): each for each in Actions}
+_WRITTEN_DISTRIBUTIONS = {str(each): each for each in Distribution}
 
 
 def _spelling(level: str) -> str:
@@ -108,6 +110,9 @@ def parse(topic: str) -> Constrained | None:
     if not is_constrained(topic):
         return None
     levels = topic.split("/")
+    written = _written_out(levels)
+    if written is not None:
+        return written
     rest = levels[2:] if levels[0] == "" else levels[1:]
     event_type, constrainer = REAL_TIME, BROKER
     actions, distribution = Actions.BOTH, Distribution.DISSEMINATE
@@ -124,6 +129,19 @@ def parse(topic: str) -> Constrained | None:
     if any(level in ("+", "#") for level in (event_type, constrainer, *rest[:1])):
         raise TopicError("a constrained filter has wildcards behind its first suffix only")
     return Constrained(event_type, constrainer, actions, distribution, tuple(rest))
+
+
+def _written_out(levels: list[str]) -> Constrained | None:
+    """The usual case, what programs write: every element of a trace topic in its canonical spelling."""
+    if len(levels) < 6 or levels[0] != CANONICAL or levels[1] != TRACES:
+        return None
+    actions, distribution = _WRITTEN_ACTIONS.get(levels[3]), _WRITTEN_DISTRIBUTIONS.get(levels[4])
+    constrainer = levels[2]
+    if actions is None or distribution is None or (constrainer != BROKER and _is_element(constrainer)):
+        return None
+    if constrainer in ("", "+", "#") or levels[5] in ("+", "#"):
+        return None
+    return Constrained(TRACES, constrainer, actions, distribution, tuple(levels[5:]))
 
 
 def stays_here(topic: str) -> bool:

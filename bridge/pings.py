@@ -6,6 +6,12 @@ Misses in a row shorten the interval, `suspect_after` of them make the entity su
 failed, and any answer brings it back. After a failure pings go on, less and less often. What an entity survived
 before is no death: FAILED waits until the silence is longer than the longest that it came back from of late.
 
+Most links are better than the worst one that these counts are for. Where a network has kept no answer back for long,
+over `EXPERIENCE` pings, `PATIENCE` times its longest wait proves as much: if long waits get rarer exponentially, the
+longest of N is exceeded so many times with a chance of N to the power of minus `PATIENCE`. Then a ping is missed after
+half of that, the next one follows at once, one miss is suspicious, and two are a failure. The longest wait of a lossy
+link includes its losses, so that it never gets there.
+
     timeout   = smoothed round trip + max(4 x its deviation, margin_s), at most timeout_max_s    (RFC 6298, section 2)
     interval  = interval_s, halved for each miss in a row, not below interval_min_s; half of interval_s until ten pings
                 went, since nothing is known of a newcomer; doubled up to AFTER_FAILURE_S after a failure
@@ -27,6 +33,10 @@ OUTSTANDING_MAX = 64  # pings remembered for their answers: 16 s of them at the 
 AFTER_FAILURE_S = 60.0
 SURVIVED_FACTOR = 1.25  # how much longer than a survived silence one must be ...
 SURVIVED_LIFE_S = 3600.0  # ... that fades with time, to its third in an hour
+EXPERIENCE = 240  # answers: four minutes of them
+PATIENCE = 4
+STEADIEST = 5  # no longest wait is believed to be shorter than this part of the preset's margin
+LATE = 4  # our own turn is late when it comes behind its time by this part of a timeout
 SURVIVED_MAX_S = 10.0  # an entity that came back after longer than that was dead
 
 
@@ -92,12 +102,14 @@ class _Sent:
 class Pulse:
     """One entity. `tick` when `next_deadline` is reached; `answered` for every answer."""
 
-    def __init__(self, preset: Preset, now: float) -> None:
-        """The first ping is due at once."""
+    def __init__(self, preset: Preset, now: float, spread: float = 0.0) -> None:
+        """The first ping is due at once; the pause behind it is longer by `spread` of an interval, so that those who
+        came together are not pinged together."""
         self.health = Health.ALIVE
         self._preset = preset
         self._next_ping = now
         self._last_ping = now
+        self._spread_s = spread * preset.interval_s
         self._number = 0
         self._misses = 0  # in a row
         self._sent: OrderedDict[int, _Sent] = OrderedDict()
@@ -107,6 +119,11 @@ class Pulse:
         self._highest_answered = 0
         self._answered_at = now  # what was sent last of what was answered
         self._survived = (0.0, now)  # the longest silence that it came back from, and when
+        self._asked_at: float | None = None  # the first ping behind which there was no answer yet
+        self._longest = (0.0, now)  # the longest wait from such a ping to an answer, and when
+        self._answers = 0
+        self._is_quick = False
+        self._patience_s = 0.0
         self._reordered: deque[bool] = deque(maxlen=HISTORY)
 
     @property
@@ -121,6 +138,10 @@ class Pulse:
     @property
     def timeout_s(self) -> float:
         """How long the next ping's answer may take."""
+        return self._usual_s if not self._is_quick else self._patience_s / 2
+
+    @property
+    def _usual_s(self) -> float:
         if self._round_trip is None:
             return self._preset.timeout_initial_s
         smoothed, deviation = self._round_trip
@@ -128,7 +149,9 @@ class Pulse:
 
     def tick(self, now: float) -> tuple[Ping | None, Health | None]:
         """The ping to send now, if one is due, and the entity's health, if it changed."""
-        before = self.health
+        before, late_s = self.health, now - self.next_deadline
+        if late_s > self.timeout_s / LATE:
+            self._wait_longer(late_s)
         while self._unjudged and self._unjudged[0][0] <= now:
             self._judge(*self._unjudged.popleft())
         ping = self._ping(now) if now >= self._next_ping else None
@@ -140,6 +163,8 @@ class Pulse:
         if sent is None or sent_ms != int(sent.at * 1000):
             return None
         del self._sent[number]
+        while self._unjudged and self._unjudged[0][1] not in self._sent:
+            self._unjudged.popleft()
         round_trip_s = max(0.0, now - sent.at)
         self._measure(round_trip_s)
         if sent.missed:  # it was late, not lost
@@ -152,6 +177,7 @@ class Pulse:
             self._survive(now)
         self._answered_at = now
         self._misses = 0
+        self._learn(number, now)
         before, self.health = self.health, Health.ALIVE
         if before is Health.FAILED:
             self._next_ping = min(self._next_ping, now + self._interval_s())
@@ -178,13 +204,23 @@ class Pulse:
         self._unjudged.append(
             (max(now + self.timeout_s, self._unjudged[-1][0] if self._unjudged else 0.0), self._number)
         )
-        self._last_ping, self._next_ping = now, now + self._interval_s()
+        if self._asked_at is None:
+            self._asked_at = now
+        self._last_ping, self._next_ping = now, now + self._interval_s() + self._spread_s
+        self._spread_s = 0.0
         return Ping(self._number, int(now * 1000))
+
+    @property
+    def _fail_after(self) -> int:
+        """Misses in a row."""
+        return self._preset.suspect_after + self._preset.fail_after
 
     def _interval_s(self) -> float:
         if self.health is Health.FAILED:
-            beyond = self._misses - self._preset.suspect_after - self._preset.fail_after
+            beyond = max(self._misses - self._fail_after, 0)
             return min(self._preset.interval_s * (1 << min(beyond, 32)), AFTER_FAILURE_S)
+        if self._is_quick and self._misses:
+            return self._patience_s / 2
         newcomer = self._number < HISTORY
         return self._preset.interval_after(max(self._misses, 1) if newcomer else self._misses)
 
@@ -196,25 +232,43 @@ class Pulse:
         sent.missed = True
         self._fates.append((number, None))
         self._misses += 1
-        silence_s = now - self._answered_at
-        if self._misses >= self._preset.suspect_after + self._preset.fail_after and silence_s >= self._bearable_s(now):
+        if self._is_quick:
+            self.health = Health.SUSPECTED if self._misses == 1 else Health.FAILED
+        elif self._misses >= self._fail_after and now - self._answered_at >= self._bearable_s(now):
             self.health = Health.FAILED
         elif self._misses >= self._preset.suspect_after:
             self.health = Health.SUSPECTED
         self._next_ping = min(self._next_ping, self._last_ping + self._interval_s())
 
+    def _wait_longer(self, late_s: float) -> None:
+        """We come late ourselves, and answers may lie where nobody read them: while this broker has too much to do,
+        it holds nobody for dead, up to `timeout_max_s` for each ping."""
+        waiting, longest_s = self._unjudged, self._preset.timeout_max_s
+        self._unjudged = deque()
+        for at, number in waiting:
+            sent = self._sent.get(number)
+            if sent is not None:
+                self._unjudged.append((max(at, min(at + late_s, sent.at + longest_s)), number))
+
+    def _learn(self, number: int, now: float) -> None:
+        """How long an answer was waited for; whether that is a habit."""
+        self._answers += 1
+        if self._asked_at is None:
+            return  # a later ping was answered before
+        if now - self._asked_at > _faded(self._longest, now):
+            self._longest = (min(now - self._asked_at, SURVIVED_MAX_S), now)
+        self._asked_at = next((sent.at for n, sent in self._sent.items() if n > number), None)
+        self._patience_s = PATIENCE * max(_faded(self._longest, now), self._preset.margin_s / STEADIEST)
+        self._is_quick = self._answers >= EXPERIENCE and self._patience_s / 2 < self._usual_s
+
     def _survive(self, now: float) -> None:
         silence_s = now - self._answered_at
-        if self._faded(now) < silence_s <= SURVIVED_MAX_S:
+        if _faded(self._survived, now) < silence_s <= SURVIVED_MAX_S:
             self._survived = (silence_s, now)
-
-    def _faded(self, now: float) -> float:
-        silence_s, at = self._survived
-        return silence_s * exp((at - now) / SURVIVED_LIFE_S)
 
     def _bearable_s(self, now: float) -> float:
         """A silence that is no longer than that proves nothing."""
-        return SURVIVED_FACTOR * self._faded(now)
+        return SURVIVED_FACTOR * _faded(self._survived, now)
 
     def _measure(self, seconds: float) -> None:
         """RFC 6298, section 2: smoothed round trip and its deviation."""
@@ -224,6 +278,12 @@ class Pulse:
         smoothed, deviation = self._round_trip
         deviation += (abs(seconds - smoothed) - deviation) / 4
         self._round_trip = (smoothed + (seconds - smoothed) / 8, deviation)
+
+
+def _faded(longest: tuple[float, float], now: float) -> float:
+    """What was longest then, by now."""
+    seconds, at = longest
+    return seconds * exp((at - now) / SURVIVED_LIFE_S)
 
 
 def detection_s(preset: Preset, round_trip_s: float, answers: int = 100) -> float:

@@ -34,7 +34,7 @@ from .traces import (
 )
 from .tracing import Say
 
-ASK_AGAIN_S = 5.0  # a request without an answer is repeated, twice as late each time ...
+ASK_AGAIN_S = 5.0  # a request without an answer is repeated, twice as late each time, half of that more or less ...
 ASK_AGAIN_MAX_S = 60.0  # ... up to this
 TOKEN_LIFE_S = 600.0
 TOPIC_LEFT_S = (
@@ -192,7 +192,8 @@ class TracedEntity:
 
     def ask(self, now: float) -> list[TracedEffect]:
         """For a topic while we have none that counts, then for a session."""
-        self._ask_at = now + min(ASK_AGAIN_S * (1 << min(self._asked, 10)), ASK_AGAIN_MAX_S)
+        usual_s = min(ASK_AGAIN_S * (1 << min(self._asked, 10)), ASK_AGAIN_MAX_S)
+        self._ask_at = now + usual_s * (0.5 + self._random(1)[0] / 256)  # those who lost their broker together
         self._asked += 1
         self._request = self._random(REQUEST_BYTES)
         now_ms = int(now * 1000)
@@ -241,12 +242,10 @@ class TracedEntity:
             raise BadContent("an answer to a registration that we did not send")
         self._request, self._ask_at, self._asked = b"", _renewed_at(self._advertisement), 0
         self._session = TraceSession(session, key, 0)
-        effects: list[TracedEffect] = [
-            Listen(to_entity(self._certificate.name, self._advertisement.topic, session)),
-            *self._authorise(now),
-        ]
-        if self._wishes.secured:
+        effects: list[TracedEffect] = [Listen(to_entity(self._certificate.name, self._advertisement.topic, session))]
+        if self._wishes.secured:  # before the token, behind which JOIN is told
             effects += self._say(Word.TRACE_KEY, self._random(KEY_BYTES))
+        effects += self._authorise(now)
         if self._state:
             effects += self._say(Word.STATE, self._state)
         return [*effects, Count("registered")]

@@ -49,6 +49,7 @@ __all__ = [
 
 ENTITIES_MAX = 20_000  # registered at one broker; the next are refused
 BOGUS_MAX = 20  # messages of one client that do not hold, before it is sent away
+DUE_AT_ONCE = 256  # entities looked at in one turn: what they answer must be read between turns
 CLIENTS_MAX = 4_096  # clients whose bogus messages are counted
 METRICS_EVERY_S = 10.0
 
@@ -172,7 +173,7 @@ class Tracer:
                     effects = self._interested(event, now)
         except KeysError as error:
             return self._charge(event.client, error)
-        return effects + self._run_due(now)
+        return effects + self._run_due(now, 1)
 
     # ----------------------------------------------------------------------------------------- registration
 
@@ -194,7 +195,8 @@ class Tracer:
         session, key = self._random(SESSION_BYTES), self._random(KEY_BYTES)
         ours = TraceSession(session, key, 1, advertisement.certificate.public_key)
         voice = Voice(advertisement, self._random, now, self._reporter)
-        traced = _Traced(voice, event.client, ours, Pulse(self._preset, now))
+        pulse = Pulse(self._preset, now, self._random(1)[0] / 256)
+        traced = _Traced(voice, event.client, ours, pulse)
         self._traced[session] = traced
         self._sessions[advertisement.topic] = session
         self._clients.setdefault(event.client, set()).add(session)
@@ -306,9 +308,11 @@ class Tracer:
 
     # ------------------------------------------------------------------------------------------------ time
 
-    def _run_due(self, now: float) -> list[TracingEffect]:
+    def _run_due(self, now: float, most: int = DUE_AT_ONCE) -> list[TracingEffect]:
         effects: list[TracingEffect] = []
-        while self._heap and self._heap[0][0] <= now:
+        for _ in range(most):
+            if not self._heap or self._heap[0][0] > now:
+                break
             entry = heapq.heappop(self._heap)
             if self._current(entry):
                 traced = self._traced[entry[1]]

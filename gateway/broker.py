@@ -39,6 +39,7 @@ from .hooks import Done, EntityConnected, EntityEvent, EntityGone, EntitySeen, O
 from .lifecycle import Lifecycle
 from .limits import Limits
 from .listeners import (
+    BACKLOG,
     amqtt_config,
     amqtt_listener,
     open_sockets,
@@ -199,14 +200,13 @@ class EdgeBroker(Broker):  # type: ignore[misc]
                 continue
             for place, sock in enumerate(self._sockets.pop(name, [])):
                 context = self._contexts[name]
-                is_websocket = listener.type == ListenerType.WS
-                factory = partial(self._websocket if is_websocket else self._protocol, name)
+                factory = partial(self._websocket if listener.type == ListenerType.WS else self._protocol, name)
                 is_unix = sock.family == socket.AF_UNIX
                 create: Any = self._loop.create_unix_server if is_unix else self._loop.create_server
                 # A handshake that never ends must not hold a socket for longer than a missing CONNECT.
-                handshake_s = self.limits.connect_timeout_s if context else None
+                most_s = self.limits.connect_timeout_s if context else None
                 instance = await create(
-                    factory, sock=sock, ssl=context, start_serving=False, ssl_handshake_timeout=handshake_s
+                    factory, sock=sock, ssl=context, backlog=BACKLOG, start_serving=False, ssl_handshake_timeout=most_s
                 )
                 # A name that stands for two addresses is two servers of one listener.
                 key = name if place == 0 else f"{name} ({place + 1})"

@@ -105,7 +105,7 @@ class Exchange:
             and host.is_absent
             and publish.topic[0] != "$"
         ):
-            self._flood(client, publish)
+            self.flood(client, publish)
             return None
         if client.peer is not None:
             assert self.overlay is not None
@@ -154,8 +154,9 @@ class Exchange:
             client.owe(Owed(publish, ReasonCode.QUOTA_EXCEEDED))
             self._settle(client)
             return None
-        if self.tracing is not None:
-            self.tracing.heard(client.client_id, publish)
+        if self.tracing is not None and self.tracing.heard(client.client_id, publish) and publish.qos < 2:
+            self._acknowledge(client, publish)
+            return None
         before = 0 if store is None else store.changes
         message = Message.of(publish, self.now(), client.client_id)
         if self.overlay is not None and message.properties.user:
@@ -241,14 +242,14 @@ class Exchange:
         if client.connection is not None and not session.inbound.full:
             client.connection.resume(UNACKNOWLEDGED)
 
-    def _flood(self, sender: Client, publish: Publish) -> None:
-        """The hot path of a plain broker: QoS 0 that nobody has to be asked about, most of it in this loop.
+    def flood(self, sender: Client | None, publish: Publish) -> None:
+        """The hot path: QoS 0 that nobody has to be asked about, most of it in this loop. No sender: the broker.
 
         The same as `_deliver`, without a `Message` where no receiver needs one: encoded once per version.
         """
-        plan = self.router.plan(publish.topic)
+        plan, publisher = self.router.plan(publish.topic), "" if sender is None else sender.client_id
         if plan.refused is not None:
-            self.reached.note(plan.refused, sender.client_id)
+            self.reached.note(plan.refused, publisher)
             return
         flooded = 0
         encoded: list[bytes | None] = [None, None]
@@ -261,7 +262,7 @@ class Exchange:
                 continue
             if plain is None or target.subscription_ids or target.no_local or client.session.paused:
                 if message is None:
-                    message = Message(publish.topic, publish.payload, publisher=sender.client_id)
+                    message = Message(publish.topic, publish.payload, publisher=publisher)
                 self._deliver_to(target, message, sender, self.now())
                 continue
             data = encoded[plain]
@@ -274,7 +275,7 @@ class Exchange:
             self.traffic.flooded += flooded
             self.traffic.flooded_bytes += flooded * len(publish.payload)
         if plan.groups:
-            message = message or Message(publish.topic, publish.payload, publisher=sender.client_id)
+            message = message or Message(publish.topic, publish.payload, publisher=publisher)
             for group in plan.groups:
                 self.deliver_to_group(group, message, None, self.now())
 

@@ -95,8 +95,8 @@ class Constraining(Protocol):
         """A client's will in that spelling, and whether it may be published."""
         ...
 
-    def heard(self, client_id: str, publish: Publish) -> None:
-        """A client's PUBLISH that is accepted."""
+    def heard(self, client_id: str, publish: Publish) -> bool:
+        """A client's PUBLISH that is accepted. True: it was said to the broker, and nobody else may hear it."""
         ...
 
     def arrived(self, publication: Publication) -> bool:

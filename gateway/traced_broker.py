@@ -24,7 +24,7 @@ from bridge.traces import ADVERTISEMENTS_FILTER, ANSWERS_FILTER
 from bridge.tracing import Tracer
 from gateway.config_traces import DeviceSettings, TraceSettings
 from gateway.credentials import Credentials
-from gateway.mqtt5.packets import Unsubscribe
+from gateway.mqtt5.packets import Publish, Unsubscribe
 from gateway.mqtt5.types import ReasonCode
 from gateway.trace_store import TraceStore
 from gateway.tracing import Tracing
@@ -50,6 +50,9 @@ class Spoken:
 
     def say(self, topic: str, payload: bytes, qos: int, *, stays_here: bool) -> None:
         exchange = self._broker.exchange
+        if stays_here and not qos and exchange.host.is_absent:  # a ping
+            exchange.flood(None, Publish(topic, payload))
+            return
         publication = Publication(topic, payload, qos, time_ms=int(time.time() * 1000))
         exchange.deliver_local(publication)
         if exchange.overlay is not None and not stays_here:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from bridge import constrained
 from bridge.availability import EntityEvent, EntityGone
-from bridge.constrained import Constrained
+from bridge.constrained import Actions, Constrained
 from bridge.dashboards import Show
 from bridge.device_tracing import DeviceTracer, DeviceTracingEffect, Forget
 from bridge.devices import DeviceEvent, Knows, Published
@@ -43,6 +43,7 @@ from gateway.trace_store import TraceStore, TraceStoreError
 
 log = logging.getLogger("veilmq.traces")
 
+TICK_S = 0.005  # the pause between two looks at what is due: thousands of entities would set a timer for each ping
 TOPIC_MAX_BYTES = 65_535  # the canonical spelling is longer than what a client wrote (MQTT 5, section 1.5.4)
 
 
@@ -85,8 +86,9 @@ class Tracing:
         self._count, self._clock = count, clock
         self._broker: Publishes | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._due: float | None = None
+        self._due = 0.0
         self._speaking = False
+        self._last: tuple[str, Constrained | None] = "", None  # parsed last
 
     def start(self, broker: Publishes) -> None:
         """Take up what is kept; the broker serves already."""
@@ -118,12 +120,13 @@ class Tracing:
         if publishes and self._reporter is not None and self._reporter.owns(topic):
             return topic, False
         try:
-            parsed = constrained.parse(topic)
+            parsed = self._parsed(topic)
         except TopicError:
             return topic, False
         if parsed is None:
             return topic, True
         name = str(parsed)
+        self._last = name, parsed
         if len(name.encode()) > TOPIC_MAX_BYTES:
             return topic, False
         may = parsed.may_publish if publishes else parsed.may_subscribe
@@ -140,15 +143,22 @@ class Tracing:
         name, may = self.admit(will.topic, client_id, publishes=True)
         return (will if name == will.topic else replace(will, topic=name)), may
 
-    def heard(self, client_id: str, publish: Publish) -> None:
-        """A client's PUBLISH that is accepted."""
+    def heard(self, client_id: str, publish: Publish) -> bool:
+        """A client's PUBLISH that is accepted. True: it was said to the broker, and nobody else may hear it."""
         if not publish.topic.startswith(constrained.CANONICAL):
             self._watch(Published(client_id, publish.topic, publish.payload))
-            return
+            return False
         self._watch(Knows(client_id))
-        topic = constrained.parse(publish.topic)
-        if topic is not None:
-            self._published(client_id, topic, publish.payload)
+        topic = self._parsed(publish.topic)
+        if topic is None:
+            return False
+        self._published(client_id, topic, publish.payload)
+        return topic.stays_here and topic.constrainer == constrained.BROKER and topic.actions is Actions.SUBSCRIBE
+
+    def _parsed(self, topic: str) -> Constrained | None:
+        """Whoever hears a PUBLISH has just been asked whether it may be. Raises TopicError."""
+        name, parsed = self._last
+        return parsed if name == topic else constrained.parse(topic)
 
     def willed(self, client_id: str, will: Will) -> None:
         """A client's will that is published."""
@@ -221,8 +231,7 @@ class Tracing:
         for effect in effects:
             match effect:
                 case Say(topic, payload, qos):
-                    parsed = constrained.parse(topic)
-                    self._say(topic, payload, qos, parsed is not None and parsed.stays_here)
+                    self._say(topic, payload, qos, constrained.stays_here(topic))
                 case Report(topic, payload):
                     self._broker.say(topic, payload, 1, stays_here=False)
                 case SendAway(client, why):
@@ -259,18 +268,16 @@ class Tracing:
         machines = (self._tracer, self._devices, self._reporter)
         dues = [each.next_deadline for each in machines if each is not None]
         deadline = min((due for due in dues if due is not None), default=None)
-        if deadline == self._due:
-            return  # the usual case: most answers change nobody's turn
+        if deadline is None or (self._timer is not None and self._due <= deadline):
+            return  # the usual case: nobody's turn comes sooner; a tick that finds nothing due costs little
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         self._due = deadline
-        if deadline is not None:
-            delay_s = max(0.0, deadline - self._clock())
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
+        delay_s = max(TICK_S, deadline - self._clock())
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
 
     def _tick(self) -> None:
-        self._timer = self._due = None
+        self._timer = None
         if self._reporter is not None:
             self._perform(self._reporter.due(self._clock()))
         self._trace(Tick())

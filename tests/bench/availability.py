@@ -1,44 +1,81 @@
-"""Detection of deaths beside other detectors: `python -m tests.bench.availability [--json]`.
+"""Availability beside other ways to know it, and what it costs: `python -m tests.bench.availability [--json]`.
 
-Simulated links (`detection`), so that the figures are those of the seed, not of the machine.
+    simulated   death to verdict on simulated links, beside a fixed timeout and phi-accrual at equal false alarms
+    recorded    the same on links that were recorded on real sockets (`record`, `tests/bench/data`)
+    cost        a trace beside a plain message: operations, hops, trackers (the rows of the paper's Table 3)
+    herd        ten thousand entities at one broker on one core, and its restart
 
-With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit; ratio is ours / peer, less is better.
+The first two are simulated time: the figures are those of the seed and the recordings, not of the machine. The rest is
+measured once, on this machine; the broker has a core of its own where there are two. Processor times and ratios
+survive other work on the machine, times do not.
+
+With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit; ratio is ours / peer. Less is better but
+in rows of entities and pings.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
+import os
+from collections.abc import Callable, Iterator, Sequence
 
-from tests.bench.detection import rows
+from tests.bench import detection, herd, tracecost
+from tests.bench.growth import Row
+from tests.bench.peers import cores
+from tests.bench.recorded import recordings
 
 HOURS, DEATHS = 20, 60
+RECORDED_HOURS = 10
+REGIONS = (1, 2, 3)
+
+
+def told(links: Sequence[detection.Connection], hours: int, deaths: int, seed: int) -> Iterator[Row]:
+    """`alarms`: false ones an hour, ours and theirs."""
+    for row in detection.rows(links, hours, deaths, seed):
+        alarms = f"alarms/h {row.ours.alarms_per_hour:.2f}, {row.peer.alarms_per_hour:.2f}"
+        yield Row(f"death to verdict, {row.link}; {alarms}", row.ours.median_s, row.peer.median_s, row.peer_name, "s")
+
+
+def cost(regions: Sequence[int]) -> Iterator[Row]:
+    yield from tracecost.one_broker(cores()[0])
+    for number in regions:
+        yield from tracecost.by_hops(number)
+
+
+def show(row: Row) -> str:
+    ratio = row.ours / row.peer if row.peer else float("inf")
+    return f"{row.work:<66}{row.ours:>10,.2f}{row.peer:>10,.2f} {row.unit:<4}{ratio:>8.2f}  {row.peer_name}"
+
+
+def as_json(row: Row) -> str:
+    ratio = round(row.ours / row.peer, 4) if row.peer else None
+    fields = {"bench": "availability", "work": row.work, "ours": round(row.ours, 4), "peer": round(row.peer, 4)}
+    return json.dumps({**fields, "peer_name": row.peer_name, "ratio": ratio, "unit": row.unit})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true", help="JSON lines")
-    parser.add_argument("--hours", type=int, default=HOURS, help="of living entities for each link")
+    parser.add_argument("--hours", type=int, default=HOURS, help="of living entities for each simulated link")
     parser.add_argument("--deaths", type=int, default=DEATHS, help="for each link")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--entities", type=int, default=herd.ENTITIES, help="of the herd")
+    parser.add_argument("--regions", type=int, nargs="+", default=REGIONS, help="between the gateways, for hops")
+    tables: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
+        "simulated": lambda how: told(detection.LINKS, how.hours, how.deaths, how.seed),
+        "recorded": lambda how: told(recordings(), min(how.hours, RECORDED_HOURS), how.deaths, how.seed),
+        "cost": lambda how: cost(how.regions),
+        "herd": lambda how: herd.rows(how.entities, (cores()[0], cores()[1][0])),
+    }
+    parser.add_argument("--only", action="append", choices=tables, metavar="NAME", help=f"of {', '.join(tables)}")
     arguments = parser.parse_args()
     if not arguments.json:
-        print(f"{'link':<18}{'ours':>8}{'alarms/h':>10}  {'peer':>8}{'alarms/h':>10}{'ratio':>8}  peer")
-    for row in rows(arguments.hours, arguments.deaths, arguments.seed):
-        ratio = row.ours.median_s / row.peer.median_s
-        if arguments.json:
-            line = {
-                "bench": "availability", "work": f"death to verdict, {row.link}", "ours": round(row.ours.median_s, 3),
-                "peer": round(row.peer.median_s, 3), "peer_name": row.peer_name, "ratio": round(ratio, 3), "unit": "s",
-            }  # fmt: skip
-            print(json.dumps(line))
-        else:
-            print(
-                f"{row.link:<18}{row.ours.median_s:>7.2f}s{row.ours.alarms_per_hour:>10.2f}  "
-                f"{row.peer.median_s:>7.2f}s{row.peer.alarms_per_hour:>10.2f}{ratio:>8.2f}  {row.peer_name}"
-            )
-        sys.stdout.flush()
+        print(f"load of the machine before we begin: {os.getloadavg()[0]:.1f}, cores {os.cpu_count()}")
+        print(f"{'work':<66}{'ours':>10}{'peer':>10} {'unit':<4}{'ratio':>8}  peer")
+    for name in arguments.only or tables:
+        for row in tables[name](arguments):
+            print(as_json(row) if arguments.json else show(row), flush=True)
 
 
 if __name__ == "__main__":

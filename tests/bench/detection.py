@@ -39,6 +39,31 @@ class Link:
     jitter_s: float = 0.002
     drift: float = 0.0
 
+    def ways(self, seed: str, until: float) -> tuple[Way, Way]:
+        """There and back; a burst is in both."""
+        silent = bursts(self, seed, until)
+        return Way(self, f"{seed} there", silent), Way(self, f"{seed} back", silent)
+
+
+class Connection(Protocol):
+    """A link, simulated or recorded."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def drift(self) -> float: ...
+
+    def ways(self, seed: str, until: float) -> tuple[OneWay, OneWay]:
+        """There and back."""
+        ...
+
+
+class OneWay(Protocol):
+    def arrival(self, now: float) -> float | None:
+        """When a packet that is sent now arrives; None: it is lost. Calls come in order of time."""
+        ...
+
 
 LINKS = (
     Link("lan"),
@@ -78,10 +103,9 @@ def bursts(link: Link, seed: str, until: float) -> list[tuple[float, float]]:
     return found
 
 
-def pinged(preset: Preset, link: Link, seed: str, died: float, until: float) -> tuple[int, float | None, int]:
+def pinged(preset: Preset, link: Connection, seed: str, died: float, until: float) -> tuple[int, float | None, int]:
     """Our detector: false alarms before the death, when the death was told, pings sent."""
-    silent = bursts(link, seed, until)
-    there, back = Way(link, f"{seed} there", silent), Way(link, f"{seed} back", silent)
+    there, back = link.ways(seed, until)
     pulse, answers, order = Pulse(preset, 0.0), list[tuple[float, int, Ping]](), 0
     alarms, told, sent = 0, None, 0
     while True:
@@ -108,9 +132,9 @@ def pinged(preset: Preset, link: Link, seed: str, died: float, until: float) -> 
                 heapq.heappush(answers, (returned, order, going))
 
 
-def heartbeats(link: Link, seed: str, died: float, until: float) -> Iterator[float]:
+def heartbeats(link: Connection, seed: str, died: float, until: float) -> Iterator[float]:
     """When the heartbeats of an entity arrive, in order."""
-    way = Way(link, f"{seed} back", bursts(link, seed, until))
+    way = link.ways(seed, until)[1]
     sent, arrivals = random.Random(seed).random(), list[float]()
     while sent < died:
         arrived = way.arrival(sent)
@@ -136,7 +160,7 @@ def judged(
     return alarms, None if at is None or at > until else max(at - died, 0.0)
 
 
-def fixed(timeout_s: float, link: Link, seed: str, died: float, until: float) -> tuple[int, float | None]:
+def fixed(timeout_s: float, link: Connection, seed: str, died: float, until: float) -> tuple[int, float | None]:
     last = [0.0]
 
     def heard(now: float) -> None:
@@ -145,7 +169,7 @@ def fixed(timeout_s: float, link: Link, seed: str, died: float, until: float) ->
     return judged(lambda now: last[0] + timeout_s, heard, heartbeats(link, seed, died, until), died, until)
 
 
-def accrual(threshold: float, link: Link, seed: str, died: float, until: float) -> tuple[int, float | None]:
+def accrual(threshold: float, link: Connection, seed: str, died: float, until: float) -> tuple[int, float | None]:
     source = Regularity()
     return judged(
         lambda now: source.suspicious_at(threshold), source.heard, heartbeats(link, seed, died, until), died, until
@@ -155,7 +179,7 @@ def accrual(threshold: float, link: Link, seed: str, died: float, until: float) 
 class Detector(Protocol):
     """False alarms before the death, seconds from death to verdict."""
 
-    def __call__(self, link: Link, seed: str, died: float, until: float, /) -> tuple[int, float | None]: ...
+    def __call__(self, link: Connection, seed: str, died: float, until: float, /) -> tuple[int, float | None]: ...
 
 
 @dataclass(frozen=True)
@@ -176,7 +200,7 @@ class Outcome:
     slowest_s: float
 
 
-def measure(detect: Detector, link: Link, hours: int, deaths: int, seed: int) -> Outcome:
+def measure(detect: Detector, link: Connection, hours: int, deaths: int, seed: int) -> Outcome:
     """`hours` of living entities, an hour each, and `deaths` deaths after five minutes or so."""
     alarms = sum(detect(link, f"{seed} alive {n}", 3_600.0, 3_600.0)[0] for n in range(hours))
     times = []
@@ -187,7 +211,7 @@ def measure(detect: Detector, link: Link, hours: int, deaths: int, seed: int) ->
     return Outcome(alarms / hours, statistics.median(times), max(times))
 
 
-def at_most(alarms: Sequence[float], make: Maker, links: Sequence[Link], hours: int, seed: int) -> float:
+def at_most(alarms: Sequence[float], make: Maker, links: Sequence[Connection], hours: int, seed: int) -> float:
     """The smallest parameter with which the detector raises on each link no more false alarms an hour than `alarms`
     says; the largest one, if none does. False alarms fall with the parameter."""
     low, high, found = 0, len(make.parameters) - 1, make.parameters[-1]
@@ -202,13 +226,13 @@ def at_most(alarms: Sequence[float], make: Maker, links: Sequence[Link], hours: 
     return found
 
 
-def rows(hours: int, deaths: int, seed: int, preset: Preset = LAN) -> Iterator[Row]:
+def rows(links: Sequence[Connection], hours: int, deaths: int, seed: int, preset: Preset = LAN) -> Iterator[Row]:
     """Every link; peers once with one parameter for all links, as ours has, and once tuned to each."""
-    ours = [measure(partial(_ours, preset), link, hours, deaths, seed) for link in LINKS]
+    ours = [measure(partial(_ours, preset), link, hours, deaths, seed) for link in links]
     alarms = [outcome.alarms_per_hour for outcome in ours]
     for make in MAKERS:
-        everywhere = at_most(alarms, make, LINKS, hours, seed)
-        for link, our, most in zip(LINKS, ours, alarms, strict=True):
+        everywhere = at_most(alarms, make, links, hours, seed)
+        for link, our, most in zip(links, ours, alarms, strict=True):
             here = at_most([most], make, [link], hours, seed)
             for parameter, what in (
                 (everywhere, f"{make.name}, one for all links"),
@@ -218,7 +242,7 @@ def rows(hours: int, deaths: int, seed: int, preset: Preset = LAN) -> Iterator[R
                 yield Row(link.name, our, peer, f"{what} ({parameter:g})")
 
 
-def _ours(preset: Preset, link: Link, seed: str, died: float, until: float) -> tuple[int, float | None]:
+def _ours(preset: Preset, link: Connection, seed: str, died: float, until: float) -> tuple[int, float | None]:
     return pinged(preset, link, seed, died, until)[:2]
 
 

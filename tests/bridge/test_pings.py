@@ -15,7 +15,9 @@ from bridge.pings import (
     HISTORY,
     LAN,
     OUTSTANDING_MAX,
+    PATIENCE,
     PRESETS,
+    STEADIEST,
     WAN,
     Health,
     Ping,
@@ -228,3 +230,48 @@ def test_whatever_the_network_does_memory_is_bounded_and_time_goes_on(seed: int,
         assert steps < 5_000
         assert len(pulse._sent) <= OUTSTANDING_MAX
         assert 0 <= pulse.metrics.loss_rate <= 1
+
+
+def test_where_no_answer_was_ever_late_two_missed_pings_are_a_failure() -> None:
+    pulse = Pulse(LAN, NOW)
+    run(pulse, NOW + 300, 0.01)
+    quiet = pulse.next_deadline - LAN.interval_s / 2
+    run(pulse, quiet, 0.01)
+    seen = run(pulse, quiet + 10, None)
+    assert healths(seen) == [Health.SUSPECTED, Health.FAILED]
+    told = next(at for at, what in seen if what is Health.FAILED)
+    assert told - pings(seen)[0] == pytest.approx(PATIENCE * LAN.margin_s / STEADIEST), "no wait was longer than 10 ms"
+    assert sum(at < told for at in pings(seen)) == 2
+
+
+def test_one_late_answer_within_the_hour_and_it_takes_six_again() -> None:
+    pulse = Pulse(LAN, NOW)
+    run(pulse, NOW + 300, 0.01)
+    run(pulse, NOW + 303, 0.15)
+    run(pulse, NOW + 330, 0.01)
+    quiet = pulse.next_deadline - LAN.interval_s / 2
+    run(pulse, quiet, 0.01)
+    seen = run(pulse, quiet + 10, None)
+    told = next(at for at, what in seen if what is Health.FAILED)
+    assert sum(at <= told for at in pings(seen)) >= 6
+
+
+def test_while_we_come_late_ourselves_nobody_is_held_for_dead() -> None:
+    pulse, now = steady()
+    waiting = list[Ping]()
+    for _ in range(20):  # each turn comes half a second after its time, and then we read what lay there
+        now = pulse.next_deadline + 0.5
+        ping, health = pulse.tick(now)
+        assert health is None
+        for each in waiting:
+            pulse.answered(each.number, each.sent_ms, now + 0.001)
+        waiting = [ping] if ping else []
+
+
+def test_being_late_hides_no_death_for_ever() -> None:
+    pulse, now = steady()
+    begins = now
+    while pulse.health is not Health.FAILED:
+        now = pulse.next_deadline + LAN.margin_s / 2
+        pulse.tick(now)
+        assert now < begins + 3 * LAN.timeout_max_s + 6, "each ping waits at most for its longest timeout"

@@ -1,0 +1,214 @@
+"""Ten thousand traced entities at one broker process, on one core: what their pings cost, and a restart (B5).
+
+The broker runs on a core of its own, the entities (`fleet`) and one tracker of a few of them on another. Processor time
+is read from the kernel; on a machine that does other things as well it says more than times do. The base of a ping and
+its answer is a plain QoS 0 message that a client sends to itself through the same broker: as many packets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bridge.machine import Count
+from bridge.traced import Wishes
+from bridge.traces import Interest, TraceKind
+from gateway.mqtt5.codec import encode
+from gateway.mqtt5.packets import Publish
+from gateway.tracing_client import Tracker
+from tests.bench.crowd import SPARE_FILES, allowed_files
+from tests.bench.fleet import Fleet, Member, entities
+from tests.bench.growth import Row
+from tests.bench.load import V3, open_client, pin, receive, subscribe
+from tests.bench.peers import Running, free_port, wait_for
+from tests.gateway.traced_site import Site
+
+ENTITIES = 10_000
+STEADY_S = 5.0
+NEWCOMERS_S = 6.0  # ten pings at twice the pace
+FOLLOWED = 10
+READY_MAX_S = 120.0
+PLAIN = 5_000  # messages of the base
+COUNTED = ("traces.FAILURE_SUSPICION", "traces.FAILED", "traces_refused")
+MICROSECONDS = "us"
+
+
+def _serve(config: dict[str, Any], core: int | None, counts: Any) -> None:
+    """`counts`: how often each of `COUNTED` was counted."""
+    if core is not None:
+        pin(core)
+    from gateway.broker import run_broker
+    from gateway.config import parse
+    from gateway.traced_broker import join, make_tracing
+
+    def count(effect: Count) -> None:
+        for name in (effect.name, f"{effect.name}.{effect.label}"):
+            if name in COUNTED:
+                counts[COUNTED.index(name)] += effect.amount
+
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    settings = parse(config)
+    assert settings.traces is not None
+    tracing = make_tracing(settings.traces, settings.data, count)
+    asyncio.run(run_broker(settings, started=partial(join, tracing)))
+
+
+class Traced:
+    """A broker that traces, in a process of its own; `restart` kills it. `counts`: of all its lives."""
+
+    def __init__(self, site: Site, core: int | None, number: int) -> None:
+        self.port = free_port()
+        limits = {"connections": number + SPARE_FILES}
+        self._config = site.config(listeners={"default": {"bind": f"127.0.0.1:{self.port}"}}, limits=limits)
+        self._core = core
+        self._spawn = multiprocessing.get_context("spawn")
+        self.counts = self._spawn.Array("q", len(COUNTED), lock=False)
+        self._start()
+
+    def _start(self) -> None:
+        self._process = self._spawn.Process(target=_serve, args=(self._config, self._core, self.counts), daemon=True)
+        self._process.start()
+        wait_for(self.port)
+        assert self._process.pid is not None
+        self.running = Running(self.port, self._process.pid)
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def restart(self) -> None:
+        self.stop()
+        self._start()
+
+    def counted(self, name: str) -> int:
+        return int(self.counts[COUNTED.index(name)])
+
+
+def entity_limit(number: int) -> int:
+    """As many as asked for, or as this process may connect."""
+    return min(number, allowed_files() - SPARE_FILES)
+
+
+def rows(number: int, cores: tuple[int, int]) -> Iterator[Row]:
+    """`cores`: the broker's and the clients'."""
+    number = entity_limit(number)
+    who = f"{number:,} entities"
+    with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as directory:
+        pin(cores[1])
+        site = Site(Path(directory))
+        broker = Traced(site, cores[0], number)
+        said: dict[str, float] = {}
+        followed = [f"pump-{place * number // FOLLOWED}" for place in range(FOLLOWED)]
+
+        def answered(member: Member) -> None:
+            said[member.name] = time.time()
+
+        made = entities(site.domain, site.gateway, number, Wishes(("desk",)), followed)
+        plain_us = plain_message_us(broker)
+        fleet = Fleet(broker.port, made, 0.0, answered)
+        try:
+            took_s = _until_traced(fleet, number)
+            yield Row(f"{who} connect and register, all traced after", took_s, number / 1000, "1,000 a second", "s")
+            fleet.run(NEWCOMERS_S)
+            latency = _Latency(site, broker.port, followed, said)
+            fleet.run(3.0, lambda: len(latency.took_us) > FOLLOWED)
+            yield from _steady(who, broker, fleet, plain_us)
+            yield from latency.rows(who)
+            yield from _restarted(who, broker, fleet, number)
+        finally:
+            fleet.close()
+            broker.stop()
+
+
+def _until_traced(fleet: Fleet, number: int) -> float:
+    begins = time.perf_counter()
+    fleet.run(READY_MAX_S, lambda: fleet.traced == number)
+    if fleet.traced < number:
+        raise TimeoutError(f"{fleet.traced} of {number} are traced after {READY_MAX_S:g} s")
+    return time.perf_counter() - begins
+
+
+def _steady(who: str, broker: Traced, fleet: Fleet, plain_us: float) -> Iterator[Row]:
+    suspected, waited = broker.counted(COUNTED[0]), broker.running.waited_s()
+    cpu, pings, begins = broker.running.cpu_s(), fleet.pings, time.perf_counter()
+    fleet.run(STEADY_S)
+    cpu, pings, took_s = broker.running.cpu_s() - cpu, fleet.pings - pings, time.perf_counter() - begins
+    share, lacked = 100 * cpu / took_s, 100 * (broker.running.waited_s() - waited) / took_s
+    suspected = broker.counted(COUNTED[0]) - suspected
+    yield Row(f"cpu of a ping and its answer, {who}", 1e6 * cpu / pings, plain_us, "plain message", MICROSECONDS)
+    yield Row(f"pings answered a second, {who}", pings / took_s, len(fleet.members), "one each", "1/s")
+    yield Row(f"the broker's share of its core, {who}", share, 100, "a core", "%")
+    yield Row(f"the core was somebody else's meanwhile, {who}", lacked, 100, "a core", "%")
+    yield Row(f"suspicions of living entities, {who}", suspected, len(fleet.members), "entities", "")
+
+
+def plain_message_us(broker: Traced) -> float:
+    """Processor time of the broker for a QoS 0 message from a client to itself, one at a time; nobody else is there,
+    for while we do this no ping would be answered."""
+    topic = "bench/plain"
+    with open_client(broker.port, "plain") as sock:
+        subscribe(sock, 0, topic)
+        packet = encode(Publish(topic, bytes(64)), V3)
+        before = broker.running.cpu_s()
+        for _ in range(PLAIN):
+            sock.sendall(packet)
+            receive(sock, len(packet))
+        return 1e6 * (broker.running.cpu_s() - before) / PLAIN
+
+
+class _Latency:
+    """From an entity's answer to ALLS_WELL at a tracker, both in this process."""
+
+    def __init__(self, site: Site, port: int, followed: list[str], said: dict[str, float]) -> None:
+        self.took_us: list[float] = []
+        self._said = said
+        self._desk = Tracker(site.credentials("desk"), "127.0.0.1", port).start()
+        for name in followed:
+            self._desk.follow(name, Interest.ALL_UPDATES)
+        threading.Thread(target=self._hear, daemon=True).start()
+
+    def _hear(self) -> None:
+        for seen in self._desk:
+            if seen.kind is TraceKind.ALLS_WELL and seen.entity in self._said:
+                self.took_us.append((time.time() - self._said[seen.entity]) * 1e6)
+
+    def rows(self, who: str) -> Iterator[Row]:
+        took = self.took_us[:]
+        self._desk.stop()
+        if took:
+            yield Row(f"answer to ALLS_WELL, {who}", statistics.median(took), 1e6, "the interval", MICROSECONDS)
+
+
+def _restarted(who: str, broker: Traced, fleet: Fleet, number: int) -> Iterator[Row]:
+    failed, suspected = (broker.counted(name) for name in (COUNTED[1], COUNTED[0]))
+    before = broker.running.resident_bytes()
+    broker.restart()
+    fleet.run(1.0)  # everybody notices
+    peak = [0]
+
+    def look() -> bool:
+        peak[0] = max(peak[0], broker.running.resident_bytes())
+        return fleet.traced == number
+
+    begins = time.perf_counter()
+    fleet.run(READY_MAX_S, look)
+    took_s = time.perf_counter() - begins + 1.0
+    fleet.run(NEWCOMERS_S, lambda: look() and False)
+    failed, suspected = broker.counted(COUNTED[1]) - failed, broker.counted(COUNTED[0]) - suspected
+    yield Row(f"broker killed and restarted, {who} traced after", took_s, number / 1000, "1,000 a second", "s")
+    yield Row(f"traced again within {READY_MAX_S:g} s, {who}", fleet.traced, number, "all", "")
+    yield Row(f"peak memory meanwhile, {who}", peak[0] / 2**20, before / 2**20, "before", "MiB")
+    yield Row(f"told as failed meanwhile, {who}", failed, number, "entities", "")
+    yield Row(f"suspected meanwhile, {who}", suspected, number, "entities", "")

@@ -1,0 +1,297 @@
+"""What tracing costs, as the rows of Table 3 of the paper on traces (2:295-335), each beside a plain message.
+
+An entity's gateway, regions of three replicas, a tracker's gateway: with r regions a trace passes r + 1 links between
+brokers, and that is what is called hops here; the paper's brokers are single ones. A trace takes from `load` of the
+entity's library to `next` of the tracker's; a plain message is a QoS 1 publication of paho, in a scope that is signed
+and not sealed, over the same brokers in the same run. Nothing is pinned: an overlay is more processes than cores.
+
+`paper` says the paper's ratio of the same figures: a row beside its own 2-hop row (72.68 ms over TCP, authorised), for
+it measured no plain message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+import yaml
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+
+from bridge.traced import Stage, Wishes
+from bridge.traces import EVERYTHING, Interest, TraceKind, trace_topic
+from bridge.tracing import Say
+from gateway.credentials import Credentials
+from gateway.tracing_client import TracedEntity, Tracker
+from gateway.trust import Card, TrustDomain
+from keys.delegation import Advertisement, Delegated, Token, Trace
+from keys.identity import Certificate, Identity, Role
+from tests.bench.growth import Row
+from tests.bench.herd import Traced
+from tests.bench.load import READ_BYTES, open_client, subscribe
+from tests.gateway.overlay_processes import OverlayProcesses
+from tests.gateway.traced_site import Site, observed, wait_for
+
+MESSAGES = 40
+WARM_UP = 5
+PAUSE_S = 0.02
+CALLS = 300  # of each cryptographic operation
+KEYS = 5  # times that a trace key is given
+TRACKERS = (10, 50, 100)
+WAIT_S = 60.0
+SCOPE = "$Constrained/Traces/#"
+PLAIN = "open/bench"
+PAPER_MS = 72.68
+PAPER_HOPS = {
+    "authorised": {2: 72.68, 3: 79.45, 4: 86.4, 5: 93.99, 6: 100.81},
+    "authorised and sealed": {2: 90.29, 3: 98.12, 4: 105.06, 5: 110.89, 6: 116.21},
+}
+PAPER_KEYS = {2: 81.53, 3: 114.16, 4: 140.79}
+MICROSECONDS = "us"
+
+
+# -------------------------------------------------------------------------------------------- cryptography
+
+
+def crypto(plain_us: float) -> Iterator[Row]:
+    """Operations of one trace, beside a plain message through one broker."""
+    owner, holder, node = (Identity.generate(os.urandom(32)) for _ in range(3))
+    now_ms, key = int(time.time() * 1000), os.urandom(32)
+    certificate = Certificate.issue(
+        owner, name="pump", role=Role.ENTITY, public_key=owner.public_bytes, agreement_key=owner.agreement_bytes,
+        domain="works", region=0, not_after_ms=now_ms + 3_600_000,
+    )  # fmt: skip
+    advertisement = Advertisement(
+        bytes(16), "Availability/Traces/pump", certificate, ("desk",), now_ms, now_ms + 3_600_000, "node"
+    ).signed(node)
+    bare = Token(bytes(16), holder.public_bytes, Delegated.PUBLISH, now_ms, now_ms + 600_000)
+    token = bare.signed(owner)
+    clear = Trace(token, TraceKind.LOAD_INFORMATION, 1, now_ms, b'{"cpu":0.25,"memory":0.5}')
+    sealed = clear.sealed_under(key, os.urandom(12))
+    signed, sealed_signed = clear.signed(holder), sealed.signed(holder)
+    operations: dict[str, tuple[float, Callable[[], object]]] = {
+        "token: made and signed": (
+            27.19,
+            lambda: Token(
+                bytes(16), Identity.generate(os.urandom(32)).public_bytes, Delegated.PUBLISH, now_ms, now_ms + 600_000
+            ).signed(owner),
+        ),
+        "token: verified": (2.01, lambda: token.verify(advertisement, Delegated.PUBLISH, now_ms)),
+        "trace: encrypted": (0.25, lambda: clear.sealed_under(key, os.urandom(12))),
+        "trace: decrypted": (1.15, lambda: sealed_signed.opened(key)),
+        "trace: signed": (24.51, lambda: clear.signed(holder)),
+        "trace: verified, its token too": (6.83, lambda: signed.verify(advertisement, now_ms)),
+        "sealed trace: signed": (24.0, lambda: sealed.signed(holder)),
+        "sealed trace: verified, its token too": (5.31, lambda: sealed_signed.verify(advertisement, now_ms)),
+    }
+    for name, (paper_ms, call) in operations.items():
+        yield Row(name, _median_us(call), plain_us, _paper("plain, 1 broker", paper_ms), MICROSECONDS)
+
+
+def _median_us(call: Callable[[], object]) -> float:
+    took = []
+    for _ in range(CALLS):
+        begins = time.perf_counter()
+        call()
+        took.append((time.perf_counter() - begins) * 1e6)
+    return statistics.median(took)
+
+
+def _paper(peer: str, paper_ms: float | None) -> str:
+    return peer if paper_ms is None else f"{peer} (paper {paper_ms / PAPER_MS:.3f})"
+
+
+# ------------------------------------------------------------------------------------------------- parties
+
+
+class TimedTracker(Tracker):
+    """`keys_us`: from saying what it wants to having the trace key."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.keys_us: list[float] = []
+        self._asked = 0.0
+        super().__init__(*arguments, **options)
+
+    def _perform(self, effect: Any) -> None:
+        if isinstance(effect, Say) and effect.topic.endswith("/Interest"):
+            self._asked = time.perf_counter()
+        super()._perform(effect)
+
+    def _on_message(self, client: Any, userdata: Any, message: Any) -> None:
+        if message.topic.endswith("/Keys") and self._asked:
+            self.keys_us.append((time.perf_counter() - self._asked) * 1e6)
+            self._asked = 0.0
+        super()._on_message(client, userdata, message)
+
+
+def plain_us(port_in: int, port_out: int) -> float:
+    """Median time of a plain message from publisher to subscriber, both paho."""
+    came, took = threading.Event(), list[float]()
+    receiver, sender = (paho.Client(CallbackAPIVersion.VERSION2, name, protocol=MQTTProtocolVersion.MQTTv5)
+                        for name in ("plain-out", "plain-in"))  # fmt: skip
+    subscribed = threading.Event()
+    receiver.on_subscribe = lambda *arguments: subscribed.set()
+    receiver.on_message = lambda *arguments: came.set()
+    try:
+        for client, port in ((receiver, port_out), (sender, port_in)):
+            client.connect("127.0.0.1", port)
+            client.loop_start()
+        receiver.subscribe(PLAIN, 1)
+        assert subscribed.wait(WAIT_S), "no SUBACK"
+        until = time.monotonic() + WAIT_S
+        while not came.is_set():  # replicas learn of the subscription in their time
+            assert time.monotonic() < until, "nothing comes through"
+            sender.publish(PLAIN, b"probe", 1)
+            came.wait(0.5)
+        time.sleep(1.0)
+        for _ in range(WARM_UP + MESSAGES):
+            came.clear()
+            begins = time.perf_counter()
+            sender.publish(PLAIN, bytes(64), 1)
+            assert came.wait(WAIT_S), "a message did not come"
+            took.append((time.perf_counter() - begins) * 1e6)
+            time.sleep(PAUSE_S)
+    finally:
+        for client in (receiver, sender):
+            client.disconnect()
+            client.loop_stop()
+    return statistics.median(took[WARM_UP:])
+
+
+def trace_us(pump: TracedEntity, desk: Tracker) -> float:
+    """Median time from `load` to the tracker's program."""
+    took = []
+    for number in range(WARM_UP + MESSAGES):
+        begins = time.perf_counter()
+        pump.load({"number": number})
+        observed(desk, TraceKind.LOAD_INFORMATION, WAIT_S, number=number)
+        took.append((time.perf_counter() - begins) * 1e6)
+        time.sleep(PAUSE_S)
+    return statistics.median(took[WARM_UP:])
+
+
+@contextlib.contextmanager
+def followed(
+    pump_at: tuple[Path, int], desk_at: tuple[Path, int], wishes: Wishes, interest: Interest = EVERYTHING
+) -> Iterator[tuple[TracedEntity, TimedTracker]]:
+    """A traced entity, and a tracker that has heard of it."""
+    (pump_at[0] / "topic.bin").unlink(missing_ok=True)
+    with TracedEntity(pump_at[0], "127.0.0.1", pump_at[1], wishes=wishes) as pump:
+        wait_for(lambda: pump.stage is Stage.TRACED, WAIT_S)
+        with TimedTracker(desk_at[0], "127.0.0.1", desk_at[1]) as desk:
+            desk.follow("pump", interest)
+            until = time.monotonic() + WAIT_S
+            while True:
+                pump.load({"number": -1})
+                seen = desk.next(0.5)
+                if seen is not None and seen.kind is TraceKind.LOAD_INFORMATION:
+                    break
+                assert time.monotonic() < until, "no trace comes"
+            while desk.next(0.5) is not None:
+                pass
+            yield pump, desk
+
+
+# --------------------------------------------------------------------------------------------------- rows
+
+
+def one_broker(core: int) -> Iterator[Row]:
+    """Cryptography, and trackers by tens, through one broker on that core."""
+    with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as name:
+        site = Site(Path(name))
+        pump, desk = site.credentials("pump"), site.credentials("desk")
+        broker = Traced(site, core, 2 * max(TRACKERS))
+        port = broker.port
+        try:
+            plain = plain_us(port, port)
+            yield from crypto(plain)
+            for wishes, what in (
+                (Wishes(("desk",)), "trace, 1 broker, session sealed"),
+                (Wishes(("desk",), signed=True), "trace, 1 broker, session signed"),
+                (Wishes(("desk",), secured=True), "trace, 1 broker, sealed for trackers"),
+            ):
+                with followed((pump, port), (desk, port), wishes) as (entity, tracker):
+                    yield Row(what, trace_us(entity, tracker), plain, "plain, 1 broker", MICROSECONDS)
+            yield from _by_trackers(site, port, plain)
+        finally:
+            broker.stop()
+
+
+def _by_trackers(site: Site, port: int, plain: float) -> Iterator[Row]:
+    """One tracker measures, the others listen to the same trace topic and take what comes."""
+    pump, desk = site.credentials("pump"), site.credentials("desk")
+    with followed((pump, port), (desk, port), Wishes(("desk",))) as (entity, tracker), contextlib.ExitStack() as stack:
+        own = entity.credentials.advertisement()
+        assert own is not None
+        topic, others = trace_topic(own.topic, Interest.LOAD), 1
+        for number in TRACKERS:
+            while others < number:
+                sock = stack.enter_context(open_client(port, f"listener-{others}"))
+                subscribe(sock, 0, topic)
+                threading.Thread(target=_drain, args=(sock,), daemon=True).start()
+                others += 1
+            yield Row(f"trace, 1 broker, {number} trackers", trace_us(entity, tracker), plain, "plain", MICROSECONDS)
+
+
+def _drain(sock: Any) -> None:
+    with contextlib.suppress(OSError):
+        while sock.recv(READ_BYTES):
+            pass
+
+
+@contextlib.contextmanager
+def overlay(regions: int) -> Iterator[OverlayProcesses]:
+    """Two gateways that trace, regions of three on a line between them."""
+    with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as name:
+        directory, line = Path(name), [f"r{place + 1}-" for place in range(regions)]
+        made = OverlayProcesses(directory).make(
+            dict.fromkeys(line, 3), [*itertools.pairwise(line)], {"g1": line[0], "g2": line[-1]}
+        )
+        made.describe(lambda content: content["scopes"].append({"filter": SCOPE}))
+        for gateway, other in (("g1", "g2"), ("g2", "g1")):
+            rights = ("--publish", SCOPE, "--read", SCOPE)
+            made.veilmq("trust", "grant", "overlay.json", "--owner", "owner", "--member", gateway, *rights)
+            path = directory / f"{gateway}.yaml"
+            content = yaml.safe_load(path.read_text())
+            content["overlay"]["protect"].append({"filter": SCOPE})
+            content["traces"] = {"authority": "owner/ca.pem", "identity": gateway, "nodes": [f"{other}/card.json"]}
+            path.write_text(yaml.safe_dump(content))
+        made.hand_out(*made.ports)
+        domain = TrustDomain.load(directory / "owner")
+        cards = [Card.load(directory / gateway / "card.json") for gateway in ("g1", "g2")]
+        for party in ("pump", "desk"):
+            Credentials.issue(domain, party, cards, directory / party, time.time())
+        try:
+            made.start(*made.ports)
+            yield made
+        finally:
+            made.stop()
+
+
+def by_hops(regions: int) -> Iterator[Row]:
+    """Traces and trace keys over so many regions."""
+    hops = regions + 1
+    with overlay(regions) as made:
+        ports = made.ports["g1"], made.ports["g2"]
+        plain = plain_us(*ports)
+        pump, desk = (made.directory / "pump", ports[0]), (made.directory / "desk", ports[1])
+        peer = f"plain, {hops} hops"
+        for what, secured in (("authorised", False), ("authorised and sealed", True)):
+            with followed(pump, desk, Wishes(("desk",), secured=secured)) as (entity, tracker):
+                name = _paper(peer, PAPER_HOPS[what].get(hops))
+                yield Row(f"trace, {what}, {hops} hops", trace_us(entity, tracker), plain, name, MICROSECONDS)
+                keys_us = tracker.keys_us
+        for _ in range(KEYS - 1):
+            with followed(pump, desk, Wishes(("desk",), secured=True), Interest.LOAD) as (_, tracker):
+                keys_us = [*keys_us, *tracker.keys_us]
+        if keys_us:
+            name = _paper(peer, PAPER_KEYS.get(hops))
+            yield Row(f"trace key given, {hops} hops", statistics.median(keys_us), plain, name, MICROSECONDS)
