@@ -2,11 +2,14 @@
 
     {"veilmq_grant": 2, "scopes": [
         {"wire": "plant/#", "keyed": true, "token_key": null, "keys": [
-            {"epoch": 41, "bump": 0, "key": "BASE64", "segment": 7}]}]}
+            {"epoch": 41, "bump": 0, "key": "BASE64", "segment": 7}]}],
+     "spool_key": "BASE64"}
 
 The receiver in the driver writes it (`grants_writer`) whenever it has learned a key: executors talk to no key service.
 `keyed` is false for shares-only and plain scopes, `token_key` null where topic names are not hidden; `segment` is the
-last one of the spool whose rows need the key, 0 for none. Mode 0600, owned by whoever runs the executors, and at the
+last one of the spool whose rows need the key, 0 for none. `spool_key` is the receiver's local key, under which shares
+in the spool are sealed (`sharebox`); absent in files of before. Told an identity to seal it to, the receiver writes
+{"veilmq_grant": 2, "box": BASE64} instead, which only that identity's private key opens (`keys.sealedbox`). Mode 0600, owned by whoever runs the executors, and at the
 same path for each of them. It may not lie in the spool: ciphertext, shares and keys together are plaintext. A job's
 plan, options, checkpoint and logs hold the file's *path* only.
 """
@@ -18,15 +21,19 @@ import binascii
 import json
 import os
 import stat
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from keys.epochs import KEY_BYTES, KeyName
+from keys.errors import KeysError
+from keys.identity import Identity
+from keys.sealedbox import seal_box
 
 from .errors import GrantsError
 
 GRANT_FORMAT = 2
+BOX_INFO = b"veilmq/1 scope keys"
 GRANTS_BYTES_MAX = 16 << 20
 """Stops a wrong path (a device, an image) from being read without end."""
 
@@ -47,6 +54,8 @@ class Grants:
     """Scopes by wire filter."""
 
     scopes: Mapping[str, GrantedScope] = field(repr=False)
+    spool_keys: tuple[bytes, ...] = field(default=(), repr=False)
+    """The local keys that shares in the spool are sealed under (`sharebox`), 32 bytes each."""
 
     @property
     def token_keys(self) -> tuple[bytes, ...]:
@@ -54,7 +63,19 @@ class Grants:
         return tuple(dict.fromkeys(scope.token_key for scope in self.scopes.values() if scope.token_key is not None))
 
 
-def encode_grants(scopes: Iterable[GrantedScope]) -> bytes:
+def merge(several: Sequence[Grants]) -> Grants:
+    """What several receivers' files hold together."""
+    scopes: dict[str, GrantedScope] = {}
+    for scope in (scope for grants in several for scope in grants.scopes.values()):
+        before = scopes.get(scope.wire)
+        if before is not None:
+            token_key = before.token_key or scope.token_key
+            scope = replace(before, token_key=token_key, keys={**before.keys, **scope.keys})  # noqa: PLW2901
+        scopes[scope.wire] = scope
+    return Grants(scopes, tuple(dict.fromkeys(key for grants in several for key in grants.spool_keys)))
+
+
+def encode_grants(scopes: Iterable[GrantedScope], spool_key: bytes | None = None) -> bytes:
     """The content of the file: equal scopes give equal bytes."""
     entries = [
         {
@@ -68,11 +89,23 @@ def encode_grants(scopes: Iterable[GrantedScope]) -> bytes:
         }
         for scope in sorted(scopes, key=lambda scope: scope.wire)
     ]
-    return json.dumps({"veilmq_grant": GRANT_FORMAT, "scopes": entries}, separators=(",", ":")).encode()
+    document = {"veilmq_grant": GRANT_FORMAT, "scopes": entries}
+    if spool_key is not None:
+        document["spool_key"] = _encode(spool_key)
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
-def read_grants(path: Path) -> Grants:
-    """Read and check the file. Raises GrantsError: absent, open to others, not a grants file."""
+def seal_grants(content: bytes, reader: Identity, ephemeral: bytes) -> bytes:
+    """The content of the file, sealed to the owner of an identity. `ephemeral`: 32 fresh random bytes."""
+    box = seal_box(reader.agreement_bytes, content, BOX_INFO, ephemeral)
+    return json.dumps({"veilmq_grant": GRANT_FORMAT, "box": base64.b64encode(box).decode()}).encode()
+
+
+def read_grants(path: Path, reader: Identity | None = None) -> Grants:
+    """Read and check the file. `reader`: to whom it may be sealed.
+
+    Raises GrantsError: absent, open to others, sealed to somebody else, not a grants file.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -88,7 +121,10 @@ def read_grants(path: Path) -> Grants:
             raise GrantsError(f"grants={path} has mode {mode:04o}, which lets others read keys; chmod 600 {path}")
         text = file.read()
     try:
-        return _parse(json.loads(text))
+        document = json.loads(text)
+        if "box" in document:
+            document = json.loads(_opened(path, document["box"], reader))
+        return _parse(document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         # The text of a decoder's error may quote the file: only its kind is told.
         raise GrantsError(
@@ -96,11 +132,38 @@ def read_grants(path: Path) -> Grants:
         ) from None
 
 
-class GrantsFile:
-    """The file as one executor process sees it: read again only when it has changed."""
+def _opened(path: Path, box: object, reader: Identity | None) -> bytes:
+    if reader is None:
+        raise GrantsError(f"grants={path} is sealed; name the identity that opens it: grants_identity=DIRECTORY")
+    if not isinstance(box, str):
+        raise TypeError("a box is text")
+    try:
+        return reader.open_box(base64.b64decode(box, validate=True), BOX_INFO)
+    except KeysError:
+        raise GrantsError(
+            f"grants={path} is sealed to another identity, or altered; name the one that the receiver seals it to"
+        ) from None
 
-    def __init__(self, path: Path) -> None:
+
+def load_reader(directory: Path) -> Identity:
+    """The identity that a file of scope keys is sealed to. Raises GrantsError."""
+    from gateway.client import TrustError, load_key  # noqa: PLC0415  only where files are sealed
+
+    try:
+        return load_key(directory / "key.pem")
+    except TrustError as error:
+        raise GrantsError(f"grants_identity={directory}: {error}") from None
+
+
+class GrantsFile:
+    """The file as one executor process sees it: read again only when it has changed.
+
+    `reader`: directory of the identity that it may be sealed to.
+    """
+
+    def __init__(self, path: Path, reader: Path | None = None) -> None:
         self._path = path
+        self._reader = reader
         self._stamp: tuple[int, int, int] | None = None
         self._grants = Grants({})
 
@@ -113,7 +176,8 @@ class GrantsFile:
             stamp = None
         if stamp is not None and stamp == self._stamp:
             return self._grants, False
-        self._grants = read_grants(self._path)
+        # The key is read anew each time: the identity may have been rotated.
+        self._grants = read_grants(self._path, None if self._reader is None else load_reader(self._reader))
         self._stamp = stamp
         return self._grants, True
 
@@ -140,7 +204,8 @@ def _parse(document: Mapping[str, object]) -> Grants:
             if number := _number(told["segment"]):
                 segments[name] = number
         scopes[wire] = GrantedScope(wire, keyed, _decode(entry["token_key"]), keys, segments)
-    return Grants(scopes)
+    spool_key = _decode(document.get("spool_key"))
+    return Grants(scopes, () if spool_key is None else (spool_key,))
 
 
 def _number(value: object) -> int:
