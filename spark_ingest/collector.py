@@ -34,6 +34,7 @@ from .contents import PROPERTY_PART, Contents
 from .directory import Directory
 from .forms import UNVOUCHED, WHOLE, Ack, Form, Group, State, record_of
 from .keyring import Keyring
+from .part import Part
 from .seen import Seen
 
 HELD_MAX = 65_536
@@ -68,7 +69,10 @@ class Collector:
         seen: Seen | None = None,
         keyring: Keyring | None = None,
         incomplete_s: float = 10.0,
+        part: Part | None = None,
     ) -> None:
+        """`part`: which publications are for this receiver, if there are others; those of others are acknowledged."""
+        self._part = part
         self._directory = directory
         self._admission = Admission(directory)
         self._hosted = directory.hosted  # while we run
@@ -107,6 +111,11 @@ class Collector:
     def _receive(self, replica: str, wire: Wire, properties: dict[str, str], ack: Ack, now: float) -> None:
         entry = None
         try:
+            told = properties.get(PROPERTY_HEADER)
+            if told is not None and self._part is not None and not self._part.takes(wire.topic, told):
+                self._count("others_dropped")
+                ack()
+                return
             told = properties.get(PROPERTY_KEY)
             if told is not None:
                 shares = properties.get(PROPERTY_SHARES)

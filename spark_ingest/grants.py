@@ -8,10 +8,10 @@
 The receiver in the driver writes it (`grants_writer`) whenever it has learned a key: executors talk to no key service.
 `keyed` is false for shares-only and plain scopes, `token_key` null where topic names are not hidden; `segment` is the
 last one of the spool whose rows need the key, 0 for none. `spool_key` is the receiver's local key, under which shares
-in the spool are sealed (`sharebox`); absent in files of before. Told an identity to seal it to, the receiver writes
-{"veilmq_grant": 2, "box": BASE64} instead, which only that identity's private key opens (`keys.sealedbox`). Mode 0600, owned by whoever runs the executors, and at the
-same path for each of them. It may not lie in the spool: ciphertext, shares and keys together are plaintext. A job's
-plan, options, checkpoint and logs hold the file's *path* only.
+in the spool are sealed (`sharebox`); absent in files of before. Told an identity to seal the file to, the receiver
+writes {"veilmq_grant": 2, "box": BASE64}, which only that identity's private key opens (`keys.sealedbox`). Mode 0600,
+owned by whoever runs the executors, and at the same path for each of them. It may not lie in the spool: ciphertext,
+shares and keys together are plaintext. A job's plan, options, checkpoint and logs hold the file's *path* only.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from keys.epochs import KEY_BYTES, KeyName
@@ -31,6 +32,7 @@ from keys.identity import Identity
 from keys.sealedbox import seal_box
 
 from .errors import GrantsError
+from .sharebox import ShareOpener
 
 GRANT_FORMAT = 2
 BOX_INFO = b"veilmq/1 scope keys"
@@ -49,13 +51,18 @@ class GrantedScope:
     segments: Mapping[KeyName, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Grants:
     """Scopes by wire filter."""
 
     scopes: Mapping[str, GrantedScope] = field(repr=False)
     spool_keys: tuple[bytes, ...] = field(default=(), repr=False)
     """The local keys that shares in the spool are sealed under (`sharebox`), 32 bytes each."""
+
+    @cached_property
+    def shares(self) -> ShareOpener:
+        """Opens shares of the spool."""
+        return ShareOpener(self.spool_keys)
 
     @property
     def token_keys(self) -> tuple[bytes, ...]:
@@ -158,28 +165,33 @@ def load_reader(directory: Path) -> Identity:
 class GrantsFile:
     """The file as one executor process sees it: read again only when it has changed.
 
-    `reader`: directory of the identity that it may be sealed to.
+    `reader`: directory of the identity that it may be sealed to. `more`: files of other receivers of the same spool.
     """
 
-    def __init__(self, path: Path, reader: Path | None = None) -> None:
-        self._path = path
+    def __init__(self, path: Path, reader: Path | None = None, more: Sequence[Path] = ()) -> None:
+        self._paths = (path, *more)
         self._reader = reader
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamps: list[tuple[int, int, int] | None] = []
         self._grants = Grants({})
 
     def load(self) -> tuple[Grants, bool]:
         """(the grants, whether they changed since the last call). Raises GrantsError."""
-        try:
-            status = self._path.stat()
-            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-        except OSError:
-            stamp = None
-        if stamp is not None and stamp == self._stamp:
+        stamps = [_stamp(path) for path in self._paths]
+        if None not in stamps and stamps == self._stamps:
             return self._grants, False
         # The key is read anew each time: the identity may have been rotated.
-        self._grants = read_grants(self._path, None if self._reader is None else load_reader(self._reader))
-        self._stamp = stamp
+        reader = None if self._reader is None else load_reader(self._reader)
+        self._grants = merge([read_grants(path, reader) for path in self._paths])
+        self._stamps = stamps
         return self._grants, True
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _parse(document: Mapping[str, object]) -> Grants:

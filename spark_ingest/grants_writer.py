@@ -36,8 +36,8 @@ class GrantsWriter:
         reader: Identity | None = None,
         random: Callable[[int], bytes] | None = None,
     ) -> None:
-        """`needed`: what rows of the newest segment are sealed under. `reader`: to whom the file is sealed. `random(n)`:
-        n unpredictable bytes, for the local key of shares and for sealing; without it, there is no local key.
+        """`needed`: what rows of the newest segment are sealed under. `reader`: to whom the file is sealed.
+        `random(n)`: n unpredictable bytes, for the local key of shares and for sealing; without it, no local key.
 
         Raises GrantsError for a file that is not ours.
         A number beyond the newest segment is of another spool, whose rows may still be there: it is lowered.

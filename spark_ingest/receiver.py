@@ -33,6 +33,8 @@ from .errors import SpoolBusy, SpoolError
 from .forms import Ack, Group
 from .grants import Grants, load_reader
 from .grants_writer import GrantsWriter, names_in, names_of
+from .options import Options
+from .part import Part
 from .progress import Link, Progress
 from .recovery import recovered, state_of
 from .sharebox import ShareBox
@@ -96,8 +98,30 @@ class ReceiverSettings:
     segment_bytes: int = SEGMENT_BYTES
     grants_identity: Path | None = None
     """Directory of the identity to which the file of scope keys is sealed; None: it is in clear, mode 0600."""
+    part: Part | None = None
+    """Which publications are for this receiver; None: all."""
     waits: bool = True
     """For another process that writes as this receiver, to take over from it; else the receiver fails."""
+
+    @classmethod
+    def of(cls, options: Options, *, waits: bool = True) -> ReceiverSettings:
+        """As options of the data source say."""
+        shard, before = options.shard, options.shard_before
+        part = None
+        if before is not None:
+            part = Part(shard, *before)
+        elif shard is not None:
+            part = Part(shard)
+        return cls(
+            options.spool,
+            options.grants,
+            options.receiver,
+            options.cap_bytes,
+            options.incomplete_s,
+            grants_identity=options.grants_identity,
+            part=part,
+            waits=waits,
+        )
 
 
 @dataclass(slots=True)
@@ -196,7 +220,9 @@ class Receiver:
             # Before the new segment, so that the file knows what is sealed under which key when that one is the newest.
             await self._renew(client, writer, grants)
             await asyncio.to_thread(writer.roll, state_of(seen, keyring, box))
-            collector = Collector(client.directory, seen=seen, keyring=keyring, incomplete_s=settings.incomplete_s)
+            collector = Collector(
+                client.directory, seen=seen, keyring=keyring, incomplete_s=settings.incomplete_s, part=settings.part
+            )
             collector.figures = self.figures
             collector.learn(grants.names)
             await self._receive(_Session(client, collector, writer, grants, box), stop)
