@@ -49,8 +49,8 @@ class Options:
     topics: tuple[str, ...]
     availability: tuple[str, ...]
     shard: Shard | None
-    shard_before: tuple[Shard | None, int] | None
-    """What the receiver took, or None for nothing, of publications sealed before a UNIX time in ms."""
+    shard_before: tuple[tuple[int, Shard | None], ...]
+    """UNIX times in ms and what the receiver took of publications sealed until then, None for nothing; oldest first."""
     consumer: str
     from_latest: bool
     retain_s: float
@@ -90,6 +90,7 @@ NAMES = frozenset({
 """In lower case: Spark does not tell upper from lower case in names of options."""
 STREAMING_ONLY = ("max_rows_per_batch", "max_bytes_per_batch", "retain_s", "startingoffsets")
 """Of micro-batches and what follows them: a batch read would ignore them."""
+SHARD_CHANGES_MAX = 64
 NOTHING = "none"
 """In shard: the receiver leaves; in shard_before: it is new."""
 _SPELLED = {"startingoffsets": "startingOffsets"}
@@ -194,26 +195,35 @@ def _shard(told: Mapping[str, str]) -> Shard | None:
         raise BadOption(f"shard={text!r} is no part of the devices; write i/n, as 1/3, 2/3 and 3/3") from None
 
 
-def _shard_before(told: Mapping[str, str]) -> tuple[Shard | None, int] | None:
+def _shard_before(told: Mapping[str, str]) -> tuple[tuple[int, Shard | None], ...]:
     text = told.get("shard_before")
     if text is None:
-        return None
-    part, _, time = text.partition("@")
-    level = _number(told, "device_level", int, DEVICE_LEVEL, 0, LEVELS_MAX)
+        return ()
     if "receiver" not in told:
         raise BadOption(
             "option shard_before needs option receiver: a part of the spool keeps its name when shards change"
         )
+    level = _number(told, "device_level", int, DEVICE_LEVEL, 0, LEVELS_MAX)
+    eras = []
     try:
-        since = datetime.fromisoformat(time)
-        if "shard" not in told or since.tzinfo is None:
+        for era in text.split(","):
+            part, _, time = era.strip().partition("@")
+            until = datetime.fromisoformat(time)
+            if until.tzinfo is None:
+                raise ValueError
+            eras.append((int(until.timestamp() * 1000), None if part == NOTHING else parse_shard(part, level)))
+        if (
+            "shard" not in told
+            or len(eras) > SHARD_CHANGES_MAX
+            or sorted({until for until, _ in eras}) != [until for until, _ in eras]
+        ):
             raise ValueError
-        return None if part == NOTHING else parse_shard(part, level), int(since.timestamp() * 1000)
     except (ValueError, OverflowError):
         raise BadOption(
-            f"shard_before={text!r} says what a receiver took until when, beside shard: 1/2@2026-11-22T00:00:00Z, or "
-            f"{NOTHING}@... for one that is new"
+            f"shard_before={text!r} says what a receiver took until when, beside shard, oldest first: "
+            f"1/2@2026-11-22T00:00:00Z, or {NOTHING}@... for one that is new"
         ) from None
+    return tuple(eras)
 
 
 def _starting(value: str) -> bool:

@@ -5,14 +5,18 @@ acknowledges unread. A publication's part follows from its wire topic, which is 
 
 When the number changes, the parts change with it. No receiver can know what another one has written, so the change
 is tied to what all pieces of a publication say alike: the time at which its publisher sealed it, signed in its header.
-What was sealed before `since_ms` goes by the parts of before, the rest by the new ones; so each publication has exactly
-one receiver at any moment, whenever its pieces come and whichever receiver is restarted when. A time that a replica
+What was sealed before the change goes by the parts of before, the rest by the new ones; so each publication has exactly
+one receiver, whenever its pieces come and whichever receiver is restarted when. Who forgets a change lets a bad replica
+send what is in one part of the spool to the receiver of another one, which knows nothing of it. A time that a replica
 altered only sends its copy astray: no signature fits it, at any receiver.
 
 Pure. Not here: which level names the device (`sharding`).
 """
 
 from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
 
 from keys.envelope import SignedHeader, from_property
 
@@ -23,11 +27,15 @@ TOPICS_REMEMBERED = 65_536
 
 
 class Part:
-    """`shard` from `since_ms` (UNIX time) on, `before` until then; None takes nothing."""
+    """`shard` now, and before that what `eras` say: (UNIX time in ms until which it counted, part), oldest first.
 
-    def __init__(self, shard: Shard | None, before: Shard | None = None, since_ms: int = 0) -> None:
-        self._shard, self._before, self._since_ms = shard, before, since_ms
-        self._known: dict[str, tuple[bool, bool]] = {}
+    None takes nothing.
+    """
+
+    def __init__(self, shard: Shard | None, eras: Sequence[tuple[int, Shard | None]] = ()) -> None:
+        self._untils = [until_ms for until_ms, _ in eras]
+        self._shards = (*(before for _, before in eras), shard)
+        self._known: dict[str, tuple[bool, ...]] = {}
 
     def takes(self, wire_topic: str, told: str) -> bool:
         """Whether a publication is ours. `told`: property `vmq` as it came. Raises BadFrame."""
@@ -35,14 +43,9 @@ class Part:
         if owned is None:
             if len(self._known) >= TOPICS_REMEMBERED:
                 self._known.clear()
-            now = _owns(self._shard, wire_topic)
-            owned = self._known[wire_topic] = now, _owns(self._before, wire_topic) if self._since_ms else now
-        now, before = owned
-        if now is before:
-            return now
+            owned = tuple(shard is not None and shard.owns(wire_topic) for shard in self._shards)
+            self._known[wire_topic] = owned
+        if len(owned) == 1 or len(set(owned)) == 1:
+            return owned[0]
         sealed_ms = SignedHeader.decode(from_property(told)).header.time_ms
-        return before if sealed_ms < self._since_ms else now
-
-
-def _owns(shard: Shard | None, wire_topic: str) -> bool:
-    return shard is not None and shard.owns(wire_topic)
+        return owned[bisect.bisect_right(self._untils, sealed_ms)]

@@ -106,12 +106,7 @@ class ReceiverSettings:
     @classmethod
     def of(cls, options: Options, *, waits: bool = True) -> ReceiverSettings:
         """As options of the data source say."""
-        shard, before = options.shard, options.shard_before
-        part = None
-        if before is not None:
-            part = Part(shard, *before)
-        elif shard is not None:
-            part = Part(shard)
+        part = Part(options.shard, options.shard_before) if options.shard or options.shard_before else None
         return cls(
             options.spool,
             options.grants,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_every_publication_is_one_receivers_and_all_of_a_device_are_the_same_one
     sealed = [publisher.seal(topic) for _ in range(3) for topic in DEVICES]
     publish(links, *sealed)
     taken = [sequences(link) for link in links]
-    assert sorted(sum(taken, [])) == [each.signed.header.sequence for each in sealed]
+    assert sorted(itertools.chain(*taken)) == [each.signed.header.sequence for each in sealed]
     assert all(len(each) > 10 for each in taken)
     for link, mine in zip(links, taken, strict=True):
         topics = {each.topic for each in sealed if each.signed.header.sequence in mine}
@@ -56,7 +57,7 @@ def change(before: int, after: int) -> list[Part]:
     for number in range(1, max(before, after) + 1):
         then = Shard(number, before) if number <= before else None
         now = Shard(number, after) if number <= after else None
-        parts.append(Part(now, then, int(SINCE * 1000)))
+        parts.append(Part(now, [(int(SINCE * 1000), then)]))
     return parts
 
 
@@ -78,7 +79,7 @@ def test_a_change_of_their_number_loses_and_repeats_nothing_whenever_each_restar
         link.collector.learn(overlay.names())
     publish(links, *early, *late)  # of the first twenty everything comes again
     written += [sequences(link) for link in links]
-    assert sorted(sum(written, [])) == sorted(told)
+    assert sorted(itertools.chain(*written)) == sorted(told)
 
 
 def test_a_time_that_a_replica_altered_makes_no_row_anywhere() -> None:
@@ -96,6 +97,16 @@ def test_a_time_that_a_replica_altered_makes_no_row_anywhere() -> None:
         assert len(link.acknowledged) == 1
 
 
+def test_a_part_of_several_changes_goes_by_the_era_of_the_sealing() -> None:
+    overlay = Overlay()
+    publisher = Publisher(overlay)
+    eras = [(int(NOW * 1000), None), (int(SINCE * 1000), Shard(1, 1))]
+    part = Part(None, eras)
+    for time, ours in ((NOW - 1, False), (NOW, True), (SINCE - 0.001, True), (SINCE, False)):
+        wire = publisher.seal(DEVICES[0], time=time).piece(1)
+        assert part.takes(wire.topic, wire.properties[0][1]) is ours
+
+
 def options(tmp_path: Path, **told: str) -> ReceiverSettings:
     given = {"spool": str(tmp_path / "spool"), "identity": "/i", "overlay": "/o", **told}
     return ReceiverSettings.of(parse_options(given))
@@ -107,10 +118,10 @@ def test_options_of_a_receiver_that_is_one_of_several(tmp_path: Path) -> None:
     told = {"receiver": "east", "shard_before": "none@2026-11-22T00:00:00Z"}
     newcomer = options(tmp_path, shard="3/3", **told).part
     assert newcomer is not None
-    assert newcomer._before is None
+    assert newcomer._shards == (None, Shard(3, 3))
     leaving = options(tmp_path, shard="none", receiver="east", shard_before="3/3@2026-11-22T00:00:00+01:00").part
     assert leaving is not None
-    assert (leaving._shard, leaving._before) == (None, Shard(3, 3))
+    assert leaving._shards == (Shard(3, 3), None)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +133,7 @@ def test_options_of_a_receiver_that_is_one_of_several(tmp_path: Path) -> None:
         {"shard": "1/2", "receiver": "a", "shard_before": "1/3@2026-11-22T00:00:00"},
         {"shard": "1/2", "receiver": "a", "shard_before": "4/3@2026-11-22T00:00:00Z"},
         {"receiver": "a", "shard_before": "1/3@2026-11-22T00:00:00Z"},
+        {"shard": "1/2", "receiver": "a", "shard_before": "1/3@2026-11-22T00:00:00Z,1/4@2026-11-21T00:00:00Z"},
         {"grants": "/a,/b"},
     ],
 )
