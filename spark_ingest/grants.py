@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
 import os
 import stat
@@ -108,8 +109,8 @@ def seal_grants(content: bytes, reader: Identity, ephemeral: bytes) -> bytes:
     return json.dumps({"veilmq_grant": GRANT_FORMAT, "box": base64.b64encode(box).decode()}).encode()
 
 
-def read_grants(path: Path, reader: Identity | None = None) -> Grants:
-    """Read and check the file. `reader`: to whom it may be sealed.
+def read_grants(path: Path, readers: Sequence[Identity] = ()) -> Grants:
+    """Read and check the file. `readers`: to whom it may be sealed.
 
     Raises GrantsError: absent, open to others, sealed to somebody else, not a grants file.
     """
@@ -130,7 +131,7 @@ def read_grants(path: Path, reader: Identity | None = None) -> Grants:
     try:
         document = json.loads(text)
         if "box" in document:
-            document = json.loads(_opened(path, document["box"], reader))
+            document = json.loads(_opened(path, document["box"], readers))
         return _parse(document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         # The text of a decoder's error may quote the file: only its kind is told.
@@ -139,25 +140,27 @@ def read_grants(path: Path, reader: Identity | None = None) -> Grants:
         ) from None
 
 
-def _opened(path: Path, box: object, reader: Identity | None) -> bytes:
-    if reader is None:
+def _opened(path: Path, box: object, readers: Sequence[Identity]) -> bytes:
+    if not readers:
         raise GrantsError(f"grants={path} is sealed; name the identity that opens it: grants_identity=DIRECTORY")
     if not isinstance(box, str):
         raise TypeError("a box is text")
-    try:
-        return reader.open_box(base64.b64decode(box, validate=True), BOX_INFO)
-    except KeysError:
-        raise GrantsError(
-            f"grants={path} is sealed to another identity, or altered; name the one that the receiver seals it to"
-        ) from None
+    sealed = base64.b64decode(box, validate=True)
+    for reader in readers:
+        with contextlib.suppress(KeysError):
+            return reader.open_box(sealed, BOX_INFO)
+    raise GrantsError(
+        f"grants={path} is sealed to another identity, or altered; name the one that the receiver seals it to"
+    )
 
 
-def load_reader(directory: Path) -> Identity:
-    """The identity that a file of scope keys is sealed to. Raises GrantsError."""
+def load_readers(directory: Path) -> tuple[Identity, ...]:
+    """The identity that a file of scope keys is sealed to, first, and who it was before a rotation. Raises GrantsError."""
     from gateway.client import TrustError, load_key  # noqa: PLC0415  only where files are sealed
 
+    paths = (directory / "key.pem", directory / "previous" / "key.pem")
     try:
-        return load_key(directory / "key.pem")
+        return tuple(load_key(path) for path in paths if path == paths[0] or path.exists())
     except TrustError as error:
         raise GrantsError(f"grants_identity={directory}: {error}") from None
 
@@ -180,8 +183,8 @@ class GrantsFile:
         if None not in stamps and stamps == self._stamps:
             return self._grants, False
         # The key is read anew each time: the identity may have been rotated.
-        reader = None if self._reader is None else load_reader(self._reader)
-        self._grants = merge([read_grants(path, reader) for path in self._paths])
+        readers = () if self._reader is None else load_readers(self._reader)
+        self._grants = merge([read_grants(path, readers) for path in self._paths])
         self._stamps = stamps
         return self._grants, True
 

@@ -8,7 +8,7 @@ epoch keys stay. Only the process that has the receiver's lock writes. Not here:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +33,24 @@ class GrantsWriter:
         newest_segment: int,
         needed: Iterable[KeyName],
         *,
-        reader: Identity | None = None,
+        readers: Sequence[Identity] = (),
         random: Callable[[int], bytes] | None = None,
     ) -> None:
-        """`needed`: what rows of the newest segment are sealed under. `reader`: to whom the file is sealed.
-        `random(n)`: n unpredictable bytes, for the local key of shares and for sealing; without it, no local key.
+        """`needed`: what rows of the newest segment are sealed under. `readers`: to whom the file is sealed (the first)
+        or was before. `random(n)`: n unpredictable bytes, for the local key of shares and for sealing; without it,
+        there is no local key.
 
         Raises GrantsError for a file that is not ours.
         A number beyond the newest segment is of another spool, whose rows may still be there: it is lowered.
         """
         self._path = path
-        self._reader, self._random = reader, random
-        known = read_grants(path, reader) if path.exists() else Grants({})
+        self._readers, self._random = readers, random
+        known = read_grants(path, readers) if path.exists() else Grants({})
         self._scopes = dict(known.scopes)
         self.spool_key = next(iter(known.spool_keys), None)
         """In the file with the first `write`: nothing may be sealed under it before."""
-        self._unwritten = self.spool_key is None and random is not None
+        # Sealed anew by each process: the file may be in clear, or sealed to the key of before a rotation.
+        self._unwritten = bool(readers) or (self.spool_key is None and random is not None)
         if self.spool_key is None and random is not None:
             self.spool_key = random(KEY_BYTES)
         self._last = {
@@ -93,8 +95,8 @@ class GrantsWriter:
         if unchanged:
             return None
         content = encode_grants(scopes.values(), self.spool_key)
-        if self._reader is not None and self._random is not None:
-            return seal_grants(content, self._reader, self._random(KEY_BYTES))
+        if self._readers and self._random is not None:
+            return seal_grants(content, self._readers[0], self._random(KEY_BYTES))
         return content
 
     def write(self, content: bytes) -> None:

@@ -31,7 +31,7 @@ from .consumers import make_room
 from .directory import Directory
 from .errors import SpoolBusy, SpoolError
 from .forms import Ack, Group
-from .grants import Grants, load_reader
+from .grants import Grants, load_readers
 from .grants_writer import GrantsWriter, names_in, names_of
 from .options import Options
 from .part import Part
@@ -227,8 +227,8 @@ class Receiver:
     def _grants(self, segment: int, needed: Collection[KeyName]) -> GrantsWriter:
         """The file of scope keys, sealed if that is wanted. Raises GrantsError, OSError."""
         settings = self._settings
-        reader = None if settings.grants_identity is None else load_reader(settings.grants_identity)
-        return GrantsWriter(settings.grants, segment, needed, reader=reader, random=os.urandom)
+        readers = () if settings.grants_identity is None else load_readers(settings.grants_identity)
+        return GrantsWriter(settings.grants, segment, needed, readers=readers, random=os.urandom)
 
     async def _receive(self, session: _Session, stop: asyncio.Event) -> None:
         """Until `stop`, or the first error of links or disk, which is raised; a group in writing is finished."""

@@ -27,7 +27,7 @@ from keys.sharetree import decode_shares, encode_shares
 from keys.topictokens import tokenise_filter
 from spark_ingest.decode import Opener
 from spark_ingest.errors import GrantsError
-from spark_ingest.grants import GrantsFile, encode_grants, read_grants
+from spark_ingest.grants import GrantsFile, encode_grants, load_readers, read_grants
 from spark_ingest.grants_writer import GrantsWriter
 from spark_ingest.keyring import materials_from_json
 from spark_ingest.receiver import Receiver
@@ -196,7 +196,7 @@ def identity_in(directory: Path) -> Identity:
 def test_a_sealed_file_of_scope_keys_opens_for_its_identity_alone(tmp_path: Path) -> None:
     reader, stranger = identity_in(tmp_path / "job"), identity_in(tmp_path / "stranger")
     overlay, path = Overlay(), tmp_path / "keys.json"
-    writer = GrantsWriter(path, 0, (), reader=reader, random=os.urandom)
+    writer = GrantsWriter(path, 0, (), readers=(reader,), random=os.urandom)
     content = writer.renew(overlay.held(), 1, 1)
     assert content is not None
     writer.write(content)
@@ -205,19 +205,46 @@ def test_a_sealed_file_of_scope_keys_opens_for_its_identity_alone(tmp_path: Path
         for key in scope.keys.values():
             assert base64.b64encode(key) not in path.read_bytes()
     assert GrantsFile(path, tmp_path / "job").load()[0].scopes.keys() == held.scopes.keys()
-    again = GrantsWriter(path, 0, (), reader=reader, random=os.urandom)
+    again = GrantsWriter(path, 0, (), readers=(reader,), random=os.urandom)
     assert again.names == writer.names
     assert again.spool_key == writer.spool_key
+    content = again.renew(overlay.held(), 1, 1)
+    assert content is not None, "each process seals it anew"
+    again.write(content)
     assert again.renew(overlay.held(), 1, 1) is None, "nothing changed"
     for read in (
         lambda: GrantsFile(path).load(),
         lambda: GrantsFile(path, tmp_path / "stranger").load(),
         lambda: GrantsFile(path, tmp_path / "nobody").load(),
-        lambda: GrantsWriter(path, 0, (), reader=stranger, random=os.urandom),
+        lambda: GrantsWriter(path, 0, (), readers=(stranger,), random=os.urandom),
     ):
         with pytest.raises(GrantsError) as caught:
             read()
         assert "\n" not in str(caught.value)
+
+
+def test_a_file_in_clear_is_sealed_by_the_next_receiver_and_stays_readable_over_a_rotation(tmp_path: Path) -> None:
+    overlay, path, job = Overlay(), tmp_path / "keys.json", tmp_path / "job"
+
+    def written(*readers: Identity) -> bytes:
+        writer = GrantsWriter(path, 0, (), readers=readers, random=os.urandom)
+        content = writer.renew(overlay.held(), 1, 1)
+        assert content is not None
+        writer.write(content)
+        return content
+
+    key = next(iter(overlay.held().scopes["plant/#"].keys.values()))
+    assert base64.b64encode(key) in written()
+    assert base64.b64encode(key) not in written(identity_in(job))
+    assert load_readers(job)
+    job.rename(tmp_path / "former")
+    identity_in(job)
+    (tmp_path / "former").rename(job / "previous")
+    names = GrantsFile(path, job).load()[0].scopes.keys()
+    assert names == overlay.held().scopes.keys()
+    written(*load_readers(job))
+    (job / "previous" / "key.pem").unlink()
+    assert GrantsFile(path, job).load()[0].scopes.keys() == names
 
 
 def test_files_of_several_receivers_are_read_together(tmp_path: Path) -> None:

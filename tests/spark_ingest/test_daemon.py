@@ -45,7 +45,7 @@ class Daemon:
         job = overlay.directory / "job"
         self.config.write_text(
             f"spool: {spool}\nidentity: {job}\noverlay: {job}-overlay.json\n"
-            "topics: [plant/line/#, open/#]\nincomplete_s: 30\n"
+            f"topics: [plant/line/#, open/#]\nincomplete_s: 30\ngrants_identity: {job}\n"
         )
 
     def start(self, *arguments: str) -> None:
@@ -77,7 +77,8 @@ class Daemon:
     def payloads(self) -> list[bytes]:
         """What an executor opens now, in any order."""
         grants = self.overlay.directory / "job" / "scope_keys.json"
-        options = parse_options({"spool": str(self.spool), "grants": str(grants)})
+        told = {"spool": str(self.spool), "grants": str(grants), "grants_identity": str(grants.parent)}
+        options = parse_options(told)
         if not grants.exists():
             return []
         view, reader = SpoolView(options.spool), RowReader(options)
@@ -131,6 +132,9 @@ def test_a_receiver_process_loses_nothing_to_signals_crashes_or_a_full_spool(
     assert sorted(daemon.payloads()) == sorted(sent)  # each once
     log = daemon.log.read_text()
     assert "Traceback" not in log
+    kept = (overlay.directory / "job" / "scope_keys.json").read_text()
+    assert '"box"' in kept
+    assert "plant" not in kept
     assert not [payload for payload in (b"plant/line", sent[0]) if payload in daemon.log.read_bytes()]
 
 
