@@ -111,11 +111,6 @@ class Collector:
     def _receive(self, replica: str, wire: Wire, properties: dict[str, str], ack: Ack, now: float) -> None:
         entry = None
         try:
-            told = properties.get(PROPERTY_HEADER)
-            if told is not None and self._part is not None and not self._part.takes(wire.topic, told):
-                self._count("others_dropped")
-                ack()
-                return
             told = properties.get(PROPERTY_KEY)
             if told is not None:
                 shares = properties.get(PROPERTY_SHARES)
@@ -124,6 +119,10 @@ class Collector:
             if told is None:
                 if PROPERTY_KEY not in properties:
                     raise BadFrame("neither a signed header nor a key")
+                ack()
+                return
+            if self._part is not None and not self._part.takes(wire.topic, told):
+                self._count("others_dropped")  # but the key that rode on it may be for what is ours
                 ack()
                 return
             entry = self._entries.get((told, wire.topic)) or self._admit(replica, told, wire, now)

@@ -155,7 +155,7 @@ def _opened(path: Path, box: object, readers: Sequence[Identity]) -> bytes:
 
 
 def load_readers(directory: Path) -> tuple[Identity, ...]:
-    """The identity that a file of scope keys is sealed to, first, and who it was before a rotation. Raises GrantsError."""
+    """The identity that a file of scope keys is sealed to, and who it was before a rotation. Raises GrantsError."""
     from gateway.client import TrustError, load_key  # noqa: PLC0415  only where files are sealed
 
     paths = (directory / "key.pem", directory / "previous" / "key.pem")

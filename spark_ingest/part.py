@@ -1,7 +1,8 @@
 """What of the publications one of several receivers takes, and how their number changes while everything runs.
 
 Each receiver subscribes to whole scopes, as everybody does: replicas learn nothing finer. What is of another part it
-acknowledges unread. A publication's part follows from its wire topic, which is the same for all of its pieces.
+acknowledges unread, but for the key that rides on it: publications of all parts are sealed under it. A publication's
+part follows from its wire topic, which is the same for all of its pieces.
 
 When the number changes, the parts change with it. No receiver can know what another one has written, so the change
 is tied to what all pieces of a publication say alike: the time at which its publisher sealed it, signed in its header.

@@ -35,14 +35,14 @@ def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
 
 
 class Daemon:
-    """`veilmq ingest run` of the overlay's member `job`."""
+    """`veilmq ingest run` of a member of the overlay."""
 
-    def __init__(self, overlay: OverlayProcesses, spool: Path) -> None:
-        self.overlay, self.spool = overlay, spool
-        self.log = spool.with_name("job.log")
+    def __init__(self, overlay: OverlayProcesses, spool: Path, member: str = "job") -> None:
+        self.overlay, self.spool, self.member = overlay, spool, member
+        self.log = spool.with_name(f"{member}.log")
         (self.port,) = free_ports(1)
-        self.config = spool.with_name("receiver.yaml")
-        job = overlay.directory / "job"
+        self.config = spool.with_name(f"{member}.yaml")
+        job = overlay.directory / member
         self.config.write_text(
             f"spool: {spool}\nidentity: {job}\noverlay: {job}-overlay.json\n"
             f"topics: [plant/line/#, open/#]\nincomplete_s: 30\ngrants_identity: {job}\n"
@@ -50,14 +50,14 @@ class Daemon:
 
     def start(self, *arguments: str) -> None:
         with self.log.open("ab") as log:
-            self.overlay.running["job"] = subprocess.Popen(
+            self.overlay.running[self.member] = subprocess.Popen(
                 [sys.executable, *VEILMQ[:-1], "ingest", "run", "--config", str(self.config),
                  "--metrics", f"127.0.0.1:{self.port}", *arguments],
                 env=ENVIRONMENT, stdout=log, stderr=log,
             )  # fmt: skip
 
     def end(self) -> int:
-        process = self.overlay.running.pop("job")
+        process = self.overlay.running.pop(self.member)
         process.send_signal(signal.SIGTERM)
         return process.wait(20)
 
@@ -74,12 +74,12 @@ class Daemon:
         except OSError:
             return ""
 
-    def payloads(self) -> list[bytes]:
+    def payloads(self, **told: str) -> list[bytes]:
         """What an executor opens now, in any order."""
-        grants = self.overlay.directory / "job" / "scope_keys.json"
-        told = {"spool": str(self.spool), "grants": str(grants), "grants_identity": str(grants.parent)}
-        options = parse_options(told)
-        if not grants.exists():
+        job = self.overlay.directory / self.member
+        grants = {"grants": str(job / "scope_keys.json"), "grants_identity": str(job)}
+        options = parse_options({"spool": str(self.spool), **grants, **told})
+        if not options.grants.exists():
             return []
         view, reader = SpoolView(options.spool), RowReader(options)
         batches = (batch for extent in view.ranges({}, view.advance({}), 1) for batch in reader.read(extent))
@@ -136,6 +136,33 @@ def test_a_receiver_process_loses_nothing_to_signals_crashes_or_a_full_spool(
     assert '"box"' in kept
     assert "plant" not in kept
     assert not [payload for payload in (b"plant/line", sent[0]) if payload in daemon.log.read_bytes()]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_two_receivers_share_the_devices(overlay: OverlayProcesses, tmp_path: Path) -> None:
+    overlay.make({"north": 3}, [], {"site": "north", "job1": "north", "job2": "north"})
+    overlay.start(*REPLICAS, "site")
+    daemons = [Daemon(overlay, tmp_path / "spool", member) for member in ("job1", "job2")]
+    # Both seal their keys to the first one's identity, so that one is enough to read all.
+    reader = str(overlay.directory / "job1")
+    for number, daemon in enumerate(daemons, 1):
+        daemon.start("--shard", f"{number}/2", "--device-level", "2", "--grants-identity", reader)
+    for daemon in daemons:
+        assert wait_until(lambda: daemon.log.read_text().count("subscribed at enough") == 1), daemon.log.read_text()  # noqa: B023
+    device = overlay.client("site", "device", paho.MQTTv5)
+    sent = [b"%d" % number for number in range(120)]
+    for number, payload in enumerate(sent):
+        device.publish(f"plant/line/press-{number % 12}/temperature", payload, qos=1).wait_for_publish(10)
+    grants = ",".join(str(overlay.directory / daemon.member / "scope_keys.json") for daemon in daemons)
+    assert wait_until(lambda: len(daemons[0].payloads(grants=grants)) >= len(sent)), daemons[0].metrics()
+    assert sorted(daemons[0].payloads(grants=grants)) == sorted(sent)
+    parts = status_of(tmp_path / "spool").receivers
+    assert [part.receiver for part in parts] == ["main-1of2", "main-2of2"]
+    assert all(part.rows >= 10 for part in parts)
+    assert all(daemon.end() == 0 for daemon in daemons)
+    device.disconnect()
+    device.loop_stop()
 
 
 def test_a_wrong_identity_ends_it_with_one_line(tmp_path: Path) -> None:

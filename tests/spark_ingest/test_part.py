@@ -51,6 +51,19 @@ def test_every_publication_is_one_receivers_and_all_of_a_device_are_the_same_one
         assert link.collector.figures["others_dropped", ""] == 3 * (len(sealed) - len(mine))
 
 
+def test_a_key_that_rides_on_what_is_anothers_opens_what_is_ours() -> None:
+    overlay = Overlay()
+    publisher = Publisher(overlay)
+    part = Part(Shard(1, 2))
+    (link,) = receivers(overlay, part)
+    sealed = [publisher.seal(topic) for topic in DEVICES]
+    mine = [part.takes(each.topic, "") for each in sealed]
+    for each, ours in zip(sealed, mine, strict=True):
+        link.publish(each, with_key=not ours)
+    assert len(sequences(link)) == sum(mine) > 0
+    assert len(link.acknowledged) == link.sent
+
+
 def change(before: int, after: int) -> list[Part]:
     """The receivers of a change from one number to another."""
     parts = []
