@@ -59,7 +59,7 @@ from gateway.overlay_file import load_overlay, load_secrets
 from gateway.private import PrivateFileError, read_private
 from gateway.redial import Address, split_host_port
 from gateway.tls import LinkTls, TlsError
-from gateway.trust import LocalIdentity, TrustError
+from gateway.trust import LocalIdentity, TrustError, load_key
 from keys.epochs import KeyName
 from keys.identity import Certificate, Role
 
@@ -80,6 +80,7 @@ __all__ = [
     "TlsError",
     "TrustError",
     "Wire",
+    "load_key",
     "read_private",
 ]
 

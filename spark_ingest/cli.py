@@ -62,7 +62,15 @@ def run(
     grants: Annotated[
         str | None, typer.Option(metavar="FILE", help="Scope keys for executors [default: IDENTITY/scope_keys.json].")
     ] = None,
+    grants_identity: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Identity to which the file of scope keys is sealed.")
+    ] = None,
     topics: Annotated[str | None, typer.Option(metavar="FILTERS", help="By commas [default: #].")] = None,
+    shard: Annotated[str | None, typer.Option(metavar="I/N", help="This receiver's part of the devices.")] = None,
+    shard_before: Annotated[
+        str | None, typer.Option(metavar="I/N@TIME", help="Its part of what was sealed before TIME, while N changes.")
+    ] = None,
+    device_level: Annotated[str | None, typer.Option(metavar="L", help="Level that names the device [1].")] = None,
     availability: Annotated[
         str | None, typer.Option(metavar="FILTERS", help="Topics about who is alive, if they are wanted too.")
     ] = None,
@@ -76,6 +84,7 @@ def run(
 
     told = {
         "spool": spool, "identity": identity, "overlay": overlay, "hosted": hosted, "grants": grants, "topics": topics,
+        "grants_identity": grants_identity, "shard": shard, "shard_before": shard_before, "device_level": device_level,
         "availability": availability, "receiver": receiver, "cap_bytes": cap_bytes, "incomplete_s": incomplete_s,
     }  # fmt: skip
     return serve(receiver_options(config, told), metrics)

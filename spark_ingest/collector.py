@@ -34,6 +34,7 @@ from .contents import PROPERTY_PART, Contents
 from .directory import Directory
 from .forms import UNVOUCHED, WHOLE, Ack, Form, Group, State, record_of
 from .keyring import Keyring
+from .part import Part
 from .seen import Seen
 
 HELD_MAX = 65_536
@@ -68,7 +69,10 @@ class Collector:
         seen: Seen | None = None,
         keyring: Keyring | None = None,
         incomplete_s: float = 10.0,
+        part: Part | None = None,
     ) -> None:
+        """`part`: which publications are for this receiver, if there are others; those of others are acknowledged."""
+        self._part = part
         self._directory = directory
         self._admission = Admission(directory)
         self._hosted = directory.hosted  # while we run
@@ -115,6 +119,10 @@ class Collector:
             if told is None:
                 if PROPERTY_KEY not in properties:
                     raise BadFrame("neither a signed header nor a key")
+                ack()
+                return
+            if self._part is not None and not self._part.takes(wire.topic, told):
+                self._count("others_dropped")  # but the key that rode on it may be for what is ours
                 ack()
                 return
             entry = self._entries.get((told, wire.topic)) or self._admit(replica, told, wire, now)

@@ -41,7 +41,8 @@ TAKE_OVER_S = 15.0
 
 def lock_file(path: Path, patience_s: float) -> int | None:
     """Take an exclusive lock that dies with this process; its descriptor, or None when others keep it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for directory in (path.parent.parent, path.parent):  # parents that mkdir makes by itself are open to all
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     give_up = time.monotonic() + patience_s
     while True:

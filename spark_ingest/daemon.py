@@ -72,10 +72,7 @@ def serve(options: Options, metrics: str | None = None) -> int:
     stopped = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stopped.set())
-    settings = ReceiverSettings(
-        options.spool, options.grants, options.receiver, options.cap_bytes, options.incomplete_s, waits=False
-    )
-    receiver = Receiver(settings, lambda: RegionReplicas(options))
+    receiver = Receiver(ReceiverSettings.of(options, waits=False), lambda: RegionReplicas(options))
     end_metrics: Callable[[], None] | None = None
     if metrics is not None:
         from .receiver_metrics import ReceiverMetrics, serve_metrics  # noqa: PLC0415  only who asks needs it

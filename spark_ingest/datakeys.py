@@ -83,7 +83,10 @@ class DataKeys:
         epoch_key = scope.keys.get(name) if scope is not None and scope.keyed else None
         if scope is None or (scope.keyed and epoch_key is None):
             return f"grant: the grants file has no key for {told_name(name)}"
-        return SealedKey(use.key_id, outline, header, material.shares, epoch_key)
+        unsealed = grants.shares.open(material)
+        if unsealed is None:
+            return "grant: the file of scope keys lacks the local key that seals the shares of this spool"
+        return SealedKey(use.key_id, outline, header, unsealed.shares, epoch_key)
 
     def _in_scope(self, scope: str, wire_topic: str) -> bool:
         pair = (scope, wire_topic)

@@ -50,8 +50,9 @@ class Opened:
 class Opener:
     """Opens rows with the keys of one grants file. Keeps opened keys between batches."""
 
-    def __init__(self, grants: Path) -> None:
-        self._file = GrantsFile(grants)
+    def __init__(self, grants: Path, reader: Path | None = None, more: Sequence[Path] = ()) -> None:
+        """The arguments are those of `GrantsFile`."""
+        self._file = GrantsFile(grants, reader, more)
         self._grants = Grants({})
         self._keys = DataKeys()
         self._tokens: dict[tuple[str, str], bool] = {}

@@ -2,31 +2,41 @@
 
     {"veilmq_grant": 2, "scopes": [
         {"wire": "plant/#", "keyed": true, "token_key": null, "keys": [
-            {"epoch": 41, "bump": 0, "key": "BASE64", "segment": 7}]}]}
+            {"epoch": 41, "bump": 0, "key": "BASE64", "segment": 7}]}],
+     "spool_key": "BASE64"}
 
 The receiver in the driver writes it (`grants_writer`) whenever it has learned a key: executors talk to no key service.
 `keyed` is false for shares-only and plain scopes, `token_key` null where topic names are not hidden; `segment` is the
-last one of the spool whose rows need the key, 0 for none. Mode 0600, owned by whoever runs the executors, and at the
-same path for each of them. It may not lie in the spool: ciphertext, shares and keys together are plaintext. A job's
-plan, options, checkpoint and logs hold the file's *path* only.
+last one of the spool whose rows need the key, 0 for none. `spool_key` is the receiver's local key, under which shares
+in the spool are sealed (`sharebox`); absent in files of before. Told an identity to seal the file to, the receiver
+writes {"veilmq_grant": 2, "box": BASE64}, which only that identity's private key opens (`keys.sealedbox`). Mode 0600,
+owned by whoever runs the executors, and at the same path for each of them. It may not lie in the spool: ciphertext,
+shares and keys together are plaintext. A job's plan, options, checkpoint and logs hold the file's *path* only.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
 import os
 import stat
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from keys.epochs import KEY_BYTES, KeyName
+from keys.errors import KeysError
+from keys.identity import Identity
+from keys.sealedbox import seal_box
 
 from .errors import GrantsError
+from .sharebox import ShareOpener
 
 GRANT_FORMAT = 2
+BOX_INFO = b"veilmq/1 scope keys"
 GRANTS_BYTES_MAX = 16 << 20
 """Stops a wrong path (a device, an image) from being read without end."""
 
@@ -42,11 +52,18 @@ class GrantedScope:
     segments: Mapping[KeyName, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Grants:
     """Scopes by wire filter."""
 
     scopes: Mapping[str, GrantedScope] = field(repr=False)
+    spool_keys: tuple[bytes, ...] = field(default=(), repr=False)
+    """The local keys that shares in the spool are sealed under (`sharebox`), 32 bytes each."""
+
+    @cached_property
+    def shares(self) -> ShareOpener:
+        """Opens shares of the spool."""
+        return ShareOpener(self.spool_keys)
 
     @property
     def token_keys(self) -> tuple[bytes, ...]:
@@ -54,7 +71,19 @@ class Grants:
         return tuple(dict.fromkeys(scope.token_key for scope in self.scopes.values() if scope.token_key is not None))
 
 
-def encode_grants(scopes: Iterable[GrantedScope]) -> bytes:
+def merge(several: Sequence[Grants]) -> Grants:
+    """What several receivers' files hold together."""
+    scopes: dict[str, GrantedScope] = {}
+    for scope in (scope for grants in several for scope in grants.scopes.values()):
+        before = scopes.get(scope.wire)
+        if before is not None:
+            token_key = before.token_key or scope.token_key
+            scope = replace(before, token_key=token_key, keys={**before.keys, **scope.keys})  # noqa: PLW2901
+        scopes[scope.wire] = scope
+    return Grants(scopes, tuple(dict.fromkeys(key for grants in several for key in grants.spool_keys)))
+
+
+def encode_grants(scopes: Iterable[GrantedScope], spool_key: bytes | None = None) -> bytes:
     """The content of the file: equal scopes give equal bytes."""
     entries = [
         {
@@ -68,11 +97,23 @@ def encode_grants(scopes: Iterable[GrantedScope]) -> bytes:
         }
         for scope in sorted(scopes, key=lambda scope: scope.wire)
     ]
-    return json.dumps({"veilmq_grant": GRANT_FORMAT, "scopes": entries}, separators=(",", ":")).encode()
+    document = {"veilmq_grant": GRANT_FORMAT, "scopes": entries}
+    if spool_key is not None:
+        document["spool_key"] = _encode(spool_key)
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
-def read_grants(path: Path) -> Grants:
-    """Read and check the file. Raises GrantsError: absent, open to others, not a grants file."""
+def seal_grants(content: bytes, reader: Identity, ephemeral: bytes) -> bytes:
+    """The content of the file, sealed to the owner of an identity. `ephemeral`: 32 fresh random bytes."""
+    box = seal_box(reader.agreement_bytes, content, BOX_INFO, ephemeral)
+    return json.dumps({"veilmq_grant": GRANT_FORMAT, "box": base64.b64encode(box).decode()}).encode()
+
+
+def read_grants(path: Path, readers: Sequence[Identity] = ()) -> Grants:
+    """Read and check the file. `readers`: to whom it may be sealed.
+
+    Raises GrantsError: absent, open to others, sealed to somebody else, not a grants file.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -88,7 +129,10 @@ def read_grants(path: Path) -> Grants:
             raise GrantsError(f"grants={path} has mode {mode:04o}, which lets others read keys; chmod 600 {path}")
         text = file.read()
     try:
-        return _parse(json.loads(text))
+        document = json.loads(text)
+        if "box" in document:
+            document = json.loads(_opened(path, document["box"], readers))
+        return _parse(document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         # The text of a decoder's error may quote the file: only its kind is told.
         raise GrantsError(
@@ -96,26 +140,61 @@ def read_grants(path: Path) -> Grants:
         ) from None
 
 
-class GrantsFile:
-    """The file as one executor process sees it: read again only when it has changed."""
+def _opened(path: Path, box: object, readers: Sequence[Identity]) -> bytes:
+    if not readers:
+        raise GrantsError(f"grants={path} is sealed; name the identity that opens it: grants_identity=DIRECTORY")
+    if not isinstance(box, str):
+        raise TypeError("a box is text")
+    sealed = base64.b64decode(box, validate=True)
+    for reader in readers:
+        with contextlib.suppress(KeysError):
+            return reader.open_box(sealed, BOX_INFO)
+    raise GrantsError(
+        f"grants={path} is sealed to another identity, or altered; name the one that the receiver seals it to"
+    )
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._stamp: tuple[int, int, int] | None = None
+
+def load_readers(directory: Path) -> tuple[Identity, ...]:
+    """The identity that a file of scope keys is sealed to, and who it was before a rotation. Raises GrantsError."""
+    from gateway.client import TrustError, load_key  # noqa: PLC0415  only where files are sealed
+
+    paths = (directory / "key.pem", directory / "previous" / "key.pem")
+    try:
+        return tuple(load_key(path) for path in paths if path == paths[0] or path.exists())
+    except TrustError as error:
+        raise GrantsError(f"grants_identity={directory}: {error}") from None
+
+
+class GrantsFile:
+    """The file as one executor process sees it: read again only when it has changed.
+
+    `reader`: directory of the identity that it may be sealed to. `more`: files of other receivers of the same spool.
+    """
+
+    def __init__(self, path: Path, reader: Path | None = None, more: Sequence[Path] = ()) -> None:
+        self._paths = (path, *more)
+        self._reader = reader
+        self._stamps: list[tuple[int, int, int] | None] = []
         self._grants = Grants({})
 
     def load(self) -> tuple[Grants, bool]:
         """(the grants, whether they changed since the last call). Raises GrantsError."""
-        try:
-            status = self._path.stat()
-            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-        except OSError:
-            stamp = None
-        if stamp is not None and stamp == self._stamp:
+        stamps = [_stamp(path) for path in self._paths]
+        if None not in stamps and stamps == self._stamps:
             return self._grants, False
-        self._grants = read_grants(self._path)
-        self._stamp = stamp
+        # The key is read anew each time: the identity may have been rotated.
+        readers = () if self._reader is None else load_readers(self._reader)
+        self._grants = merge([read_grants(path, readers) for path in self._paths])
+        self._stamps = stamps
         return self._grants, True
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _parse(document: Mapping[str, object]) -> Grants:
@@ -140,7 +219,8 @@ def _parse(document: Mapping[str, object]) -> Grants:
             if number := _number(told["segment"]):
                 segments[name] = number
         scopes[wire] = GrantedScope(wire, keyed, _decode(entry["token_key"]), keys, segments)
-    return Grants(scopes)
+    spool_key = _decode(document.get("spool_key"))
+    return Grants(scopes, () if spool_key is None else (spool_key,))
 
 
 def _number(value: object) -> int:

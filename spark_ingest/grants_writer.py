@@ -8,15 +8,17 @@ epoch keys stay. Only the process that has the receiver's lock writes. Not here:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from keys.envelope import KeyHeader, KeyName
+from keys.epochs import KEY_BYTES
 from keys.errors import KeysError
+from keys.identity import Identity
 
 from .consumers import write_durably
-from .grants import GrantedScope, Grants, encode_grants, read_grants
+from .grants import GrantedScope, Grants, encode_grants, read_grants, seal_grants
 
 KEPT_MAX = 65_536
 """Old keys that are kept for their segments; beyond it the oldest epochs go first."""
@@ -25,13 +27,32 @@ KEPT_MAX = 65_536
 class GrantsWriter:
     """One receiver's file. `renew`, then `write` what it gave, then tell the collector `names`."""
 
-    def __init__(self, path: Path, newest_segment: int, needed: Iterable[KeyName]) -> None:
-        """`needed`: what rows of the newest segment are sealed under. Raises GrantsError for a file that is not ours.
+    def __init__(
+        self,
+        path: Path,
+        newest_segment: int,
+        needed: Iterable[KeyName],
+        *,
+        readers: Sequence[Identity] = (),
+        random: Callable[[int], bytes] | None = None,
+    ) -> None:
+        """`needed`: what rows of the newest segment are sealed under. `readers`: to whom the file is sealed (the first)
+        or was before. `random(n)`: n unpredictable bytes, for the local key of shares and for sealing; without it,
+        there is no local key.
 
+        Raises GrantsError for a file that is not ours.
         A number beyond the newest segment is of another spool, whose rows may still be there: it is lowered.
         """
         self._path = path
-        self._scopes = dict(read_grants(path).scopes) if path.exists() else {}
+        self._readers, self._random = readers, random
+        known = read_grants(path, readers) if path.exists() else Grants({})
+        self._scopes = dict(known.scopes)
+        self.spool_key = next(iter(known.spool_keys), None)
+        """In the file with the first `write`: nothing may be sealed under it before."""
+        # Sealed anew by each process: the file may be in clear, or sealed to the key of before a rotation.
+        self._unwritten = bool(readers) or (self.spool_key is None and random is not None)
+        if self.spool_key is None and random is not None:
+            self.spool_key = random(KEY_BYTES)
         self._last = {
             name: min(number, newest_segment)
             for scope in self._scopes.values()
@@ -69,14 +90,20 @@ class GrantsWriter:
             if scope is not None or keys or not rule.keyed:
                 segments = {name: self._last[name] for name in keys if self._last.get(name)}
                 scopes[wire] = GrantedScope(wire, rule.keyed, rule.token_key, keys, segments)
-        unchanged = scopes == self._scopes and self._path.exists()
+        unchanged = scopes == self._scopes and self._path.exists() and not self._unwritten
         self._scopes = scopes
-        return None if unchanged else encode_grants(scopes.values())
+        if unchanged:
+            return None
+        content = encode_grants(scopes.values(), self.spool_key)
+        if self._readers and self._random is not None:
+            return seal_grants(content, self._readers[0], self._random(KEY_BYTES))
+        return content
 
     def write(self, content: bytes) -> None:
         """Replace the file, mode 0600, so that a crash leaves the old or the new one. Raises OSError."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_durably(self._path, content)
+        self._unwritten = False
 
 
 def names_in(batches: Iterable[Any]) -> set[KeyName]:

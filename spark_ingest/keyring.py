@@ -286,10 +286,10 @@ class Keyring:
 
     # ------------------------------------------------------------------------------------ over a restart
 
-    def to_json(self) -> list[list[str]]:
+    def recent(self) -> list[KeyMaterial]:
         """The keys that were used last, for the spool's state."""
-        recent = [self.material(key_id) for key_id in list(self._keys)[-KEYS_KEPT:]]
-        return [[_b64(each.header), _b64(each.shares)] for each in recent if each is not None]
+        found = [self.material(key_id) for key_id in list(self._keys)[-KEYS_KEPT:]]
+        return [each for each in found if each is not None]
 
     def restore(self, materials: Iterable[KeyMaterial]) -> None:
         """Take over what an earlier process wrote: it was verified then."""
@@ -306,8 +306,13 @@ class Keyring:
                 key.material = each
 
 
+def materials_to_json(materials: Iterable[KeyMaterial]) -> list[list[str]]:
+    """For the spool's state."""
+    return [[_b64(each.header), _b64(each.shares)] for each in materials]
+
+
 def materials_from_json(entries: Iterable[Sequence[str]]) -> list[KeyMaterial]:
-    """The inverse of `Keyring.to_json`. Raises ValueError for anything else."""
+    """The inverse of `materials_to_json`. Raises ValueError for anything else."""
     return [KeyMaterial(base64.b64decode(header), base64.b64decode(shares)) for header, shares in entries]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
@@ -41,10 +42,15 @@ class Options:
 
     spool: Path
     grants: Path
+    more_grants: tuple[Path, ...]
+    """Of the other receivers of the spool: reading several parts takes the keys of each."""
+    grants_identity: Path | None
     stream: Stream
     topics: tuple[str, ...]
     availability: tuple[str, ...]
     shard: Shard | None
+    shard_before: tuple[tuple[int, Shard | None], ...]
+    """UNIX times in ms and what the receiver took of publications sealed until then, None for nothing; oldest first."""
     consumer: str
     from_latest: bool
     retain_s: float
@@ -76,13 +82,17 @@ class Options:
 ALIASES = {"path": "spool", "topics": "topic", "max_rows": "max_rows_per_batch"}
 """Other names of an option; given under both, the values must be equal. `path` is what `load(...)` is given."""
 NAMES = frozenset({
-    "spool", "grants", "stream", "topic", "availability", "shard", "device_level", "consumer", "receiver", "identity",
+    "spool", "grants", "stream", "topic", "availability", "shard", "shard_before", "device_level",
+    "grants_identity", "consumer", "receiver", "identity",
     "overlay", "hosted", "rows_per_batch", "max_rows_per_batch", "max_bytes_per_batch", "partitions", "cap_bytes",
     "incomplete_s", "retain_s", "startingoffsets",
 })  # fmt: skip
 """In lower case: Spark does not tell upper from lower case in names of options."""
 STREAMING_ONLY = ("max_rows_per_batch", "max_bytes_per_batch", "retain_s", "startingoffsets")
 """Of micro-batches and what follows them: a batch read would ignore them."""
+SHARD_CHANGES_MAX = 64
+NOTHING = "none"
+"""In shard: the receiver leaves; in shard_before: it is new."""
 _SPELLED = {"startingoffsets": "startingOffsets"}
 
 
@@ -107,14 +117,18 @@ def parse_options(given: Mapping[str, str], *, batch: bool = False) -> Options:
         raise BadOption(f"option {have} needs option {want} too: both to receive, neither to read the spool only")
     stream = _stream(told.get("stream", Stream.TELEMETRY))
     shard = _shard(told)
+    grants = _grants(told, spool)
     of_shard = f"-{shard.number}of{shard.count}" if shard else ""
     return Options(
         spool=spool,
-        grants=_grants(told, spool),
+        grants=grants[0],
+        more_grants=grants[1:],
+        grants_identity=Path(told["grants_identity"]).absolute() if told.get("grants_identity") else None,
         stream=stream,
         topics=_filters("topic", told.get("topic", "#")),
         availability=_filters("availability", told.get("availability", DEFAULT_AVAILABILITY)),
         shard=shard,
+        shard_before=_shard_before(told),
         consumer=_name("consumer", told.get("consumer", stream.value + of_shard)),
         from_latest=_starting(told.get("startingoffsets", "earliest")),
         retain_s=_number(told, "retain_s", float, 0.0, 0.0, RETAIN_S_MAX),
@@ -148,24 +162,29 @@ def _canonical(given: Mapping[str, str]) -> dict[str, str]:
     return told
 
 
-def _grants(told: Mapping[str, str], spool: Path) -> Path:
+def _grants(told: Mapping[str, str], spool: Path) -> tuple[Path, ...]:
     named = told.get("grants") or (str(Path(told["identity"]) / GRANTS_NAME) if told.get("identity") else None)
     if named is None:
         raise BadOption(
             f'option grants is missing; write .option("grants", FILE) with the file that the receiver writes: '
             f"{GRANTS_NAME} in its identity directory, if it was told nothing else"
         )
-    grants = Path(named).absolute()
-    if grants.is_relative_to(spool):
-        raise BadOption(
-            f"grants={grants} lies in the spool: keys beside ciphertext and shares protect nothing; move it"
-        )
-    return grants
+    files = tuple(Path(part.strip()).absolute() for part in named.split(",") if part.strip())
+    if len(files) != 1 and (told.get("identity") or not files):
+        raise BadOption(f"grants={named!r}: a receiver keeps its keys in one file; only who reads several names theirs")
+    for grants in files:
+        if grants.is_relative_to(spool):
+            raise BadOption(
+                f"grants={grants} lies in the spool: keys beside ciphertext and shares protect nothing; move it"
+            )
+    return files
 
 
 def _shard(told: Mapping[str, str]) -> Shard | None:
     level = _number(told, "device_level", int, DEVICE_LEVEL, 0, LEVELS_MAX)
     text = told.get("shard")
+    if text == NOTHING and told.get("shard_before"):
+        return None
     if text is None:
         if "device_level" in told:
             raise BadOption("option device_level says what shard goes by; give option shard too, or neither")
@@ -174,6 +193,37 @@ def _shard(told: Mapping[str, str]) -> Shard | None:
         return parse_shard(text, level)
     except ValueError:
         raise BadOption(f"shard={text!r} is no part of the devices; write i/n, as 1/3, 2/3 and 3/3") from None
+
+
+def _shard_before(told: Mapping[str, str]) -> tuple[tuple[int, Shard | None], ...]:
+    text = told.get("shard_before")
+    if text is None:
+        return ()
+    if "receiver" not in told:
+        raise BadOption(
+            "option shard_before needs option receiver: a part of the spool keeps its name when shards change"
+        )
+    level = _number(told, "device_level", int, DEVICE_LEVEL, 0, LEVELS_MAX)
+    eras = []
+    try:
+        for era in text.split(","):
+            part, _, time = era.strip().partition("@")
+            until = datetime.fromisoformat(time)
+            if until.tzinfo is None:
+                raise ValueError
+            eras.append((int(until.timestamp() * 1000), None if part == NOTHING else parse_shard(part, level)))
+        if (
+            "shard" not in told
+            or len(eras) > SHARD_CHANGES_MAX
+            or sorted({until for until, _ in eras}) != [until for until, _ in eras]
+        ):
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise BadOption(
+            f"shard_before={text!r} says what a receiver took until when, beside shard, oldest first: "
+            f"1/2@2026-11-22T00:00:00Z, or {NOTHING}@... for one that is new"
+        ) from None
+    return tuple(eras)
 
 
 def _starting(value: str) -> bool:

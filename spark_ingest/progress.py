@@ -33,4 +33,6 @@ class Progress:
     """Publications that are whole, or given up, and not on disk."""
     full: bool = False
     """The spool is at its cap: nothing is acknowledged."""
+    accepted: bool = False
+    """Enough replicas know all that we want: nothing that is published from now on is missed."""
     links: tuple[Link, ...] = ()

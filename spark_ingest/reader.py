@@ -145,10 +145,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             consumer.attach()
             self._consumer = consumer
         if options.receives and self._receiver is None:
-            settings = ReceiverSettings(
-                options.spool, options.grants, options.receiver, options.cap_bytes, options.incomplete_s
-            )
-            self._receiver = Receiver(settings, lambda: self._connect(options))
+            self._receiver = Receiver(ReceiverSettings.of(options), lambda: self._connect(options))
             self._receiver.start()
         return self._view
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import threading
 import time
 from collections import Counter
@@ -30,10 +31,13 @@ from .consumers import make_room
 from .directory import Directory
 from .errors import SpoolBusy, SpoolError
 from .forms import Ack, Group
-from .grants import Grants
+from .grants import Grants, load_readers
 from .grants_writer import GrantsWriter, names_in, names_of
+from .options import Options
+from .part import Part
 from .progress import Link, Progress
 from .recovery import recovered, state_of
+from .sharebox import ShareBox
 from .spool_writer import SEGMENT_BYTES, SpoolWriter
 
 GROUP_ROWS = 500
@@ -71,6 +75,10 @@ class ReplicaClient(Protocol):
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
         """Request content that does not come of a replica."""
 
+    @property
+    def accepted(self) -> bool:
+        """Whether enough replicas know all that we want."""
+
     def links(self) -> Iterable[Link]:
         """How each connection is."""
 
@@ -88,8 +96,27 @@ class ReceiverSettings:
     cap_bytes: int = 8 << 30
     incomplete_s: float = 10.0
     segment_bytes: int = SEGMENT_BYTES
+    grants_identity: Path | None = None
+    """Directory of the identity to which the file of scope keys is sealed; None: it is in clear, mode 0600."""
+    part: Part | None = None
+    """Which publications are for this receiver; None: all."""
     waits: bool = True
     """For another process that writes as this receiver, to take over from it; else the receiver fails."""
+
+    @classmethod
+    def of(cls, options: Options, *, waits: bool = True) -> ReceiverSettings:
+        """As options of the data source say."""
+        part = Part(options.shard, options.shard_before) if options.shard or options.shard_before else None
+        return cls(
+            options.spool,
+            options.grants,
+            options.receiver,
+            options.cap_bytes,
+            options.incomplete_s,
+            grants_identity=options.grants_identity,
+            part=part,
+            waits=waits,
+        )
 
 
 @dataclass(slots=True)
@@ -100,6 +127,7 @@ class _Session:
     collector: Collector
     writer: SpoolWriter
     grants: GrantsWriter
+    box: ShareBox
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     done: asyncio.Event = field(default_factory=asyncio.Event)
     keys_changed: bool = False
@@ -178,19 +206,29 @@ class Receiver:
             )
         )
         try:
-            seen, keyring = await asyncio.to_thread(lambda: recovered(writer.state, writer.history()))
             needed = await asyncio.to_thread(lambda: names_in(writer.history()))
-            grants = await asyncio.to_thread(lambda: GrantsWriter(settings.grants, writer.segment, needed))
+            grants = await asyncio.to_thread(lambda: self._grants(writer.segment, needed))
+            assert grants.spool_key is not None
+            box = ShareBox(grants.spool_key, os.urandom)
+            seen, keyring = await asyncio.to_thread(lambda: recovered(writer.state, writer.history(), grants.spool_key))
             client = self._connect()
             # Before the new segment, so that the file knows what is sealed under which key when that one is the newest.
             await self._renew(client, writer, grants)
-            await asyncio.to_thread(writer.roll, state_of(seen, keyring))
-            collector = Collector(client.directory, seen=seen, keyring=keyring, incomplete_s=settings.incomplete_s)
+            await asyncio.to_thread(writer.roll, state_of(seen, keyring, box))
+            collector = Collector(
+                client.directory, seen=seen, keyring=keyring, incomplete_s=settings.incomplete_s, part=settings.part
+            )
             collector.figures = self.figures
             collector.learn(grants.names)
-            await self._receive(_Session(client, collector, writer, grants), stop)
+            await self._receive(_Session(client, collector, writer, grants, box), stop)
         finally:
             writer.close()
+
+    def _grants(self, segment: int, needed: Collection[KeyName]) -> GrantsWriter:
+        """The file of scope keys, sealed if that is wanted. Raises GrantsError, OSError."""
+        settings = self._settings
+        readers = () if settings.grants_identity is None else load_readers(settings.grants_identity)
+        return GrantsWriter(settings.grants, segment, needed, readers=readers, random=os.urandom)
 
     async def _receive(self, session: _Session, stop: asyncio.Event) -> None:
         """Until `stop`, or the first error of links or disk, which is raised; a group in writing is finished."""
@@ -239,9 +277,8 @@ class Receiver:
             self._tell_lies(time.time())
             self._tell_links(session)
             while collector.ready and not done.is_set():
-                self.progress.waiting = collector.ready
                 if writer.full:
-                    self._full()
+                    self._full(session)
                     with contextlib.suppress(SpoolBusy):
                         await asyncio.to_thread(make_room, self._settings.spool)
                     with contextlib.suppress(TimeoutError):
@@ -250,20 +287,22 @@ class Receiver:
                 self._not_full()
                 if writer.segment_full:
                     await self._renew(session.client, writer, session.grants)
-                    await asyncio.to_thread(writer.roll, state_of(collector.seen, collector.keyring))
+                    await asyncio.to_thread(writer.roll, state_of(collector.seen, collector.keyring, session.box))
                 await self._keys(session)
                 group = collector.take(GROUP_ROWS, GROUP_BYTES)
                 if group is None:
                     break
-                await self._append(writer, group)
+                await self._append(session, group)
                 session.grants.used(writer.segment, names_of(key.header for key in group.keys.values()))
                 for ack in collector.written(group):
                     ack()
+                self.progress.waiting = collector.ready
 
-    async def _append(self, writer: SpoolWriter, group: Group) -> None:
+    async def _append(self, session: _Session, group: Group) -> None:
         """A group to the disk. Raises OSError."""
-        progress, before_s, before_bytes = self.progress, writer.fsync_s, writer.written_bytes
-        await asyncio.to_thread(writer.append, group.records, group.keys)
+        progress, writer = self.progress, session.writer
+        before_s, before_bytes = writer.fsync_s, writer.written_bytes
+        await asyncio.to_thread(writer.append, group.records, session.box.seal_all(group.keys))
         progress.fsync_s += writer.fsync_s - before_s
         progress.bytes += writer.written_bytes - before_bytes
         progress.groups += 1
@@ -286,7 +325,7 @@ class Receiver:
             await asyncio.to_thread(grants.write, content)
 
     def _tell_links(self, session: _Session) -> None:
-        """Log which connections came or went."""
+        """Log which connections came or went, and that from now on nothing is missed."""
         links = tuple(session.client.links())
         before = {link.replica: link.up for link in self.progress.links}
         for link in links:
@@ -294,14 +333,17 @@ class Receiver:
                 log, state = (_log.info, "connected to") if link.up else (_log.warning, "no connection to")
                 log("receiver %s: %s %s", self._settings.name, state, link.replica)
         self.progress.links = links
+        if session.client.accepted and not self.progress.accepted:
+            _log.info("receiver %s: subscribed at enough replicas", self._settings.name)
+        self.progress.accepted = session.client.accepted
 
     def _not_full(self) -> None:
         if self.progress.full:
             _log.info("receiver %s: there is room in the spool again", self._settings.name)
         self.trouble, self.progress.full = None, False
 
-    def _full(self) -> None:
-        self.progress.full = True
+    def _full(self, session: _Session) -> None:
+        self.progress.full, self.progress.waiting = True, session.collector.ready
         told = self.trouble
         self.trouble = (
             f"the spool of receiver {self._settings.name} is full ({self._settings.cap_bytes} bytes): nothing is "

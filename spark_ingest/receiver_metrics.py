@@ -3,7 +3,7 @@
     received_total{replica}, received_bytes_total{replica}, link_up{replica}      pieces as they came
     rows_total, written_bytes_total, groups_total, fsync_seconds (summary)        what is on disk
     events_total{event,replica}                                                   duplicates, incomplete, refused, ...
-    waiting_rows, receiving, spool_full, spool_bytes, spool_cap_bytes             how it stands
+    waiting_rows, receiving, subscribed, spool_full, spool_bytes, spool_cap_bytes             how it stands
     consumer_behind_rows{consumer}                                                queries' lag
 
 `events` are the collector's figures under their own names; `refused_*` and `wrong_*` carry the replica to blame. No
@@ -56,6 +56,7 @@ class ReceiverMetrics(Collector):
         gauges = {
             "waiting_rows": (told.waiting, "Publications that are to be written."),
             "receiving": (receiver.alive and receiver.trouble is None, "1 while nothing stops the receiver."),
+            "subscribed": (told.accepted, "1 while enough replicas know all that we want."),
             "spool_full": (told.full, "1 while the spool is at its cap and nothing is acknowledged."),
             "spool_bytes": (directory_bytes(self._spool / self._name), "Size of this receiver's part of the spool."),
             "spool_cap_bytes": (self._cap_bytes, "Size at which nothing is acknowledged any more."),

@@ -12,42 +12,45 @@ from collections.abc import Iterable
 from typing import Any
 
 from .errors import SpoolDamaged
-from .keyring import Keyring, materials_from_json
+from .keyring import Keyring, materials_from_json, materials_to_json
 from .seen import Seen
+from .sharebox import ShareBox, ShareOpener
 from .spool_writer import KeyMaterial
 
 STATE_VERSION = 2
 
 
-def state_of(seen: Seen, keyring: Keyring) -> bytes:
-    """For `SpoolWriter.roll`: key headers and shares as the segments hold them, no scope key, no payload."""
-    document = {"version": STATE_VERSION, "seen": seen.to_json(), "keys": keyring.to_json()}
+def state_of(seen: Seen, keyring: Keyring, box: ShareBox | None = None) -> bytes:
+    """For `SpoolWriter.roll`: key headers and shares as the segments hold them, sealed; no scope key, no payload."""
+    materials = keyring.recent()
+    keys = materials_to_json(materials if box is None else map(box.seal, materials))
+    document = {"version": STATE_VERSION, "seen": seen.to_json(), "keys": keys}
     return zlib.compress(json.dumps(document).encode(), 1)
 
 
-def recovered(state: bytes, batches: Iterable[Any]) -> tuple[Seen, Keyring]:
-    """From the writer's `state` and `history()`. Raises SpoolDamaged for a state that is none of ours."""
+def recovered(state: bytes, batches: Iterable[Any], spool_key: bytes | None = None) -> tuple[Seen, Keyring]:
+    """From the writer's `state` and `history()`. `spool_key`: of sealed shares; data keys that it does not open are not
+    known any more, until their publishers tell them again. Raises SpoolDamaged for a state that is none of ours."""
     seen, keyring = Seen(), Keyring()
+    opener = ShareOpener(() if spool_key is None else (spool_key,))
     if state:
         try:
             document = json.loads(zlib.decompress(state))
             if document["version"] != STATE_VERSION:
                 raise ValueError("another version")
             seen = Seen.from_json(document["seen"])
-            keyring.restore(materials_from_json(document["keys"]))
+            keyring.restore(opener.open_all(materials_from_json(document["keys"])))
         except (KeyError, TypeError, ValueError, AttributeError, zlib.error):
             raise SpoolDamaged(
                 "the newest .state file of the spool is unreadable; take away the spool directory and start anew"
             ) from None
     for batch in batches:
         _mark(seen, batch)
-        keyring.restore(
-            KeyMaterial(header, shares or b"")
-            for header, shares in zip(
-                batch.column("key_header").to_pylist(), batch.column("shares").to_pylist(), strict=True
-            )
-            if header is not None
+        columns = (batch.column(name).to_pylist() for name in ("key_header", "shares"))
+        told = (
+            KeyMaterial(header, shares or b"") for header, shares in zip(*columns, strict=True) if header is not None
         )
+        keyring.restore(opener.open_all(told))
     return seen, keyring
 
 

@@ -77,6 +77,11 @@ class RegionReplicas:
         """Request content that does not come of a replica."""
         self._client.ask(replica, topic, payload)
 
+    @property
+    def accepted(self) -> bool:
+        """Whether enough replicas know all that we want."""
+        return self._client.accepted
+
     def links(self) -> list[Link]:
         """How each connection is."""
         states = self._client.links()

@@ -105,7 +105,7 @@ class RowReader:
     def __init__(self, options: Options) -> None:
         self._stream = options.stream
         self._rows_per_batch = options.rows_per_batch
-        self._opener = Opener(options.grants)
+        self._opener = Opener(options.grants, options.grants_identity, options.more_grants)
         self._topics = TopicSet(options.topics)
         self._shard = options.shard
         self._availability = TopicSet(options.availability)

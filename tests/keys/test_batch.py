@@ -150,3 +150,29 @@ def test_arbitrary_changes_are_refused_or_canonical(offset: int, data: bytes) ->
     frame = signed_batch(2)[0].encode()
     changed = frame[:offset] + data + frame[offset + len(data) :]
     assert_canonical(SignedHeader.decode, SignedHeader.encode, changed)  # type: ignore[arg-type]
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2), st.booleans(), st.data())
+def test_the_short_way_of_reading_a_header_is_the_long_one(qos: int, retain: bool, data: st.DataObject) -> None:
+    signed = signed_batch(data.draw(st.integers(1, 16)))[0]
+    frame = bytearray(SignedHeader(replace(signed.header, qos=qos, retain=retain), signed.proof).encode())
+    for _ in range(data.draw(st.integers(0, 3))):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    changed = bytes(frame[: data.draw(st.sampled_from([len(frame), len(frame) - 1, 100]))])
+    try:
+        known = SignedHeader._decode(changed)
+    except BadFrame:
+        with pytest.raises(BadFrame):
+            SignedHeader.decode(changed)
+        return
+    found = SignedHeader.decode(changed)
+    assert found == known
+    assert found.encode() == changed
+    assert found.leaf_bytes == known.header.encode()
+
+
+def test_a_header_that_was_exchanged_after_decoding_makes_another_leaf() -> None:
+    signed = SignedHeader.decode(signed_batch(1)[0].encode())
+    forged = replace(signed, header=replace(signed.header, sequence=7))
+    assert forged.leaf_bytes == forged.header.encode() != signed.leaf_bytes

@@ -12,12 +12,18 @@ from .site import Site
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
+def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture(scope="module")
+def spark(event_log: Path) -> Iterator[Any]:
     from spark_ingest import register, spark_session
 
     from .replayed import ReplayedDataSource
 
-    session = spark_session("veilmq tests", 2, {"spark.driver.memory": "1g"})
+    events = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": event_log.as_uri()}
+    session = spark_session("veilmq tests", 2, {"spark.driver.memory": "1g", **events})
     register(session)
     session.dataSource.register(ReplayedDataSource)
     yield session

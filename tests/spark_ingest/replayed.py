@@ -34,6 +34,8 @@ class FileReplicas:
         self._names |= set(names)
         self._on_keys()
 
+    accepted = True
+
     def links(self) -> tuple[Link, ...]:
         return ()
 

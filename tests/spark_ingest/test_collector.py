@@ -524,3 +524,21 @@ def test_junk_from_a_replica_never_raises(name: str, junk: str) -> None:
     link.send(2, Wire("plant/a", b"x", properties=((name, junk),)))
     link.send(3, Wire("plant/a", b"x"))
     assert not link.write()
+
+
+def test_beyond_what_memory_may_hold_nothing_is_kept_and_nothing_acknowledged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("spark_ingest.collector.HELD_MAX", 2)
+    overlay = Overlay()
+    link, publisher = Link(overlay), Publisher(overlay)
+    sealed = [publisher.seal("plant/a") for _ in range(3)]
+    for each in sealed:
+        link.publish(each)
+    assert link.collector.ready == 2
+    assert not link.acknowledged
+    assert link.collector.figures["held_overflow", ""] == 3
+    assert len(list(records(link.write()))) == 2
+    assert len(link.acknowledged) == 6
+    link.publish(sealed[2])  # it comes again
+    assert [record.sequence for record in records(link.write())] == [3]

@@ -58,6 +58,8 @@ class Replicas:
         self.names |= set(names)
         self._loop.call_soon_threadsafe(self._on_keys)
 
+    accepted = True
+
     def links(self) -> tuple[Link, ...]:
         return ()
 

@@ -55,7 +55,7 @@ def test_types_and_properties_arrive_in_spark(site: Site) -> None:
     assert [(pair.name, pair.value) for pair in row.properties] == [("k", "1"), ("k", "2")]
 
 
-def test_the_receiver_runs_in_the_driver_and_survives_the_query(site: Site) -> None:
+def test_the_receiver_runs_in_the_driver_and_survives_the_query(site: Site, event_log: Path) -> None:
     """Stopped in mid-stream, Spark kills the receiver's process; the replicas then send everything again.
 
     Half-way an epoch begins: the running query needs a key that comes only then.
@@ -88,10 +88,14 @@ def test_the_receiver_runs_in_the_driver_and_survives_the_query(site: Site) -> N
     held = [key for scope in read_grants(keys).scopes.values() for key in scope.keys.items()]
     assert {name.epoch for name, _ in held} == {0, 1}
     files = [path for path in site.path.rglob("*") if path.is_file() and path not in (keys, site.grants)]
-    kept = b"".join(path.read_bytes() for path in files)
-    for _, key in held:
-        assert key not in kept, "in checkpoint, spool or sink"
-        assert base64.b64encode(key) not in kept
+    files += [path for path in event_log.rglob("*") if path.is_file()]
+    plan = rows._jdf.queryExecution().toString().encode()
+    assert b"veilmq-replayed" in plan
+    kept = plan + b"".join(path.read_bytes() for path in files)
+    assert b"veilmq-replayed" in b"".join(path.read_bytes() for path in event_log.rglob("*") if path.is_file())
+    for key in (*(key for _, key in held), *read_grants(keys).spool_keys):
+        for form in (key, base64.b64encode(key), key.hex().encode()):
+            assert form not in kept, "in checkpoint, spool, sink, plan or event log"
 
 
 def test_availability_and_quarantine_streams(site: Site) -> None:
