@@ -12,9 +12,6 @@ from html import escape
 from .board import QUIET, STREAMS, Heard, Query, Reader, Replica, Shown
 
 WIDTH, HEIGHT = 300, 48
-SECTIONS = ("throughput", "delay", "spool", "quarantine", "queries", "consumers", "replicas", "entities", "endpoints")
-"""Cards of the page, in their order."""
-WIDE = ("entities",)
 TITLES = {
     "throughput": "Throughput",
     "delay": "Delay, device to spool",
@@ -23,9 +20,10 @@ TITLES = {
     "queries": "Running queries",
     "consumers": "Lag by consumer",
     "replicas": "Replicas and blame",
-    "entities": "Availability",
     "endpoints": "Metrics endpoints",
+    "entities": "Availability",
 }
+"""Cards of the page, in their order."""
 
 
 def cards(shown: Shown, now: float) -> dict[str, str]:

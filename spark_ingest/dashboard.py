@@ -20,7 +20,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from .board import Board
 from .board_feed import Scraper, SpoolFeed
-from .board_html import SECTIONS, TITLES, cards
+from .board_html import TITLES, cards
 from .errors import BadOption, IngestError
 from .grants import read_grants
 
@@ -36,7 +36,7 @@ class Watch:
     def __init__(self, feed: SpoolFeed, scraper: Scraper, board: Board) -> None:
         self._feed, self._scraper, self._board = feed, scraper, board
         self._task: asyncio.Task[None] | None = None
-        self.cards = dict.fromkeys(SECTIONS, "")
+        self.cards = dict.fromkeys(TITLES, "")
         self.status = "looking for the first time"
 
     def start(self) -> None:
@@ -83,9 +83,9 @@ def page(watch: Watch) -> None:
         status = ui.html(watch.status, sanitize=False, tag="p").classes("status").props('role="status"')
         shown = {}
         with ui.element("div").classes("grid"):
-            for name in SECTIONS:
-                with ui.element("section").classes(name).props(f'aria-label="{TITLES[name]}"'):
-                    ui.html(TITLES[name], sanitize=False, tag="h2")
+            for name, title in TITLES.items():
+                with ui.element("section").classes(name).props(f'aria-label="{title}"'):
+                    ui.html(title, sanitize=False, tag="h2")
                     shown[name] = ui.html(watch.cards[name], sanitize=False)
 
     def update() -> None:
