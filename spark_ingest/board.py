@@ -80,8 +80,8 @@ class Scrape:
 
 
 @dataclass(slots=True)
-class Replica:
-    """Over all endpoints. `up`, `of`: connections to it that stand, and those that there are."""
+class Member:
+    """A replica or key server, over all endpoints. `up`, `of`: connections that stand, and those that there are."""
 
     name: str
     up: int = 0
@@ -122,7 +122,7 @@ class Shown:
     readers: Sequence[Reader]
     cells: Sequence[Heard]
     states: Sequence[tuple[str, int]]
-    replicas: Sequence[Replica]
+    members: Sequence[Member]
     queries: Sequence[Query]
     endpoints: Sequence[tuple[str, str]]
     trouble: str
@@ -179,7 +179,7 @@ class Board:
             readers=tuple(self._last.readers),
             cells=tuple(entities[:CELLS_MAX]),
             states=Counter(each.state for each in entities).most_common(),
-            replicas=replicas(self._samples()),
+            members=members(self._samples()),
             queries=queries(self._samples()),
             endpoints=tuple((each.url, each.error) for each in self._scrapes),
             trouble=self._last.trouble,
@@ -214,26 +214,26 @@ def quantile(ordered: Sequence[float], share: float) -> float | None:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
-def replicas(samples: Iterable[Sample]) -> list[Replica]:
+def members(samples: Iterable[Sample]) -> list[Member]:
     """Who is connected, who sent what is wrong, who is suspected and who is named, the worst first."""
-    found: dict[str, Replica] = {}
+    found: dict[str, Member] = {}
 
-    def of(name: str) -> Replica:
-        return found.setdefault(name, Replica(name))
+    def of(name: str) -> Member:
+        return found.setdefault(name, Member(name))
 
     for name, labels, value in samples:
-        replica = labels.get("replica") or labels.get("member") or labels.get("peer") or ""
+        member = labels.get("replica") or labels.get("member") or labels.get("peer") or ""
         if name == "veilmq_ingest_link_up" or (name == "veilmq_link_up" and labels.get("direction") == "out"):
-            of(replica).up += value > 0
-            of(replica).of += 1
+            of(member).up += value > 0
+            of(member).of += 1
         elif name == "veilmq_ingest_received_total":
-            of(replica).pieces += value
-        elif name == "veilmq_ingest_events_total" and replica:
-            of(replica).wrong += value if labels.get("event", "").startswith(("wrong", "refused")) else 0
+            of(member).pieces += value
+        elif name == "veilmq_ingest_events_total" and member:
+            of(member).wrong += value if labels.get("event", "").startswith(("wrong", "refused")) else 0
         elif name == "veilmq_overlay_suspicions_total":
-            of(replica).suspected += value
+            of(member).suspected += value
         elif name == "veilmq_overlay_named":
-            of(replica).named |= value > 0
+            of(member).named |= value > 0
     return sorted(found.values(), key=lambda each: (not each.named, -each.wrong, -each.suspected, each.name))
 
 

@@ -1,7 +1,7 @@
 """The dashboard's cards as HTML: tables, meters, curves and cells, from figures to text. Pure.
 
-Every word that came from elsewhere, such as names of entities and replicas, is escaped here and only here. State is
-told by words, never by colour alone; curves have a text beside them. Colours and layout are `dashboard.css`.
+Every word that came from elsewhere, such as names of entities and members, is escaped here and only here. State is
+told by words, never by colour alone; a curve has a text beside it. Colours and layout are `dashboard.css`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from .board import QUIET, STREAMS, Heard, Query, Reader, Replica, Shown
+from .board import QUIET, STREAMS, Heard, Member, Query, Reader, Shown
 
 WIDTH, HEIGHT = 300, 48
 TITLES = {
@@ -19,9 +19,9 @@ TITLES = {
     "quarantine": "Quarantine",
     "queries": "Running queries",
     "consumers": "Lag by consumer",
-    "replicas": "Replicas and blame",
-    "endpoints": "Metrics endpoints",
     "entities": "Availability",
+    "members": "Replicas and other members, and blame",
+    "endpoints": "Metrics endpoints",
 }
 """Cards of the page, in their order."""
 
@@ -35,8 +35,8 @@ def cards(shown: Shown, now: float) -> dict[str, str]:
         "quarantine": _quarantine(shown),
         "queries": _queries(shown.queries, now),
         "consumers": _consumers(shown.readers, now),
-        "replicas": _replicas(shown.replicas),
         "entities": _entities(shown.cells, shown.states, now),
+        "members": _members(shown.members),
         "endpoints": _endpoints(shown.endpoints),
     }
 
@@ -183,8 +183,8 @@ def _consumers(readers: Sequence[Reader], now: float) -> str:
     return table("Lag by consumer", heads, rows, "No query has read this spool.")
 
 
-def _replicas(found: Sequence[Replica]) -> str:
-    def judged(each: Replica) -> str:
+def _members(found: Sequence[Member]) -> str:
+    def judged(each: Member) -> str:
         if each.named:
             return badge("named a liar", "bad")
         return badge("suspected", "warn") if each.suspected or each.wrong else badge("nothing", "fine")
@@ -200,8 +200,8 @@ def _replicas(found: Sequence[Replica]) -> str:
         )
         for each in found
     ]
-    heads = ("Replica", "blame", "wrong pieces", "suspicions", "pieces", "links up")
-    return table("Replicas and blame", heads, rows, "No endpoint tells of replicas.")
+    heads = ("Member", "blame", "wrong pieces", "suspicions", "pieces", "links up")
+    return table("Blame by member", heads, rows, "No endpoint tells of members.")
 
 
 def _entities(cells: Sequence[Heard], states: Sequence[tuple[str, int]], now: float) -> str:

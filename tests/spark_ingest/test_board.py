@@ -16,7 +16,7 @@ pytest.importorskip("pyarrow")
 from prometheus_client import CollectorRegistry, generate_latest
 
 from spark_ingest import board as board_module
-from spark_ingest.board import CELLS_MAX, Board, Heard, Look, Reader, Sample, Scrape, quantile, queries, replicas
+from spark_ingest.board import CELLS_MAX, Board, Heard, Look, Reader, Sample, Scrape, members, quantile, queries
 from spark_ingest.board_feed import READ_ROWS, SCRAPE_BYTES, Scraper, SpoolFeed, checked_url, scrape
 from spark_ingest.board_html import TITLES, amount, cards, curve, seconds, size
 from spark_ingest.consumers import Consumer
@@ -103,7 +103,7 @@ def test_blame_and_queries_from_scrapes() -> None:
         Sample("veilmq_overlay_suspicions_total", {"member": "r1"}, 2),
         Sample("veilmq_overlay_named", {"member": "r3"}, 1),
     ]  # fmt: skip
-    found = [(each.name, each.up, each.of, each.wrong, each.suspected, each.named) for each in replicas(samples)]
+    found = [(each.name, each.up, each.of, each.wrong, each.suspected, each.named) for each in members(samples)]
     assert found == [("r3", 0, 0, 0, 0, True), ("r2", 1, 2, 3, 0, False), ("r1", 1, 1, 0, 2, False)]
     table = Table()
     table.started("id-of-sink", "sink")
@@ -173,7 +173,7 @@ def test_names_from_elsewhere_are_text_and_tags_match() -> None:
 def test_cards_say_in_words_what_colours_say() -> None:
     shown = cards(full("press").shown(), 6.0)
     assert set(shown) == set(TITLES)
-    assert "named a liar" in shown["replicas"]
+    assert "named a liar" in shown["members"]
     assert "before what was trimmed" in shown["consumers"]
     assert 'aria-valuenow="95"' in shown["spool"]
     assert 'role="img" aria-label="Rows a second, five minutes: now 5, at most 5"' in shown["throughput"]
