@@ -76,7 +76,7 @@ class Plant:
         writer.roll(b"")
         for number in range(rows):
             self._link.publish(
-                self._publisher.seal("plant/secret-line", b"secret payload %d" % number, time=time.time())
+                self._publisher.seal("plant/secret-line", b"secret payload %d" % number)
             )
         for entity, state in states.items():
             level = quote(entity, safe="")
