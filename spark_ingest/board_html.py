@@ -92,7 +92,8 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], emp
         return f'<p class="empty">{empty}</p>'
     head = "".join(f'<th scope="col">{escape(each)}</th>' for each in heads)
     return (
-        f'<div class="scroll"><table><caption class="hidden">{escape(caption)}</caption>'
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}"><table>'
+        f'<caption class="hidden">{escape(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
