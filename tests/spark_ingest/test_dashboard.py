@@ -75,9 +75,7 @@ class Plant:
         writer = SpoolWriter(self.spool, "main", cap_bytes=1 << 30)
         writer.roll(b"")
         for number in range(rows):
-            self._link.publish(
-                self._publisher.seal("plant/secret-line", b"secret payload %d" % number)
-            )
+            self._link.publish(self._publisher.seal("plant/secret-line", b"secret payload %d" % number))
         for entity, state in states.items():
             level = quote(entity, safe="")
             body = json.dumps({"state": state, "since": int(NOW * 1000)}).encode()
