@@ -171,3 +171,22 @@ def consumers(
         known = ", ".join(each.name for each in found) or "nobody"
         raise SpoolError(f"{forget} reads nothing from {spool}; known: {known}")
     return 0
+
+
+@ingest_app.command("dashboard")
+@one_line
+def dashboard(
+    spool: Annotated[Path, typer.Option(metavar="DIR", help="The directory that a receiver writes.")],
+    grants: Annotated[Path, typer.Option(metavar="FILE", help="The file of scope keys that the receiver writes.")],
+    metrics: Annotated[
+        list[str] | None, typer.Option(metavar="URL", help="Endpoint of a receiver, gateway or queries; repeatable.")
+    ] = None,
+    bind: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the page is.")] = "127.0.0.1:8090",
+    cap_bytes: Annotated[int | None, typer.Option(metavar="N", help="The spool's cap, if no endpoint says it.")] = None,
+) -> int:
+    """Show throughput, delay, lag, availability and blame on a live page."""
+    try:
+        from .dashboard import serve
+    except ModuleNotFoundError as error:
+        raise IngestError(f"{error}; pip install 'veilmq[spark,dashboard]'") from None
+    return serve(spool, grants, metrics or [], bind, cap_bytes)

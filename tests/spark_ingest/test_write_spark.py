@@ -16,7 +16,7 @@ from spark_ingest.outgoing import ID_PROPERTY
 from tests.gateway.test_durability import Broker
 
 pytest.importorskip("pyspark")
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 PATIENCE_S = 60.0
 
@@ -132,3 +132,65 @@ def test_a_stream_whose_broker_is_killed_repeats_the_batch_with_the_same_ids(
     seen = {*before, *again.seen}
     assert len(seen) == len({payload for _, payload in seen}) == total, "a payload came under two ids"
     assert {key.split("/")[0] for key, _ in seen} == {query.id}
+
+
+def test_repeats_are_dropped_by_their_id_and_only_those(spark: Any, tmp_path: Path) -> None:
+    from spark_ingest.repeats import drop_repeats
+
+    def row(publisher: str, sequence: int, told: str | None) -> str:
+        pair = (
+            f"array(named_struct('name', 'k', 'value', 'x'), named_struct('name', '{ID_PROPERTY}', 'value', '{told}'))"
+        )
+        properties = pair if told else "cast(array() AS array<struct<name: string, value: string>>)"
+        return (
+            f"SELECT '{publisher}' AS publisher, bigint({sequence}) AS sequence, {properties} AS properties, "
+            f"timestamp '2026-01-01 00:00:0{sequence}' AS received_at"
+        )
+
+    told = [("gw", 1, "w/0/0/0"), ("gw", 2, "w/0/0/1"), ("gw", 3, "w/0/0/0"), ("other", 4, "w/0/0/0"),
+            ("gw", 5, None), ("gw", 6, None)]  # fmt: skip
+    rows = spark.sql(" UNION ALL ".join(row(*each) for each in told))
+    wanted = [("gw", "gw/5"), ("gw", "gw/6"), ("gw", "w/0/0/0"), ("gw", "w/0/0/1"), ("other", "w/0/0/0")]
+    assert sorted((each.publisher, each.veilmq_id) for each in drop_repeats(rows).collect()) == wanted
+    rows.write.parquet(str(tmp_path / "rows"))
+    found: list[Any] = []
+    stream = drop_repeats(spark.readStream.schema(rows.schema).parquet(str(tmp_path / "rows")))
+    query = stream.writeStream.foreachBatch(lambda batch, _: found.extend(batch.collect())).trigger(availableNow=True)
+    query.start().awaitTermination(PATIENCE_S)
+    assert sorted((each.publisher, each.veilmq_id) for each in found) == wanted
+
+
+def test_a_listener_measures_queries(spark: Any, tmp_path: Path) -> None:
+    import urllib.request
+
+    from spark_ingest.metrics import counted, listen
+    from spark_ingest.sample import write_sample
+
+    made = write_sample(tmp_path / "sample", rows=400, devices=2)
+    told = {"spool": str(made.spool), "grants": str(made.grants)}
+    endpoint = listen(spark, port=0)
+    try:
+        with pytest.raises(Exception, match="cannot bind"):
+            listen(spark, port=endpoint.port)
+        rows = spark.readStream.format("veilmq").options(**told, stream="quarantine", max_rows="200").load()
+        query = counted(rows).writeStream.format("noop").queryName("closed").trigger(availableNow=True).start()
+        query.awaitTermination(PATIENCE_S)
+
+        def scraped() -> dict[str, float]:
+            with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics", timeout=10) as answer:
+                lines = answer.read().decode().splitlines()
+            pairs = (line.rsplit(" ", 1) for line in lines if line.startswith("veilmq_query_"))
+            return {name: float(value) for name, value in pairs}
+
+        until = time.monotonic() + PATIENCE_S
+        while scraped().get('veilmq_query_running{query="closed"}') != 0:
+            assert time.monotonic() < until, scraped()
+            time.sleep(0.1)
+        found = scraped()
+        assert found['veilmq_query_rows_total{query="closed"}'] == made.quarantine
+        assert found['veilmq_query_quarantine_rows_total{query="closed"}'] == made.quarantine
+        assert found['veilmq_query_batches_total{query="closed"}'] >= 2
+        assert found['veilmq_query_lag_rows{query="closed"}'] == 0
+        assert found['veilmq_query_failures_total{query="closed"}'] == 0
+    finally:
+        endpoint.stop()

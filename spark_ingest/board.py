@@ -1,0 +1,260 @@
+"""What the dashboard shows, as a pure model: looks at the spool and scrapes of endpoints in, figures for the page out.
+
+No I/O, no clock: `Board.look` and `Board.scraped` are told the time. Where looks and scrapes come from is `board_feed`,
+how they are drawn `board_html`, the page `dashboard`. Nothing here is secret: no topic, payload or key comes in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+STREAMS = ("telemetry", "availability", "quarantine")
+POINTS = 150
+"""Of each curve: five minutes of looks, one every two seconds."""
+DELAYS_MAX = 20_000
+DELAYS_S = 60.0
+ENTITIES_MAX = 20_000
+"""Entities that are remembered; those that were heard of longest ago go."""
+CELLS_MAX = 400
+"""Entities that are drawn, those in trouble first; the rest is a number."""
+REASONS_MAX = 16
+QUIET = ("online", "ready")
+"""States that are no trouble, in lower case."""
+
+
+class Heard(NamedTuple):
+    """A statement about an entity. `since`: UNIX seconds, None if it is not said."""
+
+    gateway: str
+    entity: str
+    state: str
+    sequence: int
+    since: float | None
+
+
+class Reader(NamedTuple):
+    """A consumer of the spool; `rows`, `bytes` behind are None where a part of that is gone."""
+
+    name: str
+    running: bool
+    rows: int | None
+    bytes: int | None
+    committed: float
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at a spool. `rows`: all that are new, exactly; the other fields come from `read` of them, the newest."""
+
+    rows: int = 0
+    read: int = 0
+    streams: Mapping[str, int] = field(default_factory=dict)
+    delays: Sequence[tuple[float, float]] = ()
+    """(received at, seconds since the device published), of telemetry."""
+    heard: Sequence[Heard] = ()
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    readers: Sequence[Reader] = ()
+    spool_bytes: int = 0
+    trouble: str = ""
+
+
+class Sample(NamedTuple):
+    """One line of a scrape."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """What an endpoint said, or why it said nothing."""
+
+    url: str
+    samples: Sequence[Sample] = ()
+    error: str = ""
+
+
+@dataclass(slots=True)
+class Member:
+    """A replica or key server, over all endpoints. `up`, `of`: connections that stand, and those that there are."""
+
+    name: str
+    up: int = 0
+    of: int = 0
+    pieces: float = 0
+    wrong: float = 0
+    suspected: float = 0
+    named: bool = False
+
+
+@dataclass(slots=True)
+class Query:
+    """A streaming query, as its process reports it; None where it does not."""
+
+    name: str
+    running: bool = False
+    rows_per_second: float | None = None
+    batch_s: float | None = None
+    lag_rows: float | None = None
+    state_rows: float | None = None
+    reported_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Everything that the page draws."""
+
+    rates: Mapping[str, Sequence[float]]
+    """Rows a second of each stream, oldest first."""
+    seen: Mapping[str, int]
+    p50_s: float | None
+    p99_s: float | None
+    newest_at: float | None
+    sampled: bool
+    spool_bytes: int
+    cap_bytes: int | None
+    reasons: Sequence[tuple[str, int]]
+    readers: Sequence[Reader]
+    cells: Sequence[Heard]
+    states: Sequence[tuple[str, int]]
+    members: Sequence[Member]
+    queries: Sequence[Query]
+    endpoints: Sequence[tuple[str, str]]
+    trouble: str
+
+
+class Board:
+    """Remembers what curves and tables need, within bounds. `cap_bytes`: of the spool, if no receiver says it."""
+
+    def __init__(self, cap_bytes: int | None = None) -> None:
+        self._cap_bytes = cap_bytes
+        self._rates = {name: deque[float](maxlen=POINTS) for name in STREAMS}
+        self._seen = dict.fromkeys(STREAMS, 0)
+        self._delays = deque[tuple[float, float]](maxlen=DELAYS_MAX)
+        self._entities: OrderedDict[tuple[str, str], Heard] = OrderedDict()
+        self._reasons: Counter[str] = Counter()
+        self._looked_at: float | None = None
+        self._last = Look()
+        self._scrapes: Sequence[Scrape] = ()
+
+    def look(self, look: Look, now: float) -> None:
+        """The first look is at what was there before: it fills tables, and is no rate."""
+        share = look.rows / look.read if look.read else 0.0
+        if self._looked_at is not None:
+            passed_s = max(0.001, now - self._looked_at)
+            for name in STREAMS:
+                self._rates[name].append(look.streams.get(name, 0) * share / passed_s)
+        self._looked_at, self._last = now, look
+        for name in STREAMS:
+            self._seen[name] += round(look.streams.get(name, 0) * share)
+        self._delays.extend(look.delays)
+        for heard in look.heard:
+            self._hear(heard)
+        for reason, count in look.reasons.items():
+            if reason in self._reasons or len(self._reasons) < REASONS_MAX:
+                self._reasons[reason] += count
+
+    def scraped(self, scrapes: Sequence[Scrape]) -> None:
+        """The newest answers of all endpoints."""
+        self._scrapes = scrapes
+
+    def shown(self) -> Shown:
+        delays, newest = self._newest_delays()
+        entities = sorted(self._entities.values(), key=lambda each: (each.state.lower() in QUIET, each[:2]))
+        return Shown(
+            rates={name: tuple(rates) for name, rates in self._rates.items()},
+            seen=dict(self._seen),
+            p50_s=quantile(delays, 0.5),
+            p99_s=quantile(delays, 0.99),
+            newest_at=newest,
+            sampled=self._last.read < self._last.rows,
+            spool_bytes=self._last.spool_bytes,
+            cap_bytes=self._cap(),
+            reasons=self._reasons.most_common(),
+            readers=tuple(self._last.readers),
+            cells=tuple(entities[:CELLS_MAX]),
+            states=Counter(each.state for each in entities).most_common(),
+            members=members(self._samples()),
+            queries=queries(self._samples()),
+            endpoints=tuple((each.url, each.error) for each in self._scrapes),
+            trouble=self._last.trouble,
+        )
+
+    def _hear(self, heard: Heard) -> None:
+        key = (heard.gateway, heard.entity)
+        known = self._entities.get(key)
+        if known is None or heard.sequence >= known.sequence:
+            self._entities[key] = heard
+        self._entities.move_to_end(key)
+        if len(self._entities) > ENTITIES_MAX:
+            self._entities.popitem(last=False)
+
+    def _newest_delays(self) -> tuple[list[float], float | None]:
+        newest = max((at for at, _ in self._delays), default=None)
+        if newest is None:
+            return [], None
+        return sorted(delay for at, delay in self._delays if at > newest - DELAYS_S), newest
+
+    def _cap(self) -> int | None:
+        told = [each.value for each in self._samples() if each.name == "veilmq_ingest_spool_cap_bytes"]
+        return int(sum(told)) if told else self._cap_bytes
+
+    def _samples(self) -> Iterable[Sample]:
+        for scrape in self._scrapes:
+            yield from scrape.samples
+
+
+def quantile(ordered: Sequence[float], share: float) -> float | None:
+    """The least of `ordered` that `share` of them do not exceed; None of nothing."""
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
+
+
+def members(samples: Iterable[Sample]) -> list[Member]:
+    """Who is connected, who sent what is wrong, who is suspected and who is named, the worst first."""
+    found: dict[str, Member] = {}
+
+    def of(name: str) -> Member:
+        return found.setdefault(name, Member(name))
+
+    for name, labels, value in samples:
+        member = labels.get("replica") or labels.get("member") or labels.get("peer") or ""
+        if name == "veilmq_ingest_link_up" or (name == "veilmq_link_up" and labels.get("direction") == "out"):
+            of(member).up += value > 0
+            of(member).of += 1
+        elif name == "veilmq_ingest_received_total":
+            of(member).pieces += value
+        elif name == "veilmq_ingest_events_total" and member:
+            of(member).wrong += value if labels.get("event", "").startswith(("wrong", "refused")) else 0
+        elif name == "veilmq_overlay_suspicions_total":
+            of(member).suspected += value
+        elif name == "veilmq_overlay_named":
+            of(member).named |= value > 0
+    return sorted(found.values(), key=lambda each: (not each.named, -each.wrong, -each.suspected, each.name))
+
+
+_QUERY_FIELDS = {
+    "veilmq_query_input_rows_per_second": "rows_per_second",
+    "veilmq_query_batch_duration_seconds": "batch_s",
+    "veilmq_query_lag_rows": "lag_rows",
+    "veilmq_query_state_rows": "state_rows",
+    "veilmq_query_progress_timestamp_seconds": "reported_at",
+}
+
+
+def queries(samples: Iterable[Sample]) -> list[Query]:
+    """Streaming queries by name."""
+    found: dict[str, Query] = {}
+    for name, labels, value in samples:
+        if not name.startswith("veilmq_query_") or "query" not in labels:
+            continue
+        query = found.setdefault(labels["query"], Query(labels["query"]))
+        if name == "veilmq_query_running":
+            query.running = value > 0
+        elif name in _QUERY_FIELDS:
+            setattr(query, _QUERY_FIELDS[name], value)
+    return [found[name] for name in sorted(found)]
