@@ -13,6 +13,7 @@ soon as a segment with a higher number exists. This module writes nothing and op
 from __future__ import annotations
 
 import bisect
+import os
 import re
 import struct
 import zlib
@@ -119,10 +120,10 @@ def segment_path(directory: Path, number: int, suffix: str = "arrow") -> Path:
 def segment_numbers(directory: Path) -> list[int]:
     """Numbers of the segments in a receiver's directory, oldest first."""
     try:
-        found = [_SEGMENT_NAME.fullmatch(path.name) for path in directory.iterdir()]
+        names = os.listdir(directory)  # noqa: PTH208  planning lists many names, and often: a Path each would be most of it
     except FileNotFoundError:
         return []
-    return sorted(int(match[1]) for match in found if match)
+    return sorted(int(name[:8]) for name in names if name.endswith(".arrow") and _SEGMENT_NAME.fullmatch(name))
 
 
 def encode_entry(group: Group) -> bytes:
@@ -352,7 +353,10 @@ class SpoolView:
             yield number, index, first, end
 
     def _index(self, name: str, number: int) -> SegmentIndex:
-        return self._indexes.setdefault((name, number), SegmentIndex(self._root / name, number))
+        index = self._indexes.get((name, number))
+        if index is None:
+            index = self._indexes[name, number] = SegmentIndex(self._root / name, number)
+        return index
 
 
 def _number_after(groups: Sequence[Group], byte: int) -> int:
