@@ -15,7 +15,7 @@ from typing import Any
 
 from spark_ingest import register
 
-PATIENCE_S = 240
+PATIENCE_S = 300
 
 
 def session(master: str) -> Any:
