@@ -45,7 +45,7 @@ def cpu_us_a_row(root: Path, keys: Path) -> float:
 
 
 def plan_ms(root: Path, keys: Path, at_end: bool) -> float:
-    """Median CPU time of what the driver does for a micro-batch: its end, its tasks, the lag, the commit of the last one.
+    """Median CPU time of what the driver does for a micro-batch: its end, its tasks, the lag, the last commit.
 
     `at_end`: the query has read nearly all, and another consumer keeps it from being trimmed.
     """

@@ -35,6 +35,7 @@ def session(master: str) -> Any:
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
         "spark.locality.wait": "0s",
+        "spark.python.authenticate.socketTimeout": "120s",  # a busy machine starts Python slowly
     }
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -94,6 +94,7 @@ def environment(path: Path) -> dict[str, str]:
         "PYTHONPATH": str(ROOT),
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_AUTH_SOCKET_TIMEOUT": "120",  # a busy machine starts Python slowly
     }
 
 
@@ -155,6 +156,7 @@ def test_spark_connect(site: Site, tmp_path: Path) -> None:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
     }
