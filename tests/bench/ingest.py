@@ -47,7 +47,7 @@ RUNS = 3
 CHILD_S = 400.0
 RATE = 1000
 DELAY_S = 15
-READY_S = 120.0
+READY_S = 300.0
 TOPIC = "plant/line/speed"
 PAYLOAD_BYTES = 64
 LEAST_SEGMENTS = 4
@@ -190,14 +190,15 @@ def _delays(port: int, spark: subprocess.Popen[str]) -> dict[str, Any]:
         drain = threading.Thread(target=lambda: all(iter(lambda: sock.recv(READ_BYTES), b"")), daemon=True)
         sock.settimeout(None)
         drain.start()
-        give_up = time.monotonic() + READY_S
+        give_up, probes = time.monotonic() + READY_S, 0
         while not ready.wait(0.2):
             assert time.monotonic() < give_up, "no row comes"
-            _publish(sock, 0, 0.0)
+            _publish(sock, probes, 0.0)
+            probes += 1
         began = time.perf_counter()
         for number in range(RATE * DELAY_S):
             time.sleep(max(0.0, began + number / RATE - time.perf_counter()))
-            _publish(sock, number, time.time())
+            _publish(sock, probes + number, time.time())
         give_up = time.monotonic() + READY_S
         while last["count"] < RATE * DELAY_S and time.monotonic() < give_up:
             time.sleep(0.1)
