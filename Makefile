@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow mutate check tools bench bench-keys bench-broker bench-forwarding bench-availability clean
+.PHONY: help venv demo test test-slow mutate check tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort | expand -t 14
@@ -42,7 +42,7 @@ check: venv      ## ruff, mypy strict, import contract, purity
 tools:           ## Debian packages and npm clients that the interop tests drive (root)
 	tests/interop/install-tools.sh
 
-bench: bench-keys bench-broker bench-forwarding bench-availability ## all benches; BENCH_ARGS=--json for lines that a program reads
+bench: bench-keys bench-broker bench-forwarding bench-availability bench-ingest ## all benches; BENCH_ARGS=--json for lines that a program reads
 
 bench-keys: venv   ## sharing, sealing, signatures
 	$(BIN)/python -m tests.bench.keys $(BENCH_ARGS)
@@ -55,6 +55,9 @@ bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos (10
 
 bench-availability: venv ## what tracing tells how soon, beside other detectors, and what it costs (6 minutes)
 	$(BIN)/python -m tests.bench.availability $(BENCH_ARGS)
+
+bench-ingest: venv ## sealed rows into Spark beside parquet, receiver, delay, growth (7 minutes)
+	$(BIN)/python -m tests.bench.ingest $(BENCH_ARGS)
 
 clean:           ## drop what was built
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .tools dist

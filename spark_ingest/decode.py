@@ -143,10 +143,18 @@ class Opener:
             int(index): "content: a time beyond the year 9999"
             for index in np.flatnonzero(content.time_ms > TIME_MS_MAX)
         }
-        differ = pc.not_equal(content.topic, wire_topics)
-        for index in np.flatnonzero(differ.to_numpy(zero_copy_only=False)).tolist():
-            if index not in bad and not self._same(content.topic[index].as_py(), wire_topics[index].as_py()):
-                bad[index] = "content: sealed for another topic than the one on the wire"
+        differ = np.flatnonzero(pc.not_equal(content.topic, wire_topics).to_numpy(zero_copy_only=False))
+        if len(differ):
+            clear, wire = (each.take(pa.array(differ)).dictionary_encode() for each in (content.topic, wire_topics))
+            count = len(wire.dictionary)
+            coded = clear.indices.to_numpy().astype(np.int64) * count + wire.indices.to_numpy()
+            pairs, places = np.unique(coded, return_inverse=True)
+            same = [
+                self._same(clear.dictionary[pair // count].as_py(), wire.dictionary[pair % count].as_py())
+                for pair in pairs.tolist()
+            ]
+            for index in differ[~np.array(same)[places]].tolist():
+                bad.setdefault(index, "content: sealed for another topic than the one on the wire")
         return dict(sorted(bad.items()))
 
     def _same(self, topic: str, wire_topic: str) -> bool:

@@ -13,11 +13,13 @@ soon as a segment with a higher number exists. This module writes nothing and op
 from __future__ import annotations
 
 import bisect
+import os
 import re
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -118,10 +120,10 @@ def segment_path(directory: Path, number: int, suffix: str = "arrow") -> Path:
 def segment_numbers(directory: Path) -> list[int]:
     """Numbers of the segments in a receiver's directory, oldest first."""
     try:
-        found = [_SEGMENT_NAME.fullmatch(path.name) for path in directory.iterdir()]
+        names = os.listdir(directory)  # noqa: PTH208  planning lists many names, and often: a Path each would be most of it
     except FileNotFoundError:
         return []
-    return sorted(int(match[1]) for match in found if match)
+    return sorted(int(name[:8]) for name in names if name.endswith(".arrow") and _SEGMENT_NAME.fullmatch(name))
 
 
 def encode_entry(group: Group) -> bytes:
@@ -148,15 +150,30 @@ class SegmentIndex:
     def __init__(self, directory: Path, number: int) -> None:
         self._path = segment_path(directory, number, "index")
         self._groups: list[Group] = []
+        self._rows = [0]  # of the groups before each, and of all
+        self._final = False
 
-    def groups(self) -> Sequence[Group]:
+    def groups(self, final: bool = False) -> Sequence[Group]:
+        """`final`: a later segment was listed before this call, so that the file need not be looked at again."""
+        if self._final:
+            return self._groups
         try:
             with self._path.open("rb") as file:
                 file.seek(len(self._groups) * ENTRY_BYTES)
-                self._groups += decode_entries(file.read(), self._groups[-1].end if self._groups else 0)
+                fresh = decode_entries(file.read(), self._groups[-1].end if self._groups else 0)
         except FileNotFoundError:
-            pass  # the segment is being made, or was trimmed just now
+            return self._groups  # the segment is being made, or was trimmed just now
+        self._groups += fresh
+        self._rows += accumulate((group.rows for group in fresh), initial=self._rows.pop())
+        self._final = final
         return self._groups
+
+    def size(self, first: int, end: int) -> Size:
+        """Of the groups numbered `first` to `end` (exclusive), among those that were read."""
+        if first >= end:
+            return Size(0, 0)
+        begin = self._groups[first - 1].end if first else 0
+        return Size(self._rows[end] - self._rows[first], self._groups[end - 1].end - begin)
 
 
 def open_segment(path: str) -> tuple[Any, int]:
@@ -293,17 +310,28 @@ class SpoolView:
         before = positions_of(start)
         sizes = {}
         for name, last in positions_of(end).items():
-            rows = size = 0
-            for _, begin, group in self._groups_after(name, before.get(name), last):
-                rows += group.rows
-                size += group.end - begin
-            sizes[name] = Size(rows, size)
+            parts = [index.size(first, to) for _, index, first, to in self._stretches(name, before.get(name), last)]
+            sizes[name] = Size(sum(part.rows for part in parts), sum(part.bytes for part in parts))
         return sizes
 
     def _groups_after(
         self, name: str, at: Position | None, last: Position | None = None
     ) -> Iterator[tuple[int, int, Group]]:
         """(segment, first byte, group) in order, after `at`, up to and with `last`. Raises SpoolGap."""
+        for number, index, first, end in self._stretches(name, at, last):
+            groups = index.groups()
+            begin = groups[first - 1].end if first else 0
+            for group in islice(groups, first, end):
+                yield number, begin, group
+                begin = group.end
+
+    def _stretches(
+        self, name: str, at: Position | None, last: Position | None
+    ) -> Iterator[tuple[int, SegmentIndex, int, int]]:
+        """(segment, its index, first group, end of groups) of what lies after `at`, up to and with `last`.
+
+        Costs as much for a segment as for a group. Raises SpoolGap.
+        """
         # The directory is listed first: an index is final once a later segment is in the list.
         numbers = segment_numbers(self._root / name)
         if at is None:
@@ -313,22 +341,27 @@ class SpoolView:
                 f"{self._root / name} has no segment {at.segment}, where the checkpoint points; restore "
                 "the spool, or start with another checkpoint directory"
             )
-        for number in numbers:
-            if number < at.segment:
-                continue
-            groups = self._index(name, number).groups()
-            skip = bisect.bisect_right(groups, at.byte, key=lambda group: group.end) if number == at.segment else 0
-            begin = groups[skip - 1].end if skip else 0
-            for group in groups[skip:]:
-                if last is not None and Position(number, group.end) > last:
-                    return
-                yield number, begin, group
-                begin = group.end
         for key in [key for key in self._indexes if key[0] == name and key[1] < at.segment]:
             del self._indexes[key]
+        for number in numbers[bisect.bisect_left(numbers, at.segment) :]:
+            if last is not None and number > last.segment:
+                return
+            index = self._index(name, number)
+            groups = index.groups(final=number != numbers[-1])
+            first = _number_after(groups, at.byte) if number == at.segment else 0
+            end = _number_after(groups, last.byte) if last is not None and number == last.segment else len(groups)
+            yield number, index, first, end
 
     def _index(self, name: str, number: int) -> SegmentIndex:
-        return self._indexes.setdefault((name, number), SegmentIndex(self._root / name, number))
+        index = self._indexes.get((name, number))
+        if index is None:
+            index = self._indexes[name, number] = SegmentIndex(self._root / name, number)
+        return index
+
+
+def _number_after(groups: Sequence[Group], byte: int) -> int:
+    """How many groups end at `byte` or before."""
+    return bisect.bisect_right(groups, byte, key=lambda group: group.end)
 
 
 RANGE_BYTES_MIN = 64 * 1024

@@ -1,0 +1,277 @@
+"""What the way into Spark costs, beside peers in the same run: `python -m tests.bench.ingest [--json] [--only ...]`.
+
+rows      spool to Spark's noop sink, decrypted, in one and two tasks, beside the same rows in clear out of parquet, and
+          beside parquet with AES-GCM in mapInArrow, whose data keys are wrapped by AES-GCM. A data key serves 64
+          messages, or one. "cpu": of JVM and Python workers together, which a busy machine distorts less.
+receiver  what a core receives, durable, beside bytes that are kept undecoded (`ingest_receiver`)
+delay     a device's PUBLISH to the row in Python at 1,000 messages a second, through a gateway, three replicas and a
+          receiver, each a process, beside a micro-batch of one row of Spark's own source
+growth    CPU of a row with 1, 2 and 4 receivers, and planning of a micro-batch with 10 and 100 times the segments
+
+Medians of several runs, taken in turns. With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit;
+ratio is ours / peer. The whole takes about seven minutes on two quiet cores, half of which makes the spools.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gateway.mqtt5.codec import encode
+from gateway.mqtt5.packets import Publish
+from spark_ingest.options import parse_options
+from spark_ingest.rows import RowReader
+from spark_ingest.spool import SpoolView
+from tests.bench import ingest_growth, ingest_receiver, receiving, spools
+from tests.bench.broker import Target
+from tests.bench.load import READ_BYTES, V3, in_process, open_client, pin
+from tests.gateway.overlay_processes import OverlayProcesses
+
+ROWS = {64: 200_000, 1: 50_000}
+"""By messages a data key."""
+SEGMENT_BYTES = 8 << 20
+CORES = (1, 2)
+RECEIVED = 30_000
+RUNS = 3
+CHILD_S = 400.0
+RATE = 1000
+DELAY_S = 15
+READY_S = 300.0
+TOPIC = "plant/line/speed"
+PAYLOAD_BYTES = 64
+LEAST_SEGMENTS = 4
+FACTORS = (10, 100)
+RECEIVERS = (1, 2, 4)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    work: str
+    ours: float
+    peer: float
+    peer_name: str
+    unit: str
+    target: Target | None = None
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.peer
+
+
+class Site:
+    """A directory with the spools that several rows need, made when the first of them does."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.keys = spools.grants(directory / "keys.json")
+        self._wrapping_key = os.urandom(spools.KEY_BYTES)
+        (directory / "wrapping.key").write_bytes(self._wrapping_key)
+
+    def spool(self, messages_a_key: int) -> Path:
+        root = self.directory / f"spool-{messages_a_key}"
+        if not root.exists():
+            in_process(spools.fill, root, ROWS[messages_a_key], messages_a_key, "main", SEGMENT_BYTES, limit_s=CHILD_S)
+        return root
+
+    def parquet(self) -> None:
+        """For each number of tasks as many files."""
+        options = parse_options({"spool": str(self.spool(64)), "grants": str(self.keys)})
+        view = SpoolView(options.spool)
+        clear = [batch for extent in view.ranges({}, view.latest(), 1) for batch in RowReader(options).read(extent)]
+        for cores in CORES:
+            spools.plain_parquet(self.directory / f"plain-{cores}", clear, cores)
+            for number, rows in ROWS.items():
+                directory = self.directory / f"sealed-{number}-{cores}"
+                spools.sealed_parquet(directory, rows, self._wrapping_key, number, cores)
+
+
+def rows(site: Site) -> Iterator[Row]:
+    """From disk to the noop sink."""
+    for number in ROWS:
+        site.spool(number)
+    site.parquet()
+    (site.directory / "counts.json").write_text(json.dumps({str(number): count for number, count in ROWS.items()}))
+    for cores in CORES:
+        child = [sys.executable, "-m", "tests.bench.ingest_rows", str(site.directory), str(cores)]
+        done = subprocess.run(child, capture_output=True, timeout=CHILD_S, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr.decode()[-4000:])
+        found: dict[str, list[list[float]]] = json.loads(done.stdout.splitlines()[-1])
+        rate, cpu = (
+            {name: statistics.median(run[which] for run in runs) for name, runs in found.items()} for which in (0, 1)
+        )
+        tasks = "one task" if cores == 1 else f"{cores} tasks"
+        beside = (
+            ("ours-64", "plain", "64 messages a key", "parquet in clear", Target(0.5)),
+            ("ours-64", "sealed-64", "64 messages a key", "parquet, AES-GCM in mapInArrow", None),
+            ("ours-1", "sealed-1", "a key a message", "parquet, AES-GCM in mapInArrow", Target(1.5)),
+        )
+        for ours, peer, what, name, target in beside:
+            yield Row(f"rows, {tasks}, {what}", rate[ours], rate[peer], name, "rows/s", target)
+            yield Row(f"rows, {tasks}, {what}: cpu", cpu[ours], cpu[peer], name, "us/row")
+
+
+def receiver(site: Site) -> Iterator[Row]:
+    """What one core receives."""
+    overlay = receiving.Steady()
+    wires = receiving.premade(RECEIVED, overlay)
+    packets = ingest_receiver.packets_of([publication[0] for publication in wires])
+    ours, peer = [], []
+    for run in range(RUNS + 1):
+        found = in_process(_received, overlay, wires, site.directory / f"received-{run}")
+        other = in_process(ingest_receiver.undecoded, packets, site.directory / "undecoded")
+        if run:
+            ours.append(found)
+            peer.append(other)
+    yield Row(
+        "received, one core", statistics.median(ours), statistics.median(peer), "one copy, kept undecoded", "pub/s"
+    )
+
+
+def _received(overlay: receiving.Overlay, wires: Any, spool: Path) -> float:
+    pin(1)
+    return receiving.measure(overlay, wires, spool).rate
+
+
+def delay(site: Site) -> Iterator[Row]:
+    """From PUBLISH to row."""
+    overlay = OverlayProcesses(site.directory / "overlay")
+    overlay.directory.mkdir()
+    overlay.make({"north": 3}, [], {"site": "north", "job": "north"})
+    options = {
+        "spool": str(site.directory / "received"),
+        "identity": str(overlay.directory / "job"),
+        "overlay": str(overlay.directory / "job-overlay.json"),
+        "topics": TOPIC,
+    }
+    child = [sys.executable, "-m", "tests.bench.ingest_delay", json.dumps(options)]
+    try:
+        overlay.start("north1", "north2", "north3", "site")
+        with subprocess.Popen(
+            child, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as spark:
+            end = _delays(overlay.ports["site"], spark)
+    finally:
+        overlay.stop()
+    floor, delays = end["floor_ms"], sorted(end["delays"])
+    assert len(delays) == RATE * DELAY_S, f"{len(delays)} rows"
+    for name, at in (("p50", 0.5), ("p99", 0.99)):
+        ours = delays[int(len(delays) * at)] * 1000
+        yield Row(f"device to row, {name}, {RATE} msg/s", ours, floor, "a micro-batch of one row", "ms")
+
+
+def _delays(port: int, spark: subprocess.Popen[str]) -> dict[str, Any]:
+    """Publish until rows come, then at the rate; what the Spark process tells at its end."""
+    assert spark.stdin is not None
+    assert spark.stdout is not None
+    ready, last = threading.Event(), {"count": 0, "event": ""}
+
+    def listen() -> None:
+        for line in spark.stdout or ():
+            last.update(json.loads(line))
+            ready.set()
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    with open_client(port, "device") as sock:
+        drain = threading.Thread(target=lambda: all(iter(lambda: sock.recv(READ_BYTES), b"")), daemon=True)
+        sock.settimeout(None)
+        drain.start()
+        give_up, probes = time.monotonic() + READY_S, 0
+        while not ready.wait(0.2):
+            assert time.monotonic() < give_up, "no row comes"
+            _publish(sock, probes, 0.0)
+            probes += 1
+        began = time.perf_counter()
+        for number in range(RATE * DELAY_S):
+            time.sleep(max(0.0, began + number / RATE - time.perf_counter()))
+            _publish(sock, probes + number, time.time())
+        give_up = time.monotonic() + READY_S
+        while last["count"] < RATE * DELAY_S and time.monotonic() < give_up:
+            time.sleep(0.1)
+    spark.stdin.close()
+    listener.join()
+    return last
+
+
+def _publish(sock: Any, number: int, stamp: float) -> None:
+    payload = (b"%.6f" % stamp).ljust(PAYLOAD_BYTES)
+    sock.sendall(encode(Publish(TOPIC, payload, 1, packet_id=number % 65_535 + 1), V3))
+
+
+def growth(site: Site) -> Iterator[Row]:
+    """What a row and a plan cost in larger spools."""
+    source = site.spool(64) / "main"
+    segments = max(RECEIVERS)
+    cpu: dict[int, list[float]] = {count: [] for count in RECEIVERS}
+    roots = {
+        count: ingest_growth.linked(source, site.directory / f"by-{count}", count, segments // count)
+        for count in RECEIVERS
+    }
+    for run in range(RUNS + 1):
+        for count, root in roots.items():
+            found = ingest_growth.cpu_us_a_row(root, site.keys)
+            if run:
+                cpu[count].append(found)
+    least = statistics.median(cpu[1])
+    for count in RECEIVERS[1:]:
+        ours = statistics.median(cpu[count])
+        yield Row(f"opening a row, {count} receivers: cpu", ours, least, "one receiver", "us/row")
+    for at_end in (False, True):
+        where = "at its end" if at_end else "at its start"
+        plans = {}
+        for factor in (1, *FACTORS):
+            root = ingest_growth.linked(source, site.directory / f"plan-{factor}-{at_end}", 1, LEAST_SEGMENTS * factor)
+            plans[factor] = ingest_growth.plan_ms(root, site.keys, at_end)
+        for factor in FACTORS:
+            yield Row(f"planning a micro-batch {where}, {factor} x the spool", plans[factor], plans[1], "1 x", "ms")
+
+
+SECTIONS: dict[str, Callable[[Site], Iterator[Row]]] = {
+    "rows": rows, "receiver": receiver, "delay": delay, "growth": growth,
+}  # fmt: skip
+
+
+def show(row: Row) -> str:
+    verdict = f"  {row.target} {'met' if row.target.is_met(row.ratio) else 'MISSED'}" if row.target else ""
+    figures = f"{row.ours:>12,.1f}{row.peer:>12,.1f} {row.unit:<7}{row.ratio:>7.2f}"
+    return f"{row.work:<52}{figures}  {row.peer_name}{verdict}"
+
+
+def as_json(row: Row) -> str:
+    fields = {
+        "bench": "ingest", "work": row.work, "ours": round(row.ours, 3), "peer": round(row.peer, 3),
+        "peer_name": row.peer_name, "ratio": round(row.ratio, 3), "unit": row.unit,
+    }  # fmt: skip
+    return json.dumps(fields)
+
+
+def main() -> int:
+    """Print the table, or JSON lines."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="some sections")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as name:
+        site = Site(Path(name))
+        for section in arguments.only:
+            for row in SECTIONS[section](site):
+                print(as_json(row) if arguments.json else show(row), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

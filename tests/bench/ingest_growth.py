@@ -1,0 +1,77 @@
+"""Whether a row costs the same however many receivers filled the spool, and a plan however much lies in it.
+
+Large spools are hard links to the segments of a small one: a plan reads names and indexes only.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from pathlib import Path
+
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from spark_ingest.options import parse_options
+from spark_ingest.reader import SpoolStreamReader
+from spark_ingest.rows import RowReader
+from spark_ingest.spool import SpoolView, segment_numbers, segment_path
+
+BATCH_ROWS = 2_000
+PLANS = 10
+SUFFIXES = ("arrow", "index", "state")
+
+
+def linked(source: Path, root: Path, receivers: int, segments: int) -> Path:
+    """A spool of so many receivers with so many segments each, out of those of `source` (a receiver's directory)."""
+    numbers = segment_numbers(source)[:-1]  # full ones
+    for receiver in range(receivers):
+        directory = root / f"r{receiver}"
+        directory.mkdir(parents=True)
+        for number in range(segments):
+            original = numbers[(receiver * segments + number) % len(numbers)]
+            for suffix in SUFFIXES:
+                segment_path(directory, number + 1, suffix).hardlink_to(segment_path(source, original, suffix))
+    return root
+
+
+def cpu_us_a_row(root: Path, keys: Path) -> float:
+    """Of opening all rows of a spool in this process."""
+    reader = RowReader(parse_options({"spool": str(root), "grants": str(keys)}))
+    view = SpoolView(root)
+    began = time.process_time()
+    rows = sum(batch.num_rows for extent in view.ranges({}, view.latest(), 2) for batch in reader.read(extent))
+    return (time.process_time() - began) / rows * 1e6
+
+
+def plan_ms(root: Path, keys: Path, at_end: bool) -> float:
+    """Median CPU time of what the driver does for a micro-batch: its end, its tasks, the lag, the last commit.
+
+    `at_end`: the query has read nearly all, and another consumer keeps it from being trimmed.
+    """
+    told = {"spool": str(root), "grants": str(keys), "max_rows_per_batch": str(BATCH_ROWS)}
+    reader = SpoolStreamReader(parse_options(told), lambda _: _no_client())
+    other = SpoolStreamReader(parse_options({**told, "consumer": "other"}), lambda _: _no_client())
+    other.initialOffset()
+    start = reader.initialOffset()
+    view = SpoolView(root)
+    if at_end:
+        latest = view.latest()
+        start = {name: {"segment": at["segment"] - 1, "byte": 0} for name, at in latest.items()}
+    took_s = []
+    for _ in range(PLANS):
+        began = time.process_time()
+        end = reader.latestOffset(start, ReadMaxRows(BATCH_ROWS))
+        assert reader.partitions(start, end)
+        reader.reportLatestOffset()
+        reader.commit(start)
+        took_s.append(time.process_time() - began)
+        start = end
+    reader.stop()
+    other.stop()
+    shutil.rmtree(root / "consumers")
+    return statistics.median(took_s) * 1000
+
+
+def _no_client() -> None:
+    raise AssertionError("nothing is received here")

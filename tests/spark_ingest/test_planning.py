@@ -1,0 +1,85 @@
+"""Planning a micro-batch costs what the batch costs, however large the spool behind and before it."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_ingest.spool import Offset, SegmentIndex, Size, SpoolView, as_offset, segment_path
+
+from .test_spool import fill, opened
+
+SEGMENT_BYTES = 4_000
+"""Of about three groups."""
+
+
+@pytest.fixture
+def view(tmp_path: Path) -> SpoolView:
+    writer = opened(tmp_path, segment=SEGMENT_BYTES)
+    fill(writer, range(200))
+    writer.close()
+    return SpoolView(tmp_path)
+
+
+def positions(view: SpoolView) -> list[Offset]:
+    """Every place that a query can stand at."""
+    found = [view.earliest()]
+    while (after := view.advance(found[-1], 1)) != found[-1]:
+        found.append(after)
+    return found
+
+
+def test_sizes_between_any_two_places_are_those_of_the_groups_between(view: SpoolView) -> None:
+    places = positions(view)
+    assert len(places) == 21
+    for start, end in itertools.combinations(places, 2):
+        groups = list(view._groups_after("main", *(_at(view, place) for place in (start, end))))
+        expected = Size(sum(group.rows for *_, group in groups), sum(group.end - begin for _, begin, group in groups))
+        assert view.sizes_between(start, end) == {"main": expected}
+        assert view.rows_between(start, end) == 10 * (places.index(end) - places.index(start))
+
+
+def _at(view: SpoolView, offset: Offset) -> Any:
+    from spark_ingest.spool import positions_of
+
+    return positions_of(offset)["main"]
+
+
+def test_only_the_newest_index_is_read_again(view: SpoolView, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    start, end = view.earliest(), view.latest()
+    whole = view.rows_between(start, end)
+    read: list[str] = []
+    before = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, *how: (read.append(path.name), before(path, *how))[1])
+    for _ in range(3):
+        assert view.rows_between(start, end) == whole
+    assert set(read) == {segment_path(tmp_path, _at(view, end).segment, "index").name}
+
+
+def test_what_is_behind_the_query_is_forgotten(view: SpoolView) -> None:
+    places = positions(view)
+    assert view.rows_between(places[-2], places[-1]) == 10
+    assert {number for _, number in view._indexes} <= {_at(view, place).segment for place in places[-2:]}
+
+
+def test_an_index_that_grows_is_read_on(tmp_path: Path) -> None:
+    writer = opened(tmp_path)
+    index = SegmentIndex(tmp_path / "main", 1)
+    assert index.groups() == []
+    for count in (1, 2, 5):
+        fill(writer, range(10 * count))
+        index.groups()
+    assert index.size(0, 8).rows == 80
+    assert index.size(1, 3).rows == 20
+    assert index.size(3, 3) == Size(0, 0)
+    writer.close()
+
+
+def test_an_offset_of_an_empty_receiver_has_no_size(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    view = SpoolView(tmp_path)
+    assert view.sizes_between({}, view.latest()) == {"main": Size(0, 0)}
+    assert view.sizes_between({}, as_offset({})) == {}
