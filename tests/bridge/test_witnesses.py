@@ -7,7 +7,7 @@ import pytest
 from bridge.discovering import Heard
 from bridge.pings import LAN, detection_s
 from bridge.traced import TOKEN_LIFE_S, Stage, Wishes
-from bridge.traces import Interest, TraceKind, uuid_of
+from bridge.traces import OWN, Interest, TraceKind, uuid_of
 from bridge.tracing import Say
 from bridge.tracking import ANSWERS_MAX
 from bridge.witnessing import Level
@@ -67,8 +67,8 @@ def test_wherever_f_witnesses_lie_the_living_live_and_the_dead_are_dead(n: int, 
     bus.run(8)
     for tracker in bus.trackers:
         assert not BAD_NEWS & set(bus.kinds(tracker)), "it lives"
-    own = [dict(seen.fields) for _, seen in bus.observed["desk"] if seen.kind in (K.READY, K.LOAD_INFORMATION)]
-    assert own == [{"state": "READY"}, {"cpu": 0.25}]
+    own = [(seen.kind, dict(seen.fields)) for _, seen in bus.observed["desk"] if seen.kind in OWN]
+    assert own == [(K.READY, {"state": "READY"}), (K.LOAD_INFORMATION, {"cpu": 0.25})]
     heartbeats = [at for at, seen in bus.observed["desk"] if seen.kind is K.ALLS_WELL and at > NOW + 10]
     assert 8 <= len(heartbeats) <= 20
     bus.die()
@@ -186,14 +186,29 @@ def test_a_former_witness_does_not_hold_a_tracker_on_a_topic_that_was_renounced(
     bus.nodes[2]._newest["pump"] = former.topic
     del bus.nodes[2]._claims["pump"]
     bus.tracker()
-    for _ in range(10):
+    for _ in range(400):
         for said in tokens[2].tell(K.FAILED, {}, bus.now):
             if isinstance(said, Say):
                 bus.publish(2, said.topic, said.payload)
-        bus.run(2)
+        bus.run(0.005)  # faster than any of the others
+    bus.run(3)
     assert K.ALLS_WELL in bus.kinds()
     assert not BAD_NEWS & set(bus.kinds())
     assert not any(uuid_of(former.topic) in topic for topic in bus.filters["desk"])
+
+
+def test_what_it_said_is_not_passed_on_as_something_else() -> None:
+    bus = WitnessBus(3)
+    bus.run(2)
+    bus.entity_does(bus.entity.state(K.READY, bus.now))
+    bus.run(1)
+    voice = next(iter(bus.tracers[2]._traced.values())).voice
+    voice.again[Interest.STATES] = K.SHUTDOWN, voice.again[Interest.STATES][1]
+    bus.dead |= {0, 1}
+    bus.tracker()
+    bus.run(3)
+    assert bus.counted["traces_refused"] == 1
+    assert bus.kinds() == []
 
 
 def test_going_silent_is_its_own_word_and_a_restart_brings_it_back() -> None:

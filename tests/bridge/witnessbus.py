@@ -15,6 +15,7 @@ from bridge.traced import Connected, Keep, Listen, Told, Wishes
 from bridge.traces import (
     CREATION_TOPIC,
     DISCOVERY_TOPIC,
+    OWN,
     REGISTRATION_TOPIC,
     Interest,
     TraceKind,
@@ -22,6 +23,7 @@ from bridge.traces import (
     gauge_topic,
     interest_of,
     key_topic,
+    own_fields,
     trace_topic,
 )
 from bridge.tracing import ClientGone, Interested, Registering, Say, Spoke, Tracer
@@ -30,6 +32,7 @@ from bridge.witnessed import WitnessedEntity
 from keys.delegation import Advertisement, Seat, Token, Trace
 from keys.frames import Kind, opening
 from keys.identity import Identity
+from keys.ownword import OwnWord
 from keys.sealedbox import seal_box
 from tests.keys.test_delegation import AUTHORITY, certified
 
@@ -235,7 +238,8 @@ class Liar:
         if not self.own or self.bus.kept is None:
             return
         for _ in range(2):
-            topic, payload = self.rng.choice([self._word, self._word, self._replay, self._stolen, self._wrong_key])()
+            lies = [self._word, self._word, self._replay, self._stolen, self._wrong_key, self._its_own]
+            topic, payload = self.rng.choice(lies)()
             self.bus.publish(self.witness, topic, payload)
 
     def _word(self) -> tuple[str, bytes]:
@@ -247,6 +251,20 @@ class Liar:
         self.number += 1
         said = body_of({"latency_ms": self.rng.randrange(10_000), "word": "AAAA"})
         trace = Trace(token, kind, self.number, int(self.bus.now * 1000), said)
+        return trace_topic(token.topic, interest_of(kind)), trace.signed(holder).encode()
+
+    def _its_own(self) -> tuple[str, bytes]:
+        """Something that the entity is made to say of itself, or that it said as something else."""
+        token, holder = self.rng.choice(list(self.own.values()))
+        kind = self.rng.choice(sorted(OWN))
+        now_ms = int(self.bus.now * 1000)
+        self.number += 1
+        forged = own_fields(OwnWord(token.since_ms, self.number, now_ms, kind, b'{"state":"NONSENSE"}').signed(holder))
+        heard = [
+            again[1] for each in self.bus.tracers[self.witness]._traced.values() for again in each.voice.again.values()
+        ]
+        said = body_of(self.rng.choice([forged, *heard]))
+        trace = Trace(token, kind, self.number, now_ms, said)
         return trace_topic(token.topic, interest_of(kind)), trace.signed(holder).encode()
 
     def _replay(self) -> tuple[str, bytes]:
