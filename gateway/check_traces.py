@@ -53,6 +53,4 @@ def check_watched(settings: WatchedSettings) -> Iterator[Finding]:
         yield Finding("warning", "watched: nobody hears of us; name those who may track us in discoverers")
     else:
         count = len(settings.brokers)
-        yield Finding(
-            "ok", f"watched: we are {watched.credentials.name}, of which {count // 2 + 1} of {count} decide"
-        )
+        yield Finding("ok", f"watched: we are {watched.credentials.name}, of which {count // 2 + 1} of {count} decide")

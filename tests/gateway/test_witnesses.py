@@ -35,8 +35,8 @@ from gateway.cli import main
 honest = Voice.tell
 SWAPPED = {TraceKind.ALLS_WELL: TraceKind.FAILED, TraceKind.FAILED: TraceKind.ALLS_WELL}
 
-def lie(self, kind, fields, now, to=None):
-    return honest(self, SWAPPED.get(kind, kind), fields, now, to if kind not in SWAPPED else None)
+def lie(self, kind, fields, now, to=None, **more):
+    return honest(self, SWAPPED.get(kind, kind), fields, now, to if kind not in SWAPPED else None, **more)
 
 Voice.tell = lie
 main()
