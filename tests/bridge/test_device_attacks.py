@@ -195,3 +195,13 @@ def test_words_about_one_device_are_bounded() -> None:
     device = site.devices.device("one")
     assert device is not None
     assert len(device.evidence.words) == devices_module.WORDS_MAX
+
+
+def test_the_name_of_a_connected_client_is_its_own_even_where_clients_are_no_devices() -> None:
+    site = Site(Rules(clients=()))
+    site.connect("esp", origin=HONEST)
+    site.connect("evil", origin=EVIL)
+    site.publish("evil", "homie/esp/$state", b"lost")
+    assert site.devices.device("esp") is None
+    site.publish("esp", "homie/esp/$state", b"ready")
+    assert site.kinds("esp") == [JOIN, READY]

@@ -134,6 +134,7 @@ def test_unchanged_devices_are_watched_like_everybody_else(site: DeviceSite, tmp
     ):
         for entity in (plug, node, pump):
             assert watch.wait(entity, "READY")["state"] == "READY"
+        watch.wait(edge, "JOIN")  # a client that says nothing is a device after two seconds
         first.kill()
         assert watch.wait(plug, "FAILED")["why"] == "plug-1/lwt says so"
         assert second.stdin is not None
