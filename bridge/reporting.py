@@ -24,12 +24,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from keys.delegation import admits
+from keys.errors import KeysError
 
 from .availability import entity_level
 from .budgets import Allowance
 from .machine import Count
 from .topics import matches
-from .traces import GAUGE_EVERY_S, Interest, TraceKind, body_of, interest_of
+from .traces import GAUGE_EVERY_S, Interest, TraceKind, body_of, fields_of, interest_of, own_word
 
 STEADY_S = GAUGE_EVERY_S  # between two reports of one kind that change nothing
 CHANGES_BURST = 20  # changes of one entity that are reported at once ...
@@ -136,7 +137,17 @@ class Reporter:
         pace.number += 1
         body = {
             "entity": told.entity, "gateway": self._name, "kind": told.kind.name, "time_ms": int(told.at * 1000),
-            "number": pace.number, "fields": told.fields,
+            "number": pace.number, "fields": _in_clear(told.fields),
         }  # fmt: skip
         topic = f"{self._prefix}/{entity_level(self._name)}/{entity_level(told.entity)}/trace"
         return Report(topic, body_of(body))
+
+
+def _in_clear(fields: Mapping[str, object]) -> Mapping[str, object]:
+    """What an entity with several witnesses says of itself comes as one signed word; readers get what is in it."""
+    if "word" not in fields:
+        return fields
+    try:
+        return {**fields_of(own_word(fields).body), **{name: fields[name] for name in fields if name != "word"}}
+    except KeysError:
+        return fields  # a load may have a figure of that name

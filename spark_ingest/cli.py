@@ -116,8 +116,8 @@ def jobs(
     field: Annotated[str, typer.Option(metavar="PATH", help="windows: the number in JSON payloads.")] = "value",
     late_after: Annotated[str, typer.Option(metavar="TIME", help="late: what is late.")] = "10 seconds",
     entity_level: Annotated[
-        int, typer.Option(min=1, help="timeline: the level of telemetry topics that names it.")
-    ] = 2,
+        int, typer.Option(min=0, help="timeline: the level of telemetry topics that names it, from 0.")
+    ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
     once: Annotated[bool, typer.Option(help="What the spool holds now, instead of a stream.")] = False,
 ) -> int:

@@ -21,7 +21,7 @@ DEFAULT_WINDOW = "5 seconds"
 DEFAULT_WATERMARK = "10 seconds"
 DEFAULT_FIELD = "value"
 DEFAULT_LATE_AFTER = "10 seconds"
-DEFAULT_ENTITY_LEVEL = 2
+DEFAULT_ENTITY_LEVEL = 1
 ALIVE = "alive"
 """State of an entity of which nothing but signs of life is known."""
 OF_OTHERS = ("FAILURE_SUSPICION", "FAILED", "DISCONNECT")
@@ -111,11 +111,13 @@ def timeline(rows: Any) -> Any:
 def during(rows: Any, intervals: Any, entity_level: int = DEFAULT_ENTITY_LEVEL) -> Any:
     """Telemetry rows with the `state` that their entity was in when they were published, by a `timeline`.
 
-    `entity_level`: which level of the topic names the entity, 1 for the first. Rows of unknown entities are left out.
+    `entity_level`: which level of the topic names the entity, from 0. Rows of unknown entities are left out.
     """
     from pyspark.sql import functions as f
 
-    told = rows.withColumn("entity", f.split_part("topic", f.lit("/"), f.lit(entity_level)))
+    from .functions import topic_level
+
+    told = rows.withColumn("entity", topic_level("topic", entity_level))
     meanwhile = f.expr("published_at >= since AND (until IS NULL OR published_at < until)")
     states = intervals.withColumnRenamed("entity", "of")
     return told.join(states, (told.entity == states.of) & meanwhile).drop("of")

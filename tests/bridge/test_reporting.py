@@ -14,8 +14,9 @@ from bridge import reporting
 from bridge.machine import Count
 from bridge.pings import LAN
 from bridge.reporting import CHANGES_BURST, CHANGES_EVERY_S, STEADY_S, Report, ReportEffect, Reporter
-from bridge.traces import Interest, TraceKind
+from bridge.traces import Interest, TraceKind, own_fields
 from bridge.tracing import ClientGone, Spoke, Tracer, TracingEffect
+from keys.ownword import OwnWord
 from keys.tracesession import Word
 from tests.bridge.test_tracing import Entity
 from tests.keys.test_delegation import AUTHORITY, NODE, SPY
@@ -230,3 +231,11 @@ def test_an_entity_that_registers_anew_keeps_its_pace() -> None:
     assert pump.kinds() == ["JOIN"] * CHANGES_BURST
     pump.run(10)
     assert pump.kinds().count("JOIN") == CHANGES_BURST + 1, "the last one came later"
+
+
+def test_what_an_entity_of_several_witnesses_signs_is_reported_as_what_it_says(reporter: Reporter) -> None:
+    word = OwnWord(0, 1, int(NOW * 1000), TraceKind.LOAD_INFORMATION, b'{"cpu":0.5}').signed(SPY)
+    signed = told(reporter, TraceKind.LOAD_INFORMATION, **own_fields(word))
+    assert bodies(signed)[0]["fields"] == {"cpu": 0.5}
+    figure = told(reporter, TraceKind.LOAD_INFORMATION, NOW + STEADY_S, word=16, cpu=1)
+    assert bodies(figure)[0]["fields"] == {"word": 16, "cpu": 1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
@@ -21,16 +21,6 @@ from .region import NOW, Link, Overlay, Publisher, write_grants
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    from spark_ingest import register, spark_session
-
-    session = spark_session("veilmq jobs", 2, {"spark.driver.memory": "1g"})
-    register(session)
-    yield session
-    session.stop()
 
 
 class Spool:
@@ -151,7 +141,7 @@ def test_the_timeline_of_an_entity_and_its_telemetry_meanwhile(spark: Any, spool
         ("valve", "online", at(0), at(5), 5.0, 0), ("valve", "offline", at(5), at(7), 2.0, 1),
         ("valve", "online", at(7), None, None, 0),
     ]  # fmt: skip
-    assert all(row["rows"] == 0 for row in spool.found(spark, "timeline", capsys, Settings(entity_level=1)))
+    assert all(row["rows"] == 0 for row in spool.found(spark, "timeline", capsys, Settings(entity_level=0)))
 
 
 def fill_fleet(spool: Spool) -> None:

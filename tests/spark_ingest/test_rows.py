@@ -90,6 +90,12 @@ def test_the_schemas_are_exactly_what_spark_makes_of_the_ddl() -> None:
         assert to_arrow_schema(StructType(fields), timezone="UTC").equals(SCHEMAS[stream]), stream
 
 
+def test_the_readme_has_the_schemas() -> None:
+    words = " ".join((Path(__file__).parents[2] / "spark_ingest" / "README.md").read_text().split())
+    for stream, ddl in DDL.items():
+        assert f" {stream} {ddl} " in words
+
+
 def test_rows_equal_what_was_published(job: Job) -> None:
     job.publish(
         job.publisher.seal("plant/a", b"\x00\xff", qos=2, retain=True, properties=(("k", "1"), ("k", "2"), ("a", ""))),

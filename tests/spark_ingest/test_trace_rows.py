@@ -37,41 +37,34 @@ def overlay(tmp_path: Path) -> Iterator[OverlayProcesses]:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(400)
-def test_traces_become_rows_and_no_replica_learns_whose(overlay: OverlayProcesses) -> None:
-    from spark_ingest import register, spark_session
-
+def test_traces_become_rows_and_no_replica_learns_whose(spark: Any, overlay: OverlayProcesses) -> None:
     directory = overlay.directory
     Credentials.issue(
         TrustDomain.load(directory / "owner"), "pump-7", [Card.load(directory / "site" / "card.json")],
         directory / "pump-7", time.time(),
     )  # fmt: skip
     overlay.start(*REPLICAS, "site")
-    spark = spark_session("veilmq traces", 2, {"spark.driver.memory": "1g"})
     found: list[Any] = []
-    try:
-        register(spark)
-        job = {"identity": str(directory / "job"), "overlay": str(directory / "job-overlay.json")}
-        rows = spark.readStream.format("veilmq").options(**job, spool=str(directory / "spool"), stream="availability")
-        query = (
-            rows.load()
-            .writeStream.foreachBatch(lambda batch, _: found.extend(batch.collect()))
-            .option("checkpointLocation", str(directory / "checkpoint"))
-            .trigger(processingTime="0 seconds")
-            .start()
-        )
-        overlay.client("site", "probe")
-        assert wait_until(lambda: any(row.entity == "probe" for row in found), PATIENCE_S), query.exception()
-        wishes = Wishes(("desk", "plant/entities/#"), secured=True)
-        with TracedEntity(directory / "pump-7", "127.0.0.1", overlay.ports["site"], wishes=wishes) as pump:
-            assert wait_until(lambda: pump.stage is Stage.TRACED)
-            pump.state("READY")
-            pump.load({"cpu": 0.25, "task": "filling"})
-            traced = {"JOIN", "READY", "LOAD_INFORMATION", "ALLS_WELL"}
-            assert wait_until(lambda: traced <= {row.kind for row in found}, PATIENCE_S), query.exception()
-        assert wait_until(lambda: any(row.kind == "DISCONNECT" for row in found), PATIENCE_S), query.exception()
-        query.stop()
-    finally:
-        spark.stop()
+    job = {"identity": str(directory / "job"), "overlay": str(directory / "job-overlay.json")}
+    rows = spark.readStream.format("veilmq").options(**job, spool=str(directory / "spool"), stream="availability")
+    query = (
+        rows.load()
+        .writeStream.foreachBatch(lambda batch, _: found.extend(batch.collect()))
+        .option("checkpointLocation", str(directory / "checkpoint"))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    overlay.client("site", "probe")
+    assert wait_until(lambda: any(row.entity == "probe" for row in found), PATIENCE_S), query.exception()
+    wishes = Wishes(("desk", "plant/entities/#"), secured=True)
+    with TracedEntity(directory / "pump-7", "127.0.0.1", overlay.ports["site"], wishes=wishes) as pump:
+        assert wait_until(lambda: pump.stage is Stage.TRACED)
+        pump.state("READY")
+        pump.load({"cpu": 0.25, "task": "filling"})
+        traced = {"JOIN", "READY", "LOAD_INFORMATION", "ALLS_WELL"}
+        assert wait_until(lambda: traced <= {row.kind for row in found}, PATIENCE_S), query.exception()
+    assert wait_until(lambda: any(row.kind == "DISCONNECT" for row in found), PATIENCE_S), query.exception()
+    query.stop()
     said = {row.kind: row for row in found if row.kind is not None}
     assert {(row.gateway, row.entity, row.topic) for row in said.values()} == {
         ("site", "pump-7", "plant/entities/site/pump-7/trace")
