@@ -22,7 +22,7 @@ ENTITIES_MAX = 20_000
 CELLS_MAX = 400
 """Entities that are drawn, those in trouble first; the rest is a number."""
 REASONS_MAX = 16
-QUIET = ("online", "ready")
+QUIET = ("online", "ready", "alive")
 """States that are no trouble, in lower case."""
 
 

@@ -226,7 +226,7 @@ def _kind(state: str) -> str:
     low = state.lower()
     if low in QUIET:
         return "fine"
-    return "bad" if low in ("offline", "failed", "down", "lost") else "warn"
+    return "bad" if low in ("offline", "failed", "disconnected") else "warn"
 
 
 def _endpoints(found: Sequence[tuple[str, str]]) -> str:

@@ -180,6 +180,22 @@ def test_cards_say_in_words_what_colours_say() -> None:
     assert 'scope="col"' in shown["queries"]
 
 
+def test_every_state_of_a_statement_has_its_kind() -> None:
+    from spark_ingest.statements import _STATES
+
+    kinds: dict[str, set[str]] = {"fine": set(), "warn": set(), "bad": set()}
+    for state in {"online", "offline", *filter(None, _STATES.values())}:
+        board = Board()
+        board.look(Look(heard=[Heard("g", "e", state, 1, None)]), 1.0)
+        (kind,) = re.findall(r'class="cell (\w+)"', cards(board.shown(), 1.0)["entities"])
+        kinds[kind].add(state)
+    assert kinds == {
+        "fine": {"online", "ready", "alive"},
+        "warn": {"initializing", "recovering", "shutdown", "suspected", "silent"},
+        "bad": {"offline", "failed", "disconnected"},
+    }
+
+
 def test_figures_for_people() -> None:
     assert [seconds(each) for each in (0.0123, 1.26, 90, 600, 10_000, 400_000)] == [
         "12 ms", "1.3 s", "90.0 s", "10 min", "3 h", "5 days",

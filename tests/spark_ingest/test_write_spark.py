@@ -21,16 +21,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 PATIENCE_S = 60.0
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    from spark_ingest import register, spark_session
-
-    session = spark_session("veilmq writes", 2, {"spark.driver.memory": "1g"})
-    register(session)
-    yield session
-    session.stop()
-
-
 class Listener:
     """A subscriber in a thread: (id, payload) as they came."""
 
