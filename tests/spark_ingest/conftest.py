@@ -13,6 +13,7 @@ from .site import Site
 
 @pytest.fixture(scope="module")
 def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Spark tells history servers what it did."""
     return tmp_path_factory.mktemp("events")
 
 
@@ -22,7 +23,8 @@ def spark(event_log: Path) -> Iterator[Any]:
 
     from .replayed import ReplayedDataSource
 
-    events = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": event_log.as_uri()}
+    events = {"enabled": "true", "compress": "false", "dir": event_log.as_uri()}
+    events = {f"spark.eventLog.{name}": value for name, value in events.items()}
     session = spark_session("veilmq tests", 2, {"spark.driver.memory": "1g", **events})
     register(session)
     session.dataSource.register(ReplayedDataSource)

@@ -92,7 +92,7 @@ def test_the_receiver_runs_in_the_driver_and_survives_the_query(site: Site, even
     plan = rows._jdf.queryExecution().toString().encode()
     assert b"veilmq-replayed" in plan
     kept = plan + b"".join(path.read_bytes() for path in files)
-    assert b"veilmq-replayed" in b"".join(path.read_bytes() for path in event_log.rglob("*") if path.is_file())
+    assert str(query.runId).encode() in kept, "the event log is not what it was"
     for key in (*(key for _, key in held), *read_grants(keys).spool_keys):
         for form in (key, base64.b64encode(key), key.hex().encode()):
             assert form not in kept, "in checkpoint, spool, sink, plan or event log"
