@@ -64,7 +64,8 @@ class Site:
             [*job, str(self.path / "spool"), str(self.keys), str(self.path / "work")],
             cwd=self.path, env=environment(self.path), capture_output=True, text=True, timeout=RUN_S, check=False,
         )  # fmt: skip
-        assert done.returncode == 0, [line for line in done.stderr.splitlines() if not line.startswith("\tat ")]
+        told = [line for line in done.stderr.splitlines() if not line.startswith("\tat ")]
+        assert done.returncode == 0, "\n".join(told[-20:])
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found
 
