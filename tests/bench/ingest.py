@@ -32,7 +32,7 @@ from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import Publish
 from spark_ingest.options import parse_options
 from spark_ingest.rows import RowReader
-from spark_ingest.spool import SpoolView
+from spark_ingest.spool import SpoolView, segment_numbers
 from tests.bench import ingest_growth, ingest_receiver, receiving, spools
 from tests.bench.broker import Target
 from tests.bench.load import READ_BYTES, V3, in_process, open_client, pin
@@ -40,6 +40,8 @@ from tests.gateway.overlay_processes import OverlayProcesses
 
 ROWS = {64: 200_000, 1: 50_000}
 """By messages a data key."""
+TIMES = {64: 5, 1: 4}
+"""So often are they read, as hard links: the start of a query and of its workers takes a second whatever it reads."""
 SEGMENT_BYTES = 8 << 20
 CORES = (1, 2)
 RECEIVED = 30_000
@@ -86,24 +88,32 @@ class Site:
             in_process(spools.fill, root, ROWS[messages_a_key], messages_a_key, "main", SEGMENT_BYTES, limit_s=CHILD_S)
         return root
 
-    def parquet(self) -> None:
+    def large(self, messages_a_key: int) -> int:
+        """A spool of many rows; how many."""
+        source = self.spool(messages_a_key) / "main"
+        root = self.directory / f"large-{messages_a_key}"
+        segments = TIMES[messages_a_key] * (len(segment_numbers(source)) - 1)
+        ingest_growth.linked(source, root, 1, segments)
+        view = SpoolView(root)
+        return sum(extent.rows for extent in view.ranges({}, view.latest(), 1))
+
+    def parquet(self, counts: dict[int, int]) -> None:
         """For each number of tasks as many files."""
-        options = parse_options({"spool": str(self.spool(64)), "grants": str(self.keys)})
+        options = parse_options({"spool": str(self.directory / "large-64"), "grants": str(self.keys)})
         view = SpoolView(options.spool)
         clear = [batch for extent in view.ranges({}, view.latest(), 1) for batch in RowReader(options).read(extent)]
         for cores in CORES:
             spools.plain_parquet(self.directory / f"plain-{cores}", clear, cores)
-            for number, rows in ROWS.items():
+            for number, count in counts.items():
                 directory = self.directory / f"sealed-{number}-{cores}"
-                spools.sealed_parquet(directory, rows, self._wrapping_key, number, cores)
+                spools.sealed_parquet(directory, count, self._wrapping_key, number, cores)
 
 
 def rows(site: Site) -> Iterator[Row]:
     """From disk to the noop sink."""
-    for number in ROWS:
-        site.spool(number)
-    site.parquet()
-    (site.directory / "counts.json").write_text(json.dumps({str(number): count for number, count in ROWS.items()}))
+    counts = {number: site.large(number) for number in ROWS}
+    site.parquet(counts)
+    (site.directory / "counts.json").write_text(json.dumps(counts))
     for cores in CORES:
         child = [sys.executable, "-m", "tests.bench.ingest_rows", str(site.directory), str(cores)]
         done = subprocess.run(child, capture_output=True, timeout=CHILD_S, check=False)

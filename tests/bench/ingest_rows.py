@@ -36,7 +36,7 @@ class Ways:
 
     def ours(self, kind: str) -> Any:
         options = {
-            "spool": str(self._directory / f"spool-{kind}"),
+            "spool": str(self._directory / f"large-{kind}"),
             "grants": str(self._directory / "keys.json"),
             "partitions": str(self._cores),
         }
