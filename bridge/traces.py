@@ -12,8 +12,10 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+from math import isfinite
 from typing import Any
 
+from keys.delegation import BODY_MAX_BYTES
 from keys.errors import BadFrame
 from keys.frames import Kind, Reader, from_property, number, opening, sized, to_property
 from keys.ownword import OwnWord
@@ -23,6 +25,8 @@ from .constrained import BROKER, TRACES, Actions, Constrained, Distribution
 GAUGE_EVERY_S = 30.0
 INTEREST_LIVES_S = 90.0
 TRACKERS_MAX = 1_024  # whose interest in one entity is remembered; all of them could discover its topic
+NESTED_MAX = 256  # objects and arrays in one body: a JSON writer that stands deeper must not run out of stack
+STATE_MAX_BYTES = BODY_MAX_BYTES - 64  # of a state's fields, which may be sealed
 DESCRIPTOR = "Availability/Traces/"
 DISCOVER = ("Availability/Traces", "Liveness")  # what a query may begin with; the second is the source's other spelling
 
@@ -147,19 +151,33 @@ def answers_to(client: str) -> str:
 
 
 def body_of(fields: Mapping[str, object]) -> bytes:
-    """A trace's body: a JSON object, so that every dashboard reads what is not sealed."""
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+    """A trace's body: a JSON object, so that every dashboard reads what is not sealed. Raises ValueError for what JSON
+    has no words for: a number that is none, half a character."""
+    return json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
 
 
 def fields_of(body: bytes) -> dict[str, Any]:
-    """Inverse of `body_of`. Raises BadFrame."""
+    """Inverse of `body_of`: whatever is read here can be written again. Raises BadFrame."""
     try:
-        fields = json.loads(body)
-    except (ValueError, RecursionError):
+        if body.count(b"[") + body.count(b"{") > NESTED_MAX:
+            raise ValueError
+        text = body.decode()
+        fields = json.loads(text, parse_float=_finite, parse_constant=_finite)
+        if "\\u" in text:
+            json.dumps(fields, ensure_ascii=False).encode()
+    except ValueError:
         raise BadFrame("the body of a trace is not JSON") from None
     if not isinstance(fields, dict):
         raise BadFrame("the body of a trace is not a JSON object")
     return fields
+
+
+def _finite(written: str) -> float:
+    """A median of what is no number would be whatever a liar likes. Raises ValueError."""
+    found = float(written)
+    if not isfinite(found):
+        raise ValueError(written)
+    return found
 
 
 def state_of(body: bytes) -> tuple[TraceKind, dict[str, Any]]:
@@ -167,7 +185,10 @@ def state_of(body: bytes) -> tuple[TraceKind, dict[str, Any]]:
     if not body or body[0] not in STATES:
         raise BadFrame("an entity's state is one of four")
     kind = TraceKind(body[0])
-    return kind, {**(fields_of(body[1:]) if len(body) > 1 else {}), "state": kind.name}
+    fields = {**(fields_of(body[1:]) if len(body) > 1 else {}), "state": kind.name}
+    if len(body_of(fields)) > STATE_MAX_BYTES:
+        raise BadFrame("a state that does not fit a trace")  # it is told again to whoever comes later
+    return kind, fields
 
 
 def own_fields(word: OwnWord) -> dict[str, object]:

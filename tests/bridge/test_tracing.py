@@ -188,6 +188,38 @@ def test_only_what_somebody_wants_is_told(pump: Entity) -> None:
     assert len(pump.traces(TraceKind.LOAD_INFORMATION)) == 1
 
 
+@pytest.mark.parametrize(
+    "load",
+    [
+        b'{"cpu":"\\ud800"}',  # half a character, which nobody can write
+        b'{"\\udfff":1}',
+        b'{"cpu":"\xed\xa0\x80"}',
+        b'{"cpu":NaN}',
+        b'{"cpu":-Infinity}',
+        b'{"cpu":1e999}',
+        *(b'{"cpu":' + b"[" * deep + b"]" * deep + b"}" for deep in (300, 900, 5_000)),
+    ],
+)
+def test_what_cannot_be_passed_on_is_refused_and_breaks_nothing(pump: Entity, load: bytes) -> None:
+    pump.register()
+    pump.authorise()
+    pump.want(Interest.LOAD | Interest.STATES)
+    pump.say(Word.LOAD, load)
+    pump.say(Word.STATE, bytes([TraceKind.READY]) + load)
+    assert pump.traces(TraceKind.LOAD_INFORMATION) == []
+    assert pump.traces(TraceKind.READY) == []
+    assert pump.counted["traces_refused"] == 2
+
+
+def test_a_state_that_grows_beyond_a_trace_is_its_entitys_fault_and_no_trackers(pump: Entity) -> None:
+    pump.register()
+    pump.authorise()
+    pump.say(Word.STATE, bytes([TraceKind.READY]) + b'{"x":[' + b"1e9," * 4_000 + b"1]}")
+    assert pump.counted["traces_refused"] == 1
+    pump.want(Interest.STATES, anew=True)
+    assert pump.counted["traces_refused"] == 1
+
+
 def test_trackers_are_asked_every_half_minute(pump: Entity) -> None:
     pump.run(3 * GAUGE_EVERY_S + 1)
     asked = [at for at, say in pump.said if say.topic == gauge_topic(pump.advertisement.topic)]
