@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -108,11 +109,10 @@ class Conventions:
         return len(self._watched)
 
     def read(self, topic: str, payload: bytes) -> tuple[Statement, ...]:
-        """What a publication says about devices."""
-        watched = self._devices.get(topic)
-        if watched is not None:
-            text = payload.decode("utf-8", "replace")
-            return tuple(word for device in watched if (word := self._read_watched(topic, device, text)))
+        """What a publication says about devices. That somebody watches a topic hides no other word on it."""
+        return (*self._read_watched(topic, payload), *self._read_tree(topic, payload))
+
+    def _read_tree(self, topic: str, payload: bytes) -> tuple[Statement, ...]:
         first, _, rest = topic.partition("/")
         if first == self._prefix and HOME_ASSISTANT in self._reads:
             return self._read_config(rest, payload) if rest.endswith("/config") else ()
@@ -146,15 +146,23 @@ class Conventions:
             if not table[key]:
                 del table[key]
 
-    def _read_watched(self, topic: str, device: str, text: str) -> Word | None:
-        availability = self._watched.get((topic, device))
-        assert availability is not None, "both tables know the same"
-        self._watched.touch((topic, device))
-        if availability.key:
-            text = _text(_object(text) or {}, availability.key) or ""
-        if text == availability.online:
-            return Word(HOME_ASSISTANT, device, Said.READY, topic)
-        return Word(HOME_ASSISTANT, device, Said.LOST, topic) if text == availability.offline else None
+    def _read_watched(self, topic: str, payload: bytes) -> Iterator[Word]:
+        watching = self._devices.get(topic)
+        if watching is None:
+            return
+        plain, parsed = payload.decode("utf-8", "replace"), None
+        for device in watching:
+            availability = self._watched.get((topic, device))
+            assert availability is not None, "both tables know the same"
+            self._watched.touch((topic, device))
+            text = plain
+            if availability.key:  # parsed once, however many read it
+                parsed = (_object(payload) or {}) if parsed is None else parsed
+                text = _text(parsed, availability.key) or ""
+            if text == availability.online:
+                yield Word(HOME_ASSISTANT, device, Said.READY, topic)
+            elif text == availability.offline:
+                yield Word(HOME_ASSISTANT, device, Said.LOST, topic)
 
     def _read_config(self, rest: str, payload: bytes) -> tuple[Statement, ...]:
         config = _object(payload)
@@ -162,7 +170,7 @@ class Conventions:
             return ()
         # The device that several sensors and switches belong to, if the message says which.
         device = _identifier(config) or _text(config, "unique_id", "uniq_id") or rest.removesuffix("/config")
-        if device.startswith(OURS) or len(device) > NAME_MAX:
+        if device.startswith(OURS) or len(device) > NAME_MAX or not _is_text(device):
             return ()
         base = _text(config, "~") or ""
         listed = config.get("availability", config.get("avty"))
@@ -220,6 +228,11 @@ def _identifier(config: dict[str, Any]) -> str | None:
     found = described.get("identifiers", described.get("ids"))
     first = found[0] if isinstance(found, list) and found else found
     return first if isinstance(first, str) and first else None
+
+
+def _is_text(name: str) -> bool:
+    """Whether it can be written in UTF-8: JSON may spell half a character."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _text(fields: dict[str, Any], *names: str) -> str | None:

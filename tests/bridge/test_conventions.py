@@ -180,6 +180,37 @@ def test_watched_topics_are_bounded_and_a_flooder_loses_its_own(monkeypatch: pyt
     assert len(told.topics) == conventions.NAMED_MAX
 
 
+@pytest.mark.parametrize(
+    ("topic", "payload"),
+    [("homie/pump/$state", b"lost"), ("spBv1.0/plant/NDEATH/edge", b""),
+     ("homeassistant/sensor/plug/config", config(availability_topic="esp/lwt"))],
+)  # fmt: skip
+def test_who_names_anothers_topic_does_not_silence_its_words(topic: str, payload: bytes) -> None:
+    read = Believing()
+    before = read.conventions.read(topic, payload)
+    assert before
+    read.read("homeassistant/sensor/evil/config", config(availability_topic=topic), b"evil")
+    assert read.conventions.read(topic, payload) == before
+
+
+def test_half_a_character_names_nobody() -> None:
+    for named in (b'"unique_id":"\\ud800"', b'"device":{"ids":["x\\udfff"]}'):
+        payload = b"{" + named + b',"availability_topic":"t"}'
+        assert Conventions().read("homeassistant/sensor/x/config", payload) == ()
+
+
+def test_what_many_read_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bridge's word about a thousand devices costs one look at its JSON, however long that is."""
+    read, parsed = Believing(), list[bytes | str]()
+    for place in range(50):
+        named = config(availability_topic="b", availability_template="{{ value_json.state }}")
+        read.read(f"homeassistant/sensor/{place}/config", named)
+    plain = conventions._object
+    monkeypatch.setattr(conventions, "_object", lambda payload: (parsed.append(payload), plain(payload))[1])
+    assert len(read.conventions.read("b", b'{"state": "online"}')) == 50
+    assert len(parsed) == 1
+
+
 @given(st.text(max_size=40), st.binary(max_size=80))
 def test_nothing_makes_it_raise(rest: str, payload: bytes) -> None:
     read = Believing()
