@@ -179,9 +179,9 @@ class Panel:
         if word.since_ms != self._since_ms or word.number <= self._own[about]:
             return False
         if word.kind == TraceKind.REVERTING_TO_SILENT_MODE:
-            former = [each for each in self._witnesses if each.period_ms <= word.time_ms]
+            former = [each for each in self._witnesses if 0 <= each.period_ms <= word.time_ms]
             if len(former) <= self.size // 2:
-                return False  # a majority was let speak after that: somebody brings an old word
+                return False  # a majority was let speak after that, or may have been: somebody brings an old word
             self._silent_ms, self.believed = word.time_ms, None
             for each in former:
                 each.level = None

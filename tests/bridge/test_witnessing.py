@@ -280,3 +280,25 @@ def test_after_it_went_silent_late_heartbeats_make_it_no_alive_and_a_new_token_d
     assert alive.believes() is Level.ALIVE
     assert not alive.panel.own(own(6, K.REVERTING_TO_SILENT_MODE, time_ms=NOW_MS + 50)), "an old word, brought again"
     assert alive.believes() is Level.ALIVE
+
+
+def test_one_witness_with_an_old_word_makes_nobody_silent_at_a_tracker_that_has_just_come() -> None:
+    heard = Heard()
+    old = own(5, K.REVERTING_TO_SILENT_MODE, time_ms=NOW_MS + 50)
+    later = NOW_MS + 100
+    heard.say(0, K.ALLS_WELL, token(0, begins_ms=later - 60))
+    assert not heard.panel.own(old), "two witnesses were not heard yet: they may have been let speak after it"
+    heard.say(1, K.JOIN, token(1, begins_ms=later))
+    heard.say(2, K.JOIN, token(2, begins_ms=later))
+    assert not heard.panel.own(old)
+    assert heard.believes() is Level.ALIVE
+
+
+def test_that_it_goes_silent_is_told_once_a_majority_of_its_witnesses_is_known() -> None:
+    heard = Heard(5)
+    word = own(5, K.REVERTING_TO_SILENT_MODE, time_ms=NOW_MS + 50)
+    told = []
+    for witness in range(5):
+        heard.panel.seat(token(witness, 5), NOW)
+        told.append(heard.panel.own(word))
+    assert told == [False, False, True, False, False]
