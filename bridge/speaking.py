@@ -120,6 +120,7 @@ class Speaking:
                 raise NotAuthorised(f"{name} is spoken for by another connection")
             self._release(known)
             known.evidence.link, known.evidence.own = link, False
+            self._devices.put(name, link.origin, known)  # whoever speaks for it pays for its place
             known.founder = known.founder or link.client
             self._speaks.setdefault(link.client, {})[name] = None
         return known, None

@@ -170,6 +170,29 @@ def test_a_flood_of_names_evicts_the_flooder(how: str, monkeypatch: pytest.Monke
     assert sum(map(len, speaks._speaks.values())) <= 60
 
 
+def test_names_that_are_none_break_nothing() -> None:
+    site = Site()
+    site.connect("evil", origin=EVIL)
+    payload = b'{"unique_id":"\\ud800","availability_topic":"t"}'
+    site.publish("evil", "homeassistant/sensor/x/config", payload)
+    site.publish("evil", "t", b"online")
+    assert {tell.device for _, tell in site.told} == {"evil"}
+
+
+def test_after_a_restart_a_flood_of_names_still_evicts_the_flooder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speaking, "DEVICES_MAX", 60)
+    site = Site()
+    honest = [f"pump-{place}" for place in range(40)]
+    for device in honest:
+        site.remember(device)
+    for place, device in enumerate(honest):
+        site.connect(device, origin=f"10.0.0.{place}", settled=False)
+    site.connect("evil", origin=EVIL)
+    for place in range(1_000):
+        site.publish("evil", f"homie/x{place}/$state", b"ready")
+    assert [device for device in honest if site.devices.device(device) is None] == []
+
+
 def test_ever_new_names_of_one_origin_come_to_an_end_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is a trace topic that other gateways keep for a week."""
     monkeypatch.setattr(speaking, "DEVICES_MAX", 50)
