@@ -377,6 +377,8 @@ class Tracker:
         """What the entity says of itself, whichever witness brings it; its signature holds. Raises keys errors."""
         if word.kind != kind:
             raise BadContent("a witness that passes something on as something else")
+        if word.time_ms > now * 1000 + SKEW_MS:
+            raise Expired("a word of later than now")
         if kind is TraceKind.LOAD_INFORMATION and abs(now * 1000 - word.time_ms) > TRACE_FRESH_MS:
             raise Expired("a load that is not of now")
         if not followed.panel.own(word):

@@ -268,6 +268,19 @@ def test_numbers_of_witnesses_without_a_majority_are_refused(witnesses: int) -> 
         WitnessBus(witnesses)
 
 
+def test_no_word_of_the_entitys_is_of_later_than_now() -> None:
+    """A tracker's history is cut by such times: one entity's must not cut away everybody's."""
+    bus = WitnessBus(3)
+    bus.tracker()
+    bus.run(5)
+    bus.entity_does(bus.entity.state(K.READY, bus.now + 1e9))
+    bus.run(1)
+    assert K.READY not in bus.kinds()
+    bus.entity_does(bus.entity.state(K.RECOVERING, bus.now))
+    bus.run(1)
+    assert K.RECOVERING in bus.kinds()
+
+
 def test_with_one_witness_every_trace_is_observed_as_ever() -> None:
     bus = WitnessBus(1)
     bus.tracker()
