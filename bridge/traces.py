@@ -26,6 +26,7 @@ GAUGE_EVERY_S = 30.0
 INTEREST_LIVES_S = 90.0
 TRACKERS_MAX = 1_024  # whose interest in one entity is remembered; all of them could discover its topic
 NESTED_MAX = 256  # objects and arrays in one body: a JSON writer that stands deeper must not run out of stack
+DIGITS_MAX = 20  # of a whole number in a body
 STATE_MAX_BYTES = BODY_MAX_BYTES - 64  # of a state's fields, which may be sealed
 DESCRIPTOR = "Availability/Traces/"
 DISCOVER = ("Availability/Traces", "Liveness")  # what a query may begin with; the second is the source's other spelling
@@ -162,7 +163,7 @@ def fields_of(body: bytes) -> dict[str, Any]:
         if body.count(b"[") + body.count(b"{") > NESTED_MAX:
             raise ValueError
         text = body.decode()
-        fields = json.loads(text, parse_float=_finite, parse_constant=_finite)
+        fields = json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
         if "\\u" in text:
             json.dumps(fields, ensure_ascii=False).encode()
     except ValueError:
@@ -170,6 +171,13 @@ def fields_of(body: bytes) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise BadFrame("the body of a trace is not a JSON object")
     return fields
+
+
+def _whole(written: str) -> int:
+    """What is longer no database and no float takes. Raises ValueError."""
+    if len(written) > DIGITS_MAX:
+        raise ValueError(written)
+    return int(written)
 
 
 def _finite(written: str) -> float:
