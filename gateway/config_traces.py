@@ -125,6 +125,8 @@ class WatchedSettings(Model):
     def _have_a_majority(cls, brokers: list[str]) -> list[str]:
         if len(brokers) % 2 == 0:
             raise ValueError(f"{len(brokers)} witnesses have no useful majority; name 1, 3, 5 ... brokers")
+        if len({each.lower() for each in brokers}) < len(brokers):
+            raise ValueError("a broker is named twice, and is one witness; name each once")
         return brokers
 
     def anchored(self, directory: Path) -> WatchedSettings:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import os
 import queue
+import ssl
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,6 +72,8 @@ class _Driven:
         self.credentials = Credentials.load(Path(directory), clock())
         self._clock = clock
         self._addresses = [(host, port)] if isinstance(host, str) else [_address(each, port) for each in host]
+        if len(set(self._addresses)) < len(self._addresses):
+            raise TrustError("a broker is named twice, where our two connections would end each other; name it once")
         self._wake = threading.Condition()
         self._ended = False
         self._clients = [self._client(index, configure) for index in range(len(self._addresses))]
@@ -197,9 +200,16 @@ def connection(
     username: str | None = None, password_file: Path | None = None, cafile: Path | None = None
 ) -> Callable[[mqtt.Client], None]:
     """How to connect: `configure` of the classes here. Raises PrivateFileError or TrustError at once."""
-    password = None if password_file is None else read_private(password_file).decode().strip()
-    if cafile is not None and not cafile.exists():
-        raise TrustError(f"{cafile}: no such file; name the gateway's certificate authority")
+    try:
+        password = None if password_file is None else read_private(password_file).decode().strip()
+    except UnicodeDecodeError:
+        raise TrustError(f"{password_file}: holds no text; write the password into it") from None
+    if cafile is not None:
+        try:
+            ssl.create_default_context(cafile=cafile)
+        except (OSError, ValueError) as error:
+            why = "no such file" if isinstance(error, FileNotFoundError) else f"is no authority ({error})"
+            raise TrustError(f"{cafile}: {why}; name the gateway's certificate authority") from None
 
     def configure(client: mqtt.Client) -> None:
         if username is not None:

@@ -12,8 +12,9 @@ import yaml
 from bridge.traces import TraceKind
 from gateway.config import ConfigError, parse
 from gateway.credentials import Credentials
-from gateway.tracing_client import Tracker
-from gateway.trust import Card, TrustDomain
+from gateway.private import write_private
+from gateway.tracing_client import Tracker, connection
+from gateway.trust import Card, TrustDomain, TrustError
 from tests.gateway.overlay_processes import OverlayProcesses, free_ports
 from tests.gateway.test_witnesses import heartbeats, kinds, until
 
@@ -75,3 +76,25 @@ def test_a_gateway_dies_by_the_word_of_a_majority_of_its_regions_replicas(
 def test_who_watches_is_an_odd_number() -> None:
     with pytest.raises(ConfigError, match="majority"):
         parse({"watched": {"credentials": "x", "brokers": ["a:1", "b:1"]}})
+
+
+def test_one_broker_named_twice_is_one_witness() -> None:
+    with pytest.raises(ConfigError, match="twice"):
+        parse({"watched": {"credentials": "x", "brokers": ["a:1", "b:1", "A:1"]}})
+
+
+@pytest.mark.parametrize("content", [b"", b"no certificate", b"-----BEGIN CERTIFICATE-----\nxx\n", b"\xff\xfe"])
+def test_a_file_that_holds_no_authority_is_one_line(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_bytes(content)
+    with pytest.raises(TrustError, match=r"ca\.pem"):
+        connection(cafile=path)
+    with pytest.raises(TrustError, match=str(tmp_path)):
+        connection(cafile=tmp_path)
+
+
+def test_a_password_that_is_no_text_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "password"
+    write_private(path, b"\xff\xfe")
+    with pytest.raises(TrustError, match="password"):
+        connection("me", path)
