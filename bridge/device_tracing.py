@@ -120,6 +120,8 @@ class DeviceTracer:
                 if self._devices.device(device) is not None:
                     self._speak(device, advertisement, now, now + place / RESTORED_PER_S)
                     continue
+            if device != entity and device not in self._voiced:  # it may never come back to be shown otherwise
+                effects += Dashboards(DASHBOARDS).clear(entity)
             self._node.forget(advertisement.topic)
             effects.append(Forget(advertisement.topic))
         return effects

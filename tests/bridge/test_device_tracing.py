@@ -372,6 +372,19 @@ def test_dashboards_that_the_configuration_wants_no_more_are_cleared() -> None:
     assert {topic.split("/")[0] for topic in again.retained} == {"homie"}
 
 
+def test_dashboards_of_what_is_taken_up_no_more_do_not_stay_online() -> None:
+    gate = Gateway(discoverers=("desk",), kinds=("homeassistant", "homie"))
+    for device in ("plug", "pump"):
+        gate.connect(device)
+    again = gate.restarted(discoverers=("wall",))
+    assert again.retained == {}
+    again.connect("plug")
+    again.run(120)
+    assert {topic.split("/")[0] for topic in again.retained} == {"homeassistant", "homie"}
+    once_more = again.restarted(discoverers=("wall",))
+    assert once_more.retained == again.retained
+
+
 def test_what_is_shown_is_never_read_back_not_even_through_a_bridge() -> None:
     gate = Gateway(kinds=("homeassistant", "homie"))
     gate.connect("plug")
