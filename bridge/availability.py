@@ -48,7 +48,7 @@ class EntityConnected:
     keep_alive_s: int
     at: float
     origin: str = ""
-    """Who answers for it: its user name if it proved one, else its address."""
+    """Who answers for it: its address. A user name is often only claimed."""
 
 
 @dataclass(frozen=True, slots=True)

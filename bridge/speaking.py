@@ -2,7 +2,7 @@
 
     * a client's connection, will and messages speak for the device that is called like it
     * anybody else's device is bound to the connection that spoke of it first: while that one is open nobody else is
-      believed, not even that it died. When it is gone, another connection of the same origin (user name, or address)
+      believed, not even that it died. When it is gone, another connection of the same origin (its address)
       may speak for it, after `HANDOVER_S` one of any origin; the first one may always come back
     * what hangs on a Sparkplug node is spoken for by the connection that speaks for the node
     * a client that speaks VeilMQ is no unchanged device, and is not believed about any

@@ -46,7 +46,7 @@ class Health(StrEnum):
 @dataclass(slots=True)
 class Link:
     """A client's connection, the last one if it has none. `level`: its name as a device; `origin`: who answers for it,
-    a user name or an address."""
+    an address."""
 
     client: str
     level: str
