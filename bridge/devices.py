@@ -18,7 +18,7 @@ from typing import TypeAlias
 from keys.errors import NotAuthorised
 
 from .availability import EntityConnected, EntityEvent, EntityGone, EntitySeen, entity_level
-from .conventions import CONVENTIONS, SPARKPLUG, Cleared, Conventions, Named, Said, Statement, Word
+from .conventions import CONVENTIONS, OURS, SPARKPLUG, Cleared, Conventions, Named, Said, Statement, Word
 from .machine import Count, Tick
 from .speaking import NAMES_PER_S, SETTLE_S, Device, Speaking
 from .standing import REJOIN_S, Health, Link, Verdict, judge, state_of
@@ -251,7 +251,7 @@ class Devices:
         levels = topic.split("/")
         for rule in self._rules.heartbeats:
             name = rule.device(levels)
-            if name is not None:
+            if name is not None and not name.startswith(OURS):  # what we show would come back as ever new devices
                 device = self._claim(name, link, "heartbeat", now)
                 device.evidence.every_s = rule.every_s
                 device.settles_at = min(device.settles_at, now)

@@ -209,6 +209,15 @@ def test_ever_new_names_of_one_origin_come_to_an_end_and_others_go_on(monkeypatc
     assert site.kinds("late") == [JOIN, READY]
 
 
+def test_what_dashboards_are_shown_is_no_heartbeat_when_a_bridge_brings_it_back() -> None:
+    site = Site(Rules(heartbeats=(Heartbeat("homie/5/{device}/#"), Heartbeat("+/binary_sensor/{device}/state"))))
+    site.connect("bridge")
+    for slug in ("veilmq-site-bridge-12345678", "pump"):
+        site.publish("bridge", f"homie/5/{slug}/$state", b"ready")
+        site.publish("bridge", f"homeassistant/binary_sensor/{slug}/state")
+    assert {tell.device for _, tell in site.told} == {"bridge", "pump"}
+
+
 def test_words_about_one_device_are_bounded() -> None:
     site = Site()
     site.connect("evil")
