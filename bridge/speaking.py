@@ -136,7 +136,8 @@ class Speaking:
     def admit(self, name: str, link: Link | None, by: str, now: float) -> tuple[Device, Device | None]:
         """A new device, and one that had to go for it; it may be the new one itself."""
         device = Device(name, link.client if link else "", by, Evidence(now, now, link), now)
-        gone = self._devices.put(name, link.origin if link else b"", device)
+        # Whom nobody speaks for yet has an origin of its own: those of before a restart are no flood.
+        gone = self._devices.put(name, link.origin if link else b"before " + name.encode(), device)
         if link is not None:
             self._speaks.setdefault(link.client, {})[name] = None
         if gone is None:
