@@ -344,6 +344,9 @@ class Tracker:
         for source in followed.sources.values():
             waiting, source.unopened = list(source.unopened), deque(maxlen=UNOPENED_MAX)
             for trace in waiting:
+                if _try(trace, key) is None:  # the other keys were tried when it came, or when they did
+                    source.unopened.append(trace)
+                    continue
                 try:
                     effects += self._observed(entity, followed, source, trace, now)
                 except KeysError as error:
@@ -391,11 +394,15 @@ def _opened(followed: _Followed, source: _Source, trace: Trace) -> bytes | None:
     if not trace.sealed:
         return trace.body
     for key in dict.fromkeys((source.key, *followed.keys)):
-        if key:
-            try:
-                body = trace.opened(key)
-            except BadContent:
-                continue
+        body = _try(trace, key) if key else None
+        if body is not None:
             source.key = key
             return body
     return None
+
+
+def _try(trace: Trace, key: bytes) -> bytes | None:
+    try:
+        return trace.opened(key)
+    except BadContent:
+        return None

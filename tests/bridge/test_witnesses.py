@@ -6,12 +6,15 @@ import pytest
 
 from bridge.discovering import Heard
 from bridge.pings import LAN, detection_s
-from bridge.traced import TOKEN_LIFE_S, Stage, Wishes
-from bridge.traces import OWN, Interest, TraceKind, uuid_of
+from bridge.traced import TOKEN_LIFE_S, Stage, Told, Wishes
+from bridge.traces import OWN, Interest, TraceKind, key_topic, trace_topic, uuid_of
 from bridge.tracing import Say
-from bridge.tracking import ANSWERS_MAX
+from bridge.tracking import ANSWERS_MAX, UNOPENED_MAX
 from bridge.witnessing import Level
+from keys.delegation import Trace
 from keys.errors import OurFault
+from keys.frames import Kind, opening
+from keys.sealedbox import seal_box
 from keys.tracesession import Registration
 
 from .test_witnessing import PLACEMENTS
@@ -266,6 +269,34 @@ def test_a_witness_that_asks_all_the_time_is_not_always_answered() -> None:
 def test_numbers_of_witnesses_without_a_majority_are_refused(witnesses: int) -> None:
     with pytest.raises(OurFault, match="majority"):
         WitnessBus(witnesses)
+
+
+def test_a_key_that_opens_nothing_is_tried_once_on_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever lies fills its own queue, and sends keys: each costs a look at the queue, not at all keys for each."""
+    bus = WitnessBus(3, wishes=Wishes(("desk*",), secured=True))
+    desk = bus.tracker()
+    bus.run(5)
+    assert bus.kept is not None
+    topic, voice = bus.kept.topic, next(iter(bus.tracers[0]._traced.values())).voice
+    token, holder = voice.token, voice._holder
+    assert token is not None
+    assert holder is not None
+    for place in range(UNOPENED_MAX):
+        bare = Trace(token, K.FAILED, (1 << 20) + place, int(bus.now * 1000), b"{}")
+        lie = bare.sealed_under(b"k" * 32, bytes(12)).signed(holder).encode()
+        desk.handle(Told(trace_topic(topic, Interest.CHANGES), lie), bus.now)
+    tried, plain = [0], Trace.opened
+
+    def opened(self: Trace, key: bytes) -> bytes:
+        tried[0] += 1
+        return plain(self, key)
+
+    monkeypatch.setattr(Trace, "opened", opened)
+    head = opening(Kind.TRACE_KEY) + topic
+    for place in range(20):
+        box = seal_box(identity("desk").agreement_bytes, bytes([place]) * 32, head, bytes([place]) * 32)
+        desk.handle(Told(key_topic("desk", topic), head + box), bus.now)
+    assert tried[0] <= 20 * UNOPENED_MAX
 
 
 def test_no_word_of_the_entitys_is_of_later_than_now() -> None:
