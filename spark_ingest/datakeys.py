@@ -35,12 +35,12 @@ class Use(NamedTuple):
 
 
 class DataKeys:
-    """Data keys, or why there is none, by key id."""
+    """Data keys by key id."""
 
     def __init__(self) -> None:
         self._opener = KeyOpener()
         self._scopes: dict[tuple[str, str], bool] = {}
-        self._known: OrderedDict[bytes, DataKey | str] = OrderedDict()
+        self._known: OrderedDict[bytes, DataKey] = OrderedDict()
 
     def clear(self) -> None:
         """The file of scope keys changed."""
@@ -52,7 +52,7 @@ class DataKeys:
         found: list[DataKey | str] = []
         waiting: list[tuple[int, Use, SealedKey]] = []
         for number, use in enumerate(uses):
-            known = self._known.get(use.key_id)
+            known: DataKey | str | None = self._known.get(use.key_id)
             if known is None:
                 sealed = self._sealed(use, materials.get(use.key_id), grants)
                 if isinstance(sealed, SealedKey):
@@ -60,8 +60,11 @@ class DataKeys:
                 known = sealed if isinstance(sealed, str) else ""
             found.append(known)
         for (number, use, _), opened in zip(waiting, self._opener.open([each for *_, each in waiting]), strict=True):
-            found[number] = reason_of(opened) if isinstance(opened, KeysError) else opened
-            self._known[use.key_id] = found[number]
+            if isinstance(opened, KeysError):
+                # Not remembered: another group of the spool may hold the same key whole.
+                found[number] = reason_of(opened)
+            else:
+                found[number] = self._known[use.key_id] = opened
         while len(self._known) > KEYS_OPENED_MAX:
             self._known.popitem(last=False)
         return found

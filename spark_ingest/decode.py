@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from keys import frames
 from keys.envelope import NO_KEY, DataKey, Inner
+from keys.errors import KeysError
 from keys.message import FLAGS_AT, KEY_ID_AT, PREFIX_BYTES, PUBLISHER_AT, QOS_FLAGS, RETAIN, SEQUENCE_AT
 from keys.topictokens import matches, tokenise_topic
 
@@ -163,7 +164,10 @@ class Opener:
         if pair not in self._tokens:
             if len(self._tokens) >= TOPICS_REMEMBERED:
                 self._tokens.clear()
-            self._tokens[pair] = any(tokenise_topic(topic, key) == wire_topic for key in self._grants.token_keys)
+            try:
+                self._tokens[pair] = any(tokenise_topic(topic, key) == wire_topic for key in self._grants.token_keys)
+            except KeysError:  # what was sealed is no name of a topic
+                self._tokens[pair] = False
         return self._tokens[pair]
 
 

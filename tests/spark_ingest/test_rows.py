@@ -159,6 +159,21 @@ def test_hidden_topic_names(tmp_path: Path) -> None:
     assert "another topic" in closed["reason"]
 
 
+@pytest.mark.parametrize("inner", ["plant/#", "plant/+", "plant/\0a", "/".join(["plant"] * 300), "a" * 65_535])
+def test_a_sealed_topic_that_none_can_be_costs_its_own_row_and_no_query(tmp_path: Path, inner: str) -> None:
+    """Only who opens it sees it: any publisher with a right to some topic can seal it."""
+    overlay = Overlay(scopes=(token_topic("plant") + "/#",))
+    job = Job(tmp_path, overlay, overlay.held(token_key=TOKEN_KEY))
+    wire_topic = token_topic("plant/a")
+    job.publish(
+        job.publisher.seal("plant/a", b"1", wire_topic=wire_topic),
+        job.publisher.seal("plant/a", b"2", wire_topic=wire_topic, inner_topic=inner),
+    )
+    assert [row["payload"] for row in job.rows()] == [b"1"]
+    (closed,) = job.rows("quarantine")
+    assert closed["reason"].startswith("content")
+
+
 def test_rows_of_two_regions(tmp_path: Path) -> None:
     overlay = Overlay(path=(Hop(1, 1, 2, 3), Hop(2, 1, 2, 3)))
     job = Job(tmp_path, overlay)
@@ -299,6 +314,23 @@ def test_a_corrupted_share_in_the_spool_opens_nothing(job: Job) -> None:
     assert not job.rows()
     (row,) = job.rows("quarantine")
     assert row["reason"].startswith("content")
+
+
+def test_shares_that_are_corrupted_in_one_group_close_no_row_of_another(job: Job) -> None:
+    """Else a row depended on what its worker process read before, and could be in neither stream."""
+    groups = []
+    for _ in range(2):
+        job.link.publish(job.publisher.seal("plant/a"))
+        groups += job.link.write()
+    ((key_id, good),) = groups[0].keys.items()
+    bad = replace(good, shares=good.shares[:-1] + bytes([good.shares[-1] ^ 1]))
+    job.writer.append(groups[0].records, {key_id: bad})
+    job.writer.roll(b"")
+    job.writer.append(groups[1].records, groups[1].keys)
+    reader, view = RowReader(job.options()), SpoolView(job.root)
+    rows = [batch.num_rows for extent in view.ranges({}, view.advance({}), 9) for batch in reader.read(extent)]
+    assert sum(rows) == 1
+    assert len(job.rows("quarantine")) == 1
 
 
 def test_a_key_that_is_learned_later_is_used_without_a_restart(job: Job) -> None:
