@@ -268,7 +268,7 @@ class Collector:
             self._finish(entry)  # another form of it was written meanwhile
             return
         if reason is None:
-            if entry.old and header.publisher not in self._met and not self.seen.knows(header.publisher):
+            if self._too_old(entry):
                 entry.stale = True
                 reason = "stale: too old to be the first of an unknown publisher"
             else:
@@ -283,6 +283,11 @@ class Collector:
         if reason is None:
             entry.acks += self._end_other_forms(entry)
         self._ready.append(entry)
+
+    def _too_old(self, entry: Form) -> bool:
+        """Whether it could be a replay: PROTOCOL §5, an old publication of somebody who was never heard."""
+        publisher = entry.header.publisher
+        return entry.old and publisher not in self._met and not self.seen.knows(publisher)
 
     def _end_other_forms(self, entry: Form) -> list[Ack]:
         """One form of the publication is whole: those that still wait end, and leave what they owe."""
@@ -364,11 +369,22 @@ class Collector:
             return None
         for entry in entries:
             entry.state = State.WRITING
-            if entry.reason is not None and not entry.stale and self._missing(entry) is None:
-                entry.reason = None  # the missing piece came while it stood in the queue
+            if self._revives(entry):
+                entry.reason = None
                 entry.material = self.keyring.material(entry.header.key_id)
         keys = {entry.header.key_id: entry.material for entry in entries if entry.material is not None}
         return Group(tuple(map(record_of, entries)), keys, tuple(entries))
+
+    def _revives(self, entry: Form) -> bool:
+        """Whether what was missing came while it stood in the queue, and no other form is the row."""
+        return (
+            entry.reason is not None
+            and not entry.stale
+            and self._missing(entry) is None
+            and self._other_whole(entry) is None
+            and (*entry.publication, entry.topic, entry.header.retain) not in self.seen
+            and not self._too_old(entry)
+        )
 
     def written(self, group: Group) -> list[Ack]:
         """The group is on disk: what may be acknowledged now."""
@@ -382,16 +398,16 @@ class Collector:
                 acks += self._end_other_forms(entry)  # those that came while this one was being written
             elif not entry.stale:
                 self._keep_late(entry)
-                if self._missing(entry) is None:
-                    self._settle(entry, None)  # it became whole meanwhile: that form is not on disk yet
-                    continue
+                self._complete(entry)
+                if entry.state is State.READY:
+                    continue  # it became whole meanwhile: that form is not on disk yet
             else:
                 self._stale[entry.publication] = None
                 if len(self._stale) > STALE_KEPT:
                     self._stale.popitem(last=False)
             acks += entry.acks
             entry.acks = []
-            if entry.state is not State.LATE:
+            if entry.state is State.WRITING:
                 self._finish(entry)
         self._count("spooled", amount=spooled)
         return acks

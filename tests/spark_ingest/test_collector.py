@@ -423,6 +423,41 @@ def test_a_form_that_comes_before_the_disk_and_is_whole_after_it_makes_no_second
     assert len(link.acknowledged) == link.sent
 
 
+@pytest.mark.parametrize("rows", [1, 10])
+@pytest.mark.parametrize("is_being_written", [False, True])
+def test_a_form_that_was_given_up_and_becomes_whole_beside_another_makes_no_second_row(
+    is_being_written: bool, rows: int
+) -> None:
+    """The disk is slow, or the spool full: the form without shares stands in the queue when its shares come."""
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    publisher.new_key("plant/#")
+    anew = publisher.seal("plant/a", sequence=sealed.publication[1])
+    link.publish(sealed, places=(1,))
+    link.collector.tick(NOW + 10)
+    group = link.collector.take(10) if is_being_written else None
+    link.publish(anew)
+    link.publish(sealed, places=(2, 3))
+    groups = [group] if group is not None else []
+    for each in groups:
+        for ack in link.collector.written(each):
+            ack()
+    found = list(records([*groups, *link.write(max_rows=rows)]))
+    assert [record.reason for record in found].count(None) == 1
+    assert len(link.acknowledged) == link.sent
+
+
+def test_what_is_too_old_is_no_row_either_when_its_shares_come_while_it_waits_for_the_disk() -> None:
+    """Else a replica that chooses the moment gets a replay in as telemetry."""
+    _, publisher, link = setup()
+    old = publisher.seal("plant/a", time=NOW - FRESH_MS / 1000 - 1)
+    link.publish(old, places=(1,))
+    link.collector.tick(NOW + 10)
+    link.publish(old, places=(2, 3))
+    assert [(record.reason or "").partition(":")[0] for record in records(link.write())] == ["shares", "stale"]
+    assert len(link.acknowledged) == link.sent
+
+
 def test_incomplete_publications_in_memory_are_bounded() -> None:
     _, publisher, link = setup()
     for _ in range(LATE_KEPT + 3):
