@@ -54,6 +54,7 @@ SCHEMA = pa.schema(
     metadata=FORMAT,
 )
 
+_NEEDED = tuple(each.name for each in SCHEMA if not each.nullable)
 _ENTRY = struct.Struct(">QII")
 ENTRY_BYTES = _ENTRY.size
 RECEIVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -208,10 +209,13 @@ def read_groups(extent: ByteRange) -> Iterator[Any]:
     source = pa.BufferReader(buffer.slice(start, extent.end - start))
     while source.tell() < extent.end - start:
         try:
-            message = pa.ipc.read_message(source)
-            yield pa.ipc.read_record_batch(message, SCHEMA)
-        except (pa.ArrowInvalid, EOFError, OSError) as error:
+            batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), SCHEMA)
+            batch.validate(full=True)  # an offset that points elsewhere would be read all the same
+            if any(batch.column(name).null_count for name in _NEEDED):
+                raise pa.ArrowInvalid("a column without a value that every row has")
+        except (pa.ArrowException, EOFError, OSError, ValueError) as error:
             raise SpoolDamaged(f"{extent.path} cannot be read near byte {start + source.tell()}: {error}") from None
+        yield batch
 
 
 class SpoolView:

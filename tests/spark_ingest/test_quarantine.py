@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -149,3 +150,23 @@ def test_a_segment_that_was_cut_short_ends_the_query_and_hides_nothing(job: Job,
     with pytest.raises(SpoolDamaged) as error:
         job.rows()
     assert "\n" not in str(error.value)
+
+
+def test_no_bit_that_flips_on_disk_crashes_a_worker_or_makes_a_row_vanish(job: Job) -> None:
+    """Offsets of an Arrow column that point elsewhere are followed, if nobody looks at them before."""
+    job.publish(*(job.publisher.seal(f"plant/{number % 3}", bytes(50)) for number in range(20)))
+    path = segment_path(job.root / "main", 1)
+    whole = path.read_bytes()
+    first = whole.index(b"wire_topic") + 2_000  # behind the schema
+    random, damaged = Random(7), 0
+    for _ in range(60):
+        data = bytearray(whole)
+        data[random.randrange(first, len(data))] ^= 1 << random.randrange(8)
+        path.write_bytes(data)
+        try:
+            found = [sum(each.num_rows for each in job.batches(stream)) for stream in ("telemetry", "quarantine")]
+        except SpoolDamaged:
+            damaged += 1
+        else:
+            assert sum(found) == 20
+    assert 0 < damaged < 30
