@@ -159,6 +159,8 @@ def read_place(path: Path) -> Place | None:
     """What a consumer's file says, None if there is none. Raises SpoolDamaged."""
     try:
         told = json.loads(path.read_bytes())
+        if isinstance(told, dict) and told and "retain_s" not in told:
+            told = {"position": told, "retain_s": 0}  # all that an earlier version wrote
         return Place(positions_of(told["position"]), float(told["retain_s"]))
     except FileNotFoundError:
         return None
@@ -218,13 +220,18 @@ def forget(root: Path, name: str) -> bool:
 
 
 def is_held(lock: Path) -> bool:
-    """Whether a live process has this lock."""
-    if not lock.exists():
+    """Whether a live process has this lock. A look shares it for a moment, which whoever wants it has to wait for."""
+    try:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
         return False
-    descriptor = lock_file(lock, 0)
-    if descriptor is not None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
         os.close(descriptor)
-    return descriptor is None
+    return False
 
 
 def _age_s(path: Path) -> float:

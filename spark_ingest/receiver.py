@@ -50,6 +50,8 @@ TELL_S = 60.0
 """How often the log may speak of wrong pieces: a liar does not fill it."""
 RETRY_S = 1.0
 """Between attempts after an error of the disk, and between looks at a lock that another receiver holds."""
+LOCK_S = 1.0
+"""How long such a look may take: `veilmq ingest status` shares the lock for a moment."""
 _log = logging.getLogger(__name__)
 
 OnWire: TypeAlias = Callable[[str, Wire, Ack], None]
@@ -202,7 +204,11 @@ class Receiver:
         settings = self._settings
         writer = await asyncio.to_thread(
             lambda: SpoolWriter(
-                settings.spool, settings.name, cap_bytes=settings.cap_bytes, segment_bytes=settings.segment_bytes
+                settings.spool,
+                settings.name,
+                cap_bytes=settings.cap_bytes,
+                segment_bytes=settings.segment_bytes,
+                patience_s=LOCK_S,
             )
         )
         try:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .consumers import lock_file, read_position
+from .consumers import is_held, read_position
 from .errors import SpoolError, SpoolGap
 from .spool import CONSUMERS, SegmentIndex, SpoolView, as_offset, directory_bytes, segment_numbers, segment_path
 
@@ -76,16 +75,7 @@ def _part(root: Path, name: str) -> Part:
     if numbers:
         with contextlib.suppress(FileNotFoundError):  # trimmed just now
             written = segment_path(directory, numbers[-1]).stat().st_mtime
-    return Part(name, _locked(directory / "LOCK"), len(numbers), rows, directory_bytes(directory), written)
-
-
-def _locked(path: Path) -> bool:
-    if not path.exists():
-        return False
-    descriptor = lock_file(path, 0)
-    if descriptor is not None:
-        os.close(descriptor)
-    return descriptor is None
+    return Part(name, is_held(directory / "LOCK"), len(numbers), rows, directory_bytes(directory), written)
 
 
 def told(status: Status, now: float | None = None) -> str:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_ingest.consumers import Consumer, forget, make_room, read_place
+from spark_ingest.consumers import Consumer, Place, forget, make_room, read_place
 from spark_ingest.errors import BadOption, SpoolBusy, SpoolDamaged
-from spark_ingest.spool import Size, SpoolView, segment_numbers, segment_path
+from spark_ingest.spool import Size, SpoolView, positions_of, segment_numbers, segment_path
 from spark_ingest.standing import standings
 
 from .test_spool import fill, opened, sequences_in
@@ -97,6 +97,15 @@ def test_a_strange_file_is_told_and_not_taken_for_a_position(tmp_path: Path) -> 
         path.write_text(text)
         with pytest.raises(SpoolDamaged, match="remove it"):
             read_place(path)
+
+
+def test_a_position_that_an_earlier_version_wrote_still_holds(tmp_path: Path) -> None:
+    view = made(tmp_path, 100)
+    at = view.advance(view.earliest(), 30)
+    Consumer(tmp_path, "job", view).register()
+    path = tmp_path / "consumers" / "job.json"
+    path.write_text(json.dumps(at))
+    assert read_place(path) == Place(positions_of(at), 0.0)
 
 
 def test_standings_tell_rows_bytes_and_who_runs(tmp_path: Path) -> None:

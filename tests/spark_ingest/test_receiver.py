@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import fcntl
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -371,6 +373,21 @@ def test_a_second_receiver_waits_and_takes_over(
     replicas.publish(publisher.seal("plant/a", time=time.time()))
     wait_until(lambda: spooled(tmp_path) == [1])
     second.stop()
+
+
+def test_a_look_at_the_lock_does_not_end_a_receiver_that_starts(tmp_path: Path, overlay: Overlay) -> None:
+    """As `veilmq ingest status` looks: a service that ends with status 2 is not started again."""
+    replicas = Replicas(overlay)
+    settings = replace(settings_in(tmp_path), waits=False)
+    SpoolWriter(settings.spool, settings.name, cap_bytes=1 << 20).close()
+    with (settings.spool / settings.name / "LOCK").open("rb") as look:
+        fcntl.flock(look, fcntl.LOCK_SH)
+        receiver = Receiver(settings, lambda: replicas)
+        receiver.start()
+        time.sleep(0.2)  # longer than any look takes
+    wait_until(lambda: replicas.connections == 1 or receiver.failure is not None)
+    assert receiver.failure is None
+    receiver.stop()
 
 
 def test_a_receiver_that_cannot_be_made_fails_the_query(tmp_path: Path) -> None:
