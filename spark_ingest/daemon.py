@@ -48,12 +48,14 @@ def receiver_options(config: Path | None, told: Mapping[str, str | None]) -> Opt
 
 def _file(path: Path) -> dict[str, str]:
     try:
-        if path.stat().st_size > CONFIG_BYTES_MAX:
+        with path.open("rb") as file:
+            text = file.read(CONFIG_BYTES_MAX + 1)  # a device has no size, and no end
+        if len(text) > CONFIG_BYTES_MAX:
             raise BadOption(f"{path} is too large for a file of options")
-        document = yaml.safe_load(path.read_text())
+        document = yaml.safe_load(text.decode())
     except (OSError, UnicodeDecodeError) as error:
         raise BadOption(f"{path}: {error}; name a YAML file with options") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that no calendar has, [[[[...
         raise BadOption(f"{path} is no YAML: {error}") from None
     if not isinstance(document, dict):
         raise BadOption(f"{path}: write options as `spool: DIRECTORY`, one a line")

@@ -156,6 +156,8 @@ def _canonical(given: Mapping[str, str]) -> dict[str, str]:
         if name not in NAMES:
             known = ", ".join(sorted(_SPELLED.get(each, each) for each in NAMES))
             raise BadOption(f"option {written!r} is unknown to veilmq; known are {known}")
+        if "\0" in value:
+            raise BadOption(f"option {written} holds a zero character, which no name has; remove it")
         if told.setdefault(name, value) != value:
             other = next((alias for alias, meant in ALIASES.items() if meant == name), written)
             raise BadOption(f"options {name} and {other} are the same and have different values; give one of them")

@@ -25,6 +25,8 @@ from .sharding import Shard
 
 TOPICS_REMEMBERED = 65_536
 """Verdicts on topics that are kept; wire topics are not verified yet, and whoever invents them empties this only."""
+TOPIC_CHARS_REMEMBERED = 1_024
+"""Of longer ones none is kept: a topic may have 64 KiB, and the table 4 GiB."""
 
 
 class Part:
@@ -45,7 +47,8 @@ class Part:
             if len(self._known) >= TOPICS_REMEMBERED:
                 self._known.clear()
             owned = tuple(shard is not None and shard.owns(wire_topic) for shard in self._shards)
-            self._known[wire_topic] = owned
+            if len(wire_topic) <= TOPIC_CHARS_REMEMBERED:
+                self._known[wire_topic] = owned
         if len(owned) == 1 or len(set(owned)) == 1:
             return owned[0]
         sealed_ms = SignedHeader.decode(from_property(told)).header.time_ms

@@ -123,9 +123,11 @@ def _object(payload: bytes) -> dict[str, Any]:
 
 def _dumped(fields: dict[str, Any]) -> str:
     try:
-        return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except RecursionError:
         raise Unreadable("content: a trace report nested too deep") from None
+    except ValueError:  # 1e999 is JSON, and infinite once it is read
+        raise Unreadable("content: a trace report with a number beyond all measure") from None
 
 
 def _is_level_of(level: str, name: object) -> bool:

@@ -196,6 +196,9 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("[spool]", "write options as"),
         ("spool: {a: b}", "neither text nor a number"),
         ("spool: [", "no YAML"),
+        ("spool: 2026-13-45", "no YAML"),
+        pytest.param("[" * 5_000, "no YAML", id="nested"),
+        ('spool: "/s\\0"\nidentity: /i\noverlay: /o\n', "zero character"),
         ("spool: /s\nidentity: /i\noverlay: /o\nspeed: 3\n", "unknown"),
         ("spool: /s\nidentity: /i\noverlay: /o\ntopics: $share/a/#\n", "shared"),
     ],
@@ -206,6 +209,11 @@ def test_a_file_of_options_that_cannot_work_is_one_line(tmp_path: Path, content:
     with pytest.raises(BadOption, match=why) as caught:
         receiver_options(config, {"grants": "/g"} if content == "spool: /s\n" else {})
     assert str(tmp_path / "elsewhere") not in str(caught.value)
+
+
+def test_a_device_is_no_file_of_options() -> None:
+    with pytest.raises(BadOption, match="too large"):
+        receiver_options(Path("/dev/zero"), {})
 
 
 def test_status_of_spools_without_anything(tmp_path: Path) -> None:

@@ -125,6 +125,14 @@ def options(tmp_path: Path, **told: str) -> ReceiverSettings:
     return ReceiverSettings.of(parse_options(given))
 
 
+def test_topics_that_a_replica_invents_fill_no_memory() -> None:
+    part = Part(Shard(1, 2))
+    device = next(topic for topic in DEVICES if part.takes(topic, ""))
+    for number in range(200):
+        assert part.takes(f"{device}/{number}/{'x' * 60_000}", "")
+    assert sum(map(len, part._known)) < 100_000
+
+
 def test_options_of_a_receiver_that_is_one_of_several(tmp_path: Path) -> None:
     assert options(tmp_path).part is None
     assert options(tmp_path, shard="2/3").name == "main-2of3"

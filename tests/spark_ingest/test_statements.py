@@ -73,6 +73,12 @@ def test_what_is_no_report_has_a_short_reason(change: dict[str, Any]) -> None:
     assert len(str(error.value)) < 120
 
 
+def test_a_number_that_is_infinite_once_it_is_read_makes_no_fields_that_are_no_json() -> None:
+    payload = json.dumps(GOOD).replace('"fields": {', '"fields": {"x": 1e999, ').encode()
+    with pytest.raises(Unreadable, match="beyond all measure"):
+        statement_of(TRACE, payload, NOW_MS)
+
+
 def test_a_report_of_a_cut_name_must_be_of_the_name_that_was_cut() -> None:
     long = "x" * 300
     topic = availability_topic("gw1", long).replace("/availability", "/trace")
