@@ -27,6 +27,9 @@ ColumnOrName: TypeAlias = Any
 AS_JSON = "json"
 _MALFORMED = "_veilmq_malformed"
 
+DECODED_BYTES = 256 << 10
+"""Of payloads whose values are Python objects at a time, about: an empty metric is 2 bytes, and 600 as an object."""
+
 SPARKPLUG_DDL = (
     "timestamp timestamp, seq bigint, uuid string, metrics array<struct<name: string, alias: bigint, type: string, "
     "timestamp: timestamp, is_historical: boolean, is_transient: boolean, is_null: boolean, long_value: bigint, "
@@ -114,8 +117,9 @@ def _sparkplug(payloads: pa.Array) -> pa.Array:
 
 def _each(payloads: pa.Array, decode: Callable[[bytes], Any], kind: pa.DataType, form: str) -> pa.Array:
     """Values and reasons of a batch."""
-    values: list[Any] = []
-    reasons: list[str | None] = []
+    parts = [pa.array([], _decoded(kind))]
+    rows: list[dict[str, Any]] = []
+    size = 0
     for payload in payloads.to_pylist():
         value = reason = None
         if payload is not None:
@@ -123,6 +127,14 @@ def _each(payloads: pa.Array, decode: Callable[[bytes], Any], kind: pa.DataType,
                 value = decode(payload)
             except PayloadError as error:
                 reason = f"{form}: {error}"
-        values.append(value)
-        reasons.append(reason)
-    return pa.StructArray.from_arrays([pa.array(values, kind), pa.array(reasons, pa.string())], ["value", "reason"])
+            size += len(payload)
+        rows.append({"value": value, "reason": reason})
+        if size >= DECODED_BYTES:
+            parts.append(pa.array(rows, _decoded(kind)))
+            rows, size = [], 0
+    parts.append(pa.array(rows, _decoded(kind)))
+    return pa.concat_arrays(parts)
+
+
+def _decoded(kind: pa.DataType) -> pa.DataType:
+    return pa.struct([("value", kind), ("reason", pa.string())])

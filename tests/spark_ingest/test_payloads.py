@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import math
+import tracemalloc
 from typing import Any
 
 import msgpack
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -197,3 +199,20 @@ def _varint(value: int) -> bytes:
         out += bytes([value & 127 | 128])
         value >>= 7
     return out + bytes([value])
+
+
+def test_a_batch_of_payloads_that_swell_is_decoded_bit_by_bit() -> None:
+    pytest.importorskip("pyspark")
+    from spark_ingest.functions import _sparkplug
+
+    payload = b"\x12\x00" * METRICS_MAX
+    tracemalloc.start()
+    try:
+        found = _sparkplug(pa.array([payload] * 30 + [None, b"x"], pa.binary()))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [len(each["value"]["metrics"]) for each in found[:30]] == [METRICS_MAX] * 30
+    assert found[30].as_py() == {"value": None, "reason": None}
+    assert found[31].as_py() == {"value": None, "reason": "sparkplug: malformed"}
+    assert peak < 120 << 20
