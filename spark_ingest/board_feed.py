@@ -7,6 +7,7 @@ that a look costs the same however much arrives. Endpoints are asked in threads,
 from __future__ import annotations
 
 import http.client
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -182,8 +183,13 @@ _open = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({})
 def scrape(url: str) -> Scrape:
     """One answer, or why there is none."""
     try:
+        give_up = time.monotonic() + 2 * SCRAPE_S
+        body = b""
         with _open(url, timeout=SCRAPE_S) as answer:
-            body = answer.read(SCRAPE_BYTES + 1)
+            while len(body) <= SCRAPE_BYTES and (part := answer.read1(SCRAPE_BYTES)):
+                body += part
+                if time.monotonic() > give_up:  # the socket's patience begins anew with each byte
+                    return Scrape(url, error="answers too slowly")
         if len(body) > SCRAPE_BYTES:
             return Scrape(url, error=f"answers more than {SCRAPE_BYTES >> 20} MiB")
         families = text_string_to_metric_families(body.decode())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import re
 import threading
+import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -274,6 +276,10 @@ def endpoint() -> Iterator[tuple[str, dict[str, bytes]]]:
                 return
             self.send_response(200 if self.path in pages else 404)
             self.end_headers()
+            with contextlib.suppress(OSError):  # until the other side has gone
+                while self.path == "/drips":
+                    self.wfile.write(b"#")
+                    time.sleep(0.02)
             self.wfile.write(pages.get(self.path, b""))
 
         def log_message(self, *_: object) -> None:
@@ -302,6 +308,15 @@ def test_scrapes_and_what_is_no_answer(endpoint: tuple[str, dict[str, bytes]], f
     scraper = Scraper([base, f"{base}/html"])
     assert [bool(each.error) for each in scraper.scrape()] == [False, True]
     scraper.close()
+
+
+def test_an_endpoint_that_drips_holds_up_no_look(
+    endpoint: tuple[str, dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_ingest.board_feed.SCRAPE_S", 0.1)
+    base, pages = endpoint
+    pages["/drips"] = b""
+    assert scrape(f"{base}/drips").error == "answers too slowly"
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://h/", "http://", "http://u:p@h/", "http://h:99999/", ""])
