@@ -55,7 +55,7 @@ from keys.identity import Identity
 from keys.material import Material
 from keys.message import MessageHeader, Mode
 from keys.sharetree import Place, Share, encode_shares
-from spark_ingest.demo import _cause
+from spark_ingest.job_runs import cause
 from spark_ingest.sink import PublicationSink
 
 NS = 1_000_000
@@ -478,8 +478,8 @@ def test_a_failed_query_is_told_in_one_line() -> None:
         '  File "x.py", line 1\nspark_ingest.errors.GrantsError: grants=f is not a grant; ask\n'
         "\nJVM stacktrace:\norg.apache.spark.SparkException: Job aborted"
     )
-    assert _cause(failure) == "spark_ingest.errors.GrantsError: grants=f is not a grant; ask"
-    assert _cause("something else\nmore") == "something else"
+    assert cause(failure) == "spark_ingest.errors.GrantsError: grants=f is not a grant; ask"
+    assert cause("something else\nmore") == "something else"
 
 
 # ------------------------------------------------------------------------------------------- processes
