@@ -63,6 +63,7 @@ def test_a_unix_socket_serves_mqtt_for_owner_and_group_and_goes_with_the_broker(
             two.raw(b"\x00\x00")
             *_, last = await two.closed()
             assert isinstance(last, Disconnect)
+            two.cut()
         assert not path.exists()
 
     run(check())
@@ -184,6 +185,7 @@ def test_every_listener_serves_on_every_loop(run: Run, tmp_path: Path) -> None:
             for name in ("tls", "wss"):
                 with pytest.raises((ssl.SSLError, OSError, AssertionError)):
                     await Wire.connect(broker, "bare", listener=name, context=authority.client())
+            senders[-1].cut()
 
     run(check())
 
