@@ -184,13 +184,13 @@ def test_twenty_crashes_lose_and_repeat_nothing(
     work = tmp_path / "work"
     work.mkdir(mode=0o700)
     ingest, rng = Ingest(overlay, work, daemon), random.Random(seed)
-    ingest.supervise()
     device = Device(overlay)
     # Each kind of victim at least three times, the rest drawn; a fourth of them falls together with a replica.
     course = [*ingest.victims * 3, *rng.choices(ingest.victims, k=CRASHES - 3 * len(ingest.victims))]
     rng.shuffle(course)
     killed: list[str] = []
     try:
+        ingest.supervise()
         assert wait_until(lambda: device.probe() or PROBE in ingest.rows(), RECOVERED_S, 0.5), ingest.rows()
         device.start()
         for victim in course:
