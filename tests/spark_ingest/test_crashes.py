@@ -1,7 +1,7 @@
 """Kill -9 of driver, JVM, receiver and replicas, one by one and two at once, under load: every row is there once.
 
-What is killed, and when, follows from a seed. A replica that was killed comes back before another one is, since a
-region of three bears one fault. What ends is started again, as a supervisor would; nothing else is done about it.
+What is killed, and when, follows from a seed. A replica that was killed is back, and the receiver has met it again,
+before another one is: a region of three bears one fault. What ends is started again, as a supervisor would; nothing else is done about it.
 """
 
 from __future__ import annotations
@@ -119,6 +119,18 @@ class Ingest:
         self.supervise()
         return len(self.rows() - Counter({PROBE: 1 << 30})) >= count
 
+    def linked(self) -> bool:
+        """Whether the receiver has a connection to every replica."""
+        self.supervise()
+        ports = set()
+        with contextlib.suppress(psutil.Error):
+            top = psutil.Process(self.running["receiver" if self.daemon else "driver"].pid)
+            for process in (top, *top.children(recursive=True)):
+                with contextlib.suppress(psutil.Error):
+                    found = process.net_connections("tcp")
+                    ports |= {each.raddr.port for each in found if each.status == psutil.CONN_ESTABLISHED}
+        return ports >= {self.overlay.ports[name] for name in REPLICAS}
+
     def stop(self) -> None:
         for process in self.running.values():
             below = []
@@ -204,6 +216,8 @@ def test_twenty_crashes_lose_and_repeat_nothing(
             away = [each for each in together if each in REPLICAS]
             time.sleep(rng.uniform(0, 1))
             overlay.start(*away)
+            # A replica whose queue is gone, and that the receiver has not met again, is still one that is away.
+            assert wait_until(ingest.linked, RECOVERED_S, 0.5), killed[-3:]
             sent = device.sent
             caught_up = wait_until(lambda sent=sent: ingest.has(sent), RECOVERED_S, 0.5)
             assert caught_up, (killed[-3:], sent, len(ingest.rows()))
