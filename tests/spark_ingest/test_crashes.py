@@ -1,7 +1,8 @@
 """Kill -9 of driver, JVM, receiver and replicas, one by one and two at once, under load: every row is there once.
 
 What is killed, and when, follows from a seed. A replica that was killed is back, and the receiver has met it again,
-before another one is: a region of three bears one fault. What ends is started again, as a supervisor would; nothing else is done about it.
+before another one is: a region of three bears one fault. What ends is started again, as a supervisor would; nothing
+else is done about it.
 """
 
 from __future__ import annotations
