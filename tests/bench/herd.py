@@ -1,4 +1,4 @@
-"""Ten thousand traced entities at one broker process, on one core: what their pings cost, and a restart (B5).
+"""Five thousand traced entities at one broker process, on one core: what their pings cost, and a restart (B5).
 
 The broker runs on a core of its own, the entities (`fleet`) and one tracker of a few of them on another. Processor time
 is read from the kernel; on a machine that does other things as well it says more than times do. The base of a ping and
@@ -32,7 +32,7 @@ from tests.bench.load import V3, open_client, pin, receive, subscribe
 from tests.bench.peers import Running, free_port, wait_for
 from tests.gateway.traced_site import Site
 
-ENTITIES = 10_000
+ENTITIES = 5_000
 STEADY_S = 5.0
 NEWCOMERS_S = 6.0  # ten pings at twice the pace
 FOLLOWED = 10
