@@ -41,13 +41,17 @@ def standings(root: Path) -> list[Standing]:
     latest = view.latest()
     found = []
     for path in sorted((root / CONSUMERS).glob("*.json")):
+        try:
+            committed = path.stat().st_mtime
+        except FileNotFoundError:
+            continue  # forgotten just now
         place = read_place(path)
         if place is None:
-            continue  # forgotten just now
+            continue
         position = as_offset(place.positions)
         running = is_held(path.with_suffix(".lock"))
         behind = _behind(view, position, latest)
-        found.append(Standing(path.stem, position, behind, path.stat().st_mtime, place.retain_s, running))
+        found.append(Standing(path.stem, position, behind, committed, place.retain_s, running))
     return found
 
 

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .consumers import is_held, read_position
-from .errors import SpoolError, SpoolGap
-from .spool import CONSUMERS, SegmentIndex, SpoolView, as_offset, directory_bytes, segment_numbers, segment_path
+from .consumers import is_held
+from .errors import SpoolError
+from .spool import SegmentIndex, SpoolView, directory_bytes, segment_numbers, segment_path
+from .standing import standings
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +53,8 @@ def status_of(root: Path) -> Status:
 
 
 def consumers_behind(root: Path) -> dict[str, int | None]:
-    """Rows between each consumer's position and the end. Raises SpoolDamaged."""
-    view = SpoolView(root)
-    latest = view.latest()
-    behind: dict[str, int | None] = {}
-    for path in sorted((root / CONSUMERS).glob("*.json")):
-        positions = read_position(path)
-        if positions is None:
-            continue  # forgotten just now
-        try:
-            behind[path.stem] = view.rows_between(as_offset(positions), latest)
-        except SpoolGap:
-            behind[path.stem] = None
-    return behind
+    """Rows between each consumer's position and the end. Raises SpoolError."""
+    return {each.name: None if each.behind is None else each.behind.rows for each in standings(root)}
 
 
 def _part(root: Path, name: str) -> Part:
