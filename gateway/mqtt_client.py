@@ -396,7 +396,7 @@ class Client(asyncio.Protocol):
         self._said.clear()
         self.figures.connections += 1
         self.session_present = action.connack.session_present
-        self._wanted.connected(self.session_present)
+        self._wanted.connected(self.session_present and not action.doubtful)
         self._ask()
         self._arm()
         if self._first is not None and not self._first.done():

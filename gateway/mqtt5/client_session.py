@@ -64,9 +64,13 @@ from .types import (
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """CONNACK of success. Without `connack.session_present` the server knows no subscription of ours."""
+    """CONNACK of success. Without `connack.session_present` the server knows no subscription of ours.
+
+    `doubtful`: nor perhaps with it. An earlier CONNECT went unanswered: the session may have begun with that one.
+    """
 
     connack: ConnAck
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,7 @@ class ClientSession(Exchange):
         self._begun = False  # have we had a CONNACK
         self._asked = False  # did we ask for a session, so that one may exist whose CONNACK was lost
         self._resumable = adopt
+        self._unanswered = False  # has a connection ended without CONNACK since the last one
         self._maximum_qos = 2
         self._retain_available = True
         self._keep_alive_s = connect.keep_alive_s
@@ -160,6 +165,7 @@ class ClientSession(Exchange):
 
     def disconnected(self, now: float) -> list[ClientAction]:
         """The connection is gone: Unanswered for every SUBSCRIBE and UNSUBSCRIBE in progress."""
+        self._unanswered = self._unanswered or self.state is Connection.OPENING
         self.state, self.paused = Connection.OFFLINE, False
         actions: list[ClientAction] = [Unanswered(one.token) for one in self._requests.values()]
         self._requests.clear()
@@ -295,7 +301,8 @@ class ClientSession(Exchange):
             self._start_anew(actions)
         self._begun, self.state = True, Connection.CONNECTED
         self._adopt_offer(packet.properties)
-        actions.append(Connected(packet))
+        actions.append(Connected(packet, packet.session_present and self._unanswered))
+        self._unanswered = False
         self._resume(now, actions.append)
 
     def _adopt_offer(self, offer: Properties) -> None:

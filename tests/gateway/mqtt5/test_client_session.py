@@ -135,12 +135,22 @@ def test_clean_start_is_asked_once_but_in_3_1_1(version: Version, again: bool) -
     assert isinstance(actions[0], Close if again else Connected)
 
 
+def test_a_session_after_an_unanswered_connect_is_doubtful_once() -> None:
+    """The server may have begun it with the CONNECT whose CONNACK was lost: it knows no subscription."""
+    session = begin()
+    assert again(session, connack(True))[0] == Connected(connack(True))
+    session.disconnected(NOW)
+    session.open(NOW)
+    assert again(session, connack(True))[0] == Connected(connack(True), doubtful=True)
+    assert again(session, connack(True))[0] == Connected(connack(True))
+
+
 def test_a_connack_that_was_lost_does_not_make_the_session_foreign() -> None:
     session = ClientSession(Connect("c", clean_start=False))
     session.open(NOW)
     session.disconnected(NOW)
     session.open(NOW)
-    assert session.received_all([connack(True)], NOW) == [Connected(connack(True))]
+    assert session.received_all([connack(True)], NOW) == [Connected(connack(True), doubtful=True)]
 
 
 def test_a_silent_server_is_given_up() -> None:
