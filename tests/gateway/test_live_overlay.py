@@ -49,7 +49,7 @@ def test_a_revoked_publisher_is_told_so_and_nothing_falls_back_to_local_or_plain
     one_region(overlay).start(*EVERYBODY)
     load = Load(overlay)
     assert flowing(load)
-    assert wait_until(lambda: load.complete, 20)
+    assert wait_until(lambda: load.complete, 20), load.story()
     local: list[bytes] = []
     nearby = overlay.client("site", "nearby", paho.MQTTv5)
     nearby.on_message = lambda client, userdata, message: local.append(message.payload)
@@ -88,7 +88,7 @@ def test_a_new_member_is_let_in_and_a_removed_one_is_shut_out(overlay: OverlayPr
     assert wait_until(lambda: overlay.figures("late").get("links_up") == 0, 10)
     assert wait_until(lambda: all("is none of the overlay's" in overlay.log(name) for name in REPLICAS), 10)
     assert load.until(lambda: len(load.got) > 20, 10)
-    assert wait_until(lambda: load.complete, 20)
+    assert wait_until(lambda: load.complete, 20), load.story()
 
 
 def test_what_needs_a_restart_is_said_and_kept(overlay: OverlayProcesses) -> None:
