@@ -74,6 +74,18 @@ class Options:
         return tuple(dict.fromkeys(self.topics + (self.availability if self.asks_availability else ())))
 
     @property
+    def parts(self) -> str | None:
+        """Level of the device, and what this query takes and took before: `1:1/2@1763769600000,1/3`, None for all.
+
+        A text that goes on from another one at `@` is of the same query after a change of shards.
+        """
+        if self.shard is None and not self.shard_before:
+            return None
+        eras = [*((before, f"@{until_ms}") for until_ms, before in self.shard_before), (self.shard, "")]
+        level = next((shard.level for shard, _ in eras if shard), DEVICE_LEVEL)
+        return f"{level}:" + ",".join(f"{shard or NOTHING}{until}" for shard, until in eras)
+
+    @property
     def receives(self) -> bool:
         """Whether the driver runs a receiver; otherwise another process fills the spool."""
         return self.identity is not None
@@ -116,9 +128,11 @@ def parse_options(given: Mapping[str, str], *, batch: bool = False) -> Options:
         have, want = ("identity", "overlay") if identity else ("overlay", "identity")
         raise BadOption(f"option {have} needs option {want} too: both to receive, neither to read the spool only")
     stream = _stream(told.get("stream", Stream.TELEMETRY))
-    shard = _shard(told)
+    shard, before = _shard(told), _shard_before(told)
     grants = _grants(told, spool)
     of_shard = f"-{shard.number}of{shard.count}" if shard else ""
+    first = next((each for _, each in before if each), shard)  # a query keeps its name when shards change
+    of_first = f"-{first.number}of{first.count}" if first else ""
     return Options(
         spool=spool,
         grants=grants[0],
@@ -128,8 +142,8 @@ def parse_options(given: Mapping[str, str], *, batch: bool = False) -> Options:
         topics=_filters("topic", told.get("topic", "#")),
         availability=_filters("availability", told.get("availability", DEFAULT_AVAILABILITY)),
         shard=shard,
-        shard_before=_shard_before(told),
-        consumer=_name("consumer", told.get("consumer", stream.value + of_shard)),
+        shard_before=before,
+        consumer=_name("consumer", told.get("consumer", stream.value + of_first)),
         from_latest=_starting(told.get("startingoffsets", "earliest")),
         retain_s=_number(told, "retain_s", float, 0.0, 0.0, RETAIN_S_MAX),
         receiver=_name("receiver", told.get("receiver", "main" + of_shard)),
@@ -201,7 +215,7 @@ def _shard_before(told: Mapping[str, str]) -> tuple[tuple[int, Shard | None], ..
     text = told.get("shard_before")
     if text is None:
         return ()
-    if "receiver" not in told:
+    if told.get("identity") and "receiver" not in told:
         raise BadOption(
             "option shard_before needs option receiver: a part of the spool keeps its name when shards change"
         )

@@ -10,7 +10,7 @@ call to `stop`: Spark kills the driver-side process of a stopped query.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from .consumers import Consumer
-from .errors import IngestError
+from .errors import BadOption, IngestError
 from .options import Options
 from .receiver import Receiver, ReceiverSettings, ReplicaClient
 from .rows import RowReader
@@ -68,7 +68,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The oldest segment that is still there, or the end; what follows waits for this query from now on."""
         self._open()
         assert self._consumer is not None
-        return self._consumer.register(self._options.from_latest)
+        return self._stamped(self._consumer.register(self._options.from_latest))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Whether there is one: a limit of Spark's is rows or bytes, and ours may be both (`latestOffset`)."""
@@ -80,8 +80,10 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """The end of the next micro-batch: what is synced, within max_rows_per_batch and max_bytes_per_batch.
 
-        Spark hands back the default limit, or none at all for the trigger `once`. Raises what ended the receiver.
+        Spark hands back the default limit, or none at all for the trigger `once`. Raises what ended the
+        receiver, BadOption for a checkpoint of another shard.
         """
+        self._continues(start)
         view = self._open()
         assert self._consumer is not None
         self._consumer.needs(start)
@@ -92,7 +94,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             options = self._options
             self._planned = view.advance(start, options.max_rows, self._target, max_bytes=options.max_bytes)
-        return self._planned
+        return self._stamped(self._planned)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is synced now, and no further."""
@@ -114,7 +116,9 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         } or None
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[SpoolPartition]:
-        """About `partitions` tasks over the groups in (start, end]. Raises SpoolGap if they are gone."""
+        """About `partitions` tasks over the groups in (start, end]. Raises SpoolGap if they are gone, BadOption."""
+        self._continues(start)
+        self._continues(end)
         view = self._open()
         assert self._consumer is not None
         self._consumer.needs(start)
@@ -134,6 +138,26 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._consumer is not None:
             self._consumer.detach()
             self._consumer = None
+
+    def _stamped(self, offset: Offset) -> Offset:
+        """With the part of the devices that this place in the spool is one of: another part's rows were passed by."""
+        parts = self._options.parts
+        return offset if parts is None else {name: {**at, "shard": parts} for name, at in offset.items()}
+
+    def _continues(self, offset: Offset) -> None:
+        """Raises BadOption when the offset is of another part than options say, and no shard_before leads over."""
+        ours = self._options.parts
+        for at in offset.values():
+            theirs = at.get("shard") if isinstance(at, Mapping) else None
+            if theirs == ours:
+                continue
+            if ours is not None and ours.startswith(f"{theirs or ours.partition(':')[0] + ':1/1'}@"):
+                continue
+            raise BadOption(
+                f"the checkpoint is of shard {theirs or '1/1'}, options say {ours or '1/1'} (level:part): rows would "
+                "be lost or repeated; say the same again, or shard_before=PART@TIME with a time to come in every query "
+                "of these shards, or take other checkpoints"
+            )
 
     def _open(self) -> SpoolView:
         """First call in the driver, whichever comes first: take the consumer's name, start the receiver."""

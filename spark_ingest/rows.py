@@ -21,6 +21,7 @@ import pyarrow as pa
 from .decode import Opened, Opener, TopicSet, which
 from .inners import PROPERTIES, Inners
 from .options import Options, Stream
+from .sharding import Shard
 from .spool import ByteRange, read_groups
 from .statements import Statement, Unreadable, statement_of
 
@@ -107,7 +108,9 @@ class RowReader:
         self._rows_per_batch = options.rows_per_batch
         self._opener = Opener(options.grants, options.grants_identity, options.more_grants)
         self._topics = TopicSet(options.topics)
-        self._shard = options.shard
+        shards = (*(before for _, before in options.shard_before), options.shard)
+        self._shards: tuple[Shard | None, ...] = () if options.parts is None else shards
+        self._untils_us = np.array([until_ms * 1000 for until_ms, _ in options.shard_before], np.int64)
         self._availability = TopicSet(options.availability)
 
     def read(self, extent: ByteRange) -> Iterator[Any]:
@@ -151,20 +154,31 @@ class RowReader:
 
     def _wanted(self, group: Any) -> Any:
         """Rows that must be opened to know: without topic tokens, the wire topic tells enough. None: all."""
-        shard = self._shard
+        topics = group.column("wire_topic")
         blind = self._stream is Stream.QUARANTINE or self._opener.hides_topics
-        if blind and shard is None:
-            return None
+        ours = self._ours(group) if self._shards else None
+        if blind:
+            return ours
         available = self._stream is Stream.AVAILABILITY
 
         def wanted(topic: str) -> bool:
-            if shard is not None and not shard.owns(topic):
-                return False
-            if blind:
-                return True
             return (topic in self._availability) is available and (available or topic in self._topics)
 
-        return which(group.column("wire_topic"), wanted)
+        return which(topics, wanted) if ours is None else ours & which(topics, wanted)
+
+    def _ours(self, group: Any) -> Any:
+        """Rows of this query's part: as receivers go by it (`part`), by the time of sealing where parts changed."""
+        topics = group.column("wire_topic")
+        if len(self._shards) == 1:
+            eras = np.zeros(len(topics), np.int64)
+        else:
+            sealed_us = group.column("published_at").cast(pa.int64()).to_numpy()
+            eras = np.searchsorted(self._untils_us, sealed_us, side="right")
+        ours = np.zeros(len(topics), bool)
+        for era, shard in enumerate(self._shards):
+            if shard is not None:
+                ours |= (eras == era) & which(topics, shard.owns)
+        return ours
 
     def _sort(self, opened: Opened) -> list[Statement]:
         """Keep the rows of this stream; what says nothing on an availability topic is closed. What the others say."""

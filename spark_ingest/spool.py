@@ -61,9 +61,9 @@ RECEIVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 CONSUMERS = "consumers"
 _SEGMENT_NAME = re.compile(r"([0-9]{8})\.arrow")
 
-Offset: TypeAlias = dict[str, dict[str, int]]
+Offset: TypeAlias = dict[str, dict[str, Any]]
 """{receiver: {"segment": number, "byte": end of the last group read}}: receivers sorted, so equal offsets are
-equal JSON text, which is what Spark compares."""
+equal JSON text, which is what Spark compares. A query of some of the devices adds of which (`reader`)."""
 
 
 class Position(NamedTuple):
