@@ -22,6 +22,7 @@ from typing import TypeAlias
 from urllib.parse import quote, unquote
 
 from bridge.machine import Count, Publication, Tick
+from bridge.owntopics import OwnTopics
 
 DEFAULT_PREFIX = "entities"
 ONLINE = "online"
@@ -177,6 +178,10 @@ class Availability:
 
     def __len__(self) -> int:
         return len(self._entities)
+
+    def guard(self, own: OwnTopics) -> None:
+        """Nobody else says who is available."""
+        own.add_documents(self._prefix, entity_level(self._gateway), "availability")
 
     def state(self, client_id: str) -> str | None:
         """`online`, `offline`, or None for an entity never seen (or evicted)."""

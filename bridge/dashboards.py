@@ -16,11 +16,13 @@ import re
 from dataclasses import dataclass, field
 
 from .conventions import HOME_ASSISTANT, HOMIE, OFFLINE, ONLINE, OURS
+from .owntopics import OwnTopics
 from .standing import Health
 from .traces import TraceKind
 
 SLUG_MAX = 48  # characters of a device's name in names of topics; a hash tells longer ones apart
 DASHBOARDS = (HOME_ASSISTANT, HOMIE)
+BEGINNINGS = {HOME_ASSISTANT: f"{HOME_ASSISTANT}/binary_sensor/{OURS}-", HOMIE: f"{HOMIE}/5/{OURS}-"}  # of all topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,10 @@ class Dashboards:
 
     kinds: tuple[str, ...]
     _described: set[str] = field(default_factory=set)
+
+    def guard(self, own: OwnTopics) -> None:
+        """Nobody else publishes what we show."""
+        own.add_shown(*(BEGINNINGS[kind] for kind in self.kinds))
 
     def show(self, entity: str, health: Health, state: TraceKind | None, since_ms: int, why: str) -> list[Show]:
         """How an entity stands from now on. `since_ms`: UNIX time; `why`: a few words, may be empty."""

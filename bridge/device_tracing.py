@@ -23,6 +23,7 @@ from .dashboards import DASHBOARDS, Dashboards, Show
 from .devices import DeviceEvent, Devices, Remembered, Removed, Tell
 from .discovering import DiscoveryNode, Share, entity_of
 from .machine import Count
+from .owntopics import OwnTopics
 from .reporting import Report, Reporter
 from .standing import Health
 from .telling import Say, Voice
@@ -98,6 +99,10 @@ class DeviceTracer:
     def __len__(self) -> int:
         """Devices that are told of."""
         return len(self._voiced)
+
+    def guard(self, own: OwnTopics) -> None:
+        """Say where nobody but us publishes."""
+        self._dashboards.guard(own)
 
     @property
     def next_deadline(self) -> float | None:

@@ -12,7 +12,7 @@ its filter, `PREFIX/#`; sealed traces are no exception. A report is an interest 
 of what does not change (ALLS_WELL, load, metrics) one of each kind in `STEADY_S`. Changes are reported at once, up to
 `CHANGES_BURST` and then one a second; of those in between the newest is kept, so that the last word is always said.
 
-Not here: what is traced and told to trackers, who may publish on these topics (`gateway.tracing`).
+Not here: what is traced and told to trackers, who may publish on these topics (`owntopics`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from keys.errors import KeysError
 from .availability import entity_level
 from .budgets import Allowance
 from .machine import Count
-from .topics import matches
+from .owntopics import OwnTopics
 from .traces import GAUGE_EVERY_S, Interest, TraceKind, body_of, fields_of, interest_of, own_word
 
 STEADY_S = GAUGE_EVERY_S  # between two reports of one kind that change nothing
@@ -82,9 +82,9 @@ class Reporter:
         """When `due` is wanted next."""
         return self._held[0][0] if self._held else None
 
-    def owns(self, topic: str) -> bool:
-        """Whether only gateways themselves publish there: a client beside one would speak in its name."""
-        return matches(f"{self._prefix}/+/+/trace", topic)
+    def guard(self, own: OwnTopics) -> None:
+        """A client that publishes beside us would speak in a gateway's name."""
+        own.add_documents(self._prefix, entity_level(self._name), "trace")
 
     def consents(self, discoverers: Sequence[str]) -> bool:
         """Whether an entity with these restrictions may be reported."""

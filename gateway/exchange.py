@@ -18,6 +18,7 @@ from amqtt.broker import RetainedApplicationMessage
 from amqtt.events import BrokerEvents, MQTTEvents
 
 from bridge.machine import Publication
+from bridge.owntopics import OwnTopics
 
 from . import members
 from .bounds import Reached, fits
@@ -66,6 +67,7 @@ class Exchange:
         self.host, self.limits, self.now = host, limits, now
         self.overlay: Overlay | None = None
         self.tracing: Constraining | None = None  # constrained topics; None: they are ordinary ones
+        self.own_topics = OwnTopics()  # beside those below RESERVED_TOPICS
         self.reached, self.traffic = Reached(now), Traffic()
         self.router: Router[Client] = Router(partial(fits, limits=limits))
         self.retained = RetainedStore(limits.retained_messages, limits.retained_bytes)
@@ -112,6 +114,7 @@ class Exchange:
             members.published(client, publish, self.overlay)
             return None
         verdict = self.tracing is None or self.tracing.publishing(client.client_id, publish)
+        verdict = verdict and publish.topic not in self.own_topics
         if host.sees_messages:
             message = application_message(publish)
             host.fire(BrokerEvents.MESSAGE_RECEIVED, client_id=client.client_id, message=message)

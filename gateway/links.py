@@ -47,6 +47,7 @@ from bridge.machine import (
     Wire,
 )
 from bridge.node import GatewayNode, Node, ReplicaNode
+from bridge.owntopics import OwnTopics
 from bridge.topics import matches
 from bridge.views import OverlayError
 from gateway.backpressure import Backpressure
@@ -103,6 +104,9 @@ class Links:
         publisher = self._gateway.publisher if self._gateway is not None else None
         self._outgoing = Outgoing(store, figures, self._handle, publisher, max_age_s)
         self._entities = entities
+        self.own_topics = OwnTopics()
+        if entities is not None:
+            entities.guard(self.own_topics)
         self._clock = clock
         self._plain, self._shared = tuple(plain), (*protected, *plain)
         self._rights: dict[str, bool] = {}
@@ -171,6 +175,10 @@ class Links:
         A protected topic that we may not publish on is refused: it neither stays local nor goes out in clear.
         """
         gateway, topic = self._gateway, publication.topic
+        if client_id and topic in self.own_topics:
+            self.figures.count(Count("own_topics_refused"))
+            done(NOT_AUTHORIZED)
+            return True
         if not isinstance(gateway, GatewayNode) or constrained.stays_here(topic):
             return False
         if gateway.publisher.sealer.secret_for(topic) is None and not any(matches(f, topic) for f in self._shared):
@@ -335,6 +343,8 @@ class Links:
                 self.figures.count(effect)
             case Send(peer, wire, ticket):
                 self._wires.send(peer, wire, ticket)
+            case Deliver() | DeliverShared() if self.own_topics.are_ours(effect.publication.topic):
+                self.figures.count(Count("own_topics_refused"))  # of a member whose rights reach too far
             case Deliver():
                 assert self._broker is not None
                 self._broker.deliver_local(effect.publication, effect.groups_lost)

@@ -285,6 +285,7 @@ async def _serve(settings: Settings, wrap: Callable[[Machine], Machine] | None) 
 
         def started(broker: EdgeBroker) -> None:
             links.figures.links = lambda: [*dialled(), *accepted_links(broker.lifecycle, links.figures)]
+            broker.exchange.own_topics = links.own_topics
             links.start(broker, partial(end_session, broker.lifecycle))
             trace(broker)
             watch(broker)

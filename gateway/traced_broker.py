@@ -125,6 +125,7 @@ def join(tracing: Tracing, broker: EdgeBroker) -> None:
     """From now on the broker enforces constrained topics, and traces. Before the first connection."""
     exchange = broker.exchange
     exchange.tracing = tracing
+    tracing.guard(exchange.own_topics)
     for client in list(broker.lifecycle.clients.values()):
         _take_back(tracing, broker, client)
     tracing.start(Spoken(broker))

@@ -24,6 +24,7 @@ from bridge.device_tracing import DeviceTracer, DeviceTracingEffect, Forget
 from bridge.devices import DeviceEvent, Knows, Published
 from bridge.discovering import Asked, Brought, DiscoveryEffect, DiscoveryNode, Heard, Share
 from bridge.machine import Count, Publication, Tick
+from bridge.owntopics import OwnTopics
 from bridge.reporting import Report, ReportEffect, Reporter
 from bridge.topics import TopicError
 from bridge.traces import ADVERTISEMENTS, CREATION_TOPIC, DISCOVERY_TOPIC, REGISTRATION_TOPIC, advertisement_topic
@@ -90,6 +91,12 @@ class Tracing:
         self._speaking = False
         self._last: tuple[str, Constrained | None] = "", None  # parsed last
 
+    def guard(self, own: OwnTopics) -> None:
+        """Say where nobody but us publishes."""
+        for each in (self._reporter, self._devices):
+            if each is not None:
+                each.guard(own)
+
     def start(self, broker: Publishes) -> None:
         """Take up what is kept; the broker serves already."""
         self._broker = broker
@@ -114,11 +121,8 @@ class Tracing:
     def admit(self, topic: str, client_id: str, *, publishes: bool) -> tuple[str, bool]:
         """The spelling under which a name or filter (share prefix stripped) is routed, and whether the client may.
 
-        Every topic that is not constrained stays as it is, and is no business of ours but for reports: those are the
-        gateways' own.
+        Every topic that is not constrained stays as it is, and is no business of ours.
         """
-        if publishes and self._reporter is not None and self._reporter.owns(topic):
-            return topic, False
         try:
             parsed = self._parsed(topic)
         except TopicError:

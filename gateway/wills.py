@@ -17,9 +17,10 @@ def publish_will(exchange: Exchange, client: Client, will: Will) -> None:
     """Ask whether the client may, then publish."""
     if client.peer is not None:
         return  # members publish their clients' wills themselves
-    permitted = True
+    permitted = will.topic not in exchange.own_topics
     if exchange.tracing is not None:
-        will, permitted = exchange.tracing.willing(client.client_id, will)
+        will, may = exchange.tracing.willing(client.client_id, will)
+        permitted = permitted and may
     verdict = permitted and exchange.host.verdict(client.view, will.topic, Action.PUBLISH)
     if verdict is None:
         exchange.in_order(_asking(exchange, client, will))

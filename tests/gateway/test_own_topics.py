@@ -1,0 +1,165 @@
+"""Topics on which a gateway tells who is alive: no local client and no other member speaks there in its name."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.availability import Availability, EntityConnected
+from bridge.machine import Deliver, DeliverShared, Publication
+from bridge.reporting import Report
+from gateway.dials import Dials
+from gateway.links import NOT_AUTHORIZED, Links
+from gateway.metrics import Figures
+from gateway.mqtt5.packets import Disconnect, PubAck, PubComp, PubRec, PubRel, Version, Will
+from gateway.mqtt5.types import ReasonCode
+from tests.gateway.harness import Wire
+from tests.gateway.traced_site import WAIT_S, Site
+
+SHOWN = [
+    "homeassistant/binary_sensor/veilmq-works-pump-0badcafe/state",
+    "homeassistant/binary_sensor/veilmq-works-pump-0badcafe/config",
+    "homie/5/veilmq-works-pump-0badcafe/$state",
+    "homie/5/veilmq-works-pump-0badcafe/$description",
+]
+FREE = ["homeassistant/binary_sensor/plug/state", "homie/5/thermostat/$state", "homeassistant/sensor/plug/config"]
+AVAILABLE = "entities/gate/pump/availability"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return Site(tmp_path_factory.mktemp("site"))
+
+
+def config(site: Site, path: Path, dashboards: list[str]) -> dict[str, Any]:
+    devices = {"owner": str(site.credentials("works")), "clients": ["pump"], "dashboards": dashboards}
+    return {"traces": {**site.config()["traces"], "devices": devices}, "data": str(path / "data")}
+
+
+@pytest.mark.parametrize("version", [Version.V311, Version.V5])
+def test_no_client_overwrites_or_clears_what_dashboards_are_shown(site: Site, tmp_path: Path, version: Version) -> None:
+    async def scenario() -> None:
+        async with site.serving(**config(site, tmp_path, ["homeassistant", "homie"])) as broker:
+            pump = await Wire.connect(broker, "pump")
+            reader = await Wire.connect(broker, "reader")
+            assert await reader.subscribe("#", 1) == 1
+            shown: dict[str, bytes] = {}
+            async with asyncio.timeout(WAIT_S):
+                while len(shown) < 4:
+                    shown |= dict(await reader.published())
+            forger = await Wire.connect(broker, "forger", version)
+            for topic in (*shown, *SHOWN):
+                for payload in (b"forged", b""):
+                    forger.publish(topic, payload)
+                    forger.publish(topic, payload, retain=True)
+                    forger.publish(topic, payload, qos=1, retain=True)
+                    ack = await forger.expect(PubAck)
+                    assert version < Version.V5 or ack.code == ReasonCode.NOT_AUTHORIZED
+                forger.publish(topic, b"forged", qos=2, retain=True)
+                rec = await forger.expect(PubRec)
+                if version < Version.V5:
+                    forger.send(PubRel(rec.packet_id))
+                    await forger.expect(PubComp)
+                else:
+                    assert rec.code == ReasonCode.NOT_AUTHORIZED
+                dying = await Wire.connect(broker, "dying", version, will=Will(topic, b"forged", 1, True))
+                dying.cut()
+            aliasing = await Wire.connect(broker, "aliasing")
+            aliasing.publish(SHOWN[0], b"forged", qos=1, retain=True, properties={"topic_alias": 3})
+            aliasing.publish("", b"forged", qos=1, retain=True, properties={"topic_alias": 3})
+            codes = [(await aliasing.expect(PubAck)).code for _ in range(2)]
+            assert codes == [ReasonCode.NOT_AUTHORIZED] * 2
+            assert await reader.published() == []
+            for topic in FREE:
+                forger.publish(topic, b"free", qos=1)
+                await forger.expect(PubAck)
+            assert [topic for topic, _ in await reader.published()] == FREE
+            late = await Wire.connect(broker, "late")
+            assert await late.subscribe("#", 1) == 1
+            assert dict(await late.published()) == shown
+            pump.send(Disconnect())
+
+    asyncio.run(scenario())
+
+
+def test_without_dashboards_these_are_topics_as_others(site: Site, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with site.serving(**config(site, tmp_path, ["homie"])) as broker:
+            reader, client = await Wire.connect(broker, "reader"), await Wire.connect(broker, "client")
+            assert await reader.subscribe("#", 1) == 1
+            for topic in SHOWN:
+                client.publish(topic, b"1", qos=1)
+                await client.expect(PubAck)
+            assert [topic for topic, _ in await reader.published()] == SHOWN[:2]
+
+    asyncio.run(scenario())
+
+
+class Broker:
+    """What `Links` hands publications to."""
+
+    def __init__(self) -> None:
+        self.got: list[str] = []
+
+    def deliver_local(self, publication: Publication, groups_lost: Any = ()) -> None:
+        self.got.append(publication.topic)
+
+    def deliver_shared(self, name: Any, publication: Publication) -> None:
+        self.got.append(publication.topic)
+
+
+def links_of(broker: Broker) -> Links:
+    nothing: Any = None
+    keeping: Any = None
+    entities = Availability("gate", prefix="entities")
+    links = Links(nothing, Figures("gate", "gateway"), nothing, keeping, Dials(nothing), entities, clock=lambda: 25.0)
+    links._broker = broker  # type: ignore[assignment]
+    links._schedule = lambda *what: None  # type: ignore[method-assign]
+    return links
+
+
+def test_what_other_members_say_in_our_name_is_dropped() -> None:
+    """Its rights may reach further than they should; who is alive at its own gateway it may say."""
+    broker = Broker()
+    links = links_of(broker)
+    links._run(Deliver("far", 1, Publication(AVAILABLE, b"{}", 1, True)))
+    links._run(DeliverShared("g", "entities/#", Publication(AVAILABLE, b"{}", 1, True)))
+    assert broker.got == []
+    others = ["entities/far/pump/availability", "entities/gate/pump/state", "entities/gate/availability"]
+    for topic in others:
+        links._run(Deliver("far", 1, Publication(topic, b"{}", 1, True)))
+    assert broker.got == others
+    assert links.figures.counts["own_topics_refused"] == 2
+
+
+def test_a_broker_that_cannot_refuse_passes_nothing_on_in_our_name() -> None:
+    """A stock amqtt broker tells us what it has already accepted; and our own word goes out."""
+    broker = Broker()
+    links = links_of(broker)
+    codes: list[int] = []
+    for topic in (AVAILABLE, "entities/far/pump/availability"):
+        assert links.publish("forger", Publication(topic, b"{}", 1, True), codes.append)
+    assert codes == [NOT_AUTHORIZED] * 2
+    links.entity_event(EntityConnected("pump", 30, 25.0))
+    assert broker.got == [AVAILABLE]
+
+
+def test_reports_are_guarded_beside_availability(site: Site) -> None:
+    """Both under one prefix; the gateway's own reports are said."""
+
+    async def scenario() -> None:
+        report = {"traces": {**site.config()["traces"], "report": {"prefix": "entities"}}}
+        async with site.serving(**report) as broker:
+            broker.exchange.own_topics.add_documents("entities", "gate", "availability")
+            reader, forger = await Wire.connect(broker, "reader"), await Wire.connect(broker, "forger")
+            assert await reader.subscribe("entities/#", 1) == 1
+            for topic in (AVAILABLE, "entities/gate/pump/trace", "entities/far/pump/availability"):
+                forger.publish(topic, b"forged", qos=1, retain=True)
+                assert (await forger.expect(PubAck)).code == ReasonCode.NOT_AUTHORIZED
+            broker.exchange.tracing._perform([Report("entities/gate/pump/trace", b"{}")])  # type: ignore[union-attr]
+            assert await reader.published() == [("entities/gate/pump/trace", b"{}")]
+
+    asyncio.run(scenario())
