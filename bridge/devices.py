@@ -1,7 +1,7 @@
 """Unchanged devices: what a gateway hears of them, and what it then says of each, in kinds of traces (B4, B5).
 
-A device is a client that says nothing of VeilMQ, or something behind a bridge that never connects itself: levels of a
-heartbeat's topic, or what a convention names. Connections, messages, wills and words go in as events; out comes what
+A device is a client that says nothing of VeilMQ, or something behind a bridge that never connects itself
+(`devicerules`), or what a convention names. Connections, messages, wills and words go in as events; out comes what
 to tell. A flapping device costs one change a `CALM_S`.
 
 Not here: whose word counts (`speaking`), what follows from the evidence (`standing`), who is told (`device_tracing`).
@@ -17,11 +17,12 @@ from typing import TypeAlias
 
 from keys.errors import NotAuthorised
 
-from .availability import EntityConnected, EntityEvent, EntityGone, EntitySeen, entity_level
-from .conventions import CONVENTIONS, OURS, SPARKPLUG, Cleared, Conventions, Named, Said, Statement, Word
+from .availability import EntityConnected, EntityEvent, EntityGone, EntitySeen
+from .conventions import OURS, SPARKPLUG, Cleared, Conventions, Named, Said, Statement, Word
+from .devicerules import Rules, device_name
 from .machine import Count, Tick
 from .speaking import NAMES_PER_S, SETTLE_S, Device, Speaking
-from .standing import REJOIN_S, Health, Link, Verdict, judge, state_of
+from .standing import Health, Link, Verdict, judge, state_of
 from .traces import TraceKind
 
 CALM_S = 1.0  # shortest time between two changes that are told of one device
@@ -30,44 +31,7 @@ WELL_EVERY_S = 10.0  # how often it is said of a device that speaks that it is w
 FORGET_S = 7 * 86_400.0  # a device that is gone for so long is forgotten
 LOOKS_AT_ONCE, LOOKS_PER_S = 100, 1_000.0  # devices of one connection that are judged when something befalls it
 WORDS_MAX = 32  # sources whose words about one device count; the oldest go
-MARK = "{device}"
 _NEVER = float("inf")
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """Messages by which something behind a bridge is known to live: a topic filter with levels `{device}`, which name
-    it. `every_s`: how often they come at least; None: that is learned."""
-
-    topic: str
-    every_s: float | None = None
-
-    def device(self, levels: list[str]) -> str | None:
-        """Whom a topic's levels name; None for another topic."""
-        wanted = self.topic.split("/")
-        if wanted[-1] == "#":
-            wanted.pop()
-            levels = levels[: len(wanted)]
-        if len(levels) != len(wanted):
-            return None
-        if any(want not in (MARK, "+", level) for want, level in zip(wanted, levels, strict=True)):
-            return None
-        return device_name([level for want, level in zip(wanted, levels, strict=True) if want == MARK])
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Who is a device. `clients`: patterns of client ids; `grace_s`: how long a lost connection may take to be back."""
-
-    clients: tuple[str, ...] = ("*",)
-    heartbeats: tuple[Heartbeat, ...] = ()
-    conventions: tuple[str, ...] = CONVENTIONS
-    grace_s: float = 10.0
-
-
-def device_name(levels: list[str]) -> str:
-    """One name of what has several; `:` occurs in none of them."""
-    return ":".join(entity_level(level) for level in levels)
 
 
 # --------------------------------------------------------------------------------------------- events, effects
@@ -175,7 +139,8 @@ class Devices:
                     self._knows(event.client)
                 case Remembered():
                     if self._speaking.device(event.device) is None:
-                        self._admitted(*self._speaking.admit(event.device, None, "before", now))
+                        device = self._admitted(*self._speaking.admit(event.device, None, "before", now))
+                        device.evidence.rejoin_s = self._rules.rejoin_s(event.device)
         except NotAuthorised:
             effects.append(Count("devices_refused"))
         self._run_due(now)
@@ -358,7 +323,7 @@ class Devices:
             return
         verdict = judge(device.evidence, now, self._rules.grace_s)
         if verdict is None:
-            self._schedule(device, device.evidence.known_at + REJOIN_S)
+            self._schedule(device, device.evidence.known_at + device.evidence.rejoin_s)
             return
         state = state_of(device.evidence)
         if verdict.health is not device.told or state not in (None, device.state):

@@ -31,7 +31,7 @@ SUSPECT_PERIODS, FAIL_PERIODS = 2.0, 3.0  # of a configured heartbeat, without a
 SILENCE_MIN_S = 5.0  # a shorter silence is never held against a habit: networks have such
 FAIL_FACTOR = 2.0  # how much longer than a suspicious silence one must be for a failure
 KEEP_ALIVE_SLACK_S = 2.0  # packets are reported once a second, and take their time
-REJOIN_S = 60.0  # how long a device that is remembered from before a restart may take to come back
+REJOIN_S = 60.0  # how long at least a device that is remembered from before a restart may take to come back
 
 
 class Health(StrEnum):
@@ -65,13 +65,15 @@ class Link:
 
 @dataclass(slots=True)
 class Evidence:
-    """What is known of one device. `own`: `link` is its own connection, not that of a bridge."""
+    """What is known of one device. `own`: `link` is its own connection, not that of a bridge. `rejoin_s`: how long
+    after a restart nothing is held against it."""
 
     known_at: float
     heard_at: float
     link: Link | None = None
     own: bool = False
     every_s: float | None = None
+    rejoin_s: float = REJOIN_S
     words: dict[str, Said] = field(default_factory=dict)  # by source
     habit: Regularity = field(default_factory=Regularity)
 
@@ -98,7 +100,7 @@ def judge(known: Evidence, now: float, grace_s: float) -> Verdict | None:
         return Verdict(Health.FAILED, "its will was published" if known.own else "the will of its bridge was published")
     if known.every_s is None:
         if link is None:
-            back_by = known.known_at + REJOIN_S
+            back_by = known.known_at + known.rejoin_s
             return Verdict(Health.FAILED, "not back after a restart of the gateway") if now >= back_by else None
         if not link.up:
             return _left(link, now, grace_s)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from bridge.devices import MARK
+from bridge.devicerules import MARK
 from bridge.topics import TopicError, check_filter, check_name, covers, overlaps, specificity
 from keys.delegation import WITNESSES_MAX
 

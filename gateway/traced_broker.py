@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from bridge.conventions import HOME_ASSISTANT, HOMIE, SPARKPLUG
 from bridge.dashboards import Dashboards
 from bridge.device_tracing import DeviceTracer, Owner
-from bridge.devices import Devices, Heartbeat, Rules
+from bridge.devicerules import Heartbeat, Rules
+from bridge.devices import Devices
 from bridge.discovering import DiscoveryNode
 from bridge.machine import Count, Publication
 from bridge.pings import PRESETS

@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass, field
 
 from bridge.availability import EntityConnected, EntityGone, EntitySeen
-from bridge.devices import DeviceEvent, Devices, Knows, Published, Remembered, Removed, Rules, Tell
+from bridge.devicerules import Rules
+from bridge.devices import DeviceEvent, Devices, Knows, Published, Remembered, Removed, Tell
 from bridge.machine import Count, Tick
 from bridge.traces import TraceKind
 

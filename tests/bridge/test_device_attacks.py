@@ -6,7 +6,7 @@ import pytest
 
 from bridge import devices as devices_module
 from bridge import speaking
-from bridge.devices import Heartbeat, Rules
+from bridge.devicerules import Heartbeat, Rules
 from bridge.speaking import HANDOVER_S
 from bridge.standing import Health
 from bridge.traces import TraceKind

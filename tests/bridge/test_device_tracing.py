@@ -14,7 +14,8 @@ from bridge.availability import EntityConnected, EntityGone
 from bridge.conventions import Conventions
 from bridge.dashboards import Dashboards, Show, entity_id
 from bridge.device_tracing import GAUGE_IDLE_S, TOKEN_LIFE_S, TOPIC_LIFE_S, DeviceTracer, Forget, Owner
-from bridge.devices import DeviceEvent, Devices, Knows, Published, Rules
+from bridge.devicerules import Rules
+from bridge.devices import DeviceEvent, Devices, Knows, Published
 from bridge.discovering import Asked, DiscoveryNode, Heard, Share, owns
 from bridge.machine import Count, Tick
 from bridge.traced import Connected, Listen, Told

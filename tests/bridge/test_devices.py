@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.devices import CALM_S, FORGET_S, LOOKS_AT_ONCE, Heartbeat, Rules
+from bridge.devicerules import Heartbeat, Rules
+from bridge.devices import CALM_S, FORGET_S, LOOKS_AT_ONCE
 from bridge.regularity import LEARNED_S
 from bridge.standing import REJOIN_S, Health
 from bridge.traces import TraceKind
@@ -397,6 +398,30 @@ def test_a_restart_remembers_and_misses() -> None:
     site.run(REJOIN_S)
     assert site.kinds("back") == [JOIN]
     assert site.kinds("lost") == [FAILED]
+
+
+def test_after_a_restart_a_heartbeat_has_its_periods_to_come() -> None:
+    """The longest of the rules that may name it; what is named otherwise is missed as before."""
+    heartbeats = (
+        Heartbeat("sensors/{device}/state", every_s=600),
+        Heartbeat("{device}/alive", every_s=900),
+        Heartbeat("sites/{device}/{device}", every_s=10),
+        Heartbeat("learned/{device}/{device}/{device}"),
+    )
+    site = Site(Rules(heartbeats=heartbeats))
+    names = ("back", "dead", "a:fast", "a:b:c")
+    for name in names:
+        site.remember(name)
+    site.run(REJOIN_S + 1)
+    assert [site.kinds(name) for name in names] == [[], [], [FAILED], [FAILED]]
+    site.run(500)
+    site.connect("gateway", settled=False)
+    site.publish("gateway", "sensors/back/state")
+    site.run(2_700 - REJOIN_S - 502)
+    assert (site.kinds("back"), site.kinds("dead")) == ([JOIN, SUSPECTED, FAILED], [])
+    site.run(2)
+    assert site.kinds("dead") == [FAILED]
+    assert site.last("dead").fields["why"] == "not back after a restart of the gateway"
 
 
 def test_flapping_costs_a_change_a_second() -> None:
