@@ -337,12 +337,13 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         for packet in Decoder(version, role="client").feed(data):
             self.host.fire(MQTTEvents.PACKET_SENT, packet=PacketView(packet, version), session=client.view)
 
-    def _in_order(self, later: Later) -> None:
-        if self._broadcast_queue.qsize() >= WAITING_PUBLICATIONS:
-            log.warning("topic plugins are too slow; a publication is dropped")
-            later.close()
-            return
-        self._broadcast_queue.put_nowait(later)
+    def _in_order(self, later: Later) -> bool:
+        if self._broadcast_queue.qsize() < WAITING_PUBLICATIONS:
+            self._broadcast_queue.put_nowait(later)
+            return True
+        log.warning("topic plugins are too slow; a publication is dropped")
+        later.close()
+        return False
 
     async def _broadcast_loop(self) -> None:
         """amqtt starts this task: it runs what waits for plugins and has no connection, in order."""
@@ -362,8 +363,7 @@ class EdgeBroker(Broker):  # type: ignore[misc]
 
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """Route a publication of the overlay to local clients and the retained store, never back. `groups_lost`: but
-        not to these shared groups. Raises `bridge.topics.TopicError` for an invalid topic.
-        """
+        not to these shared groups. Raises `bridge.topics.TopicError` for an invalid topic."""
         self.exchange.deliver_local(publication, groups_lost)
 
     def deliver_shared(self, name: SharedName, publication: Publication) -> None:

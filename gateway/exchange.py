@@ -40,6 +40,7 @@ from .traffic import Traffic
 
 if TYPE_CHECKING:
     from .session_store import SessionStore
+    from .wills import Undecided
 
 log = logging.getLogger("veilmq.broker")
 
@@ -75,8 +76,10 @@ class Exchange:
         self.system = RetainedStore(SYSTEM_TOPICS, SYSTEM_BYTES)
         #: Where persistent sessions and retained messages are kept; None: in memory only.
         self.store: SessionStore | None = None
-        #: Runs what cannot finish at once and has no connection to hold back; in order.
-        self.in_order: Callable[[Later], None] = _no_queue
+        #: Runs what cannot finish at once and has no connection to hold back; in order. False: there is no room for it.
+        self.in_order: Callable[[Later], bool] = _no_queue
+        #: Wills of which it is not decided yet whether they may be published, by client.
+        self.undecided: dict[str, list[Undecided]] = {}
         #: Closes a client's connection as its session wants; the lifecycle fills it in.
         self.close: Callable[[Client, Close], None] = _no_lifecycle
 
@@ -428,6 +431,6 @@ def _no_lifecycle(client: Client, close: Close) -> None:
     raise RuntimeError("the broker has not started")
 
 
-def _no_queue(later: Later) -> None:
+def _no_queue(later: Later) -> bool:
     later.close()
     raise RuntimeError("the broker has not started")

@@ -44,7 +44,7 @@ from .mqtt5.session import (
 from .mqtt5.types import MqttError, ReasonCode
 from .plugin import EdgeSession, PacketView
 from .subscribing import Subscribing
-from .wills import publish_will
+from .wills import decided, publish_will
 
 log = logging.getLogger("veilmq.broker")
 
@@ -155,6 +155,8 @@ class Lifecycle:
                 raise MqttError(f"{client_id!r} is not authorised", code)
             if not connection.closed:
                 self._begin(connection, connect, view, peer, proof)
+                if peer is None and view.client_id in self.exchange.undecided:
+                    await decided(self.exchange, view.client_id)
         except ConnectionError:
             connection.close()
         except MqttError as error:

@@ -1,9 +1,13 @@
 """Wills: published as the client's own publications, if it may, when its connection is gone without goodbye.
 
-When that is, and after what delay, is the session's business (`mqtt5.session`).
+When that is, and after what delay, is the session's business (`mqtt5.session`). Where a plugin has to think about a
+will that is due, its client may be back before: the will is published all the same (MQTT 5.0 §3.1.2.5), but nothing of
+the new connection counts before it (`decided`), lest `offline` follows on `online`; and nobody takes it for a death.
 """
 
 from __future__ import annotations
+
+import asyncio
 
 from .clients import Client
 from .exchange import RESERVED_TOPICS, Exchange
@@ -11,6 +15,16 @@ from .mqtt5.message import Message
 from .mqtt5.packets import Will
 from .plugin import Action
 from .publications import publication_of
+
+
+class Undecided:
+    """A will that is due, of which a plugin has not said whether it may be published."""
+
+    __slots__ = ("decision", "is_back")
+
+    def __init__(self) -> None:
+        self.decision: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_back = False
 
 
 def publish_will(exchange: Exchange, client: Client, will: Will) -> None:
@@ -23,20 +37,36 @@ def publish_will(exchange: Exchange, client: Client, will: Will) -> None:
         permitted = permitted and may
     verdict = permitted and exchange.host.verdict(client.view, will.topic, Action.PUBLISH)
     if verdict is None:
-        exchange.in_order(_asking(exchange, client, will))
+        waits = Undecided()
+        if exchange.in_order(_asking(exchange, client, will, waits)):
+            exchange.undecided.setdefault(client.client_id, []).append(waits)
     elif verdict:
         _accept(exchange, client, will)
 
 
-async def _asking(exchange: Exchange, client: Client, will: Will) -> None:
-    if await exchange.host.ask(client.view, will.topic, Action.PUBLISH):
-        _accept(exchange, client, will)
+async def decided(exchange: Exchange, client_id: str) -> None:
+    """Wait for the wills of a client's former connections. It is back: they say nothing about it any more."""
+    for waits in exchange.undecided.get(client_id, [])[:]:
+        waits.is_back = True
+        await waits.decision
 
 
-def _accept(exchange: Exchange, client: Client, will: Will) -> None:
+async def _asking(exchange: Exchange, client: Client, will: Will, waits: Undecided) -> None:
+    try:
+        if await exchange.host.ask(client.view, will.topic, Action.PUBLISH):
+            _accept(exchange, client, will, is_back=waits.is_back)
+    finally:
+        waits.decision.set_result(None)
+        left = exchange.undecided[client.client_id]
+        left.remove(waits)
+        if not left:
+            del exchange.undecided[client.client_id]
+
+
+def _accept(exchange: Exchange, client: Client, will: Will, *, is_back: bool = False) -> None:
     if will.topic.startswith(RESERVED_TOPICS):
         return
-    if exchange.tracing is not None:
+    if exchange.tracing is not None and not is_back:
         exchange.tracing.willed(client.client_id, will)
     message = Message.of_will(will, exchange.now(), client.client_id)
     exchange.inject(message, client.view)
