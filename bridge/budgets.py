@@ -56,6 +56,11 @@ class FairTable(Generic[K, V]):
     def __len__(self) -> int:
         return len(self._values)
 
+    @property
+    def most(self) -> int:
+        """How many values the owner with most has."""
+        return max(map(len, self._by_owner.values()), default=0)
+
     def get(self, key: K) -> V | None:
         found = self._values.get(key)
         return None if found is None else found[1]

@@ -23,6 +23,7 @@ from keys.frames import Reader, number
 from keys.identity import Identity
 from keys.tracesession import KEY_BYTES, SESSION_BYTES, Registration, TraceSession, Word, registered
 
+from .budgets import FairTable
 from .machine import Count, Tick
 from .pings import Health, Ping, Preset, Pulse
 from .reporting import Report, Reporter
@@ -47,7 +48,7 @@ __all__ = [
     "open_trace_key",
 ]
 
-ENTITIES_MAX = 20_000  # registered at one broker; the next are refused
+ENTITIES_MAX = 20_000  # trace topics registered at one broker; who has most loses its oldest, if that is more than one
 BOGUS_MAX = 20  # messages of one client that do not hold, before it is sent away
 DUE_AT_ONCE = 256  # entities looked at in one turn: what they answer must be read between turns
 CLIENTS_MAX = 4_096  # clients whose bogus messages are counted
@@ -144,6 +145,7 @@ class Tracer:
         self._random = random
         self._traced: dict[bytes, _Traced] = {}  # by session
         self._sessions: dict[bytes, bytes] = {}  # by trace topic
+        self._places: FairTable[bytes, bytes] = FairTable(ENTITIES_MAX)  # sessions, by entity; a value is its topic
         self._clients: dict[str, set[bytes]] = {}
         self._bogus: OrderedDict[str, int] = OrderedDict()
         self._heap: list[tuple[float, bytes]] = []  # entries that `due` of their session does not confirm are stale
@@ -188,7 +190,7 @@ class Tracer:
         advertisement.verify(node, self._authority, now_ms)
         registration.verify(advertisement, now_ms)
         former = self._sessions.get(advertisement.topic)
-        if former is None and len(self._traced) >= ENTITIES_MAX:
+        if former is None and len(self._traced) >= ENTITIES_MAX and self._places.most < 2:
             raise TooOften(f"{ENTITIES_MAX} entities are registered; raise the bound or use another broker")
         if former is not None:
             self._forget(former)
@@ -202,10 +204,15 @@ class Tracer:
         self._clients.setdefault(event.client, set()).add(session)
         self._schedule(session, traced)
         answer = registered(registration.request, session, key, advertisement, self._random(32))
-        return [Say(answers_to(advertisement.certificate.name), answer), Count("entities_registered")]
+        evicted = self._places.put(session, advertisement.certificate.name.encode(), advertisement.topic)
+        if evicted is not None:
+            self._forget(evicted[0])
+        effects: list[TracingEffect] = [Say(answers_to(advertisement.certificate.name), answer)]
+        return [*effects, Count("entities_registered"), *([Count("entities_evicted")] if evicted else [])]
 
     def _forget(self, session: bytes) -> None:
         traced = self._traced.pop(session)
+        self._places.pop(session)
         del self._sessions[traced.voice.topic]
         of_client = self._clients[traced.client]
         of_client.discard(session)

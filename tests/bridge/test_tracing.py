@@ -413,6 +413,31 @@ def test_registrations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(first.tracer) == 3
 
 
+def test_an_entity_that_takes_all_places_loses_them_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under whichever client ids: an entity is who its certificate says."""
+    monkeypatch.setattr(tracing, "ENTITIES_MAX", 8)
+    modest = Entity()
+    modest.register()
+    greedy = [Entity(modest.tracer, "greedy", bytes([place + 1]) * 16) for place in range(20)]
+    for place, entity in enumerate(greedy):
+        entity.client = f"client-{place}"
+        entity.register()
+    assert len(modest.tracer) == 8
+    others = [Entity(modest.tracer, f"other-{place}", bytes([place + 100]) * 16) for place in range(6)]
+    for entity in others:
+        entity.register()
+    assert len(modest.tracer) == 8
+    for entity in (modest, *others, greedy[-1]):
+        entity.authorise()
+        assert entity.counted.get("traces_refused", 0) == 0
+    assert sum(entity.counted.get("entities_evicted", 0) for entity in (*greedy, *others)) == 13 + 6
+    assert greedy[-2].authorise()[0] == Count("traces_refused", 1, "NotAuthorised")
+    late = Entity(modest.tracer, "late", b"L" * 16)
+    request = Registration(late.advertisement.encode(), b"r" * 16, NOW_MS).signed(PUMP)
+    effects = late.handle(Registering("late", request.encode()))
+    assert [e.label for e in effects if isinstance(e, Count)] == ["TooOften"], "everybody has one"
+
+
 def test_a_thousand_entities_are_each_pinged_at_their_time() -> None:
     first = Entity()
     entities = [Entity(first.tracer, f"e{place}", place.to_bytes(16)) for place in range(1_000)]
