@@ -45,7 +45,8 @@ from .tracing import Say, open_trace_key
 from .witnessing import Opinion, Panel
 
 ENTITIES_MAX = 100_000  # that one tracker follows
-NUMBERS_MAX = 64  # (token, topic) of one witness whose highest number is remembered; an honest one uses a dozen
+NUMBERS_MAX = 64  # (token, topic) of one witness whose highest number is remembered; what is older than one that is
+# forgotten is no news. An honest witness uses a dozen
 UNOPENED_MAX = 64  # sealed traces of one witness that wait for their key
 KEYS_MAX = 32  # of one entity: each witness has its own, and a liar sends what opens nothing
 CLAIMED = ""  # as if it were a node's: what the entity itself says
@@ -94,10 +95,23 @@ class _Source:
     """One witness of an entity. What it fills is its own."""
 
     key: bytes = field(default=b"", repr=False)  # that opened what it said last
-    # The highest number of each token's key on each topic: topics overtake each other.
-    numbers: OrderedDict[tuple[bytes, str], int] = field(default_factory=OrderedDict)
+    # The highest number of each token's key on each topic, and when it was said: topics overtake each other.
+    numbers: OrderedDict[tuple[bytes, str], tuple[int, int]] = field(default_factory=OrderedDict)
+    forgotten_ms: int = -1  # no number that was forgotten was said later
     unopened: deque[Trace] = field(default_factory=lambda: deque(maxlen=UNOPENED_MAX))
     answered: deque[float] = field(default_factory=lambda: deque(maxlen=ANSWERS_MAX))
+
+    def is_news(self, key: tuple[bytes, str], trace: Trace) -> bool:
+        """Whether a trace neither came already nor is of a key that may have been forgotten."""
+        known = self.numbers.get(key)
+        return trace.time_ms > self.forgotten_ms if known is None else trace.number > known[0]
+
+    def heard(self, key: tuple[bytes, str], trace: Trace) -> None:
+        """A trace that holds. Who was silent longest is forgotten."""
+        self.numbers[key] = trace.number, trace.time_ms
+        self.numbers.move_to_end(key)
+        if len(self.numbers) > NUMBERS_MAX:
+            self.forgotten_ms = max(self.forgotten_ms, self.numbers.popitem(last=False)[1][1])
 
 
 @dataclass(slots=True)
@@ -314,19 +328,15 @@ class Tracker:
         """Which witness says so. Raises keys errors."""
         now_ms, heard_by = int(now * 1000), (trace.token.public_key, topic)
         claimed = followed.sources.get(0 if trace.token.seat is None else trace.token.seat.witness)
-        if claimed is not None and trace.number <= claimed.numbers.get(heard_by, 0):
-            raise Replayed(
-                "a trace came twice, or after a later one"
-            )  # several brokers bring the same: no need to verify
+        if claimed is not None and not claimed.is_news(heard_by, trace):  # several brokers bring the same: before
+            raise Replayed("a trace came twice, or after a later one")  # it is verified
         trace.verify(advertisement, now_ms)
         if trace.kind not in TraceKind.__members__.values():
             raise BadContent("a trace of an unknown kind")
         if not now_ms - TRACE_FRESH_MS <= trace.time_ms <= now_ms + SKEW_MS:
             raise Expired("the trace is not of now")
         source = followed.sources.setdefault(followed.panel.seat(trace.token, now), _Source())
-        source.numbers[heard_by] = trace.number
-        if len(source.numbers) > NUMBERS_MAX:
-            source.numbers.popitem(last=False)
+        source.heard(heard_by, trace)
         return source
 
     def _answer(

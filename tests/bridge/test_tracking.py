@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from bridge.pings import LAN, detection_s
-from bridge.traced import TOKEN_LIFE_S, Stage, Wishes
+from bridge.traced import TOKEN_LIFE_S, Stage, Told, Wishes
 from bridge.traces import Interest, TraceKind, gauge_topic, trace_topic
-from bridge.tracking import TRACE_FRESH_MS, UNOPENED_MAX, Follow, Unfollow
+from bridge.tracking import NUMBERS_MAX, TRACE_FRESH_MS, UNOPENED_MAX, Follow, Observed, Unfollow
 from keys.delegation import Trace
+from keys.frames import Kind
 
 from .tracebus import NOW, Bus, identity
 
@@ -168,6 +169,30 @@ def test_who_may_not_discover_it_hears_nothing(bus: Bus) -> None:
 
 
 # --------------------------------------------------------------------------------------------------- forgers
+
+
+def test_an_entity_that_restarts_again_and_again_makes_no_room_for_replays(bus: Bus) -> None:
+    """Each time it has another token: more than the tracker remembers numbers of, while their traces are still fresh."""
+    desk = bus.tracker("desk")
+    bus.entity("pump")
+    follow(bus, "pump")
+    bus.run(1)
+    for _ in range(60):
+        bus.die("pump", told=True)
+        bus.run(1)
+        bus.entity("pump")
+        bus.run(3)
+    traces = [(topic, payload) for topic, payload in bus.on_topic if payload[1] == Kind.TRACE]
+    assert len({(topic, Trace.decode(payload).token.public_key) for topic, payload in traces}) > NUMBERS_MAX
+    (source,) = desk._followed["pump"].sources.values()
+    assert len(source.numbers) <= NUMBERS_MAX
+    heard = len(bus.observed["desk"])
+    for topic, payload in traces:
+        for effect in desk.handle(Told(topic, payload), bus.now):
+            assert not isinstance(effect, Observed), effect
+    bus.run(5)
+    assert len(bus.observed["desk"]) > heard, "what is new is heard"
+    assert bus.kinds("desk")[-1] is not TraceKind.DISCONNECT
 
 
 def test_forged_replayed_and_misplaced_traces_tell_a_tracker_nothing(bus: Bus) -> None:
