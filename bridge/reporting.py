@@ -11,6 +11,8 @@ So only entities are reported that consent: their restrictions of discovery admi
 its filter, `PREFIX/#`; sealed traces are no exception. A report is an interest that never ends, at the pace of a gauge:
 of what does not change (ALLS_WELL, load, metrics) one of each kind in `STEADY_S`. Changes are reported at once, up to
 `CHANGES_BURST` and then one a second; of those in between the newest is kept, so that the last word is always said.
+All entities together have a pace as well, one for changes and one for the rest: thousands that die at once are told of
+one after the other.
 
 Not here: what is traced and told to trackers, who may publish on these topics (`owntopics`).
 """
@@ -37,6 +39,7 @@ CHANGES_BURST = 20  # changes of one entity that are reported at once ...
 CHANGES_EVERY_S = (
     1.0  # ... and how long each further one waits: an entity may say another state a thousand times a second
 )
+REPORTS_BURST, REPORTS_PER_S = 5_000, 1_000  # of all entities together: changes, and as many that change nothing
 REPORTED_MAX = 65_536  # entities whose pace is remembered; who was silent longest is forgotten, what it held is said
 _STEADY = frozenset({Interest.ALL_UPDATES, Interest.LOAD, Interest.NETWORK})
 
@@ -76,11 +79,13 @@ class Reporter:
         self._name, self._domain, self._prefix = name, domain, prefix
         self._paces: OrderedDict[str, _Pace] = OrderedDict()
         self._held: list[tuple[float, str]] = []  # entries whose entity holds nothing any more are stale
+        self._changes, self._steady = (Allowance(REPORTS_BURST, 1 / REPORTS_PER_S, 0.0) for _ in range(2))
+        self._resumes_at = 0.0  # when there is room for a further change
 
     @property
     def next_deadline(self) -> float | None:
         """When `due` is wanted next."""
-        return self._held[0][0] if self._held else None
+        return max(self._held[0][0], self._resumes_at) if self._held else None
 
     def guard(self, own: OwnTopics) -> None:
         """A client that publishes beside us would speak in a gateway's name."""
@@ -101,9 +106,11 @@ class Reporter:
         if (interest_of(kind) if to is None else to) in _STEADY:
             if 0 <= now - pace.steady.get(kind, float("-inf")) < STEADY_S:  # a clock that goes back stops nothing
                 return effects
+            if not self._steady.take(now):
+                return [*effects, Count("reports_skipped")]
             pace.steady[kind] = now
             return [*effects, self._report(pace, told)]
-        if pace.held is None and pace.changes.take(now):
+        if pace.held is None and pace.changes.take(now) and self._changes.take(now):
             return [*effects, self._report(pace, told)]
         if pace.held is None:
             heapq.heappush(self._held, (now + CHANGES_EVERY_S, entity))
@@ -114,12 +121,17 @@ class Reporter:
 
     def due(self, now: float) -> Iterator[ReportEffect]:
         """What was held back and may be said now."""
-        while self._held and self._held[0][0] <= now:
-            pace = self._paces.get(heapq.heappop(self._held)[1])
-            if pace is not None and pace.held is not None:
+        while self._held and self._held[0][0] <= now and self._resumes_at <= now:
+            pace = self._paces.get(self._held[0][1])
+            held = None if pace is None else pace.held
+            if held is not None and not self._changes.take(now):
+                self._resumes_at = now + 1 / REPORTS_PER_S
+                return
+            heapq.heappop(self._held)
+            if pace is not None and held is not None:
                 pace.changes.take(now)
-                yield self._report(pace, pace.held)
                 pace.held = None
+                yield self._report(pace, held)
 
     def _pace(self, entity: str, now: float, effects: list[ReportEffect]) -> _Pace:
         pace = self._paces.get(entity)

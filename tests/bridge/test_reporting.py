@@ -128,6 +128,35 @@ def test_paces_are_bounded_and_what_is_held_is_said_before_it_is_forgotten(
     assert not list(reporter.due(NOW + 60)), "it is not said twice"
 
 
+def test_all_together_are_slowed_down_and_the_last_word_of_each_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bridge with thousands of devices that dies and comes back, say, while others are simply well."""
+    monkeypatch.setattr(reporting, "REPORTS_BURST", 50)
+    monkeypatch.setattr(reporting, "REPORTS_PER_S", 10)
+    reporter = Reporter("gate", "works", "entities")
+    herd = [f"e{number:03}" for number in range(200)]
+    said = bodies(effect for name in herd for effect in told(reporter, TraceKind.FAILED, NOW, name))
+    assert [body["entity"] for body in said] == herd[:50]
+    effects = [effect for name in herd for effect in told(reporter, TraceKind.ALLS_WELL, NOW, name)]
+    assert len(bodies(effects)) == 50, "what does not change takes no change's place"
+    assert sum(1 for effect in effects if isinstance(effect, Count)) == 150
+    effects = [effect for name in herd[100:] for effect in told(reporter, TraceKind.JOIN, NOW + 0.05, name)]
+    assert not bodies(effects)
+    said, times, now = [], [], NOW
+    while (due := reporter.next_deadline) is not None:
+        assert due > now
+        now = due
+        fresh = bodies(reporter.due(now))
+        said += fresh
+        times += [now] * len(fresh)
+    assert [(body["entity"], body["kind"]) for body in said] == [
+        *((name, "FAILED") for name in herd[50:100]), *((name, "JOIN") for name in herd[100:])
+    ]  # fmt: skip
+    assert all(at - NOW >= (place - 1) / 10 for place, at in enumerate(times))
+    assert times[-1] - NOW < 17
+    assert {body["number"] for body in said} == {1}, "readers see no gap"
+    assert bodies(told(reporter, TraceKind.ALLS_WELL, now, herd[150])), "it was not said before, so it is now"
+
+
 # ------------------------------------------------------------------------------------ as its broker makes them
 
 

@@ -172,7 +172,7 @@ def test_who_may_not_discover_it_hears_nothing(bus: Bus) -> None:
 
 
 def test_an_entity_that_restarts_again_and_again_makes_no_room_for_replays(bus: Bus) -> None:
-    """Each time it has another token: more than the tracker remembers numbers of, while their traces are still fresh."""
+    """Each time it has another token: more than the tracker remembers numbers of while their traces are fresh."""
     desk = bus.tracker("desk")
     bus.entity("pump")
     follow(bus, "pump")
