@@ -17,6 +17,9 @@ from .payload_messagepack import NOT_UTF8, PAYLOAD_BYTES_MAX, PayloadError
 
 METRICS_MAX = 10_000
 """Of one payload; an empty one takes two bytes on the wire and an object here."""
+METRIC_BYTES, METRICS_BARE = 6, 100
+"""A metric with a name or an alias and a value takes so many bytes at least, and some 60 as columns; of a payload with
+more metrics than METRICS_BARE the average must."""
 TIME_MS_MAX = 253_402_300_799_999
 """End of the year 9999."""
 LONG_MAX = (1 << 63) - 1
@@ -81,6 +84,8 @@ def decode_sparkplug(payload: bytes) -> dict[str, Any]:
         found = SparkplugPayload.FromString(payload)
         if len(found.metrics) > METRICS_MAX:
             raise PayloadError(f"more than {METRICS_MAX} metrics")
+        if len(found.metrics) > max(METRICS_BARE, len(payload) // METRIC_BYTES):
+            raise PayloadError("metrics without a name or a value")
         return {
             "timestamp": _time_us(_told(found, "timestamp")),
             "seq": _long(_told(found, "seq")),

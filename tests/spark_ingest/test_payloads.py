@@ -21,7 +21,7 @@ from spark_ingest.payload_messagepack import (
     PayloadError,
     messagepack_to_json,
 )
-from spark_ingest.payload_sparkplug import METRICS_MAX, SparkplugPayload, decode_sparkplug
+from spark_ingest.payload_sparkplug import METRIC_BYTES, METRICS_BARE, METRICS_MAX, SparkplugPayload, decode_sparkplug
 
 # ------------------------------------------------------------------------------------------- MessagePack
 
@@ -201,11 +201,31 @@ def _varint(value: int) -> bytes:
     return out + bytes([value])
 
 
+SMALLEST = b"\x12\x04\x10\x01\x70\x01"
+"""A metric with an alias and a value."""
+
+
+@pytest.mark.parametrize("many", [1, METRICS_BARE, METRICS_BARE + 1, METRICS_MAX])
+@pytest.mark.parametrize("metric", [
+    b"\x12\x00", b"\x12\x02\x10\x01", b"\x12\x02\x0a\x00", b"\x12\x02\x20\x1f", SMALLEST, b"\x12\x04\x10\x01\x20\x1f",
+])  # fmt: skip
+def test_a_payload_swells_by_a_bounded_factor(metric: bytes, many: int) -> None:
+    """A worker has ten thousand rows in one piece of memory, and a metric has a dozen columns."""
+    pytest.importorskip("pyspark")
+    from spark_ingest.functions import _sparkplug
+
+    payload = metric * many
+    found = _sparkplug(pa.array([payload] * 3, pa.binary()))
+    assert found.nbytes / 3 <= 12 * len(payload) + 64 * METRICS_BARE
+    whole = len(metric) >= METRIC_BYTES or many <= METRICS_BARE
+    assert (found[0]["reason"].as_py() is None) is whole
+
+
 def test_a_batch_of_payloads_that_swell_is_decoded_bit_by_bit() -> None:
     pytest.importorskip("pyspark")
     from spark_ingest.functions import _sparkplug
 
-    payload = b"\x12\x00" * METRICS_MAX
+    payload = SMALLEST * METRICS_MAX
     tracemalloc.start()
     try:
         found = _sparkplug(pa.array([payload] * 30 + [None, b"x"], pa.binary()))
