@@ -46,7 +46,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query, batch = task.getLocalProperty(QUERY_ID), task.getLocalProperty(BATCH_ID)
         if query is None or batch is None:
             raise PublishError("Spark did not tell the task its query and batch; use format('veilmq') in writeStream")
-        return _publish(self._options, f"{self._options.write_id or query}/{batch}/{task.partitionId()}", iterator)
+        first = _named(self._options.write_id, query)
+        return _publish(self._options, f"{first}/{batch}/{task.partitionId()}", iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing is left to do: what was acknowledged is the gateway's."""
@@ -66,9 +67,9 @@ class BatchWriter(DataSourceArrowWriter):
         """As `StreamWriter.write`."""
         task = _task()
         # In foreachBatch two writes of one batch differ by their write_id only, which the user then gives.
-        batch = task.getLocalProperty(BATCH_ID) if self._options.write_id else None
-        parts = (self._write_id, batch or "0", str(task.partitionId()))
-        return _publish(self._options, "/".join(parts), iterator)
+        told = self._options.write_id is not None
+        query, batch = (task.getLocalProperty(each) if told else None for each in (QUERY_ID, BATCH_ID))
+        return _publish(self._options, f"{_named(self._write_id, query)}/{batch or 0}/{task.partitionId()}", iterator)
 
 
 def stream_writer(given: Mapping[str, str], schema: Any) -> StreamWriter:
@@ -83,6 +84,11 @@ def batch_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> Batc
         raise BadOption('what was published cannot be overwritten; write .mode("append")')
     check_schema(schema)
     return BatchWriter(parse_publish_options(given))
+
+
+def _named(write_id: str | None, query: str | None) -> str:
+    """Batches are numbered by checkpoint: a write_id that is kept with a new one would give its ids again."""
+    return "-".join(each for each in (write_id, query) if each)
 
 
 def _task() -> Any:
