@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from gateway.limits import Limits
-from gateway.metrics import Figures
-from gateway.mqtt5.actions import SessionFigures
-from gateway.prometheus import _GAUGES, broker_metrics, overlay_metrics
-from gateway.traffic import Snapshot, Traffic
 from spark_ingest.metrics import QUERIES_MAX, QueryMetrics, QueryTable
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -84,48 +76,3 @@ def test_the_table_is_bounded_and_ended_queries_go_first() -> None:
     assert len(names) == QUERIES_MAX
     assert {"first", "last", "id0"} <= names
     assert table.snapshot()["first"].running
-
-
-# ------------------------------------------------------------------------------------------ dashboards of Grafana
-
-
-def receiver_metrics() -> list[Any]:
-    """Those of `veilmq ingest run --metrics`, of a receiver that never started."""
-    from spark_ingest.receiver import Receiver, ReceiverSettings
-    from spark_ingest.receiver_metrics import ReceiverMetrics
-
-    nowhere = Path("nowhere")
-    receiver = Receiver(ReceiverSettings(nowhere, nowhere / "keys"), lambda: pytest.fail("it is not started"))
-    return [*ReceiverMetrics(receiver, nowhere, "main", 1).collect()]
-
-
-def exported() -> set[str]:
-    """Every name that a scrape of ours can show."""
-    table = QueryTable()
-    table.progressed(progress())
-    families = [*QueryMetrics(table).collect()]
-    figures = Figures("site", "gateway", links=list)
-    figures.named["r1"] = "why"
-    families += overlay_metrics(figures, dict.fromkeys(_GAUGES, 1))
-    broker = Snapshot(Traffic(), SessionFigures(), 0.0, *[0] * 12, reached=dict.fromkeys(Limits.model_fields, 0))  # type: ignore[arg-type]
-    families += broker_metrics(broker, Limits())
-    families += receiver_metrics()
-    names = set()
-    for family in families:
-        suffixes = {"counter": ("_total",), "summary": ("_count", "_sum")}.get(family.type, ("",))
-        names |= {family.name + suffix for suffix in suffixes}
-    return names
-
-
-@pytest.mark.parametrize("path", sorted((CONFIGS / "dashboards").glob("*.json")), ids=lambda path: path.name)
-def test_every_metric_of_a_dashboard_exists(path: Path) -> None:
-    board = json.loads(path.read_text())
-    asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
-    asked += [each["definition"] for each in board["templating"]["list"] if each["type"] == "query"]
-    names = set(re.findall(r"\bveilmq_\w+", " ".join(asked)))
-    assert len(asked) >= 10
-    assert names <= exported(), names - exported()
-    assert {panel["datasource"]["uid"] for panel in board["panels"]} == {"${source}"}
-    ids = [panel["id"] for panel in board["panels"]]
-    assert len(ids) == len(set(ids))
-    assert all(panel["title"] and panel.get("description") for panel in board["panels"] if panel["type"] != "row")
