@@ -82,6 +82,10 @@ def test_shards_share_out_the_devices(site: Site) -> None:
     assert sorted(parts[0] + parts[1]) == list(range(1, 61))
     assert parts[0]
     assert parts[1]
+    again = site.stream(shard="1/3", shard_before="1/2@2100-01-01T00:00:00Z")
+    assert drain(site, "shard1", again)[0] == [], "what was sealed before the change is as before"
+    with pytest.raises(Exception, match="shard_before=PART"):
+        drain(site, "shard2", site.stream(shard="2/3"))
     frame = site.spark.read.format("veilmq").options(spool=str(site.spool), grants=str(site.grants), shard="1/2").load()
     assert sorted(row.sequence for row in frame.collect()) == sorted(parts[0])
     assert {each.name for each in standings(site.spool)} == {"telemetry-1of2", "telemetry-2of2"}
