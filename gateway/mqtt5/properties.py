@@ -218,14 +218,22 @@ def decode_properties(data: bytes, at: int, end: int, carrier: Carrier) -> tuple
     user: list[tuple[str, str]] = []
     while at < stop:
         identifier = data[at]
+        if identifier == _USER:
+            name_at, value_at = at + 3, at + 5
+            # Bounds first, so that no length is read which is not there; what fits is what `read_string` reads twice.
+            if value_at <= stop:
+                value_at = name_at + (data[at + 1] << 8 | data[at + 2]) + 2
+            if value_at <= stop:
+                end_at = value_at + (data[value_at - 2] << 8 | data[value_at - 1])
+                if end_at <= stop:
+                    user.append((decode_utf8(data[name_at : value_at - 2]), decode_utf8(data[value_at:end_at])))
+                    at = end_at
+                    continue
+            raise MalformedPacket("packet ends inside a user property")
         row = rows.get(identifier)
         if row is None:
             raise _not_allowed(identifier, carrier)
         value, at = row.wire.read(data, at + 1, stop)
-        if identifier == _USER:
-            content, at = read_string(data, at, stop)
-            user.append((value, content))
-            continue
         row.check(value)
         if row.field not in found:
             found[row.field] = (value,) if identifier == _SUBSCRIPTION_ID else value

@@ -1,0 +1,54 @@
+"""Bodies of PUBLISH packets that were decoded lately: what comes once more is not decoded once more.
+
+A reader gets each publication from every replica of its region, and these packets differ in nothing but their
+identifiers and flags. Whoever reads from several connections gives their decoders one `Copies`: the first packet is
+decoded and checked as ever, a later one whose bytes after the identifier are the same (properties and payload), under
+the same topic, is made of the same objects. So it is no second parser: a byte that differs is decoded. What is
+malformed is never kept. Whoever sends ever new packets empties this only, and makes others as slow as without it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .packets import Properties
+
+COPIES_BYTES = 8 << 20
+"""Of kept bodies, on all connections together; decoded they cost about as much again. Half of it goes at a time."""
+COPY_BYTES_MAX = 16 << 10
+"""A larger body is not kept: comparing it would cost what decoding costs."""
+BODY_OVERHEAD_BYTES = 600
+
+
+class Body(NamedTuple):
+    """What a PUBLISH says, whoever sends it. An empty topic: an alias stands for it, which its connection knows."""
+
+    topic: str
+    payload: bytes
+    properties: Properties
+
+
+class Copies:
+    """See the module: two generations, of which the older goes when the younger is full."""
+
+    __slots__ = ("_bytes", "_half", "_old", "_young")
+
+    def __init__(self, most_bytes: int = COPIES_BYTES) -> None:
+        self._half = most_bytes // 2
+        self._young: dict[bytes, Body] = {}
+        self._old: dict[bytes, Body] = {}
+        self._bytes = 0
+
+    def get(self, body: bytes) -> Body | None:
+        """What it was decoded to."""
+        return self._young.get(body) or self._old.get(body)
+
+    def keep(self, body: bytes, decoded: Body) -> None:
+        """It is well-formed."""
+        if len(body) > COPY_BYTES_MAX:
+            return
+        self._bytes += len(body) + BODY_OVERHEAD_BYTES
+        if self._bytes > self._half:
+            self._old, self._young = self._young, {}
+            self._bytes = len(body) + BODY_OVERHEAD_BYTES
+        self._young[body] = decoded
