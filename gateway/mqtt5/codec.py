@@ -159,14 +159,19 @@ class Decoder:
         v5 = self.version == Version.V5
         may_have_subscription_ids = self._role == "client"
         copies = self._copies
+        young, old = copies.generations if copies is not None else ({}, {})
         while position + 2 <= end:
             first = data[position]
             length = data[position + 1]
             start = position + 2
             if length > 127:
-                length, start = decode_varint(data, position + 1, end)
-                if start < 0:
-                    break
+                if start < end and 0 < data[start] < 128:  # two bytes, as most that need more than one
+                    length += (data[start] << 7) - 128
+                    start += 1
+                else:
+                    length, start = decode_varint(data, position + 1, end)
+                    if start < 0:
+                        break
             stop = start + length
             if stop - position > maximum:
                 raise PacketTooLarge(f"packet of {stop - position} bytes exceeds {maximum}")
@@ -192,7 +197,7 @@ class Decoder:
                     raise MalformedPacket("PUBLISH of QoS 0 with DUP")
                 if copies is not None:
                     body = data[at:stop]  # empty if the topic ends too late; nothing is known of that
-                    known = copies.get(body)
+                    known = young.get(body) or old.get(body)
                     if known is not None and known.topic == topic:
                         append(
                             Publish(
@@ -216,7 +221,7 @@ class Decoder:
                 payload = data[at:stop]
                 append(Publish(topic, payload, qos, first & 1 == 1, first & 8 == 8, packet_id, properties))
                 if copies is not None:
-                    copies.keep(body, Body(topic, payload, properties))
+                    young, old = copies.keep(body, Body(topic, payload, properties))
             elif length == 2 and first in _BARE and (packet_id := data[start] << 8 | data[start + 1]):
                 append(_BARE[first](packet_id))
             else:

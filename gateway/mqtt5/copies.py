@@ -31,24 +31,21 @@ class Body(NamedTuple):
 class Copies:
     """See the module: two generations, of which the older goes when the younger is full."""
 
-    __slots__ = ("_bytes", "_half", "_old", "_young")
+    __slots__ = ("_bytes", "_half", "generations")
 
     def __init__(self, most_bytes: int = COPIES_BYTES) -> None:
         self._half = most_bytes // 2
-        self._young: dict[bytes, Body] = {}
-        self._old: dict[bytes, Body] = {}
         self._bytes = 0
+        self.generations: tuple[dict[bytes, Body], dict[bytes, Body]] = ({}, {})
+        """What bodies were decoded to: the younger, the older."""
 
-    def get(self, body: bytes) -> Body | None:
-        """What it was decoded to."""
-        return self._young.get(body) or self._old.get(body)
-
-    def keep(self, body: bytes, decoded: Body) -> None:
-        """It is well-formed."""
-        if len(body) > COPY_BYTES_MAX:
-            return
-        self._bytes += len(body) + BODY_OVERHEAD_BYTES
-        if self._bytes > self._half:
-            self._old, self._young = self._young, {}
-            self._bytes = len(body) + BODY_OVERHEAD_BYTES
-        self._young[body] = decoded
+    def keep(self, body: bytes, decoded: Body) -> tuple[dict[bytes, Body], dict[bytes, Body]]:
+        """A body is well-formed; the generations from now on."""
+        if len(body) <= COPY_BYTES_MAX:
+            size = len(body) + BODY_OVERHEAD_BYTES
+            self._bytes += size
+            if self._bytes > self._half:
+                self.generations = ({}, self.generations[0])
+                self._bytes = size
+            self.generations[0][body] = decoded
+        return self.generations

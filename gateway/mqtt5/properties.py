@@ -207,7 +207,10 @@ def decode_properties(data: bytes, at: int, end: int, carrier: Carrier) -> tuple
     Raises MalformedPacket (truncated, unknown identifier, bad string), ProtocolViolation (not allowed in
     this packet, twice, out of range), TopicAliasInvalid.
     """
-    length, at = _read_varint(data, at, end)
+    if at + 1 < end and data[at] > 127 and 0 < data[at + 1] < 128:  # two bytes, as most that need more than one
+        length, at = data[at] - 128 + (data[at + 1] << 7), at + 2
+    else:
+        length, at = _read_varint(data, at, end)
     stop = at + length
     if stop > end:
         raise MalformedPacket("packet ends inside its properties")
