@@ -22,7 +22,6 @@ from gateway.private import PrivateFileError, read_private
 from keys.errors import KeysError
 from keys.identity import Certificate, Role, public_key_of
 
-
 SOMEBODY_ELSE = "shows the certificate of somebody else; check the address, or take the newest overlay file"
 
 

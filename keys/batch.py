@@ -187,8 +187,8 @@ def _node(left: bytes, right: bytes) -> bytes:
 class HeaderVerifier:
     """Verifies signed headers; a batch costs one Ed25519 verification, its other headers a few hashes.
 
-    Of a batch whose signature held, the nodes that its proofs showed are kept, each with all that a proof says above it.
-    A proof that reaches such a node, at its place and with that very rest, holds: all hashes above were made before.
+    Of a batch whose signature held, the nodes that its proofs showed are kept, each with all that a proof says above
+    it. A proof that reaches such a node, at its place and with that very rest, holds: the hashes above were made before.
     """
 
     def __init__(self, roots_kept: int = ROOTS_KEPT) -> None:
@@ -245,6 +245,6 @@ class HeaderVerifier:
 
 
 _Tree: TypeAlias = dict[bytes, tuple[int, bytes]]
-"""Node: its index on its level, and what a proof says above it (path, 32 bytes a level). Of one batch, so 31 at most."""
+"""Node: its index on its level, and what a proof says above it (path, 32 bytes a level). Of one batch: 31 at most."""
 _NOTHING: _Tree = {}
 _PLACE_BYTES = len(_PROOF) + 2

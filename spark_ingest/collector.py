@@ -361,8 +361,8 @@ class Collector:
         entry.content = entry.material = None
         self._vouching.release(entry)
         self._done.append(entry.told)
-        forms = self._live.get(entry.publication, [])
-        if entry in forms:
+        forms = self._live.get(entry.publication)
+        if forms is not None and entry in forms:
             forms.remove(entry)
             if not forms:
                 del self._live[entry.publication]
@@ -434,8 +434,8 @@ class Collector:
         acks: list[Ack] = []
         spooled = 0
         for entry in group.entries:
-            header = entry.header
             if entry.reason is None:
+                header = entry.header
                 self.seen.mark(header.publisher, header.sequence, entry.topic, header.retain)
                 spooled += 1
                 if len(self._live[entry.publication]) > 1:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Literal
 
 from . import parsing
-from .copies import Body, Copies
+from .copies import Copies
 from .encoding import NAME_CACHE_BYTES, NAME_CACHE_ENTRIES, PublishTemplate, encode, encode_publish
 from .packets import NO_PROPERTIES, Auth, Disconnect, Packet, PubAck, PubComp, Publish, PubRec, PubRel, Version
 from .properties import Carrier, decode_properties, encode_property_fields
@@ -198,12 +198,9 @@ class Decoder:
                 if copies is not None:
                     body = data[at:stop]  # empty if the topic ends too late; nothing is known of that
                     known = young.get(body) or old.get(body)
-                    if known is not None and known.topic == topic:
-                        append(
-                            Publish(
-                                topic, known.payload, qos, first & 1 == 1, first & 8 == 8, packet_id, known.properties
-                            )
-                        )
+                    if known is not None and known[0] == topic:
+                        _, payload, properties = known
+                        append(Publish(topic, payload, qos, first & 1 == 1, first & 8 == 8, packet_id, properties))
                         position = stop
                         continue
                 properties = NO_PROPERTIES
@@ -221,7 +218,7 @@ class Decoder:
                 payload = data[at:stop]
                 append(Publish(topic, payload, qos, first & 1 == 1, first & 8 == 8, packet_id, properties))
                 if copies is not None:
-                    young, old = copies.keep(body, Body(topic, payload, properties))
+                    young, old = copies.keep(body, (topic, payload, properties))
             elif length == 2 and first in _BARE and (packet_id := data[start] << 8 | data[start + 1]):
                 append(_BARE[first](packet_id))
             else:

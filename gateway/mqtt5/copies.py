@@ -9,7 +9,7 @@ malformed is never kept. Whoever sends ever new packets empties this only, and m
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TypeAlias
 
 from .packets import Properties
 
@@ -20,12 +20,8 @@ COPY_BYTES_MAX = 16 << 10
 BODY_OVERHEAD_BYTES = 600
 
 
-class Body(NamedTuple):
-    """What a PUBLISH says, whoever sends it. An empty topic: an alias stands for it, which its connection knows."""
-
-    topic: str
-    payload: bytes
-    properties: Properties
+Body: TypeAlias = tuple[str, bytes, Properties]
+"""Topic, payload and properties of a PUBLISH. An empty topic: an alias stands for it, which its connection knows."""
 
 
 class Copies:

@@ -13,7 +13,7 @@ from keys.envelope import Mode
 from keys.sharetree import Hop, Place, decode_shares
 from spark_ingest.collector import FRESH_MS
 from spark_ingest.keyring import MESSAGES_MAX
-from spark_ingest.late import LATE_BYTES, LATE_KEPT
+from spark_ingest.late import LATE_KEPT
 from spark_ingest.recovery import recovered, state_of
 from spark_ingest.spool_writer import SpoolWriter
 

@@ -14,8 +14,8 @@ from keys.epochs import Calendar
 from keys.grants import ENDLESS, Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop
-from spark_ingest.vouching import UNVOUCHED_MAX
 from spark_ingest.keyring import WANTED_MAX
+from spark_ingest.vouching import UNVOUCHED_MAX
 
 from .region import FAR_MS, NOW, Link, Overlay, Publisher, Sealed, records
 
