@@ -188,7 +188,7 @@ class HeaderVerifier:
     """Verifies signed headers; a batch costs one Ed25519 verification, its other headers a few hashes.
 
     Of a batch whose signature held, the nodes that its proofs showed are kept, each with all that a proof says above
-    it. A proof that reaches such a node, at its place and with that very rest, holds: the hashes above were made before.
+    it. A proof that reaches such a node, at its place and with that very rest, holds: what is above was hashed before.
     """
 
     def __init__(self, roots_kept: int = ROOTS_KEPT) -> None:

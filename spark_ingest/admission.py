@@ -80,7 +80,7 @@ class Admission:
         self._certificates: dict[bytes, Certificate] = {}  # of members of the overlay only
         self._rights: dict[tuple[bytes, str, int], Scope | None] = {}
         self._epoch, self._begins_ms, self._ends_ms = 0, 0, 0  # the epoch asked for last, and its milliseconds
-        self._live = (-1, 0.0, False)  # the last (epoch, time) of which it was asked whether it is live
+        self._asked_epoch, self._asked_at, self._live = -1, 0.0, False  # of what it was asked last whether it is live
 
     def publication(self, told: str, wire_topic: str, now: float) -> Admitted:
         """`told`: property `vmq` as it came. Raises BadFrame, BadSignature, NotAuthorised, Expired."""
@@ -106,9 +106,10 @@ class Admission:
         if scope is None:
             raise NotAuthorised(f"{certificate.name} may not publish on this topic in epoch {epoch}")
         check_mode(header, scope.mode)
-        if self._live[:2] != (epoch, now):
-            self._live = (epoch, now, self._directory.calendar.live(epoch, now))
-        if self._live[2]:
+        if now != self._asked_at or epoch != self._asked_epoch:
+            self._asked_epoch, self._asked_at = epoch, now
+            self._live = self._directory.calendar.live(epoch, now)
+        if self._live:
             return Admitted(header, frame, scope, 1)
         path_from(self._directory, certificate)
         return Admitted(header, frame, scope, self._directory.faults() + 1)
@@ -119,7 +120,7 @@ class Admission:
         self._certificates.clear()
         self._rights.clear()
         self._begins_ms = self._ends_ms = 0
-        self._live = (-1, 0.0, False)
+        self._asked_epoch = -1
 
     def _learn(self, certificate: Certificate, asked: tuple[bytes, str, int]) -> None:
         """The topic's scope, if the publisher has the right to the topic. Verified publishers only ask."""

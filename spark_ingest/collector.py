@@ -34,6 +34,7 @@ from .admission import Admission, Message, Piece, Wire
 from .contents import PROPERTY_PART, Contents
 from .directory import Directory
 from .forms import UNVOUCHED, WHOLE, Ack, Form, Group, State, call_each, record_of
+from .formtable import VARIANTS_MAX, FormTable
 from .keyring import Keyring
 from .late import Late
 from .part import Part
@@ -43,10 +44,6 @@ from .vouching import Vouching
 HELD_MAX = 65_536
 """Publications in memory. Receive Maximum keeps honest senders far below; beyond it a piece is left
 unacknowledged and comes again after the next reconnect."""
-VARIANTS_MAX = 4
-"""Differently sealed forms of one publication that may wait: re-sealing is honest, but not without end."""
-DONE_KEPT = 16_384
-"""Headers of written publications that are recognised without verifying the same signature again."""
 STALE_KEPT = 65_536
 """Old publications of unknown publishers that are remembered, so that a replay fills no disk."""
 FRESH_MS = 300_000
@@ -85,9 +82,7 @@ class Collector:
         self.keyring = keyring or Keyring()
         self.keyring.attach(directory)
         self._incomplete_s = incomplete_s
-        self._entries: OrderedDict[tuple[str, str], Form] = OrderedDict()  # by vmq and wire topic
-        self._done: deque[tuple[str, str]] = deque()
-        self._live: dict[tuple[bytes, int], list[Form]] = {}  # waiting, ready or being written
+        self._forms = FormTable()
         self._waiting: OrderedDict[int, Form] = OrderedDict()  # by age
         self._by_key: dict[bytes, dict[int, Form]] = {}  # waiting or late, by key id
         self._late = Late()
@@ -108,7 +103,7 @@ class Collector:
     def receive_all(self, replica: str, publishes: Sequence[Publish], acks: Iterable[Ack], now: float) -> None:
         """The same for the messages of one read, each with its `ack`."""
         self._follow()
-        entries = self._entries
+        entries = self._forms.told
         for publish, ack in zip(publishes, acks, strict=False):
             properties = publish.properties.user
             if len(properties) != 1 or properties[0][0] != PROPERTY_HEADER:
@@ -154,7 +149,7 @@ class Collector:
                 self._count("others_dropped")  # but the key that rode on it may be for what is ours
                 self._owed.append(ack)
                 return
-            entry = self._entries.get(told)
+            entry = self._forms.told.get(told)
             if entry is None:
                 entry = self._admit(replica, told, message.retain, now)
                 if entry is None:
@@ -183,7 +178,7 @@ class Collector:
     def _whole_at_once(self, entry: Form, payload: bytes) -> bool:
         """Whether a form that is new here is whole with its first piece, and the only one of its publication: as most
         are. Then it is queued; there is nobody whom it could end, or who waits for it."""
-        if entry.vouchers is not None or entry.old or len(self._live[entry.publication]) > 1:
+        if entry.vouchers is not None or entry.old or len(self._forms.of(entry.publication)) > 1:
             return False
         if not self.contents.whole(entry.header, payload):
             return False
@@ -209,8 +204,7 @@ class Collector:
         if header.deadline_ms and header.deadline_ms < now * 1000:
             self._count("expired")
             return None
-        forms = self._live.get(publication, ())
-        if len(forms) >= VARIANTS_MAX:
+        if len(self._forms.of(publication)) >= VARIANTS_MAX:
             self._count("variants_dropped")
             return None
         if needed > 1:
@@ -220,11 +214,7 @@ class Collector:
         entry = Form(told, header, frame, topic, scope, now, publication, needed)
         replayed = retained and header.retain
         entry.old = not replayed and abs(now * 1000 - header.time_ms) > FRESH_MS
-        self._entries[told] = entry
-        if forms:
-            self._live[publication].append(entry)
-        else:
-            self._live[publication] = [entry]
+        self._forms.add(entry)
         if needed > 1:
             self._vouching.begin(entry, replica)
         return entry
@@ -232,7 +222,7 @@ class Collector:
     def _piece(self, entry: Form, replica: str, ack: Ack) -> None:
         """A replica brought it: keep the acknowledgement as long as it is owed."""
         self._vouching.brought(entry, replica)
-        other = self._other_whole(entry)
+        other = self._forms.other_whole(entry)
         if entry.state is State.DONE and other is None:
             self._count("duplicates_dropped")
             self._owed.append(ack)
@@ -270,7 +260,7 @@ class Collector:
     def _complete(self, entry: Form) -> None:
         if self._missing(entry) is not None:
             return
-        other = self._other_whole(entry)
+        other = self._forms.other_whole(entry)
         if other is None:
             self._settle(entry, None)
         else:  # it is on its way to the disk, and so one row is: what was sealed anew is the same publication
@@ -278,13 +268,6 @@ class Collector:
             entry.acks = []
             self._forget_waiting(entry)
             self._finish(entry)
-
-    def _other_whole(self, entry: Form) -> Form | None:
-        """A differently sealed form of the same publication that is whole and not on disk yet."""
-        for form in self._live.get(entry.publication, ()):
-            if form is not entry and form.state in WHOLE and form.reason is None:
-                return form
-        return None
 
     def _missing(self, entry: Form) -> str | None:
         """What is missing, in the words of column `reason`; None for a whole publication."""
@@ -311,9 +294,7 @@ class Collector:
             else:
                 self._met.add(header.publisher)
         entry.reason = reason
-        forms = self._live.setdefault(entry.publication, [])
-        if entry not in forms:
-            forms.append(entry)
+        self._forms.join(entry)
         if reason is None:
             entry.acks += self._end_other_forms(entry)
         self._queue(entry)
@@ -333,10 +314,7 @@ class Collector:
     def _end_other_forms(self, entry: Form) -> list[Ack]:
         """One form of the publication is whole: those that still wait end, and leave what they owe."""
         acks: list[Ack] = []
-        forms = self._live.get(entry.publication, ())
-        if len(forms) == 1 and entry in forms:
-            return acks
-        for other in list(forms):
+        for other in list(self._forms.of(entry.publication)):
             if other is not entry and other.state is State.WAITING:
                 acks += other.acks
                 other.acks = []
@@ -357,15 +335,8 @@ class Collector:
                 del self._by_key[entry.header.key_id]
 
     def _finish(self, entry: Form) -> None:
-        entry.state = State.DONE
-        entry.content = entry.material = None
         self._vouching.release(entry)
-        self._done.append(entry.told)
-        forms = self._live.get(entry.publication)
-        if forms is not None and entry in forms:
-            forms.remove(entry)
-            if not forms:
-                del self._live[entry.publication]
+        self._forms.end(entry)
 
     def tick(self, now: float) -> None:
         """Give up on what has waited for `incomplete_s`; forget old headers; ask for content."""
@@ -377,11 +348,7 @@ class Collector:
                 break
             self._count("incomplete")
             self._settle(entry, self._missing(entry))
-        while len(self._done) > DONE_KEPT:
-            told = self._done.popleft()
-            done = self._entries.get(told)
-            if done is not None and done.state is State.DONE:
-                del self._entries[told]
+        self._forms.forget()
 
     @property
     def next_deadline(self) -> float | None:
@@ -424,7 +391,7 @@ class Collector:
         return (
             not entry.stale
             and self._missing(entry) is None
-            and self._other_whole(entry) is None
+            and self._forms.other_whole(entry) is None
             and not self.seen.has(*entry.publication, entry.topic, entry.header.retain)
             and not self._too_old(entry)
         )
@@ -438,7 +405,7 @@ class Collector:
                 header = entry.header
                 self.seen.mark(header.publisher, header.sequence, entry.topic, header.retain)
                 spooled += 1
-                if len(self._live[entry.publication]) > 1:
+                if len(self._forms.of(entry.publication)) > 1:
                     acks += self._end_other_forms(entry)  # those that came while this one was being written
             elif not entry.stale:
                 self._keep_late(entry)
@@ -459,10 +426,7 @@ class Collector:
     def _keep_late(self, entry: Form) -> None:
         """An incomplete form is on disk: keep it in memory, it may become whole."""
         entry.state = State.LATE
-        forms = self._live[entry.publication]
-        forms.remove(entry)
-        if not forms:
-            del self._live[entry.publication]
+        self._forms.leave(entry)
         if entry.header.key_id != NO_KEY:
             self._by_key.setdefault(entry.header.key_id, {})[id(entry)] = entry
         self._keep(entry)

@@ -57,7 +57,9 @@ def test_what_was_decoded_elsewhere_changes_nothing(made: list[list[bytes]], who
 
 
 def packet(payload: bytes, packet_id: int = 1, topic: str = "plant/a") -> bytes:
-    return encode(Publish(topic, payload, 1, packet_id=packet_id, properties=Properties(user=(("a", "b"),))), Version.V5)
+    return encode(
+        Publish(topic, payload, 1, packet_id=packet_id, properties=Properties(user=(("a", "b"),))), Version.V5
+    )
 
 
 def test_a_copy_is_made_of_the_same_objects() -> None:

@@ -179,7 +179,9 @@ def test_a_header_that_was_exchanged_after_decoding_makes_another_leaf() -> None
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.integers(1, 16), st.lists(st.tuples(st.integers(0, 15), st.binary(max_size=2), st.integers(0, 300)), max_size=12))
+@given(
+    st.integers(1, 16), st.lists(st.tuples(st.integers(0, 15), st.binary(max_size=2), st.integers(0, 300)), max_size=12)
+)
 def test_what_was_seen_of_a_batch_makes_no_proof_hold_that_does_not_hold_alone(
     count: int, sent: list[tuple[int, bytes, int]]
 ) -> None:

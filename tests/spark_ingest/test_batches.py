@@ -132,7 +132,7 @@ def test_a_read_means_what_its_pieces_mean(history: list[tuple[int, list[tuple[i
                     now += 4
                     together.collector.tick(now)
                     alone.collector.tick(now)
-                rows = [row for row in records(alone.write())] if how == "write" else []
+                rows = list(records(alone.write())) if how == "write" else []
                 assert (together.write() if how == "write" else []) == rows
                 continue
             number += 1

@@ -471,7 +471,7 @@ def test_incomplete_publications_in_memory_are_bounded() -> None:
 
 def test_incomplete_publications_in_memory_are_bounded_in_bytes_too() -> None:
     """A publication may be as large as a packet; content that comes to one that was given up counts as well."""
-    overlay, publisher, link = setup()
+    _, publisher, link = setup()
     publisher.new_key("plant/#")
     size = LATE_BYTES // 8
     made = [publisher.seal("plant/a", bytes(size)) for _ in range(12)]
