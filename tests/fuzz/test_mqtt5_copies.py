@@ -18,7 +18,7 @@ MAXIMUM = 1 << 16
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[list[bytes]]:
-    """Of three connections: few publications, in packets that differ in identifier, flags, topic, or a byte anywhere."""
+    """Of three connections: few publications, in packets that differ in identifier, flags, topic, or any byte."""
     bodies = draw(st.lists(publishes(Version.V5, from_client=False), min_size=1, max_size=3))
     topics = sorted({body.topic for body in bodies})
     made: list[list[bytes]] = [[], [], []]

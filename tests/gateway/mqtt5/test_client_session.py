@@ -443,7 +443,7 @@ def test_messages_are_acknowledged_together_as_they_are_one_by_one() -> None:
         assert len(got) == 5
         for some in (got[:2], got[1:3], got):
             said.append(session.acknowledge_all(some) if together else b"".join(map(session.acknowledge, some)))
-        again = [action for action in session.received_all([Publish("t", b"", 1, packet_id=9)], NOW)]
+        again = list(session.received_all([Publish("t", b"", 1, packet_id=9)], NOW))
         session.disconnected(NOW)
         said.append(session.acknowledge_all(again) if together else b"".join(map(session.acknowledge, again)))  # type: ignore[arg-type]
         assert not session.inbound.accepting
