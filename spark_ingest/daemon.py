@@ -28,7 +28,7 @@ from .replicas import RegionReplicas
 
 LOOK_S = 0.5
 CONFIG_BYTES_MAX = 1 << 20
-GARBAGE = (20_000, 20, 20)
+GARBAGE = (100_000, 20, 20)
 """Thresholds of Python's garbage collector. What a receiver holds for a moment is freed by counting references; with
 the default the collector looks through all of it again and again, a tenth of the receiver's time."""
 STOP_S = 60.0
