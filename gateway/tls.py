@@ -122,8 +122,8 @@ def _authorities_of(members: Mapping[str, _Member]) -> set[bytes]:
 
 def shows(ssl_object: Any, recognise: Callable[[bytes], bool]) -> bool:
     """Whether the other end of a connection (None: without TLS) shows the certificate (DER) that is meant."""
-    shown = ssl_object.getpeercert(binary_form=True) if ssl_object is not None else None
-    return bool(shown) and recognise(shown)
+    shown: bytes | None = ssl_object.getpeercert(binary_form=True) if ssl_object is not None else None
+    return recognise(shown) if shown else False
 
 
 def explain(error: BaseException, address: str) -> str:
