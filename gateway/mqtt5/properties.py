@@ -248,7 +248,7 @@ def decode_properties(data: bytes, at: int, end: int, carrier: Carrier) -> tuple
         found["user"] = tuple(user)
     # Not through __init__, which asks whether the names are fields. Absent ones are read from the class.
     properties = object.__new__(Properties)
-    properties.__dict__.update(found)
+    object.__setattr__(properties, "__dict__", found)
     return properties, at
 
 
