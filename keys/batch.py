@@ -38,7 +38,7 @@ from keys.message import (
 BATCH_LIMIT = 16
 PATH_LIMIT = 4  # log2 of BATCH_LIMIT: bounds the hashing that a stranger can cause
 NODE_BYTES = 32
-ROOTS_KEPT = 1024  # verified batches, up to 8 KB each; bounds memory, not safety: a forgotten one is verified again
+ROOTS_KEPT = 1024  # verified batches, up to 12 KB each; bounds memory, not safety: a forgotten one is verified again
 HEADERS_DOMAIN = "veilmq/1 headers"
 _NO_LEAF = bytes(NODE_BYTES)
 

@@ -17,6 +17,8 @@ COPIES_BYTES = 8 << 20
 """Of kept bodies, on all connections together; decoded they cost about as much again. Half of it goes at a time."""
 COPY_BYTES_MAX = 16 << 10
 """A larger body is not kept: comparing it would cost what decoding costs."""
+COPY_PROPERTIES_MAX = 8
+"""One with more user properties is not kept: decoded, these may cost thirty times their bytes."""
 BODY_OVERHEAD_BYTES = 600
 
 
@@ -37,7 +39,9 @@ class Copies:
 
     def keep(self, body: bytes, decoded: Body) -> tuple[dict[bytes, Body], dict[bytes, Body]]:
         """A body is well-formed; the generations from now on."""
-        if len(body) <= COPY_BYTES_MAX:
+        properties = decoded[2]
+        few = len(properties.user) + len(properties.subscription_ids) <= COPY_PROPERTIES_MAX
+        if few and len(body) <= COPY_BYTES_MAX:
             size = len(body) + BODY_OVERHEAD_BYTES
             self._bytes += size
             if self._bytes > self._half:

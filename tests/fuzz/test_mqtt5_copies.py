@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.mqtt5 import copies
 from gateway.mqtt5.codec import Decoder, encode
-from gateway.mqtt5.copies import COPIES_BYTES, COPY_BYTES_MAX, Copies
+from gateway.mqtt5.copies import COPIES_BYTES, COPY_BYTES_MAX, COPY_PROPERTIES_MAX, Copies
 from gateway.mqtt5.packets import Packet, Properties, Publish, Version
 from gateway.mqtt5.types import MqttError
 from tests.gateway.mqtt5.strategies import PACKET_IDS, publishes
@@ -90,6 +90,9 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(shared.generations)
     decoder.feed(packet(bytes(COPY_BYTES_MAX)))
     assert not any(len(body) > COPY_BYTES_MAX for generation in shared.generations for body in generation)
+    many = Properties(user=(("", ""),) * (COPY_PROPERTIES_MAX + 1))
+    decoder.feed(encode(Publish("plant/a", b"", properties=many), Version.V5))
+    assert not any(len(one[2].user) > COPY_PROPERTIES_MAX for kept in shared.generations for one in kept.values())
     assert COPIES_BYTES == 8 << 20
 
 
