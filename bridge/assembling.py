@@ -41,6 +41,10 @@ class Assembling:
         self._parts: FairBytes[Name, _Parts] = FairBytes(ASSEMBLING_BYTES, ASSEMBLING_OVERHEAD_BYTES)
         self._pulls = Pulls()
 
+    def __len__(self) -> int:
+        """Pieces and requests that are held; 0: nothing is put together, and nothing asked for."""
+        return len(self._parts) + len(self._pulls)
+
     def take(
         self, peer: str, header: MessageHeader, pieces: Mapping[int, bytes], hops: int, now: float
     ) -> bytes | None:

@@ -48,13 +48,15 @@ from bridge.subscriptions import KEYS_TOPIC
 from bridge.topics import overlaps
 from bridge.views import Overlay, OverlayError
 from gateway import hosted
+from gateway.complaints import ClientError
 from gateway.config import ConfigError
 from gateway.dials import Dials
 from gateway.live_overlay import LOOK_EVERY_S, LiveOverlay, take_listed_key
 from gateway.metrics import LinkState
-from gateway.mqtt5.packets import Publish
+from gateway.mqtt5.copies import Copies
+from gateway.mqtt5.packets import Properties, Publish
 from gateway.mqtt5.types import MqttError
-from gateway.mqtt_client import Client, ClientError
+from gateway.mqtt_client import Client
 from gateway.overlay_file import load_overlay, load_secrets
 from gateway.private import PrivateFileError, read_private
 from gateway.redial import Address, split_host_port
@@ -74,6 +76,7 @@ __all__ = [
     "MqttError",
     "OverlayError",
     "PrivateFileError",
+    "Properties",
     "Publish",
     "RegionClient",
     "ScopeSecret",
@@ -135,13 +138,26 @@ def dial(
     )
 
 
+def _wire(publish: Publish) -> Wire:
+    return Wire(publish.topic, publish.payload, publish.qos, publish.retain, publish.properties.user)
+
+
+def _one_by_one(
+    on_arrival: Callable[[Arrival], object], replica: str, publishes: Sequence[Publish], client: Client
+) -> None:
+    for publish in publishes:
+        on_arrival(Arrival(replica, _wire(publish), publish, client))
+
+
 class RegionClient:
     """All replicas of the home region of the identity in `identity_dir`, and the key servers. `start` it on a loop.
 
-    `on_arrival` gets every wire, those of `KEYS_TOPIC` (live keys for a new subscription) included; `on_keys` is called
-    when `scope_keys` or `secrets` changed. `filters`: clear filters; the scopes that they touch are subscribed as
-    wholes, so replicas learn nothing finer. `logins`: a file of logins at hosted brokers, as `overlay.hosted` of a
-    gateway holds them. Sessions survive us: what comes meanwhile waits at the replicas, within their bounds.
+    `on_arrival` gets every wire, those of `KEYS_TOPIC` (live keys for a new subscription) included. Who gives
+    `on_arrivals` gets instead what one read brought at once, as it was decoded: the replica, its messages, and the
+    client whose `acknowledge_all` takes them when what they brought is durable. `on_keys` is called when `scope_keys`
+    or `secrets` changed. `filters`: clear filters; the scopes that they touch are subscribed as wholes, so replicas
+    learn nothing finer. `logins`: a file of logins at hosted brokers, as `overlay.hosted` of a gateway holds them.
+    Sessions survive us: what comes meanwhile waits at the replicas, within their bounds.
     The overlay may change while we run. Raises TrustError, OverlayError, TlsError, ConfigError: one line each.
     """
 
@@ -150,8 +166,9 @@ class RegionClient:
         identity_dir: Path,
         overlay_file: Path,
         filters: Iterable[str],
-        on_arrival: Callable[[Arrival], object],
+        on_arrival: Callable[[Arrival], object] = lambda arrival: None,
         *,
+        on_arrivals: Callable[[str, Sequence[Publish], Client], object] | None = None,
         on_keys: Callable[[], object] = lambda: None,
         logins: Path | None = None,
         receive_maximum: int = 4096,
@@ -159,7 +176,8 @@ class RegionClient:
         random: Callable[[], float] = random_module.random,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._on_arrival, self._on_keys, self._clock = on_arrival, on_keys, clock
+        self._on_arrivals = on_arrivals or partial(_one_by_one, on_arrival)
+        self._on_keys, self._clock = on_keys, clock
         local = LocalIdentity.load(identity_dir)
         overlay = load_overlay(overlay_file, int(clock() * 1000), identity_dir / "overlay.pin")
         self.local = take_listed_key(local, overlay)
@@ -180,6 +198,7 @@ class RegionClient:
         self._receive_maximum, self._session_expiry_s, self._random = receive_maximum, session_expiry_s, random
         self._timer: asyncio.TimerHandle | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._copies = Copies()
         self._dials = Dials(self._dial)
         for topic_filter in self.filters:
             self._handle(Subscribed(topic_filter))
@@ -274,12 +293,19 @@ class RegionClient:
         self._handle(Acked(peer, ticket))
 
     def link_published(self, peer: str, publish: Publish, client: Client) -> None:
-        wire = Wire(publish.topic, publish.payload, publish.qos, publish.retain, publish.properties.user)
-        if wire.topic in CONTROL_TOPICS or peer not in self._replicas:
-            client.acknowledge(publish)
-            self._handle(Received(peer, wire))
-        else:
-            self._on_arrival(Arrival(peer, wire, publish, client))
+        self._published(peer, client, (publish,))
+
+    def _published(self, peer: str, client: Client, publishes: Sequence[Publish]) -> None:
+        """What one read brought."""
+        ours = peer in self._replicas
+        if not ours or not CONTROL_TOPICS.isdisjoint([publish.topic for publish in publishes]):
+            for publish in publishes:
+                if not ours or publish.topic in CONTROL_TOPICS:
+                    client.acknowledge(publish)
+                    self._handle(Received(peer, _wire(publish)))
+            publishes = [publish for publish in publishes if ours and publish.topic not in CONTROL_TOPICS]
+        if publishes:
+            self._on_arrivals(peer, publishes, client)
 
     # ------------------------------------------------------------------------------------- details
 
@@ -292,7 +318,7 @@ class RegionClient:
         return [s for s in self.secrets if self.overlay.may_read(self.local.name, s.scope, epoch)]
 
     def _dial(self, peer: str) -> Client:
-        return dial(
+        client = dial(
             self.overlay,
             self.local.name,
             peer,
@@ -302,7 +328,10 @@ class RegionClient:
             receive_maximum=self._receive_maximum,
             manual_ack=True,
             random=self._random,
+            copies=self._copies,
         )
+        client.on_publishes = partial(self._published, peer, client)
+        return client
 
     def _handle(self, event: Event) -> None:
         self._perform(self._node.handle(event, self._clock()))

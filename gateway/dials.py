@@ -150,7 +150,7 @@ class Dials(Mapping[str, Client]):
     def _end(self, peer: str) -> None:
         client = self._clients.pop(peer)
         client.on_up = client.on_down = lambda: None
-        client.on_publish = lambda publish: None
+        client.on_publish, client.on_publishes = lambda publish: None, None
         task = asyncio.get_running_loop().create_task(client.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

@@ -11,7 +11,6 @@ one to each replica of a region. Callbacks run on the event loop and must not bl
 from __future__ import annotations
 
 import asyncio
-import logging
 import random as random_module
 import ssl as ssl_module
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from typing import cast
 
 from gateway.awaited import Acknowledgements
 from gateway.batched import BatchedWriter
+from gateway.complaints import CONNACK_OF_V3, NOT_MQTT5, ClientError, Complaints
 from gateway.metrics import LinkFigures
 from gateway.mqtt5.actions import Close, SessionLimits
 from gateway.mqtt5.client_session import (
@@ -30,6 +30,7 @@ from gateway.mqtt5.client_session import (
     Unanswered,
 )
 from gateway.mqtt5.codec import Decoder
+from gateway.mqtt5.copies import Copies
 from gateway.mqtt5.packets import (
     NO_PROPERTIES,
     ConnAck,
@@ -43,27 +44,14 @@ from gateway.mqtt5.packets import (
 )
 from gateway.mqtt5.types import MAXIMUM_REMAINING_LENGTH, MqttError, ReasonCode, Refused
 from gateway.redial import Address, Redial, host_port
-from gateway.tls import explain
+from gateway.tls import SOMEBODY_ELSE, explain, shows
 from gateway.wanted import WantedSubscriptions
 
-log = logging.getLogger("veilmq.client")
 CONNECT_TIMEOUT_S = 10.0
 END_S = 1.0
 """A peer that does not take our farewell is cut off: with TLS it could otherwise keep the connection from ending."""
-SAID_MAX = 16
 PACKET_BYTES_MAX = MAXIMUM_REMAINING_LENGTH + 5
 TOO_MUCH = (ReasonCode.PACKET_TOO_LARGE, ReasonCode.QOS_NOT_SUPPORTED, ReasonCode.RETAIN_NOT_SUPPORTED)
-NOT_MQTT5 = "does not speak MQTT 5: it would strip user properties; use an MQTT 5 broker"
-CONNACK_OF_V3 = b"\x20\x02"
-"""CONNACK with nothing but flags and code: MQTT 5 has a length of properties in it (MQTT 5.0 §3.2.2)."""
-
-
-class ClientError(Exception):
-    """Why there is no connection: one line, cause and cure. `code`: the peer's reason code, or 0x88."""
-
-    def __init__(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
-        super().__init__(text)
-        self.code = code
 
 
 class Client(asyncio.Protocol):
@@ -75,6 +63,7 @@ class Client(asyncio.Protocol):
     `limits`: what may be in flight to the server, and wait for it. `random`: 0..1, spreads reconnects.
     `elsewhere`: where the server may be besides; asked, and tried, whenever it does not answer at its address.
     `unusable`: why the server's offer (CONNACK) rules it out; empty if it does not. Then the connection ends.
+    `copies`: shared by clients to which the same publications come.
     """
 
     def __init__(
@@ -99,10 +88,13 @@ class Client(asyncio.Protocol):
         random: Callable[[], float] = random_module.random,
         elsewhere: Callable[[], Sequence[Address]] = tuple,
         unusable: Callable[[ConnAck], str] = lambda connack: "",
+        copies: Copies | None = None,
     ) -> None:
         self.address = self._where = host_port((host, port))
         self.manual_ack = manual_ack
         self.on_publish: Callable[[Publish], object] = lambda _: None
+        self.on_publishes: Callable[[Sequence[Publish]], object] | None = None
+        """With `manual_ack`, instead of `on_publish`: what one read brought, while nothing else came with it."""
         self.on_up: Callable[[], object] = lambda: None
         self.on_down: Callable[[], object] = lambda: None
         self.last_error = ""
@@ -121,7 +113,8 @@ class Client(asyncio.Protocol):
         self._connect = Connect(client_id, Version.V5, clean_start, keep_alive_s, username, password, will, offer)
         self._limits, self._packet_bytes = limits, packet_bytes
         self._session = self._new_session()
-        self._decoder = Decoder(Version.V5, packet_bytes, "client")
+        self._copies = copies
+        self._decoder = self._new_decoder()
         self._wanted = WantedSubscriptions(self.address)
         self._out = BatchedWriter(self.figures)
         self._write, self._flush = self._out.write, self._out.flush
@@ -133,11 +126,14 @@ class Client(asyncio.Protocol):
         self._up_at: float | None = None
         self._wait_longest = False
         self._why = ""
-        self._said: set[str] = set()  # since the last connection
+        self._complaints = Complaints()
         self.acks = Acknowledgements(self.figures)
 
     def _new_session(self) -> ClientSession:
         return ClientSession(self._connect, self._limits, adopt=not self._connect.clean_start)
+
+    def _new_decoder(self) -> Decoder:
+        return Decoder(Version.V5, self._packet_bytes, "client", copies=self._copies)
 
     def __repr__(self) -> str:
         return f"Client({self.address!r}, {'up' if self._up else 'down'})"
@@ -216,9 +212,7 @@ class Client(asyncio.Protocol):
     def note(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
         """Remember why there is no connection; say so once, not at every attempt."""
         self.last_error = text
-        if text not in self._said and len(self._said) < SAID_MAX:
-            self._said.add(text)
-            log.warning("%s", text)
+        self._complaints.say(text)
         if self._first is not None and not self._first.done():
             self._first.set_exception(ClientError(text, code))
 
@@ -295,6 +289,12 @@ class Client(asyncio.Protocol):
         if data:
             self._write(data)
 
+    def acknowledge_all(self, publishes: Sequence[Publish]) -> None:
+        """The same for several at once."""
+        data = self._session.acknowledge_all(publishes)
+        if data:
+            self._write(data)
+
     def _ask(self) -> None:
         if self._up:
             self._wanted.ask(self._session, self._write, self._now())
@@ -304,17 +304,11 @@ class Client(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's TLS transport is no subclass of asyncio.Transport, but offers the same.
         self._out.transport = cast(asyncio.Transport, transport)
-        if self._verify_peer is not None:
-            tls = transport.get_extra_info("ssl_object")
-            shown = tls.getpeercert(binary_form=True) if tls is not None else None
-            if not shown or not self._verify_peer(shown):
-                self._why = (
-                    f"{self._where} shows the certificate of somebody else; "
-                    "check the address, or take the newest overlay file"
-                )
-                self._out.transport.abort()
-                return
-        self._decoder = Decoder(Version.V5, self._packet_bytes, "client")
+        if self._verify_peer is not None and not shows(transport.get_extra_info("ssl_object"), self._verify_peer):
+            self._why = f"{self._where} {SOMEBODY_ELSE}"
+            self._out.transport.abort()
+            return
+        self._decoder = self._new_decoder()
         if self._connect.clean_start:
             self._session = self._new_session()
         self._write(self._session.open(self._now()))
@@ -363,6 +357,12 @@ class Client(asyncio.Protocol):
     # -------------------------------------------------------------------------------------- actions
 
     def _perform(self, actions: Sequence[ClientAction]) -> None:
+        if self.on_publishes is not None and self.manual_ack:
+            publishes = [action for action in actions if type(action) is Publish]
+            if publishes and len(publishes) == len(actions):
+                self.figures.received += len(publishes)
+                self.on_publishes(publishes)
+                return
         # Bytes first: what a resumed session repeats goes before what a callback publishes (§4.6).
         for action in actions:
             if type(action) is bytes:
@@ -393,7 +393,7 @@ class Client(asyncio.Protocol):
             self._useless(why)
             return
         self._up, self._up_at, self.last_error = True, self._now(), ""
-        self._said.clear()
+        self._complaints.forget()
         self.figures.connections += 1
         self.session_present = action.connack.session_present
         self._wanted.connected(self.session_present and not action.doubtful)

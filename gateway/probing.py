@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from bridge.views import HOSTED_PROPERTY_CHARS, Overlay
 from gateway import hosted
 from gateway.check_trust import Finding
+from gateway.complaints import ClientError
 from gateway.config_hosted import Hosted
 from gateway.mqtt5.packets import Publish
-from gateway.mqtt_client import PACKET_BYTES_MAX, Client, ClientError
+from gateway.mqtt_client import PACKET_BYTES_MAX, Client
 
 CONTROL_ROOT = "veilmq"
 """An ordinary topic: hosted brokers keep names that begin with $ for themselves."""

@@ -16,11 +16,13 @@ import time
 from asyncio import BaseTransport
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from gateway.private import PrivateFileError, read_private
 from keys.errors import KeysError
 from keys.identity import Certificate, Role, public_key_of
+
+SOMEBODY_ELSE = "shows the certificate of somebody else; check the address, or take the newest overlay file"
 
 
 class TlsError(Exception):
@@ -116,6 +118,12 @@ class LinkTls:
 def _authorities_of(members: Mapping[str, _Member]) -> set[bytes]:
     """Those of trust domains. Who vouches for a hosted broker's web certificate vouches for no member."""
     return {m.ca for m in members.values() if m.ca and m.certificates[0].role is not Role.HOSTED}
+
+
+def shows(ssl_object: Any, recognise: Callable[[bytes], bool]) -> bool:
+    """Whether the other end of a connection (None: without TLS) shows the certificate (DER) that is meant."""
+    shown: bytes | None = ssl_object.getpeercert(binary_form=True) if ssl_object is not None else None
+    return recognise(shown) if shown else False
 
 
 def explain(error: BaseException, address: str) -> str:

@@ -18,6 +18,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from keys import frames
 from keys.errors import BadFrame, BadSignature, OurFault
@@ -37,7 +38,7 @@ from keys.message import (
 BATCH_LIMIT = 16
 PATH_LIMIT = 4  # log2 of BATCH_LIMIT: bounds the hashing that a stranger can cause
 NODE_BYTES = 32
-ROOTS_KEPT = 4096  # verified roots; bounds memory, not safety: a forgotten root is verified again
+ROOTS_KEPT = 1024  # verified batches, up to 12 KB each; bounds memory, not safety: a forgotten one is verified again
 HEADERS_DOMAIN = "veilmq/1 headers"
 _NO_LEAF = bytes(NODE_BYTES)
 
@@ -107,13 +108,26 @@ class SignedHeader:
 
 def _decode_usual(data: bytes) -> SignedHeader | None:
     """What `SignedHeader._decode` makes of a header with one digest, in a third of the time; None leaves it to that."""
+    header = _usual_header(data)
+    if header is None:
+        return None
+    path = data[_USUAL_BYTES:-SIGNATURE_BYTES]
+    nodes = tuple([path[at : at + NODE_BYTES] for at in range(0, len(path), NODE_BYTES)])
+    return SignedHeader(header, Proof(data[_USUAL_BYTES - 2], nodes, data[-SIGNATURE_BYTES:]))
+
+
+def _usual_header(data: bytes) -> MessageHeader | None:
+    """The header, if it has one digest and its proof's fields have their sizes."""
     if len(data) < _USUAL_BYTES:
         return None
     (version, kind, flags, mode, publisher, key_id, sequence, previous, time_ms, deadline_ms, count, digest, opening,
      index, depth) = _USUAL.unpack_from(data)  # fmt: skip
     known = ONE_DIGEST.get(mode)
     if (
-        (version, kind, count, opening) != (frames.PROTOCOL_VERSION, frames.Kind.MESSAGE_HEADER, 1, _PROOF)
+        version != frames.PROTOCOL_VERSION
+        or kind != _HEADER_KIND
+        or count != 1
+        or opening != _PROOF
         or known is None
         or (key_id == NO_KEY) is not (known is Mode.PLAIN)
         or flags > HEADER_FLAGS
@@ -123,19 +137,22 @@ def _decode_usual(data: bytes) -> SignedHeader | None:
         or len(data) != _USUAL_BYTES + depth * NODE_BYTES + SIGNATURE_BYTES
     ):
         return None
-    header = MessageHeader(
+    return MessageHeader(
         publisher, key_id, sequence, previous, time_ms, deadline_ms, flags & 3, flags & RETAIN != 0,
         flags & TOMBSTONE != 0, known, (digest,),
     )  # fmt: skip
-    end = _USUAL_BYTES + depth * NODE_BYTES
-    path = tuple([data[at : at + NODE_BYTES] for at in range(_USUAL_BYTES, end, NODE_BYTES)])
-    return SignedHeader(header, Proof(index, path, data[end:]))
+
+
+def header_of(frame: bytes) -> MessageHeader:
+    """The header of a frame of `SignedHeader`, of which the rest is read and found well-formed. Raises `BadFrame`."""
+    return _usual_header(frame) or SignedHeader._decode(frame).header
 
 
 def _header_bytes(header: MessageHeader) -> int:
     return PREFIX_BYTES + 1 + DIGEST_BYTES * len(header.digests)
 
 
+_HEADER_KIND = int(frames.Kind.MESSAGE_HEADER)
 _PROOF = frames.opening(frames.Kind.PROOF)
 _USUAL = struct.Struct(">BBBB16s16sQQQQB32s3sBB")
 _USUAL_BYTES = _USUAL.size
@@ -168,25 +185,66 @@ def _node(left: bytes, right: bytes) -> bytes:
 
 
 class HeaderVerifier:
-    """Verifies signed headers; a batch costs one Ed25519 verification, its other headers a few hashes."""
+    """Verifies signed headers; a batch costs one Ed25519 verification, its other headers a few hashes.
+
+    Of a batch whose signature held, the nodes that its proofs showed are kept, each with all that a proof says above
+    it. A proof that reaches such a node, at its place and with that very rest, holds: what is above was hashed before.
+    """
 
     def __init__(self, roots_kept: int = ROOTS_KEPT) -> None:
         self._roots_kept = roots_kept
-        self._verified: OrderedDict[tuple[bytes, bytes, bytes], None] = OrderedDict()
+        # The signature is part of what is remembered: a good root with another signature must not pass, or we would
+        # hand on headers that the next party refuses.
+        self._trees: OrderedDict[tuple[bytes, bytes], _Tree] = OrderedDict()  # by public key and signature
 
     def verify(self, signed: SignedHeader, wire_topic: str, public_key: bytes) -> None:
         """Raise `BadSignature` unless the owner of `public_key` signed this header for this wire topic."""
-        header, proof = signed.header, signed.proof
+        proof = signed.proof
+        path = b"".join(proof.path)
+        self._check(signed.header, signed.leaf_bytes, wire_topic, proof.index, path, proof.signature, public_key)
+
+    def verify_frame(self, header: MessageHeader, frame: bytes, wire_topic: str, public_key: bytes) -> None:
+        """The same for the frame of which `header_of` gave this header."""
+        end = _header_bytes(header)
+        path = frame[end + _PLACE_BYTES : -SIGNATURE_BYTES]
+        index, signature = frame[end + _PLACE_BYTES - 2], frame[-SIGNATURE_BYTES:]
+        self._check(header, frame[:end], wire_topic, index, path, signature, public_key)
+
+    def _check(
+        self,
+        header: MessageHeader,
+        header_bytes: bytes,
+        wire_topic: str,
+        index: int,
+        path: bytes,
+        signature: bytes,
+        public_key: bytes,
+    ) -> None:
         if party_id_of(public_key) != header.publisher:
             raise BadSignature("the header names another publisher than this key's owner")
-        root = proof.root(leaf(signed.leaf_bytes, wire_topic))
-        # the signature is part of what is remembered: a good root with another signature must not pass,
-        # or we would hand on headers that the next party refuses
-        known = (public_key, root, proof.signature)
-        if known in self._verified:
-            self._verified.move_to_end(known)
-            return
-        verify(public_key, HEADERS_DOMAIN, root, proof.signature)
-        self._verified[known] = None
-        if len(self._verified) > self._roots_kept:
-            self._verified.popitem(last=False)
+        signed_by = (public_key, signature)
+        tree = self._trees.get(signed_by, _NOTHING)
+        node, sha256 = leaf(header_bytes, wire_topic), hashlib.sha256
+        shown: _Tree = {}
+        while tree.get(node) != (index, path):
+            if not path:
+                verify(public_key, HEADERS_DOMAIN, node, signature)
+                shown[node] = (index, path)
+                break
+            sibling, path = path[:NODE_BYTES], path[NODE_BYTES:]
+            shown[sibling] = (index ^ 1, node + path)
+            node = sha256(b"\1" + sibling + node if index & 1 else b"\1" + node + sibling).digest()
+            index >>= 1
+        if tree is _NOTHING:
+            self._trees[signed_by] = shown
+            if len(self._trees) > self._roots_kept:
+                self._trees.popitem(last=False)
+        else:
+            tree.update(shown)
+            self._trees.move_to_end(signed_by)
+
+
+_Tree: TypeAlias = dict[bytes, tuple[int, bytes]]
+"""Node: its index on its level, and what a proof says above it (path, 32 bytes a level). Of one batch: 31 at most."""
+_NOTHING: _Tree = {}
+_PLACE_BYTES = len(_PROOF) + 2

@@ -20,6 +20,7 @@ from keys.errors import BadFrame, KeysError, OurFault
 
 KEY_BYTES = 32
 EPOCH_MAX = 0xFFFFFFFE  # the number after it says "no end" in grants
+TIME_MS_END = 1 << 64  # no header states a later time
 SCOPE_KEYS_MAX = 65_536  # what one party holds; the oldest epochs go first
 
 
@@ -70,7 +71,16 @@ class Calendar:
 
     def may_seal(self, epoch: int, now: float) -> bool:
         """Whether a publisher may still seal under a key of this epoch (the present one is preferred)."""
+        if not self.length_s:
+            return epoch == 0
         return epoch <= self.at(now) and now < self.end_s(epoch) + self.grace_s
+
+    def sealing_ms(self, epoch: int) -> tuple[int, int]:
+        """The same for times in whole milliseconds, by their middles: from the first on, and before the second."""
+        if not self.length_s:
+            return 0, 0 if epoch else TIME_MS_END
+        begins_ms = self.zero_ms + 1000 * epoch * self.length_s
+        return begins_ms if epoch else 0, min(TIME_MS_END, begins_ms + 1000 * (self.length_s + self.grace_s))
 
     def live(self, epoch: int, now: float) -> bool:
         """Whether what claims to be sealed in this epoch can be fresh, whatever the two clocks say."""

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from gateway.contents import check_mode
-from keys.envelope import HeaderVerifier, MessageHeader, SignedHeader, from_property
+from keys.batch import header_of
+from keys.envelope import HeaderVerifier, MessageHeader, from_property
 from keys.errors import BadFrame, Expired, NotAuthorised
 from keys.identity import CARRIERS, Certificate
 
@@ -31,8 +32,8 @@ SEQUENCE_MAX = (1 << 63) - 1
 """The largest `long`; a publisher that counts from 0 never gets there."""
 
 
-class Wire(Protocol):
-    """An MQTT message between a replica and us (`bridge.machine.Wire` is one)."""
+class Message(Protocol):
+    """What an MQTT message is, whatever its properties are."""
 
     @property
     def topic(self) -> str: ...
@@ -40,8 +41,22 @@ class Wire(Protocol):
     def payload(self) -> bytes: ...
     @property
     def retain(self) -> bool: ...
+
+
+class Wire(Message, Protocol):
+    """An MQTT message between a replica and us (`bridge.machine.Wire` is one)."""
+
     @property
     def properties(self) -> Sequence[tuple[str, str]]: ...
+
+
+class Piece(NamedTuple):
+    """What a `Wire` has, of a message as it was decoded."""
+
+    topic: str
+    payload: bytes
+    retain: bool
+    properties: tuple[tuple[str, str], ...]
 
 
 class Admitted(NamedTuple):
@@ -62,42 +77,69 @@ class Admission:
         self._directory = directory
         self._verifier = HeaderVerifier()
         self._edition: object = None
+        self._certificates: dict[bytes, Certificate] = {}  # of members of the overlay only
         self._rights: dict[tuple[bytes, str, int], Scope | None] = {}
+        self._epoch, self._begins_ms, self._ends_ms = 0, 0, 0  # the epoch asked for last, and its milliseconds
+        self._asked_epoch, self._asked_at, self._live = -1, 0.0, False  # of what it was asked last whether it is live
 
     def publication(self, told: str, wire_topic: str, now: float) -> Admitted:
         """`told`: property `vmq` as it came. Raises BadFrame, BadSignature, NotAuthorised, Expired."""
+        edition = self._directory.edition
+        if edition is not self._edition:
+            self._begin(edition)
         frame = from_property(told)
-        signed = SignedHeader.decode(frame)
-        header = signed.header
-        certificate = member_of(self._directory, header.publisher)
+        header = header_of(frame)
+        publisher = header.publisher
+        certificate = self._certificates.get(publisher)
+        if certificate is None:
+            certificate = self._certificates[publisher] = member_of(self._directory, publisher)
         if certificate.not_after_ms < now * 1000:
             raise Expired(f"the certificate of {certificate.name} ended")
-        self._verifier.verify(signed, wire_topic, certificate.public_key)
+        self._verifier.verify_frame(header, frame, wire_topic, certificate.public_key)
         if header.sequence > SEQUENCE_MAX or header.time_ms > TIME_MS_MAX:
             raise BadFrame("a sequence or a time beyond what a row can hold")
-        calendar = self._directory.calendar
-        epoch = calendar.at(sealed_at_s(header))
-        scope = self._right(certificate, header.publisher, wire_topic, epoch)
+        epoch = self._epoch if self._begins_ms <= header.time_ms < self._ends_ms else self._epoch_of(header)
+        asked = (publisher, wire_topic, epoch)
+        if asked not in self._rights:
+            self._learn(certificate, asked)
+        scope = self._rights[asked]
         if scope is None:
             raise NotAuthorised(f"{certificate.name} may not publish on this topic in epoch {epoch}")
         check_mode(header, scope.mode)
-        if calendar.live(epoch, now):
+        if now != self._asked_at or epoch != self._asked_epoch:
+            self._asked_epoch, self._asked_at = epoch, now
+            self._live = self._directory.calendar.live(epoch, now)
+        if self._live:
             return Admitted(header, frame, scope, 1)
         path_from(self._directory, certificate)
         return Admitted(header, frame, scope, self._directory.faults() + 1)
 
-    def _right(self, certificate: Certificate, publisher: bytes, wire_topic: str, epoch: int) -> Scope | None:
-        """The topic's scope, if the publisher has the right to the topic."""
-        edition = self._directory.edition
-        if edition is not self._edition or len(self._rights) >= RIGHTS_KEPT:
-            self._edition = edition
+    def _begin(self, edition: object) -> None:
+        """Another overlay: everything is looked up anew."""
+        self._edition = edition
+        self._certificates.clear()
+        self._rights.clear()
+        self._begins_ms = self._ends_ms = 0
+        self._asked_epoch = -1
+
+    def _learn(self, certificate: Certificate, asked: tuple[bytes, str, int]) -> None:
+        """The topic's scope, if the publisher has the right to the topic. Verified publishers only ask."""
+        _, wire_topic, epoch = asked
+        if len(self._rights) >= RIGHTS_KEPT:
             self._rights.clear()
-        asked = (publisher, wire_topic, epoch)
-        if asked not in self._rights:
-            scope = self._directory.scope_of(wire_topic)
-            allowed = scope is not None and self._directory.may_publish(certificate.name, wire_topic, epoch)
-            self._rights[asked] = scope if allowed else None
-        return self._rights[asked]
+        scope = self._directory.scope_of(wire_topic)
+        allowed = scope is not None and self._directory.may_publish(certificate.name, wire_topic, epoch)
+        self._rights[asked] = scope if allowed else None
+
+    def _epoch_of(self, header: MessageHeader) -> int:
+        """In which it was sealed; epochs begin and end at whole seconds after a millisecond."""
+        calendar = self._directory.calendar
+        epoch = self._epoch = calendar.at(sealed_at_s(header))
+        begins_ms = self._begins_ms = round(calendar.start_s(epoch) * 1000)
+        self._ends_ms = begins_ms + 1000 * calendar.length_s if calendar.length_s else TIME_MS_MAX + 1
+        if not begins_ms <= header.time_ms < self._ends_ms:  # before the first epoch, or after the last
+            self._ends_ms = begins_ms
+        return epoch
 
 
 def sealed_at_s(header: MessageHeader) -> float:

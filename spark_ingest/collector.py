@@ -17,8 +17,9 @@ for each replica.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 
+from gateway.client import Publish
 from keys.envelope import (
     NO_KEY,
     PROPERTY_HEADER,
@@ -27,32 +28,26 @@ from keys.envelope import (
     KeyName,
     Mode,
 )
-from keys.errors import BadFrame, KeysError, NotAuthorised
+from keys.errors import BadFrame, KeysError
 
-from .admission import Admission, Wire
+from .admission import Admission, Message, Piece, Wire
 from .contents import PROPERTY_PART, Contents
 from .directory import Directory
-from .forms import UNVOUCHED, WHOLE, Ack, Form, Group, State, record_of
+from .forms import UNVOUCHED, WHOLE, Ack, Form, Group, State, call_each, record_of
+from .formtable import VARIANTS_MAX, FormTable
 from .keyring import Keyring
+from .late import Late
 from .part import Part
 from .seen import Seen
+from .vouching import Vouching
 
 HELD_MAX = 65_536
 """Publications in memory. Receive Maximum keeps honest senders far below; beyond it a piece is left
 unacknowledged and comes again after the next reconnect."""
-VARIANTS_MAX = 4
-"""Differently sealed forms of one publication that may wait: re-sealing is honest, but not without end."""
-DONE_KEPT = 16_384
-"""Headers of written publications that are recognised without verifying the same signature again."""
 STALE_KEPT = 65_536
 """Old publications of unknown publishers that are remembered, so that a replay fills no disk."""
-LATE_KEPT = 4_096
-"""Incomplete publications that stay in memory, waiting for what is missing."""
 FRESH_MS = 300_000
 """PROTOCOL §5: the time of the first publication of an unknown publisher may be off by this much."""
-UNVOUCHED_MAX = 4_096
-"""Publications of no live epoch that wait for another replica to bring them, of each replica. Receive Maximum keeps
-honest ones below; a bad one fills neither memory nor disk with what somebody who was shut out has dated back."""
 
 
 class _HeldOverflowError(Exception):
@@ -70,26 +65,29 @@ class Collector:
         keyring: Keyring | None = None,
         incomplete_s: float = 10.0,
         part: Part | None = None,
+        acknowledge: Callable[[Sequence[Ack]], None] = call_each,
     ) -> None:
-        """`part`: which publications are for this receiver, if there are others; those of others are acknowledged."""
+        """`part`: which publications are for this receiver, if there are others; those of others are acknowledged.
+
+        `acknowledge`: takes what came as `ack` with pieces that owe the disk nothing.
+        """
         self._part = part
+        self._acknowledge = acknowledge
+        self._owed: list[Ack] = []  # of the pieces in hand, to be acknowledged at once
         self._directory = directory
         self._admission = Admission(directory)
-        self._hosted = directory.hosted  # while we run
+        self._vouching = Vouching(directory)
         self.contents = Contents(directory, self._count)
         self.seen = seen or Seen()
         self.keyring = keyring or Keyring()
         self.keyring.attach(directory)
         self._incomplete_s = incomplete_s
-        self._entries: OrderedDict[tuple[str, str], Form] = OrderedDict()  # by vmq and wire topic
-        self._done: deque[tuple[str, str]] = deque()
-        self._live: dict[tuple[bytes, int], list[Form]] = {}  # waiting, ready or being written
+        self._forms = FormTable()
         self._waiting: OrderedDict[int, Form] = OrderedDict()  # by age
         self._by_key: dict[bytes, dict[int, Form]] = {}  # waiting or late, by key id
-        self._late: OrderedDict[int, Form] = OrderedDict()
+        self._late = Late()
         self._stale: OrderedDict[tuple[bytes, int], None] = OrderedDict()
         self._ready: deque[Form] = deque()
-        self._unvouched: Counter[str] = Counter()  # by replica; members of the overlay only
         self._met: set[bytes] = set()  # publishers with a fresh publication; members of the overlay only
         self.figures: Counter[tuple[str, str]] = Counter()
         """(name of a figure, replica or empty): what was counted."""
@@ -98,92 +96,136 @@ class Collector:
 
     def receive(self, replica: str, wire: Wire, ack: Ack, now: float) -> None:
         """A piece from a replica of the home region. Never raises for what the wire holds."""
-        properties = wire.properties
-        if len(properties) == 1 and properties[0][0] == PROPERTY_HEADER:
-            # The usual case: another replica's copy, byte for byte, of what is whole already.
-            known = self._entries.get((properties[0][1], wire.topic))
-            if known is not None and known.state in WHOLE and known.reason is None and known.content == wire.payload:
-                known.acks.append(ack)
-                return
         self._follow()
-        self._receive(replica, wire, dict(properties), ack, now)
+        self._receive(replica, wire, ack, now)
+        self._settle_owed()
 
-    def _receive(self, replica: str, wire: Wire, properties: dict[str, str], ack: Ack, now: float) -> None:
+    def receive_all(self, replica: str, publishes: Sequence[Publish], acks: Iterable[Ack], now: float) -> None:
+        """The same for the messages of one read, each with its `ack`."""
+        self._follow()
+        entries = self._forms.told
+        for publish, ack in zip(publishes, acks, strict=False):
+            properties = publish.properties.user
+            if len(properties) != 1 or properties[0][0] != PROPERTY_HEADER:
+                piece = Piece(publish.topic, publish.payload, publish.retain, properties)
+                self._receive(replica, piece, ack, now)
+                continue
+            told = (properties[0][1], publish.topic)
+            known = entries.get(told)
+            if known is not None and known.state in WHOLE and known.reason is None and known.content == publish.payload:
+                known.acks.append(ack)  # another replica's copy, byte for byte, of what is whole already
+            else:
+                self._announced(replica, told, publish, None, ack, now)
+        self._settle_owed()
+
+    def _settle_owed(self) -> None:
+        if self._owed:
+            owed, self._owed = self._owed, []
+            self._acknowledge(owed)
+
+    def _receive(self, replica: str, wire: Wire, ack: Ack, now: float) -> None:
+        properties = dict(wire.properties)
+        header, key = properties.get(PROPERTY_HEADER), properties.get(PROPERTY_KEY)
+        try:
+            if key is not None:
+                self._wake(self.keyring.take(replica, key, properties.get(PROPERTY_SHARES), self.figures))
+            if header is None and key is None:
+                raise BadFrame("neither a signed header nor a key")
+        except KeysError as error:
+            self._refuse(replica, error, ack)
+            return
+        if header is None:
+            self._owed.append(ack)
+        else:
+            self._announced(replica, (header, wire.topic), wire, properties.get(PROPERTY_PART), ack, now)
+
+    def _announced(
+        self, replica: str, told: tuple[str, str], message: Message, part: str | None, ack: Ack, now: float
+    ) -> None:
+        """What a message with a header brings. `told`: property `vmq` and wire topic, `part`: property `vmq-part`."""
         entry = None
         try:
-            told = properties.get(PROPERTY_KEY)
-            if told is not None:
-                shares = properties.get(PROPERTY_SHARES)
-                self._wake(self.keyring.take(replica, told, shares, self.figures))
-            told = properties.get(PROPERTY_HEADER)
-            if told is None:
-                if PROPERTY_KEY not in properties:
-                    raise BadFrame("neither a signed header nor a key")
-                ack()
-                return
-            if self._part is not None and not self._part.takes(wire.topic, told):
+            if self._part is not None and not self._part.takes(told[1], told[0]):
                 self._count("others_dropped")  # but the key that rode on it may be for what is ours
-                ack()
+                self._owed.append(ack)
                 return
-            entry = self._entries.get((told, wire.topic)) or self._admit(replica, told, wire, now)
+            entry = self._forms.told.get(told)
             if entry is None:
-                ack()
-                return
+                entry = self._admit(replica, told, message.retain, now)
+                if entry is None:
+                    self._owed.append(ack)
+                    return
+                if part is None and self._whole_at_once(entry, message.payload):
+                    entry.acks.append(ack)
+                    return
             if entry.state is not State.DONE:
-                part = properties.get(PROPERTY_PART)
-                entry.content = self.contents.take(entry.header, entry.content, replica, wire.payload, part, now)
+                payload = message.payload
+                entry.content = self.contents.take(entry.header, entry.content, replica, payload, part, now)
+                if entry.state is State.LATE:
+                    self._keep(entry)
             self._piece(entry, replica, ack)
         except _HeldOverflowError:
             self._count("held_overflow")
         except KeysError as error:
-            self._count(f"refused_{type(error).__name__}", replica)
-            ack()
+            self._refuse(replica, error, ack)
         if entry is not None and entry.state is State.WAITING:
             self._await(entry)
+
+    def _refuse(self, replica: str, error: KeysError, ack: Ack) -> None:
+        self._count(f"refused_{type(error).__name__}", replica)
+        self._owed.append(ack)
+
+    def _whole_at_once(self, entry: Form, payload: bytes) -> bool:
+        """Whether a form that is new here is whole with its first piece, and the only one of its publication: as most
+        are. Then it is queued; there is nobody whom it could end, or who waits for it."""
+        if entry.vouchers is not None or entry.old or len(self._forms.of(entry.publication)) > 1:
+            return False
+        if not self.contents.whole(entry.header, payload):
+            return False
+        entry.content = payload
+        if self._missing(entry) is not None:
+            return False
+        self._met.add(entry.header.publisher)
+        self._queue(entry)
+        return True
 
     def _follow(self) -> None:
         """Views may have changed: keys that came before theirs are looked at."""
         for key_id in self.keyring.follow(self.figures):
             self._wake(key_id)
 
-    def _admit(self, replica: str, told: str, wire: Wire, now: float) -> Form | None:
+    def _admit(self, replica: str, told: tuple[str, str], retained: bool, now: float) -> Form | None:
         """A verified header as entry; None when the publication is not wanted. Raises KeysError, _HeldOverflowError."""
-        admitted = self._admission.publication(told, wire.topic, now)
-        header = admitted.header
-        publication = (header.publisher, header.sequence)
-        if (*publication, wire.topic, header.retain) in self.seen or publication in self._stale:
+        header, frame, scope, needed = self._admission.publication(*told, now)
+        topic, publication = told[1], (header.publisher, header.sequence)
+        if self.seen.has(*publication, topic, header.retain) or publication in self._stale:
             self._count("duplicates_dropped")
             return None
         if header.deadline_ms and header.deadline_ms < now * 1000:
             self._count("expired")
             return None
-        if len(self._live.get(publication, ())) >= VARIANTS_MAX:
+        if len(self._forms.of(publication)) >= VARIANTS_MAX:
             self._count("variants_dropped")
             return None
-        needed = admitted.vouchers_needed
-        if needed > 1 and self._unvouched[replica] >= UNVOUCHED_MAX:
-            raise NotAuthorised("too much that is of no live epoch and that no other replica brings")
+        if needed > 1:
+            self._vouching.check_room(replica)
         if len(self._waiting) + len(self._ready) >= HELD_MAX:
             raise _HeldOverflowError
-        entry = Form((told, wire.topic), header, admitted.frame, wire.topic, admitted.scope, now, publication, needed)
-        replayed = wire.retain and header.retain
+        entry = Form(told, header, frame, topic, scope, now, publication, needed)
+        replayed = retained and header.retain
         entry.old = not replayed and abs(now * 1000 - header.time_ms) > FRESH_MS
-        self._entries[entry.told] = entry
-        self._live.setdefault(publication, []).append(entry)
+        self._forms.add(entry)
         if needed > 1:
-            entry.vouchers = set()
-            entry.unvouched_at = replica
-            self._unvouched[replica] += 1
+            self._vouching.begin(entry, replica)
         return entry
 
     def _piece(self, entry: Form, replica: str, ack: Ack) -> None:
         """A replica brought it: keep the acknowledgement as long as it is owed."""
-        if entry.vouchers is not None:
-            self._vouch(entry, entry.vouchers, replica)
-        other = self._other_whole(entry)
+        self._vouching.brought(entry, replica)
+        other = self._forms.other_whole(entry)
         if entry.state is State.DONE and other is None:
             self._count("duplicates_dropped")
-            ack()
+            self._owed.append(ack)
             return
         # If another form of this publication is whole, that one's write answers for this piece too.
         (other or entry).acks.append(ack)
@@ -191,23 +233,8 @@ class Collector:
             self._complete(entry)
         if entry.state in (State.LATE, State.DONE):
             # Its incomplete form is on disk and this piece did not make it whole, or another form is on disk.
-            acks, entry.acks = entry.acks, []
-            for each in acks:
-                each()
-
-    def _vouch(self, entry: Form, vouchers: set[str], replica: str) -> None:
-        """A replica brings what is of no live epoch; with enough of ours it is believed."""
-        if replica not in self._hosted:
-            vouchers.add(replica)
-        if self._directory.honest_among(vouchers):
-            entry.vouchers = None
-            self._release(entry)
-
-    def _release(self, entry: Form) -> None:
-        """It does not count against the replica that brought it first any more."""
-        if entry.unvouched_at is not None:
-            self._unvouched[entry.unvouched_at] -= 1
-            entry.unvouched_at = None
+            self._owed += entry.acks
+            entry.acks = []
 
     # ------------------------------------------------------------------------------------- completing
 
@@ -233,7 +260,7 @@ class Collector:
     def _complete(self, entry: Form) -> None:
         if self._missing(entry) is not None:
             return
-        other = self._other_whole(entry)
+        other = self._forms.other_whole(entry)
         if other is None:
             self._settle(entry, None)
         else:  # it is on its way to the disk, and so one row is: what was sealed anew is the same publication
@@ -241,13 +268,6 @@ class Collector:
             entry.acks = []
             self._forget_waiting(entry)
             self._finish(entry)
-
-    def _other_whole(self, entry: Form) -> Form | None:
-        """A differently sealed form of the same publication that is whole and not on disk yet."""
-        for form in self._live.get(entry.publication, ()):
-            if form is not entry and form.state in WHOLE and form.reason is None:
-                return form
-        return None
 
     def _missing(self, entry: Form) -> str | None:
         """What is missing, in the words of column `reason`; None for a whole publication."""
@@ -264,7 +284,7 @@ class Collector:
         late = entry.state is State.LATE
         self._forget_waiting(entry)
         header = entry.header
-        if late and (*entry.publication, entry.topic, header.retain) in self.seen:
+        if late and self.seen.has(*entry.publication, entry.topic, header.retain):
             self._finish(entry)  # another form of it was written meanwhile
             return
         if reason is None:
@@ -274,14 +294,16 @@ class Collector:
             else:
                 self._met.add(header.publisher)
         entry.reason = reason
-        # Held here, since the keyring may forget a key before this is written.
-        entry.material = self.keyring.material(header.key_id)
-        entry.state = State.READY
-        forms = self._live.setdefault(entry.publication, [])
-        if entry not in forms:
-            forms.append(entry)
+        self._forms.join(entry)
         if reason is None:
             entry.acks += self._end_other_forms(entry)
+        self._queue(entry)
+
+    def _queue(self, entry: Form) -> None:
+        """It waits for the disk."""
+        # Held here, since the keyring may forget a key before this is written.
+        entry.material = self.keyring.material(entry.header.key_id)
+        entry.state = State.READY
         self._ready.append(entry)
 
     def _too_old(self, entry: Form) -> bool:
@@ -292,10 +314,7 @@ class Collector:
     def _end_other_forms(self, entry: Form) -> list[Ack]:
         """One form of the publication is whole: those that still wait end, and leave what they owe."""
         acks: list[Ack] = []
-        forms = self._live.get(entry.publication, ())
-        if len(forms) == 1 and entry in forms:
-            return acks
-        for other in list(forms):
+        for other in list(self._forms.of(entry.publication)):
             if other is not entry and other.state is State.WAITING:
                 acks += other.acks
                 other.acks = []
@@ -304,8 +323,11 @@ class Collector:
         return acks
 
     def _forget_waiting(self, entry: Form) -> None:
-        if self._waiting.pop(id(entry), None) is None and self._late.pop(id(entry), None) is None:
+        if self._waiting.pop(id(entry), None) is None and not self._late.drop(entry):
             return  # whole with its first piece: it never waited
+        self._forget_key(entry)
+
+    def _forget_key(self, entry: Form) -> None:
         waiting = self._by_key.get(entry.header.key_id)
         if waiting is not None:
             waiting.pop(id(entry), None)
@@ -313,15 +335,8 @@ class Collector:
                 del self._by_key[entry.header.key_id]
 
     def _finish(self, entry: Form) -> None:
-        entry.state = State.DONE
-        entry.content = entry.material = None
-        self._release(entry)
-        self._done.append(entry.told)
-        forms = self._live.get(entry.publication, [])
-        if entry in forms:
-            forms.remove(entry)
-            if not forms:
-                del self._live[entry.publication]
+        self._vouching.release(entry)
+        self._forms.end(entry)
 
     def tick(self, now: float) -> None:
         """Give up on what has waited for `incomplete_s`; forget old headers; ask for content."""
@@ -333,11 +348,7 @@ class Collector:
                 break
             self._count("incomplete")
             self._settle(entry, self._missing(entry))
-        while len(self._done) > DONE_KEPT:
-            told = self._done.popleft()
-            done = self._entries.get(told)
-            if done is not None and done.state is State.DONE:
-                del self._entries[told]
+        self._forms.forget()
 
     @property
     def next_deadline(self) -> float | None:
@@ -369,20 +380,19 @@ class Collector:
             return None
         for entry in entries:
             entry.state = State.WRITING
-            if self._revives(entry):
+            if entry.reason is not None and self._revives(entry):
                 entry.reason = None
                 entry.material = self.keyring.material(entry.header.key_id)
         keys = {entry.header.key_id: entry.material for entry in entries if entry.material is not None}
         return Group(tuple(map(record_of, entries)), keys, tuple(entries))
 
     def _revives(self, entry: Form) -> bool:
-        """Whether what was missing came while it stood in the queue, and no other form is the row."""
+        """Whether what was missing of it came while it stood in the queue, and no other form is the row."""
         return (
-            entry.reason is not None
-            and not entry.stale
+            not entry.stale
             and self._missing(entry) is None
-            and self._other_whole(entry) is None
-            and (*entry.publication, entry.topic, entry.header.retain) not in self.seen
+            and self._forms.other_whole(entry) is None
+            and not self.seen.has(*entry.publication, entry.topic, entry.header.retain)
             and not self._too_old(entry)
         )
 
@@ -391,11 +401,12 @@ class Collector:
         acks: list[Ack] = []
         spooled = 0
         for entry in group.entries:
-            header = entry.header
             if entry.reason is None:
+                header = entry.header
                 self.seen.mark(header.publisher, header.sequence, entry.topic, header.retain)
                 spooled += 1
-                acks += self._end_other_forms(entry)  # those that came while this one was being written
+                if len(self._forms.of(entry.publication)) > 1:
+                    acks += self._end_other_forms(entry)  # those that came while this one was being written
             elif not entry.stale:
                 self._keep_late(entry)
                 self._complete(entry)
@@ -415,16 +426,15 @@ class Collector:
     def _keep_late(self, entry: Form) -> None:
         """An incomplete form is on disk: keep it in memory, it may become whole."""
         entry.state = State.LATE
-        forms = self._live[entry.publication]
-        forms.remove(entry)
-        if not forms:
-            del self._live[entry.publication]
-        self._late[id(entry)] = entry
+        self._forms.leave(entry)
         if entry.header.key_id != NO_KEY:
             self._by_key.setdefault(entry.header.key_id, {})[id(entry)] = entry
-        if len(self._late) > LATE_KEPT:
-            oldest = next(iter(self._late.values()))
-            self._forget_waiting(oldest)
+        self._keep(entry)
+
+    def _keep(self, entry: Form) -> None:
+        """A late form came, or has grown."""
+        for oldest in self._late.keep(entry):
+            self._forget_key(oldest)
             self._finish(oldest)
 
     def _count(self, figure: str, replica: str = "", amount: int = 1) -> None:

@@ -25,6 +25,7 @@ class Contents:
         self._count = count
         self._assembling = Assembling(())
         self._asks: list[Send] = []
+        self._idle = True  # nothing is put together or asked for: most of the time
 
     def take(
         self, header: MessageHeader, have: bytes | None, replica: str, payload: bytes, part: str | None, now: float
@@ -36,9 +37,8 @@ class Contents:
         """
         if payload and payload == have:
             return have
-        alone = have is None and part is None and header.mode is not Mode.BLOCKS
-        if alone and content_digest(payload) == header.digests[0] and not self._assembling.holds(header):
-            return payload  # the usual case: all of it came at once
+        if have is None and part is None and self.whole(header, payload):
+            return payload
         pieces = read(header, payload, part)
         if pieces is None:
             self._count("wrong_content", replica)
@@ -46,6 +46,7 @@ class Contents:
             return have
         if replica not in self._assembling.replicas:
             self._assembling.replicas += (replica,)
+        self._idle = False
         publisher = self._directory.certificate(header.publisher)
         hops = len(self._directory.path(publisher.region)) if publisher else 1
         try:
@@ -54,13 +55,24 @@ class Contents:
             self._count("bad_blocks")
             return None
 
+    def whole(self, header: MessageHeader, payload: bytes) -> bool:
+        """Whether a payload is all of the content at once, as it usually is, and nothing of it is here or asked for."""
+        return (
+            header.mode is not Mode.BLOCKS
+            and content_digest(payload) == header.digests[0]
+            and (self._idle or not self._assembling.holds(header))
+        )
+
     def tick(self, now: float) -> None:
         """Ask for what does not come, or give it up."""
+        if self._idle:
+            return
         for effect in self._assembling.tick(now):
             if isinstance(effect, Send):
                 self._asks.append(effect)
             elif isinstance(effect, Count):
                 self._count(effect.name, amount=effect.amount)
+        self._idle = not len(self._assembling)
 
     def take_asks(self) -> list[Send]:
         """Requests for replicas, which are in the caller's hands now."""
@@ -69,4 +81,4 @@ class Contents:
 
     @property
     def next_deadline(self) -> float | None:
-        return self._assembling.next_deadline
+        return None if self._idle else self._assembling.next_deadline

@@ -10,6 +10,7 @@ Not here: receiving itself (`receiver`), what options mean (`options`).
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import threading
@@ -27,6 +28,9 @@ from .replicas import RegionReplicas
 
 LOOK_S = 0.5
 CONFIG_BYTES_MAX = 1 << 20
+GARBAGE = (100_000, 20, 20)
+"""Thresholds of Python's garbage collector. What a receiver holds for a moment is freed by counting references; with
+the default the collector looks through all of it again and again, a tenth of the receiver's time."""
 STOP_S = 60.0
 """How long the end waits for the group that is being written; a disk that takes longer has failed."""
 _log = logging.getLogger(__name__)
@@ -83,6 +87,8 @@ def serve(options: Options, metrics: str | None = None) -> int:
             metrics, ReceiverMetrics(receiver, options.spool, options.receiver, options.cap_bytes)
         )
     receiver.start()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
     _log.info("receiver %s: started, writes to %s", options.receiver, options.spool)
     try:
         while receiver.alive and not stopped.wait(LOOK_S):

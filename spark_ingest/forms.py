@@ -6,10 +6,10 @@ for `collector`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from keys.envelope import MessageHeader
 
@@ -19,7 +19,14 @@ from .spool_writer import KeyMaterial, Record
 UNVOUCHED = "epoch"
 """The reason begins with it; such a row has no content, so that it is as small as a row can be."""
 
-Ack: TypeAlias = Callable[[], None]
+Ack: TypeAlias = Any
+"""What acknowledges a piece: handed back by the collector, which does not look into it."""
+
+
+def call_each(acks: Iterable[Callable[[], None]]) -> None:
+    """For those who hand in functions."""
+    for ack in acks:
+        ack()
 
 
 class State(Enum):

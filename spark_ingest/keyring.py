@@ -35,7 +35,7 @@ from keys.sharetree import (
     recombine,
 )
 
-from .admission import member_of, path_from, sealed_at_s
+from .admission import member_of, path_from
 from .ahead import Ahead, Piece
 from .directory import Directory, Scope
 from .spool_writer import KeyMaterial
@@ -62,6 +62,7 @@ class _Key:
     material: KeyMaterial | None = None
     searched_with: int = 0
     owner: tuple[bytes, str] = (b"", "")
+    seals_ms: tuple[int, int] | None = None  # in which time its publisher may have sealed under it, as far as asked
     name: KeyName = field(init=False)
     key_id: bytes = field(init=False)
     opens: set[int] = field(default_factory=set)  # sequences that it serves; at most the header's message limit
@@ -172,6 +173,8 @@ class Keyring:
             return []
         self._edition = self._directory.edition
         self._combinations.clear()
+        for key in self._keys.values():
+            key.seals_ms = None
         usable = []
         for piece in self._ahead.take():
             try:
@@ -258,7 +261,9 @@ class Keyring:
             return "key: no key header came"
         if key.header.publisher != header.publisher or key.header.scope != scope.filter:
             return "key: it belongs to another publisher or scope"
-        if not self._directory.calendar.may_seal(key.header.epoch, sealed_at_s(header)):
+        if key.seals_ms is None:
+            key.seals_ms = self._directory.calendar.sealing_ms(key.header.epoch)
+        if not key.seals_ms[0] <= header.time_ms < key.seals_ms[1]:
             return f"key: it is of epoch {key.header.epoch}, in which this was not sealed"
         if key.material is None:
             return "shares: fewer than k fit the commitments"

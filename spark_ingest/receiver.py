@@ -1,6 +1,6 @@
 """The receiver in the driver: a thread with an event loop, from the replicas' links to synced groups.
 
-    client -> Collector.receive -> [event loop] -> Collector.take -> SpoolWriter.append (fsync) -> acknowledge
+    client -> Collector.receive_all -> [event loop] -> Collector.take -> SpoolWriter.append (fsync) -> acknowledge
 
 One process writes for one receiver name; another that is told to do the same waits for the lock and takes over.
 Every error of the disk ends the session with the replicas: what was not acknowledged comes again, and what the
@@ -18,19 +18,21 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from gateway.client import Publish
 from keys.envelope import KeyName
 
-from .admission import Wire
+from .acknowledging import Sender, acknowledge
 from .collector import Collector
 from .consumers import make_room
 from .directory import Directory
 from .errors import SpoolBusy, SpoolError
-from .forms import Ack, Group
+from .forms import Group
 from .grants import Grants, load_readers
 from .grants_writer import GrantsWriter, names_in, names_of
 from .options import Options
@@ -54,14 +56,14 @@ LOCK_S = 1.0
 """How long such a look may take: `veilmq ingest status` shares the lock for a moment."""
 _log = logging.getLogger(__name__)
 
-OnWire: TypeAlias = Callable[[str, Wire, Ack], None]
-"""(name of the replica, message, what acknowledges the message)."""
+OnArrivals: TypeAlias = Callable[[str, Sequence[Publish], Sender], None]
+"""(name of the replica, messages of one read, whom to acknowledge them to)."""
 
 
 class ReplicaClient(Protocol):
     """Links to all replicas of the home region with stable client ids and kept sessions, MQTT 5, QoS 1.
 
-    A message stays unacknowledged until its `ack` is called, in the loop's thread, and comes again on the next
+    A message stays unacknowledged until its sender is told, in the loop's thread, and comes again on the next
     connection if it is not. Links that fail are made again by the client.
     """
 
@@ -84,7 +86,7 @@ class ReplicaClient(Protocol):
     def links(self) -> Iterable[Link]:
         """How each connection is."""
 
-    def run(self, on_wire: OnWire, on_keys: Callable[[], None]) -> Awaitable[None]:
+    def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> Awaitable[None]:
         """Connect, subscribe, deliver; until cancelled. `on_keys`: what is `held` has changed."""
 
 
@@ -222,7 +224,12 @@ class Receiver:
             await self._renew(client, writer, grants)
             await asyncio.to_thread(writer.roll, state_of(seen, keyring, box))
             collector = Collector(
-                client.directory, seen=seen, keyring=keyring, incomplete_s=settings.incomplete_s, part=settings.part
+                client.directory,
+                seen=seen,
+                keyring=keyring,
+                incomplete_s=settings.incomplete_s,
+                part=settings.part,
+                acknowledge=acknowledge,
             )
             collector.figures = self.figures
             collector.learn(grants.names)
@@ -241,8 +248,8 @@ class Receiver:
         wake, done = session.wake, session.done
         collector = session.collector
 
-        def on_wire(replica: str, wire: Wire, ack: Ack) -> None:
-            collector.receive(replica, wire, ack, time.time())
+        def on_arrivals(replica: str, publishes: Sequence[Publish], sender: Sender) -> None:
+            collector.receive_all(replica, publishes, zip(repeat(sender), publishes), time.time())
             if collector.ready or collector.contents.next_deadline is not None:
                 wake.set()
 
@@ -252,7 +259,7 @@ class Receiver:
 
         self.trouble = None
         _log.info("receiver %s: receiving, from segment %d on", self._settings.name, session.writer.segment)
-        links = asyncio.ensure_future(session.client.run(on_wire, on_keys))
+        links = asyncio.ensure_future(session.client.run(on_arrivals, on_keys))
         writing = asyncio.ensure_future(self._write(session))
         stopping = asyncio.ensure_future(stop.wait())
         try:
@@ -300,8 +307,7 @@ class Receiver:
                     break
                 await self._append(session, group)
                 session.grants.used(writer.segment, names_of(key.header for key in group.keys.values()))
-                for ack in collector.written(group):
-                    ack()
+                acknowledge(collector.written(group))
                 self.progress.waiting = collector.ready
 
     async def _append(self, session: _Session, group: Group) -> None:

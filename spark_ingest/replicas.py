@@ -7,9 +7,9 @@ client's business, and its errors (one line each) end the query that asked for a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
-from gateway.client import Arrival, RegionClient
+from gateway.client import Client, Publish, RegionClient
 from keys.envelope import KeyName
 from keys.epochs import Calendar
 from keys.identity import Certificate
@@ -20,7 +20,7 @@ from .errors import BadOption
 from .grants import GrantedScope, Grants
 from .options import Options
 from .progress import Link
-from .receiver import OnWire
+from .receiver import OnArrivals
 
 
 class RegionReplicas:
@@ -32,13 +32,13 @@ class RegionReplicas:
     def __init__(self, options: Options) -> None:
         if options.identity is None or options.overlay is None:
             raise BadOption("receiving needs the options identity and overlay")
-        self._on_wire: OnWire | None = None
+        self._on_arrivals: OnArrivals | None = None
         self._on_keys: Callable[[], None] | None = None
         self._client = RegionClient(
             options.identity,
             options.overlay,
             options.subscribed,
-            self._arrived,
+            on_arrivals=self._arrived,
             on_keys=self._keys_changed,
             logins=options.hosted,
         )
@@ -47,9 +47,9 @@ class RegionReplicas:
     def directory(self) -> RegionReplicas:
         return self
 
-    def _arrived(self, arrival: Arrival) -> None:
-        assert self._on_wire is not None
-        self._on_wire(arrival.replica, arrival.wire, arrival.done)
+    def _arrived(self, replica: str, publishes: Sequence[Publish], client: Client) -> None:
+        assert self._on_arrivals is not None
+        self._on_arrivals(replica, publishes, client)
 
     def _keys_changed(self) -> None:
         if self._on_keys is not None:
@@ -87,9 +87,9 @@ class RegionReplicas:
         states = self._client.links()
         return [Link(each.peer, each.up, each.figures.received, each.figures.received_bytes) for each in states]
 
-    async def run(self, on_wire: OnWire, on_keys: Callable[[], None]) -> None:
+    async def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> None:
         """Until cancelled; the sessions stay at the replicas."""
-        self._on_wire, self._on_keys = on_wire, on_keys
+        self._on_arrivals, self._on_keys = on_arrivals, on_keys
         self._client.start()
         try:
             await asyncio.Event().wait()

@@ -29,11 +29,10 @@ class Seen:
         """Whether anything of this publisher was written."""
         return publisher in self._windows
 
-    def __contains__(self, publication: tuple[bytes, int, str, bool]) -> bool:
-        """Whether (publisher, sequence, wire topic, retain) was written, or is too old to tell."""
-        publisher, sequence, wire_topic, retain = publication
+    def has(self, publisher: bytes, sequence: int, wire_topic: str, retain: bool) -> bool:
+        """Whether this publication was written, or is too old to tell."""
         window = self._windows.get(publisher)
-        if window is None:
+        if window is None or sequence > window.highest:
             return False
         if window.reaches(sequence):
             return sequence in window

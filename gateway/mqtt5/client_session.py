@@ -279,6 +279,15 @@ class ClientSession(Exchange):
         actions: list[ClientAction] = []
         try:
             for packet in packets:
+                if (
+                    type(packet) is Publish
+                    and packet.qos == 1
+                    and self.state is Connection.CONNECTED
+                    and packet.properties.topic_alias is None
+                    and self.inbound.routed(packet)
+                ):
+                    actions.append(packet)  # as the table would, for most of what a reader hears
+                    continue
                 CLIENT_TRANSITIONS[self.state, type(packet)](self, packet, now, actions)
         except MqttError as error:
             actions.append(self._close(error.reason, str(error)))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Literal
 
 from . import parsing
+from .copies import Copies
 from .encoding import NAME_CACHE_BYTES, NAME_CACHE_ENTRIES, PublishTemplate, encode, encode_publish
 from .packets import NO_PROPERTIES, Auth, Disconnect, Packet, PubAck, PubComp, Publish, PubRec, PubRel, Version
 from .properties import Carrier, decode_properties, encode_property_fields
@@ -56,7 +57,8 @@ class Decoder:
     `role` is ours: a "server" accepts what clients send, a "client" what servers send. A server that passes
     `version=None` learns it from CONNECT, which must come first and only once. `maximum_packet_size` counts
     the whole packet, and bounds what is held for a packet whose end has not come. `first_packet_size` (at most
-    that) does the same for CONNECT, which comes from nobody knows whom.
+    that) does the same for CONNECT, which comes from nobody knows whom. `copies`: of a client's decoders, which are
+    sent the same publications.
 
     `feed` never raises and never loses packets: it returns those before the first bad one, sets `error`
     (MalformedPacket, ProtocolViolation, PacketTooLarge, UnsupportedVersion, ClientIdentifierNotValid or
@@ -64,6 +66,7 @@ class Decoder:
     """
 
     __slots__ = (
+        "_copies",
         "_held",
         "_needed",
         "_parsers",
@@ -80,6 +83,7 @@ class Decoder:
         maximum_packet_size: int = MAXIMUM_REMAINING_LENGTH + 5,
         role: Literal["server", "client"] = "server",
         first_packet_size: int = MAXIMUM_REMAINING_LENGTH + 5,
+        copies: Copies | None = None,
     ) -> None:
         if version is None and role == "client":
             raise ValueError("a client knows the version that it asked for")
@@ -88,6 +92,7 @@ class Decoder:
         self.first_packet_size = min(first_packet_size, maximum_packet_size)
         self.error: MqttError | None = None
         self._role = role
+        self._copies = copies if version == Version.V5 and role == "client" else None
         self._held = bytearray()  # a packet whose end has not come: at most maximum_packet_size and a read
         self._needed = 0  # bytes that complete it, as far as is known
         self._parsers: dict[int, parsing.Parser] = {}
@@ -153,14 +158,20 @@ class Decoder:
                 return position
         v5 = self.version == Version.V5
         may_have_subscription_ids = self._role == "client"
+        copies = self._copies
+        young, old = copies.generations if copies is not None else ({}, {})
         while position + 2 <= end:
             first = data[position]
             length = data[position + 1]
             start = position + 2
             if length > 127:
-                length, start = decode_varint(data, position + 1, end)
-                if start < 0:
-                    break
+                if start < end and 0 < data[start] < 128:  # two bytes, as most that need more than one
+                    length += (data[start] << 7) - 128
+                    start += 1
+                else:
+                    length, start = decode_varint(data, position + 1, end)
+                    if start < 0:
+                        break
             stop = start + length
             if stop - position > maximum:
                 raise PacketTooLarge(f"packet of {stop - position} bytes exceeds {maximum}")
@@ -184,6 +195,14 @@ class Decoder:
                         raise MalformedPacket("PUBLISH with QoS 3 or packet identifier 0")
                 elif first & 8:
                     raise MalformedPacket("PUBLISH of QoS 0 with DUP")
+                if copies is not None:
+                    body = data[at:stop]  # empty if the topic ends too late; nothing is known of that
+                    known = young.get(body) or old.get(body)
+                    if known is not None and known[0] == topic:
+                        _, payload, properties = known
+                        append(Publish(topic, payload, qos, first & 1 == 1, first & 8 == 8, packet_id, properties))
+                        position = stop
+                        continue
                 properties = NO_PROPERTIES
                 if v5:
                     if at < stop and data[at] == 0:
@@ -196,7 +215,10 @@ class Decoder:
                     raise MalformedPacket("packet ends before its payload")
                 if not topic and properties.topic_alias is None:
                     raise ProtocolViolation("topic name is empty and no alias stands for it")
-                append(Publish(topic, data[at:stop], qos, first & 1 == 1, first & 8 == 8, packet_id, properties))
+                payload = data[at:stop]
+                append(Publish(topic, payload, qos, first & 1 == 1, first & 8 == 8, packet_id, properties))
+                if copies is not None:
+                    young, old = copies.keep(body, (topic, payload, properties))
             elif length == 2 and first in _BARE and (packet_id := data[start] << 8 | data[start + 1]):
                 append(_BARE[first](packet_id))
             else:

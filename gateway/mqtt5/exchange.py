@@ -7,7 +7,7 @@ Source: MQTT 5.0 §4.3, §4.4, §4.6.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .actions import SessionLimits
@@ -58,6 +58,16 @@ class Exchange(Delivery):
             return (b"\x40\2" if publish.qos == 1 else b"\x50\2") + publish.packet_id.to_bytes(2, "big")
         kind = PubAck if publish.qos == 1 else PubRec
         return encode(kind(publish.packet_id, code), self.version)
+
+    def acknowledge_all(self, publishes: Sequence[Publish]) -> bytes:
+        """What `acknowledge` would say to each of these, with success."""
+        if self.state is not Connection.CONNECTED:
+            return b"".join(map(self.acknowledge, publishes))
+        due = self.inbound.accepted_plainly(publishes)
+        said = [b"\x40\2" + packet_id.to_bytes(2, "big") for packet_id in due]
+        if len(due) < len(publishes):
+            said += map(self.acknowledge, publishes)  # silent about those that are acknowledged already
+        return b"".join(said)
 
     def _on_pubrel(self, packet: PubRel, now: float, actions: list[Any]) -> None:
         known = self.inbound.released(packet.packet_id) is Answer.SEND_PUBCOMP

@@ -309,10 +309,31 @@ class InboundFlows:
                 raise ProtocolViolation(f"packet identifier {packet_id} is in use")
             return answer
         # FREE: the table says ROUTE to every PUBLISH.
-        if self._enforced and self.full:
+        if not self.routed(publish):
             raise ReceiveMaximumExceeded(f"more than {self._receive_maximum} messages unacknowledged")
-        self.accepting[packet_id] = publish
         return Answer.ROUTE
+
+    def routed(self, publish: Publish) -> bool:
+        """Whether a PUBLISH of QoS 1 or 2 is one that `published` routes without a word; if not, ask that."""
+        packet_id = publish.packet_id
+        accepting, awaiting = self.accepting, self.awaiting_pubrel
+        if packet_id in accepting or packet_id in awaiting:
+            return False
+        if self._enforced and len(accepting) + len(awaiting) >= self._receive_maximum:
+            return False
+        accepting[packet_id] = publish
+        return True
+
+    def accepted_plainly(self, publishes: Iterable[Publish]) -> list[int]:
+        """The application took these: identifiers of those of QoS 1, whose PUBACK is to be sent, in order. Others of
+        them, and those whose connection is gone, are for `accepted`."""
+        accepting, due = self.accepting, []
+        for publish in publishes:
+            packet_id = publish.packet_id
+            if publish.qos == 1 and accepting.get(packet_id) is publish:
+                del accepting[packet_id]
+                due.append(packet_id)
+        return due
 
     def accepted(self, publish: Publish, refused: bool) -> bool:
         """The application took (or refused) a routed message: is PUBACK or PUBREC to be sent?

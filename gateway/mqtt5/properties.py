@@ -207,7 +207,10 @@ def decode_properties(data: bytes, at: int, end: int, carrier: Carrier) -> tuple
     Raises MalformedPacket (truncated, unknown identifier, bad string), ProtocolViolation (not allowed in
     this packet, twice, out of range), TopicAliasInvalid.
     """
-    length, at = _read_varint(data, at, end)
+    if at + 1 < end and data[at] > 127 and 0 < data[at + 1] < 128:  # two bytes, as most that need more than one
+        length, at = data[at] - 128 + (data[at + 1] << 7), at + 2
+    else:
+        length, at = _read_varint(data, at, end)
     stop = at + length
     if stop > end:
         raise MalformedPacket("packet ends inside its properties")
@@ -218,14 +221,22 @@ def decode_properties(data: bytes, at: int, end: int, carrier: Carrier) -> tuple
     user: list[tuple[str, str]] = []
     while at < stop:
         identifier = data[at]
+        if identifier == _USER:
+            name_at, value_at = at + 3, at + 5
+            # Bounds first, so that no length is read which is not there; what fits is what `read_string` reads twice.
+            if value_at <= stop:
+                value_at = name_at + (data[at + 1] << 8 | data[at + 2]) + 2
+            if value_at <= stop:
+                end_at = value_at + (data[value_at - 2] << 8 | data[value_at - 1])
+                if end_at <= stop:
+                    user.append((decode_utf8(data[name_at : value_at - 2]), decode_utf8(data[value_at:end_at])))
+                    at = end_at
+                    continue
+            raise MalformedPacket("packet ends inside a user property")
         row = rows.get(identifier)
         if row is None:
             raise _not_allowed(identifier, carrier)
         value, at = row.wire.read(data, at + 1, stop)
-        if identifier == _USER:
-            content, at = read_string(data, at, stop)
-            user.append((value, content))
-            continue
         row.check(value)
         if row.field not in found:
             found[row.field] = (value,) if identifier == _SUBSCRIPTION_ID else value
@@ -237,7 +248,7 @@ def decode_properties(data: bytes, at: int, end: int, carrier: Carrier) -> tuple
         found["user"] = tuple(user)
     # Not through __init__, which asks whether the names are fields. Absent ones are read from the class.
     properties = object.__new__(Properties)
-    properties.__dict__.update(found)
+    object.__setattr__(properties, "__dict__", found)
     return properties, at
 
 

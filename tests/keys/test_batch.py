@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keys import batch
-from keys.batch import HeaderVerifier, Proof, SignedHeader, leaf, sign_batch
+from keys.batch import HeaderVerifier, Proof, SignedHeader, header_of, leaf, sign_batch
 from keys.errors import BadFrame, BadSignature, OurFault
 from tests.keys.helpers import PUBLISHER, STRANGER, assert_canonical, assert_strict, bit_flips, message_header
 
@@ -176,3 +176,64 @@ def test_a_header_that_was_exchanged_after_decoding_makes_another_leaf() -> None
     signed = SignedHeader.decode(signed_batch(1)[0].encode())
     forged = replace(signed, header=replace(signed.header, sequence=7))
     assert forged.leaf_bytes == forged.header.encode() != signed.leaf_bytes
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(1, 16), st.lists(st.tuples(st.integers(0, 15), st.binary(max_size=2), st.integers(0, 300)), max_size=12)
+)
+def test_what_was_seen_of_a_batch_makes_no_proof_hold_that_does_not_hold_alone(
+    count: int, sent: list[tuple[int, bytes, int]]
+) -> None:
+    """Siblings of good proofs are remembered: a proof counts only if it is whole, as somebody else will read it."""
+    frames = [signed.encode() for signed in signed_batch(count)]
+    verifier = HeaderVerifier()
+    for which, change, at in sent:
+        frame = frames[which % count]
+        frame = frame[:at] + change + frame[at + len(change) :]
+        try:
+            header = header_of(frame)
+        except BadFrame:
+            with pytest.raises(BadFrame):
+                SignedHeader.decode(frame)
+            continue
+        assert header == SignedHeader.decode(frame).header
+        try:
+            HeaderVerifier().verify(SignedHeader.decode(frame), TOPIC, PUBLIC)
+        except BadSignature:
+            with pytest.raises(BadSignature):
+                verifier.verify_frame(header, frame, TOPIC, PUBLIC)
+            continue
+        verifier.verify_frame(header, frame, TOPIC, PUBLIC)
+
+
+def test_a_true_leaf_under_a_spoiled_path_is_refused() -> None:
+    """What is above a known node is compared, not trusted: we would keep and hand on a proof that convinces nobody."""
+    one, two, three = (signed.encode() for signed in signed_batch(16)[:3])
+    verifier = HeaderVerifier()
+    for frame in (one, two, three):
+        verifier.verify_frame(header_of(frame), frame, TOPIC, PUBLIC)
+    for height in range(4):
+        at = len(two) - 64 - 32 * (4 - height)
+        spoiled = two[:at] + bytes([two[at] ^ 1]) + two[at + 1 :]
+        with pytest.raises(BadSignature):
+            verifier.verify_frame(header_of(spoiled), spoiled, TOPIC, PUBLIC)
+
+
+def test_a_batch_that_was_seen_costs_its_leaves_and_each_node_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashes = []
+    original = batch.hashlib.sha256
+
+    def counted(data: bytes) -> object:
+        hashes.append(data)
+        return original(data)
+
+    signed = [each.encode() for each in signed_batch(16)]
+    headers = [header_of(frame) for frame in signed]
+    verifier = HeaderVerifier()
+    monkeypatch.setattr(batch.hashlib, "sha256", counted)
+    for header, frame in zip(headers, signed, strict=True):
+        verifier.verify_frame(header, frame, TOPIC, PUBLIC)
+    nodes = [data for data in hashes if data.startswith(b"\1") and len(data) == 65]
+    assert len(hashes) <= 16 + 15
+    assert len(nodes) == len(set(nodes)) <= 15

@@ -166,3 +166,17 @@ def test_old_epochs_are_forgotten_when_told_and_when_there_are_too_many(monkeypa
     monkeypatch.setattr(epochs, "SCOPE_KEYS_MAX", 3)
     keys.put(KeyName("a/#", 9, 0), ROOT)
     assert sorted(name.epoch for name, _ in keys) == [3, 4, 9]
+
+
+@settings(max_examples=200)
+@given(
+    st.sampled_from([Calendar(), Calendar(7), Calendar(1_700_000_000_123, 60, 5, 10, 1), Calendar(500, 86_400)]),
+    st.integers(0, 5),
+    st.integers(-3, 3),
+    st.integers(0, 1),
+)
+def test_when_a_publisher_may_seal_in_milliseconds(calendar: Calendar, epoch: int, near_ms: int, end: int) -> None:
+    edge_s = calendar.end_s(epoch) + calendar.grace_s if end and calendar.length_s else calendar.start_s(epoch)
+    time_ms = max(0, round(edge_s * 1000) + near_ms)
+    begins_ms, ends_ms = calendar.sealing_ms(epoch)
+    assert (begins_ms <= time_ms < ends_ms) is calendar.may_seal(epoch, (time_ms + 0.5) / 1000)

@@ -11,6 +11,7 @@ from typing import Any
 
 from bridge.content import cut, wire
 from bridge.keyrepository import key_topic
+from gateway.client import Properties, Publish
 from keys.envelope import (
     PROPERTY_HEADER,
     PROPERTY_KEY,
@@ -52,6 +53,11 @@ class Wire:
     qos: int = 1
     retain: bool = False
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+def published(wire: Wire) -> Publish:
+    """As a client decodes it."""
+    return Publish(wire.topic, wire.payload, wire.qos, wire.retain, properties=Properties(user=wire.properties))
 
 
 def stream_of_bytes(seed: str) -> Callable[[int], bytes]:

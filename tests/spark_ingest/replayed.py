@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from keys.envelope import KeyName
 from spark_ingest.grants import Grants
 from spark_ingest.options import Options
 from spark_ingest.progress import Link
-from spark_ingest.receiver import OnWire, ReplicaClient
+from spark_ingest.receiver import OnArrivals, ReplicaClient
 from spark_ingest.source import VeilMQDataSource
 
-from .region import Overlay
+from .region import Overlay, published
 
 
 class FileReplicas:
@@ -42,10 +42,13 @@ class FileReplicas:
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
         raise AssertionError("nothing is missing here")
 
-    async def run(self, on_wire: OnWire, on_keys: Callable[[], None]) -> None:
+    def acknowledge_all(self, publishes: Sequence[object]) -> None:
+        """Nobody waits for it."""
+
+    async def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> None:
         self._on_keys = on_keys
         for number, (place, wire) in enumerate(self._wires):
-            on_wire(f"r{place}", wire, lambda: None)
+            on_arrivals(f"r{place}", [published(wire)], self)
             if number % 50 == 0:
                 await asyncio.sleep(0.01)
         await asyncio.Event().wait()

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from keys.envelope import Mode
 from keys.sharetree import Hop, Place, decode_shares
-from spark_ingest.collector import FRESH_MS, LATE_KEPT
+from spark_ingest.collector import FRESH_MS
 from spark_ingest.keyring import MESSAGES_MAX
+from spark_ingest.late import LATE_BYTES, LATE_KEPT
 from spark_ingest.recovery import recovered, state_of
 from spark_ingest.spool_writer import SpoolWriter
 
@@ -466,6 +467,32 @@ def test_incomplete_publications_in_memory_are_bounded() -> None:
     link.write(max_rows=10_000)
     assert len(link.collector._late) == LATE_KEPT
     assert len(link.acknowledged) == LATE_KEPT + 3
+
+
+def test_incomplete_publications_in_memory_are_bounded_in_bytes_too() -> None:
+    """A publication may be as large as a packet; content that comes to one that was given up counts as well."""
+    _, publisher, link = setup()
+    publisher.new_key("plant/#")
+    size = LATE_BYTES // 8
+    made = [publisher.seal("plant/a", bytes(size)) for _ in range(12)]
+    for sealed in made[:10]:
+        link.send(1, sealed.piece(1, with_key=False))
+    for sealed in made[10:]:
+        link.send(1, sealed.piece(1, with_key=False, content=b""))
+    link.collector.tick(NOW + 10)
+    link.write(max_rows=10_000)
+    assert sum(len(form.content or b"") for form in link.collector._late) <= LATE_BYTES
+    assert len(link.collector._late) == 7 + 2
+    for sealed in made[10:]:
+        link.send(2, sealed.piece(2, with_key=False), NOW + 11)
+    assert sum(len(form.content or b"") for form in link.collector._late) <= LATE_BYTES
+    assert len(link.collector._late) == 7
+    for place in (1, 2):
+        link.send(place, made[11].entry(place), NOW + 12)
+    rows = [record for record in records(link.write()) if record.reason is None]
+    assert len(rows) == 7
+    assert len(link.acknowledged) == link.sent
+    assert not link.collector._late._bytes
 
 
 def test_plain_content_needs_no_key() -> None:

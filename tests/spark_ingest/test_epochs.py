@@ -14,8 +14,8 @@ from keys.epochs import Calendar
 from keys.grants import ENDLESS, Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop
-from spark_ingest.collector import UNVOUCHED_MAX
 from spark_ingest.keyring import WANTED_MAX
+from spark_ingest.vouching import UNVOUCHED_MAX
 
 from .region import FAR_MS, NOW, Link, Overlay, Publisher, Sealed, records
 
@@ -141,7 +141,7 @@ def test_a_receiver_that_was_away_takes_a_dead_epoch_from_two_of_three_replicas(
         for sealed in away:
             link.send(place, sealed.piece(place), DEAD_S)
     assert reasons(link) == [None] * 11
-    assert not link.collector._unvouched["r1"]
+    assert not link.collector._vouching._unvouched["r1"]
     assert len(link.acknowledged) == link.sent
 
 
@@ -180,7 +180,7 @@ def test_one_replica_cannot_hold_more_than_its_share_of_dead_publications() -> N
     overlay, publisher, link = setup()
     overlay.change(mode=Mode.PLAIN, keyed=False)
     sealed = publisher.seal("plant/a")
-    link.collector._unvouched["r2"] = UNVOUCHED_MAX
+    link.collector._vouching._unvouched["r2"] = UNVOUCHED_MAX
     link.send(2, sealed.piece(2), DEAD_S)
     assert link.collector.figures["refused_NotAuthorised", "r2"] == 1
     assert len(link.acknowledged) == 1
@@ -201,13 +201,13 @@ def test_counting_what_waits_for_vouchers_comes_back_to_nothing() -> None:
     _, publisher, link = setup()
     for number in range(20):
         link.publish(publisher.seal("plant/a"), places=(1 + number % 3,), now=DEAD_S)
-    assert link.collector._unvouched.total() == 20
+    assert link.collector._vouching._unvouched.total() == 20
     link.collector.tick(DEAD_S + 10)
     assert len(reasons(link)) == 20
-    for entry in list(link.collector._late.values()):
+    for entry in list(link.collector._late):
         link.collector._forget_waiting(entry)
         link.collector._finish(entry)
-    assert link.collector._unvouched.total() == 0
+    assert link.collector._vouching._unvouched.total() == 0
 
 
 def test_a_clock_within_the_skew_needs_no_vouchers_and_one_beyond_it_does() -> None:
@@ -305,10 +305,10 @@ def test_rows_are_those_that_had_the_right_and_were_fresh_or_vouched_for(
     link.collector.tick(NOW + 1000)
     assert all(r.reason for r in records(link.write()))
     assert len(link.acknowledged) == link.sent
-    assert link.collector._unvouched == replace_counts(link)
+    assert link.collector._vouching._unvouched == replace_counts(link)
 
 
 def replace_counts(link: Link) -> dict[str, int]:
     """What the counter must be, counted anew."""
-    waiting = [entry.unvouched_at for entry in link.collector._late.values() if entry.unvouched_at is not None]
-    return {replica: waiting.count(replica) for replica in link.collector._unvouched}
+    waiting = [entry.unvouched_at for entry in link.collector._late if entry.unvouched_at is not None]
+    return {replica: waiting.count(replica) for replica in link.collector._vouching._unvouched}

@@ -8,7 +8,7 @@ import fcntl
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,28 @@ from spark_ingest.grants_writer import names_of
 from spark_ingest.options import parse_options
 from spark_ingest.progress import Link
 from spark_ingest.reader import SpoolStreamReader
-from spark_ingest.receiver import OnWire, Receiver, ReceiverSettings
+from spark_ingest.receiver import OnArrivals, Receiver, ReceiverSettings
 from spark_ingest.rows import RowReader
 from spark_ingest.spool import Position, SpoolView, read_groups, segment_numbers
 from spark_ingest.spool_writer import KeyMaterial, Record, SpoolWriter
 
-from .region import Overlay, Publisher, Sealed, Wire, epoch_key
+from .region import Overlay, Publisher, Sealed, Wire, epoch_key, published
 
 PATIENCE_S = 20.0
+
+
+@dataclass(frozen=True)
+class Session:
+    """Takes the acknowledgement of one message."""
+
+    lock: threading.Lock
+    waiting: list[Wire]
+    wire: Wire
+
+    def acknowledge_all(self, publishes: Sequence[object]) -> None:
+        with self.lock:
+            for _ in publishes:
+                self.waiting.remove(self.wire)
 
 
 class Replicas:
@@ -44,7 +58,7 @@ class Replicas:
         self.wanted: set[KeyName] = set()
         self._on_keys: Callable[[], None] | None = None
         self._lock = threading.Lock()
-        self._on_wire: OnWire | None = None
+        self._on_arrivals: OnArrivals | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def held(self) -> Grants:
@@ -68,19 +82,19 @@ class Replicas:
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
         raise AssertionError("nothing is missing here")
 
-    async def run(self, on_wire: OnWire, on_keys: Callable[[], None]) -> None:
+    async def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> None:
         self.connections += 1
         self._on_keys = on_keys
         with self._lock:
-            self._on_wire, self._loop = on_wire, asyncio.get_running_loop()
+            self._on_arrivals, self._loop = on_arrivals, asyncio.get_running_loop()
             waiting = [(place, wire) for place, wires in self.sessions.items() for wire in wires]
         for place, wire in waiting:
-            self._deliver(on_wire, place, wire)
+            self._deliver(on_arrivals, place, wire)
         try:
             await asyncio.Event().wait()
         finally:
             with self._lock:
-                self._on_wire = None
+                self._on_arrivals = None
 
     def publish(self, sealed: Sealed, places: tuple[int, ...] = (1, 2, 3)) -> None:
         """From the test's thread."""
@@ -88,15 +102,11 @@ class Replicas:
             wire = sealed.piece(place)
             with self._lock:
                 self.sessions[place].append(wire)
-                if self._loop is not None and self._on_wire is not None:
-                    self._loop.call_soon_threadsafe(self._deliver, self._on_wire, place, wire)
+                if self._loop is not None and self._on_arrivals is not None:
+                    self._loop.call_soon_threadsafe(self._deliver, self._on_arrivals, place, wire)
 
-    def _deliver(self, on_wire: OnWire, place: int, wire: Wire) -> None:
-        def ack() -> None:
-            with self._lock:
-                self.sessions[place].remove(wire)
-
-        on_wire(f"r{place}", wire, ack)
+    def _deliver(self, on_arrivals: OnArrivals, place: int, wire: Wire) -> None:
+        on_arrivals(f"r{place}", [published(wire)], Session(self._lock, self.sessions[place], wire))
 
     @property
     def unacknowledged(self) -> int:

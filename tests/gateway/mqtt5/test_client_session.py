@@ -426,3 +426,27 @@ def test_encode_is_what_the_decoder_of_a_server_accepts() -> None:
     assert session.publish(publish(1, properties=Properties(content_type="x")), None, NOW) == encode(
         publish(1, packet_id=1), V311
     )
+
+
+def test_messages_are_acknowledged_together_as_they_are_one_by_one() -> None:
+    """Of a lost connection, twice, of QoS 0 and 2: those are left to `acknowledge`."""
+    out: list[list[bytes]] = []
+    for together in (True, False):
+        session, said = begin(), []
+        got = [
+            action
+            for action in session.received_all(
+                [Publish("t", b"", qos, packet_id=n if qos else 0) for n, qos in enumerate((1, 1, 0, 2, 1), 1)], NOW
+            )
+            if isinstance(action, Publish)
+        ]
+        assert len(got) == 5
+        for some in (got[:2], got[1:3], got):
+            said.append(session.acknowledge_all(some) if together else b"".join(map(session.acknowledge, some)))
+        again = list(session.received_all([Publish("t", b"", 1, packet_id=9)], NOW))
+        session.disconnected(NOW)
+        said.append(session.acknowledge_all(again) if together else b"".join(map(session.acknowledge, again)))  # type: ignore[arg-type]
+        assert not session.inbound.accepting
+        out.append([b"".join(sorted(piece[at : at + 4] for at in range(0, len(piece), 4))) for piece in said])
+    assert out[0] == out[1]
+    assert out[0] == [b"\x40\2\0\1\x40\2\0\2", b"", b"\x40\2\0\5\x50\2\0\4", b""]
