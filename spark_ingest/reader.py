@@ -9,6 +9,7 @@ call to `stop`: Spark kills the driver-side process of a stopped query.
 
 from __future__ import annotations
 
+import gc
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from .errors import BadOption, IngestError
 from .options import Options
 from .receiver import Receiver, ReceiverSettings, ReplicaClient
 from .rows import RowReader
-from .spool import ByteRange, Offset, Position, SpoolView, positions_of
+from .spool import ByteRange, Offset, Position, SpoolView, in_tasks, positions_of
 
 READERS_MAX = 8
 """Sets of options for which a worker process keeps opened keys: one a running query, usually."""
@@ -38,9 +39,9 @@ Connect = Callable[[Options], ReplicaClient]
 
 @dataclass
 class SpoolPartition(InputPartition):
-    """One task: some groups of one segment. Holds a path and numbers, nothing secret."""
+    """One task: some groups of one segment, or of several. Holds paths and numbers, nothing secret."""
 
-    extent: ByteRange
+    extents: tuple[ByteRange, ...]
 
 
 class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -122,7 +123,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         view = self._open()
         assert self._consumer is not None
         self._consumer.needs(start)
-        return [SpoolPartition(extent) for extent in view.ranges(start, end, self._options.partitions)]
+        return _planned(view, start, end, self._options.partitions)
 
     def commit(self, end: Offset) -> None:
         """Rows up to `end` are in the sink: segments behind every consumer go."""
@@ -190,13 +191,17 @@ class SpoolReader(DataSourceReader):
         """About `partitions` tasks over the whole spool."""
         view = SpoolView(self._options.spool)
         start = view.earliest()
-        return [SpoolPartition(each) for each in view.ranges(start, view.advance(start), self._options.partitions)]
+        return _planned(view, start, view.advance(start), self._options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Record batches of one task."""
         if not isinstance(partition, SpoolPartition):
             return iter(())  # Spark's placeholder for an empty spool
         return _read(self._options, partition)
+
+
+def _planned(view: SpoolView, start: Offset, end: Offset, parts: int) -> list[SpoolPartition]:
+    return [SpoolPartition(extents) for extents in in_tasks(view.ranges(start, end, parts), parts)]
 
 
 _readers: OrderedDict[Options, RowReader] = OrderedDict()
@@ -206,9 +211,13 @@ def _read(options: Options, partition: InputPartition) -> Iterator[Any]:
     """Keeps opened data keys over the tasks of a reused worker process."""
     if not isinstance(partition, SpoolPartition):
         raise IngestError("this partition is none of a veilmq source")
+    if not _readers:
+        # A worker collects garbage after each task, which takes as long as opening 20,000 rows if it looks at all
+        # that the modules above are made of.
+        gc.freeze()
     reader = _readers.get(options)
     if reader is None:
         reader = _readers[options] = RowReader(options)
         if len(_readers) > READERS_MAX:
             _readers.popitem(last=False)
-    return reader.read(partition.extent)
+    return reader.read(*partition.extents)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -113,13 +114,13 @@ class RowReader:
         self._untils_us = np.array([until_ms * 1000 for until_ms, _ in options.shard_before], np.int64)
         self._availability = TopicSet(options.availability)
 
-    def read(self, extent: ByteRange) -> Iterator[Any]:
+    def read(self, *extents: ByteRange) -> Iterator[Any]:
         """Record batches of at most `rows_per_batch` rows. Raises GrantsError, SpoolError."""
         self._opener.refresh()
         pending: list[Any] = []
         count = 0
         reasons: Counter[str] = Counter()
-        for groups in _together(read_groups(extent), self._rows_per_batch):
+        for groups in _together(chain.from_iterable(map(read_groups, extents)), self._rows_per_batch):
             rows = self.rows(groups, reasons)
             if rows.num_rows:
                 pending.append(rows)
@@ -138,7 +139,7 @@ class RowReader:
             _log.warning(
                 "veilmq: %d of %d rows stay closed (%s); read them with .option('stream', 'quarantine')",
                 reasons.total(),
-                extent.rows,
+                sum(extent.rows for extent in extents),
                 told,
             )
 

@@ -370,6 +370,8 @@ def _number_after(groups: Sequence[Group], byte: int) -> int:
 
 RANGE_BYTES_MIN = 64 * 1024
 """Below this a task costs more than what it reads."""
+TASK_BYTES = 64 << 20
+"""A task that is much larger only loses more when it fails, and leaves other cores idle."""
 
 
 def _where(entry: tuple[str, int, Group]) -> tuple[int, int]:
@@ -387,6 +389,25 @@ def _join(entries: Sequence[tuple[str, int, Group]], range_bytes: int) -> list[B
         else:
             ranges.append(ByteRange(path, begin, group.end, group.rows))
     return ranges
+
+
+def in_tasks(ranges: Sequence[ByteRange], parts: int) -> list[tuple[ByteRange, ...]]:
+    """Neighbouring ranges joined to about `parts` tasks of similar size; to more where these would be large.
+
+    A range ends with its segment. A task need not: it costs as much before its first row as many rows do.
+    """
+    task_bytes = min(TASK_BYTES, -(-sum(each.end - each.start for each in ranges) // max(1, parts)))
+    tasks: list[list[ByteRange]] = []
+    held = 0
+    for each in ranges:
+        size = each.end - each.start
+        if tasks and held + size / 2 <= task_bytes:
+            tasks[-1].append(each)
+            held += size
+        else:
+            tasks.append([each])
+            held = size
+    return [tuple(task) for task in tasks]
 
 
 def directory_bytes(directory: Path) -> int:

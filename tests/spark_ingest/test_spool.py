@@ -21,6 +21,8 @@ from spark_ingest.consumers import Consumer, forget
 from spark_ingest.errors import BadOption, SpoolBusy, SpoolDamaged, SpoolError, SpoolGap
 from spark_ingest.spool import (
     SCHEMA,
+    TASK_BYTES,
+    ByteRange,
     Group,
     Offset,
     Position,
@@ -28,6 +30,7 @@ from spark_ingest.spool import (
     as_offset,
     decode_entries,
     encode_entry,
+    in_tasks,
     positions_of,
     read_groups,
     segment_numbers,
@@ -355,6 +358,29 @@ def test_partitions_share_the_work(tmp_path: Path) -> None:
     extents = view.ranges({}, view.advance({}), 4)
     assert [extent.rows for extent in extents] == [10] * 4
     assert len(view.ranges({}, view.advance({}), 1)) == 1
+
+
+def test_a_task_reads_several_segments(tmp_path: Path) -> None:
+    writer = opened(tmp_path, segment=10_000)
+    fill(writer, range(400))
+    view = SpoolView(tmp_path)
+    extents = view.ranges({}, view.advance({}), 2)
+    assert len(extents) > 4, "none goes beyond its segment"
+    tasks = in_tasks(extents, 2)
+    assert len(tasks) == 2
+    rows = [batch for task in tasks for extent in task for batch in read_groups(extent)]
+    assert [each for batch in rows for each in batch.column("sequence").to_pylist()] == list(range(400))
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(1, TASK_BYTES)), st.integers(1, 20))
+def test_tasks_hold_all_ranges_in_order_and_none_holds_many_large_ones(sizes: list[int], parts: int) -> None:
+    ranges = [ByteRange(str(number), 0, size, 1) for number, size in enumerate(sizes)]
+    tasks = in_tasks(ranges, parts)
+    assert [each for task in tasks for each in task] == ranges
+    assert all(len(task) == 1 or sum(each.end for each in task) <= 1.5 * TASK_BYTES for task in tasks)
+    # Neighbours that are no task together hold more than half a task's share between them.
+    assert len(tasks) <= 2 * max(parts, sum(sizes) / TASK_BYTES) + 2
 
 
 # ------------------------------------------------------------------------------------- consumers, trimming
