@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keys import frames
-from keys.envelope import NO_KEY, DataKey, Inner
+from keys.envelope import NO_KEY, NONCE_BYTES, DataKey, Inner
 from keys.errors import KeysError
 from keys.message import FLAGS_AT, KEY_ID_AT, PREFIX_BYTES, PUBLISHER_AT, QOS_FLAGS, RETAIN, SEQUENCE_AT
 from keys.topictokens import matches, tokenise_topic
@@ -83,13 +84,14 @@ class Opener:
         if differ.any():
             rows.close(lambda _: "frame: the row is not that of its header", differ)
             prefixes = prefixes[~differ]
-        keys = self._keys_of(rows.batch, _material(batch))
-        closed = np.array([isinstance(key, str) for key in keys], bool)
+        keys, codes = self._keys_of(rows.batch, _material(batch))
+        shut = np.array([isinstance(key, str) for key in keys], bool)
+        closed = shut[codes]
         if closed.any():
-            reasons = iter([key for key in keys if isinstance(key, str)])
+            reasons = iter([keys[code] for code in codes[closed].tolist()])
             rows.close(lambda _: next(reasons), closed)
-            prefixes, keys = prefixes[~closed], [key for key in keys if not isinstance(key, str)]
-        content = self._contents(rows, prefixes, keys)
+            prefixes, codes = prefixes[~closed], codes[~closed]
+        content = self._contents(rows, prefixes, keys, codes)
         verdicts = self._verdicts(content, rows.batch.column("wire_topic"))
         if verdicts:
             reasons = iter(verdicts.values())
@@ -99,35 +101,41 @@ class Opener:
             content = content.take(np.flatnonzero(~bad))
         return Opened(rows.numbers, content, rows.closed)
 
-    def _keys_of(self, batch: Any, materials: dict[bytes, KeyMaterial]) -> list[DataKey | str | None]:
-        """The data key of each row, why there is none, or None for a row that is not sealed."""
+    def _keys_of(self, batch: Any, materials: dict[bytes, KeyMaterial]) -> tuple[list[DataKey | str | None], Any]:
+        """The keys of all rows, each once: a data key, why there is none, or None for rows that are not sealed. And
+        for each row, which of them."""
         ids = batch.column("key_id").dictionary_encode()
-        codes = ids.indices.to_numpy(zero_copy_only=False)
-        firsts = batch.take(pa.array(np.unique(codes, return_index=True)[1]))
-        uses = [Use(*use) for use in zip(*(firsts.column(name).to_pylist() for name in Use._fields), strict=True)]
+        codes = ids.indices.to_numpy()
+        firsts = np.empty(len(ids.dictionary), np.int64)
+        firsts[codes[::-1]] = np.arange(len(codes))[::-1]  # of values for one place, the last one stays
+        taken = batch.select(Use._fields).take(pa.array(firsts))
+        uses = list(map(Use._make, zip(*(taken.column(name).to_pylist() for name in Use._fields), strict=True)))
         found = iter(self._keys.get([use for use in uses if use.key_id != NO_KEY], materials, self._grants))
-        keys = np.empty(len(uses), object)
-        for index, use in enumerate(uses):
-            keys[index] = None if use.key_id == NO_KEY else next(found)
-        return list(keys[codes])
+        return [None if use.key_id == NO_KEY else next(found) for use in uses], codes
 
     @staticmethod
-    def _contents(rows: _Rows, prefixes: Any, keys: Sequence[Any]) -> Inners:
+    def _contents(rows: _Rows, prefixes: Any, keys: list[Any], codes: Any) -> Inners:
         """What opens and is well-formed; the other rows are closed."""
+        sealed = rows.batch.column("sealed").to_numpy(zero_copy_only=False)
+        used = np.empty(len(keys), object)
+        used[:] = keys
         topics = rows.batch.column("wire_topic").dictionary_encode()
         framed = np.empty(len(topics.dictionary), object)
         framed[:] = [frames.text(topic) for topic in topics.dictionary.to_pylist()]
-        raw = prefixes.tobytes()
-        opened = DataKey.open_each(
-            keys,
-            [raw[start : start + PREFIX_BYTES] for start in range(0, len(raw), PREFIX_BYTES)],
-            framed[topics.indices.to_numpy(zero_copy_only=False)].tolist(),
-            rows.batch.column("sealed").to_numpy(zero_copy_only=False).tolist(),
-        )
+        where = topics.indices.to_numpy()
+        plain = np.array([key is None for key in keys], bool)[codes]
+        if plain.any():
+            opened = sealed.copy()
+            some = np.flatnonzero(~plain)
+            opened[some] = _opened(used[codes[some]], prefixes[some], framed[where[some]], sealed[some])
+            opened = opened.tolist()
+        else:
+            opened = _opened(used[codes], prefixes, framed[where], sealed)
         if None in opened:
             unopened = np.array([each is None for each in opened], bool)
             rows.close(lambda _: "content: it does not open under its key, header and topic", unopened)
-        content, malformed = read_inners([each for each in opened if each is not None])
+            opened = [each for each in opened if each is not None]
+        content, malformed = read_inners(opened)
         if malformed:
             closed = np.zeros(rows.batch.num_rows, bool)
             closed[list(malformed)] = True
@@ -209,10 +217,25 @@ class TopicSet:
 
 
 def which(topics: Any, wanted: Callable[[str], bool]) -> Any:
-    """Which of a column of topics are wanted, as numpy array: each topic is asked for once."""
+    """Which of a column of topics, dictionary-encoded or not, are wanted, as numpy array: each is asked for once."""
     coded = topics.dictionary_encode()
     verdicts = np.fromiter(map(wanted, coded.dictionary.to_pylist()), bool)
-    return verdicts[coded.indices.to_numpy(zero_copy_only=False)]
+    return verdicts[coded.indices.to_numpy()]
+
+
+def _opened(keys: Any, prefixes: Any, topics: Any, sealed: Any) -> list[bytes | None]:
+    """`DataKey.open_each` of columns: keys, headers up to their digests, framed topics, sealed content."""
+    nonces = np.zeros((len(prefixes), NONCE_BYTES), np.uint8)
+    nonces[:, -8:] = prefixes[:, SEQUENCE_AT : SEQUENCE_AT + 8]
+    heads = np.full((len(prefixes), 1 + PREFIX_BYTES), frames.PROTOCOL_VERSION, np.uint8)
+    heads[:, 1:] = prefixes
+    associated = map(add, _as_bytes(heads), topics.tolist())
+    return DataKey.open_each(keys.tolist(), _as_bytes(nonces), sealed.tolist(), associated)
+
+
+def _as_bytes(matrix: Any) -> list[bytes]:
+    """The rows of a matrix of bytes."""
+    return list(matrix.view(f"V{matrix.shape[1]}").ravel().tolist())
 
 
 def _prefixes(batch: Any) -> Any:

@@ -183,7 +183,7 @@ class RowReader:
 
     def _sort(self, opened: Opened) -> list[Statement]:
         """Keep the rows of this stream; what says nothing on an availability topic is closed. What the others say."""
-        topics = opened.content.topic
+        topics = opened.content.topic.dictionary_encode()
         available = which(topics, self._availability.__contains__)
         telemetry = self._stream is Stream.TELEMETRY
         kept = which(topics, self._topics.__contains__) & ~available if telemetry else np.zeros(len(topics), bool)
@@ -191,7 +191,7 @@ class RowReader:
         for index in np.flatnonzero(available).tolist():
             payload, time_ms = opened.content.payload[index].as_py(), int(opened.content.time_ms[index])
             try:
-                statement = statement_of(topics[index].as_py(), payload, time_ms)
+                statement = statement_of(opened.content.topic[index].as_py(), payload, time_ms)
             except Unreadable as error:
                 opened.closed.append((int(opened.rows[index]), str(error)))
                 continue
@@ -205,7 +205,7 @@ class RowReader:
 
 
 def _telemetry(group: Any, opened: Opened) -> Any:
-    taken, content = group.take(pa.array(opened.rows, pa.int64())), opened.content
+    taken, content = _taken(group, opened.rows), opened.content
     return _batch(
         Stream.TELEMETRY,
         topic=content.topic,
@@ -221,7 +221,7 @@ def _telemetry(group: Any, opened: Opened) -> Any:
 
 
 def _availability(group: Any, opened: Opened, statements: Sequence[Statement]) -> Any:
-    taken = group.take(pa.array(opened.rows, pa.int64()))
+    taken = _taken(group, opened.rows)
     said = dict(zip(Statement._fields, zip(*statements, strict=True), strict=True)) if statements else {}
     return _batch(
         Stream.AVAILABILITY,
@@ -248,6 +248,12 @@ def _quarantine(group: Any, opened: Opened) -> Any:
         header=taken.column("header"),
         sealed=taken.column("sealed"),
     )
+
+
+def _taken(group: Any, rows: Any) -> Any:
+    """The columns of opened rows that are rows' own: what is large in them was opened."""
+    own = group.select(["publisher", "sequence", "received_at", "qos", "retain"])
+    return own if len(rows) == group.num_rows else own.take(pa.array(rows, pa.int64()))
 
 
 def _batch(stream: Stream, **columns: Any) -> Any:

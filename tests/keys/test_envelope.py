@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from keys import envelope
 from keys.envelope import DataKey, Inner, check_epoch_key, check_share, make_key, open_key, require_share
@@ -57,6 +59,30 @@ def test_content_opens_only_where_it_was_sealed() -> None:
     ):
         with pytest.raises(BadContent):
             key.open(prefix, sequence, topic, sealed)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.sampled_from(["good", "altered", "short", "elsewhere", "empty"]), max_size=20))
+def test_many_open_as_one_by_one_and_a_bad_one_spoils_no_other(kinds: list[str]) -> None:
+    header, sealer, _ = make_key(PUBLISHER, KeyName("s", 0, 0), path(3), 0, 64, SCOPE_KEY, stream("many"))
+    nonces, sealed, associated = [], [], []
+    expected: list[bytes | None] = []
+    for sequence, kind in enumerate(kinds, 1):
+        prefix = message_header(header.key_id, sequence).prefix()
+        content = sealer.seal(prefix, sequence, TOPIC, b"content %d" % sequence)
+        content = {"altered": content[:-1] + bytes([content[-1] ^ 1]), "short": content[:9], "empty": b""}.get(
+            kind, content
+        )
+        topic = "elsewhere" if kind == "elsewhere" else TOPIC
+        nonces.append(sequence.to_bytes(envelope.NONCE_BYTES))
+        associated.append(bytes([1]) + prefix + len(topic).to_bytes(2) + topic.encode())
+        sealed.append(content)
+        try:
+            expected.append(sealer.open(prefix, sequence, topic, content))
+        except BadContent:
+            expected.append(None)
+    assert DataKey.open_each([sealer] * len(kinds), nonces, sealed, associated) == expected
+    assert [each is not None for each in expected] == [kind == "good" for kind in kinds]
 
 
 def test_a_nonce_never_serves_twice_nor_a_key_beyond_its_limit() -> None:
