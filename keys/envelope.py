@@ -1,17 +1,14 @@
 """START HERE: a publisher's data key, and one import for all that a sealed publication needs (PROTOCOL §2).
 
-    PRK        = HKDF-Extract(salt = K[scope, epoch] or zeros, ikm = S)
-    enc        = HKDF-Expand(PRK, "veilmq/1 enc" ‖ H, 32)             the AES-256-GCM key
-    commitment = HKDF-Expand(PRK, "veilmq/1 commit" ‖ H, 32)          in the key header
-    kcv        = HKDF-Expand(K, "veilmq/1 kcv", 16)                   zeros for a shares-only scope
+    enc, commitment, kcv: what an epoch key makes of a secret, see `derivation`
     share commitment i = SHA-256("veilmq/1 share" ‖ H ‖ i(1) ‖ value)[:16]
 
 H is the hash of the key header up to its commitments. AES-GCM commits to no key, so that one ciphertext can
 be made to open under two: `open_key` therefore checks the commitment before anything is opened.
 
-The nonce is 4 zero bytes ‖ sequence. Associated data is version(1) ‖ message header up to its digests ‖ wire topic
-behind its length(2). The
-digests cannot be in it, since they are hashes of the sealed content; they are signed instead (`batch`).
+The nonce is 4 zero bytes ‖ sequence. Associated data is version(1) ‖ message header up to its digests ‖ wire
+topic behind its length(2). The digests cannot be in it, since they are hashes of the sealed content; they are
+signed instead (`batch`).
 
 Not here: where keys, shares and content travel (`bridge`), durable sequences (`gateway.store`).
 """
@@ -25,12 +22,11 @@ from dataclasses import replace
 from operator import attrgetter
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
 from keys import frames
 from keys.batch import BATCH_LIMIT, HeaderVerifier, Proof, SignedHeader, leaf, sign_batch
+from keys.derivation import Derivation
 from keys.epochs import KeyName
 from keys.errors import BadContent, BadShare, OurFault, WrongEpochKey
 from keys.frames import (
@@ -42,7 +38,7 @@ from keys.frames import (
     to_property,
 )
 from keys.identity import Identity
-from keys.keyheader import KCV_BYTES, KEY_DOMAIN, NO_KCV, SHARE_COMMITMENT_BYTES, KeyHeader
+from keys.keyheader import KEY_DOMAIN, SHARE_COMMITMENT_BYTES, KeyHeader
 from keys.message import NO_KEY, PREFIX_BYTES, SEQUENCE_AT, Inner, MessageHeader, Mode, content_digest
 from keys.replay import SequenceWindow
 from keys.sharetree import SECRET_BYTES, Hop, Share, first_split
@@ -77,9 +73,7 @@ __all__ = [
 ]
 
 TAG_BYTES = 16  # of AES-GCM: sealed content is this much longer
-_NO_SALT = bytes(32)
 NONCE_BYTES = 12
-_SHA256 = hashes.SHA256()
 
 
 class DataKey:
@@ -172,7 +166,7 @@ def make_key(
     `scope_key`: the 32-byte epoch key of that `name`, None for a shares-only scope. `random(n)` gives n uniformly
     random secret bytes. Raises `OurFault` for arguments that no header can carry.
     """
-    kcv = key_check_value(scope_key)
+    derivation = Derivation(scope_key)
     secret = random(SECRET_BYTES)
     shares = first_split(secret, hops[0], random((hops[0].threshold - 1) * SECRET_BYTES))
     draft = KeyHeader(
@@ -183,13 +177,13 @@ def make_key(
         hops=tuple(hops),
         first_sequence=first_sequence,
         message_limit=message_limit,
-        kcv=kcv,
+        kcv=derivation.check_value,
         commitment=bytes(32),
         share_commitments=(),
         signature=b"",
     )
     binding = draft.binding
-    enc, commitment = _derive(secret, scope_key, binding)
+    enc, commitment = derivation.derive(secret, binding)
     committed = replace(
         draft,
         commitment=commitment,
@@ -207,14 +201,16 @@ def open_key(header: KeyHeader, secret: bytes, scope_key: bytes | None) -> DataK
     does not fit.
     """
     check_epoch_key(header, scope_key)
-    return open_derived(header.key_id, header.binding, header.commitment, header.message_limit, secret, scope_key)
+    return open_derived(
+        header.key_id, header.binding, header.commitment, header.message_limit, secret, Derivation(scope_key)
+    )
 
 
 def open_derived(
-    key_id: bytes, binding: bytes, commitment: bytes, message_limit: int, secret: bytes, scope_key: bytes | None
+    key_id: bytes, binding: bytes, commitment: bytes, message_limit: int, secret: bytes, derivation: Derivation
 ) -> DataKey:
     """The data key of a header with these fields, whose epoch key was checked. Raises `BadContent` as `open_key`."""
-    enc, derived = _derive(secret, scope_key, binding)
+    enc, derived = derivation.derive(secret, binding)
     if not hmac.compare_digest(derived, commitment):
         raise BadContent("the secret does not fit the commitment of the key header")
     return DataKey(key_id, enc, message_limit, may_seal=False)
@@ -223,21 +219,13 @@ def open_derived(
 def check_epoch_key(header: KeyHeader, scope_key: bytes | None) -> None:
     """Raise `WrongEpochKey` unless the header was made with this epoch key (None: with none). Do it before
     a search: no combination of shares fits a wrong epoch key, and nobody is to blame for that."""
-    if not hmac.compare_digest(key_check_value(scope_key), header.kcv):
+    if not hmac.compare_digest(Derivation(scope_key).check_value, header.kcv):
         raise wrong_epoch_key(header.epoch_key)
 
 
 def wrong_epoch_key(name: KeyName) -> WrongEpochKey:
     """The error for a header whose check value is not that of our key of this name."""
     return WrongEpochKey(f"another epoch key than ours for scope {name.scope!r}, epoch {name.epoch}, bump {name.bump}")
-
-
-def key_check_value(scope_key: bytes | None) -> bytes:
-    """What a key header made with this epoch key (None: with none) carries as `kcv`."""
-    if scope_key is None:
-        return NO_KCV
-    _check_scope_key(scope_key)
-    return HKDFExpand(_SHA256, KCV_BYTES, b"veilmq/1 kcv").derive(scope_key)
 
 
 def check_share(header: KeyHeader, place: int, value: bytes) -> bool:
@@ -252,17 +240,6 @@ def require_share(header: KeyHeader, share: Share) -> None:
     """Raise `BadShare` unless a level-1 share fits its commitment: the check of a replica on arrival."""
     if len(share.label) != 1 or not check_share(header, share.label[0].place, share.value):
         raise BadShare("a level-1 share contradicts the publisher's commitment")
-
-
-def _check_scope_key(scope_key: bytes) -> None:
-    if len(scope_key) != 32 or scope_key == _NO_SALT:
-        raise OurFault("an epoch key has 32 bytes and is not zero: pass None for a shares-only scope")
-
-
-def _derive(secret: bytes, scope_key: bytes | None, binding: bytes) -> tuple[bytes, bytes]:
-    prk = HKDF.extract(_SHA256, _NO_SALT if scope_key is None else scope_key, secret)
-    enc = HKDFExpand(_SHA256, 32, b"veilmq/1 enc" + binding).derive(prk)
-    return enc, HKDFExpand(_SHA256, 32, b"veilmq/1 commit" + binding).derive(prk)
 
 
 def _share_commitment(binding: bytes, place: int, value: bytes) -> bytes:

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from keys.envelope import DataKey, key_check_value, open_derived, wrong_epoch_key
+from keys import frames
+from keys.derivation import Derivation
+from keys.envelope import DataKey, open_derived, wrong_epoch_key
 from keys.epochs import KeyName
 from keys.errors import BadContent, BadFrame, BadShare, KeysError
 from keys.keyheader import (
@@ -34,16 +36,21 @@ K = TypeVar("K")
 V = TypeVar("V")
 OUTLINES_KEPT = 1024
 """Bounds memory: scopes, epochs and paths that are remembered."""
+_OPENING = frames.opening(frames.Kind.KEY_HEADER)
+_NO_LIMIT = bytes(LIMIT_BYTES)
 _LEVEL_1_HEAD = 14  # opening, depth, one region and view, count
 _LEVEL_1_SHARE = 1 + SECRET_BYTES  # place, value
 
 
 class Outline(NamedTuple):
-    """What headers of one publisher's keys share. `preamble_bytes`: up to the commitments."""
+    """What headers of one publisher's keys share. `preamble_bytes`: up to the commitments; `path`: the bytes from the
+    scope to the counters, of a header of `size` bytes."""
 
     name: KeyName
     threshold: int
     preamble_bytes: int
+    path: bytes
+    size: int
 
 
 @dataclass(slots=True)
@@ -62,20 +69,27 @@ class KeyOpener:
     """Opens keys; remembers outlines and check values, no data key and no secret of one."""
 
     def __init__(self) -> None:
-        self._outlines: dict[bytes, Outline] = {}
-        self._places: dict[bytes, tuple[int, ...]] = {}
-        self._check_values: dict[bytes | None, bytes] = {}
+        self._outlines: dict[tuple[int, bytes], Outline] = {}
+        self._last: Outline | None = None
+        self._places: dict[tuple[int, bytes, bytes], tuple[int, ...]] = {}
+        self._derivations: dict[bytes | None, Derivation] = {}
 
     def outline(self, header: bytes) -> Outline:
         """Of an encoded key header, whose signature is not checked. Raises `BadFrame`."""
-        counters_at = _counters_at(header)
-        shape = b"%d/" % len(header) + header[:PUBLISHER_AT] + header[SCOPE_AT:counters_at]
-        known = self._outlines.get(shape)
-        if known is None:
-            decoded = KeyHeader.decode(header)
-            known = Outline(decoded.epoch_key, decoded.hops[0].threshold, len(decoded.preamble))
-            _keep(self._outlines, shape, known)
-        elif not any(header[known.preamble_bytes - LIMIT_BYTES : known.preamble_bytes]):
+        known = self._last
+        if known is None or (
+            header[SCOPE_AT : SCOPE_AT + len(known.path)] != known.path
+            or len(header) != known.size
+            or header[:PUBLISHER_AT] != _OPENING
+        ):
+            path = header[SCOPE_AT : _counters_at(header)]
+            known = self._outlines.get((len(header), path)) if header.startswith(_OPENING) else None
+            if known is None:
+                decoded = KeyHeader.decode(header)
+                known = Outline(decoded.epoch_key, decoded.hops[0].threshold, len(decoded.preamble), path, len(header))
+                _keep(self._outlines, (len(header), path), known)
+            self._last = known
+        if header[known.preamble_bytes - LIMIT_BYTES : known.preamble_bytes] == _NO_LIMIT:
             raise BadFrame("a data key serves at least one message")
         return known
 
@@ -110,7 +124,7 @@ class KeyOpener:
         """Raises `BadFrame`, `BadShare`."""
         shares = sealed.shares
         # All of the frame but the values: equal in frames that are equally well-formed.
-        shape = b"%d/" % len(shares) + shares[:_LEVEL_1_HEAD] + shares[_LEVEL_1_HEAD::_LEVEL_1_SHARE]
+        shape = (len(shares), shares[:_LEVEL_1_HEAD], shares[_LEVEL_1_HEAD::_LEVEL_1_SHARE])
         places = self._places.get(shape)
         if places is None:
             decoded = decode_shares(shares)
@@ -125,17 +139,17 @@ class KeyOpener:
     def _derive(self, sealed: SealedKey, secret: bytes) -> DataKey | KeysError:
         end = sealed.outline.preamble_bytes
         header, scope_key = sealed.header, sealed.scope_key
-        expected = self._check_values.get(scope_key)
-        if expected is None:
-            expected = key_check_value(scope_key)
-            _keep(self._check_values, scope_key, expected)
-        if header[end : end + KCV_BYTES] != expected:
+        derivation = self._derivations.get(scope_key)
+        if derivation is None:
+            derivation = Derivation(scope_key)
+            _keep(self._derivations, scope_key, derivation)
+        if header[end : end + KCV_BYTES] != derivation.check_value:
             return wrong_epoch_key(sealed.outline.name)
         commitment = header[end + KCV_BYTES : end + KCV_BYTES + COMMITMENT_BYTES]
         limit = int.from_bytes(header[end - LIMIT_BYTES : end])
         binding = hashlib.sha256(header[:end]).digest()
         try:
-            return open_derived(sealed.key_id, binding, commitment, limit, secret, scope_key)
+            return open_derived(sealed.key_id, binding, commitment, limit, secret, derivation)
         except BadContent as error:
             return error
 

@@ -55,15 +55,18 @@ class ShareOpener:
 
     def open(self, material: KeyMaterial) -> KeyMaterial | None:
         """With the shares in clear, None if none of our keys opens them."""
-        shares = material.shares
+        shares = self.shares(material.header, material.shares)
+        return None if shares is None else KeyMaterial(material.header, shares)
+
+    def shares(self, header: bytes, shares: bytes) -> bytes | None:
+        """The shares in clear, of a key with this header; None as above."""
         if not shares.startswith(SEALED):
-            return material
+            return shares
         aead = self._by_tag.get(shares[len(SEALED) : len(SEALED) + TAG_BYTES])
         if aead is None or len(shares) < _HEAD_BYTES:
             return None
         try:
-            nonce = shares[_HEAD_BYTES - NONCE_BYTES : _HEAD_BYTES]
-            return KeyMaterial(material.header, aead.decrypt(nonce, shares[_HEAD_BYTES:], material.header))
+            return aead.decrypt(shares[_HEAD_BYTES - NONCE_BYTES : _HEAD_BYTES], shares[_HEAD_BYTES:], header)
         except InvalidTag:
             return None
 

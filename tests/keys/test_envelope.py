@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keys import envelope
+from keys.derivation import Derivation
 from keys.envelope import DataKey, Inner, check_epoch_key, check_share, make_key, open_key, require_share
 from keys.epochs import KeyName
 from keys.errors import BadContent, BadShare, OurFault, WrongEpochKey
@@ -142,9 +143,9 @@ def test_another_secret_does_not_fit_the_commitment() -> None:
 
 def test_quorum_without_epoch_key_and_reader_without_secret_get_nothing() -> None:
     """The encryption key depends on both: no other combination of what one of them has gives it."""
-    enc, _ = envelope._derive(MADE.secret, SCOPE_KEY, MADE.header.binding)
+    enc, _ = Derivation(SCOPE_KEY).derive(MADE.secret, MADE.header.binding)
     for secret, key in ((MADE.secret, None), (bytes(32), SCOPE_KEY), (SCOPE_KEY, None), (SCOPE_KEY, MADE.secret)):
-        assert envelope._derive(secret, key, MADE.header.binding)[0] != enc
+        assert Derivation(key).derive(secret, MADE.header.binding)[0] != enc
 
 
 def test_keys_depend_on_the_whole_header() -> None:
@@ -236,7 +237,7 @@ def test_one_ciphertext_under_two_keys_is_stopped_by_the_commitment() -> None:
     """A bad publisher could show two readers two contents. AES-GCM lets it; the key header does not."""
     header = MADE.header
     secrets = (MADE.secret, bytes(range(32)))
-    keys = tuple(envelope._derive(secret, SCOPE_KEY, header.binding)[0] for secret in secrets)
+    keys = tuple(Derivation(SCOPE_KEY).derive(secret, header.binding)[0] for secret in secrets)
     associated = envelope._associated_data(PREFIX, 1001, TOPIC)
     sealed = ciphertext_under_two_keys((keys[0], keys[1]), envelope._nonce(1001), associated)
     contents = {AESGCM(key).decrypt(envelope._nonce(1001), sealed, associated) for key in keys}

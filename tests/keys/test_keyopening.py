@@ -99,9 +99,9 @@ def test_what_is_checked_of_a_header_does_not_depend_on_what_came_before() -> No
             with pytest.raises(BadFrame):
                 opener.outline(changed)
         else:
-            name, threshold, size = opener.outline(changed)
-            assert (name, threshold) == (decoded.epoch_key, decoded.hops[0].threshold)
-            assert changed[:size] == decoded.preamble
+            outline = opener.outline(changed)
+            assert (outline.name, outline.threshold) == (decoded.epoch_key, decoded.hops[0].threshold)
+            assert changed[: outline.preamble_bytes] == decoded.preamble
             assert (key_id_of(changed), publisher_of(changed)) == (decoded.key_id, decoded.publisher)
 
 
