@@ -282,11 +282,12 @@ def _together(groups: Iterable[Any], rows: int) -> Iterator[Any]:
     held: list[Any] = []
     count = size = 0
     for group in groups:
-        if held and size + group.nbytes > BATCH_BYTES:
+        group_bytes = group.get_total_buffer_size()
+        if held and size + group_bytes > BATCH_BYTES:
             yield _joined(held)
             held, count, size = [], 0, 0
         held.append(group)
-        count, size = count + group.num_rows, size + group.nbytes
+        count, size = count + group.num_rows, size + group_bytes
         if count >= rows:
             yield _joined(held)
             held, count, size = [], 0, 0

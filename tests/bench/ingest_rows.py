@@ -57,12 +57,16 @@ class Ways:
 
 
 def cpu_s() -> float:
-    """Used so far by this process and all that it started: JVM, Python workers."""
-    here = psutil.Process()
+    """Used so far by the JVM and by Python workers, also by those that ended. Processes that plan a query live for its
+    start only and count for nobody."""
     total = 0.0
-    for process in (here, *here.children(recursive=True)):
+    for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            total += sum(process.cpu_times()[:4])  # own user and system time, and that of children that ended
+            command, times = process.cmdline(), process.cpu_times()
+            if "pyspark.worker" in command:
+                total += sum(times[:4])  # own user and system time, and that of children that ended
+            elif Path(command[0]).name == "java":
+                total += sum(times[:2])
     return total
 
 
