@@ -1,8 +1,8 @@
 """Spools, and the same rows in the forms of peers, made with the real envelope and no network.
 
 `fill` writes what a receiver would: some publishers in turn, 16 headers a signature, readings of about 65 bytes on 64
-topics, one data key for each `messages_a_key` publications of a publisher. `plain_parquet` are the rows in clear, and
-`sealed_parquet` what somebody would build without us: topic, nonce and AES-GCM ciphertext a row.
+topics, one data key for each `messages_a_key` publications of a publisher, shares sealed at rest. `plain_parquet` are
+the rows in clear, and `sealed_parquet` what somebody would build without us: topic, nonce and AES-GCM ciphertext a row.
 """
 
 from __future__ import annotations
@@ -36,10 +36,13 @@ from keys.identity import Identity
 from keys.sharetree import encode_shares
 from spark_ingest.options import Stream
 from spark_ingest.rows import SCHEMAS
+from spark_ingest.sharebox import ShareBox
 from spark_ingest.spool_writer import KeyMaterial, Record, SpoolWriter
 from tests.spark_ingest.region import NOW, Overlay, epoch_key, write_grants
 
 SCOPE = KeyName("plant/#", 0, 0)
+SPOOL_KEY = bytes(range(32))
+BOX = ShareBox(SPOOL_KEY, os.urandom)
 PUBLISHERS = 4
 TOPICS = 64
 HEADERS_A_SIGNATURE = 16
@@ -69,7 +72,7 @@ class _Publisher:
         self.header, self.key, shares = make_key(
             self.identity, SCOPE, hops, self.sequence + 1, messages, epoch_key(SCOPE), os.urandom
         )
-        self.material = KeyMaterial(self.header.encode(), encode_shares(shares[:2]))
+        self.material = BOX.seal(KeyMaterial(self.header.encode(), encode_shares(shares[:2])))
         self.left = messages
 
     def seal(self, number: int, messages_a_key: int) -> tuple[MessageHeader, str, bytes, KeyMaterial]:
@@ -122,7 +125,7 @@ def fill(root: Path, rows: int, messages_a_key: int, receiver: str = "main", seg
 
 def grants(path: Path) -> Path:
     """The file of scope keys for all of these spools."""
-    return write_grants(path, Overlay().held({SCOPE}))
+    return write_grants(path, Overlay().held({SCOPE}), SPOOL_KEY)
 
 
 def plain_parquet(directory: Path, rows: list[Any], files: int) -> None:

@@ -335,9 +335,9 @@ def token_topic(topic: str) -> str:
     return tokenise_topic(topic, TOKEN_KEY)
 
 
-def write_grants(path: Path, grants: Grants | None = None) -> Path:
+def write_grants(path: Path, grants: Grants | None = None, spool_key: bytes | None = None) -> Path:
     """A file of scope keys as a receiver writes it: those of an overlay without changes, if nothing else is given."""
     fresh = path.with_name(path.name + ".new")
     fresh.touch(mode=0o600)
-    fresh.write_bytes(encode_grants((grants or Overlay().held()).scopes.values()))
+    fresh.write_bytes(encode_grants((grants or Overlay().held()).scopes.values(), spool_key))
     return fresh.replace(path)
