@@ -147,6 +147,24 @@ def test_plain_and_shares_only_scopes(tmp_path: Path) -> None:
     assert [row["payload"] for row in job.rows()] == [b"shares", b"plain"]
 
 
+def test_sealed_and_plain_rows_of_one_batch_keep_every_byte_beside_a_closed_one(tmp_path: Path) -> None:
+    overlay = Overlay()
+    job = Job(tmp_path, overlay)
+    payloads = [bytes([number, *bytes(number)]) for number in range(9)]
+    for number, payload in enumerate(payloads):
+        overlay.change(mode=Mode.PLAIN if number % 3 == 1 else Mode.COPIES)
+        job.link.publish(job.publisher.seal("plant/a", payload))
+        (group,) = job.link.write()
+        (record,) = group.records
+        if number in (3, 4):
+            assert record.sealed is not None
+            record = record._replace(sealed=record.sealed[:-1])
+        job.writer.append([record], group.keys)
+    assert [row["payload"] for row in job.rows()] == payloads[:3] + payloads[5:]
+    assert [row["sequence"] for row in job.rows("quarantine")] == [4, 5]
+    assert all(row["reason"].startswith(("content", "frame")) for row in job.rows("quarantine"))
+
+
 def test_hidden_topic_names(tmp_path: Path) -> None:
     overlay = Overlay(scopes=(token_topic("plant") + "/#",))
     job = Job(tmp_path, overlay, overlay.held(token_key=TOKEN_KEY))
