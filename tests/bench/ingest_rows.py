@@ -65,7 +65,7 @@ def cpu_s() -> float:
             command, times = process.cmdline(), process.cpu_times()
             if "pyspark.worker" in command:
                 total += sum(times[:4])  # own user and system time, and that of children that ended
-            elif Path(command[0]).name == "java":
+            elif command and Path(command[0]).name == "java":  # none: it just ended
                 total += sum(times[:2])
     return total
 
