@@ -14,7 +14,8 @@ link includes its losses, so that it never gets there.
 
     timeout   = smoothed round trip + max(4 x its deviation, margin_s), at most timeout_max_s    (RFC 6298, section 2)
     interval  = interval_s, halved for each miss in a row, not below interval_min_s; half of interval_s until ten pings
-                went, since nothing is known of a newcomer; doubled up to AFTER_FAILURE_S after a failure
+                went, since nothing is known of a newcomer, unless our turns come late; doubled up to AFTER_FAILURE_S
+                after a failure
 
 The last ten pings give loss, latency and reordering (NETWORK_METRICS, B4). Not here: who is told (`traces`), other
 signs of life, votes of several witnesses (`witnessing`).
@@ -22,11 +23,12 @@ signs of life, votes of several witnesses (`witnessing`).
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from math import exp
+from typing import NamedTuple
 
 HISTORY = 10  # pings that metrics are made of
 OUTSTANDING_MAX = 64  # pings remembered for their answers: 16 s of them at the shortest interval
@@ -73,8 +75,7 @@ class Health(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(NamedTuple):
     """To be sent now. `sent_ms`: the broker's clock."""
 
     number: int
@@ -100,19 +101,31 @@ class _Sent:
 
 
 class Pulse:
-    """One entity. `tick` when `next_deadline` is reached; `answered` for every answer."""
+    """One entity. `tick` when `next_deadline` is reached; `answered` for every answer.
+
+    A broker has thousands of these and does little else: what an answer changes is computed when it comes, once.
+    """
+
+    __slots__ = (
+        "_answered_at", "_answers", "_asked_at", "_fates", "_highest_answered", "_is_late", "_is_quick", "_last_ping",
+        "_longest", "_misses", "_next_ping", "_number", "_patience_s", "_preset", "_reordered", "_round_trip", "_sent",
+        "_spread_s", "_survived", "_unjudged", "_usual_s", "health", "timeout_s",
+    )  # fmt: skip
 
     def __init__(self, preset: Preset, now: float, spread: float = 0.0) -> None:
         """The first ping is due at once; the pause behind it is longer by `spread` of an interval, so that those who
         came together are not pinged together."""
         self.health = Health.ALIVE
+        self.timeout_s = preset.timeout_initial_s
+        """How long the next ping's answer may take."""
+        self._usual_s = self.timeout_s  # the same if nothing is known of long waits
         self._preset = preset
         self._next_ping = now
         self._last_ping = now
         self._spread_s = spread * preset.interval_s
         self._number = 0
         self._misses = 0  # in a row
-        self._sent: OrderedDict[int, _Sent] = OrderedDict()
+        self._sent: dict[int, _Sent] = {}  # by number, in order of sending
         self._unjudged: deque[tuple[float, int]] = deque()  # (when it is missed, number), in order of sending
         self._round_trip: tuple[float, float] | None = None  # smoothed, deviation
         self._fates: deque[tuple[int, float | None]] = deque(maxlen=HISTORY)  # (number, round trip or None)
@@ -123,6 +136,7 @@ class Pulse:
         self._longest = (0.0, now)  # the longest wait from such a ping to an answer, and when
         self._answers = 0
         self._is_quick = False
+        self._is_late = False  # our last turn came late
         self._patience_s = 0.0
         self._reordered: deque[bool] = deque(maxlen=HISTORY)
 
@@ -135,22 +149,11 @@ class Pulse:
         """Number of the last ping."""
         return self._number
 
-    @property
-    def timeout_s(self) -> float:
-        """How long the next ping's answer may take."""
-        return self._usual_s if not self._is_quick else self._patience_s / 2
-
-    @property
-    def _usual_s(self) -> float:
-        if self._round_trip is None:
-            return self._preset.timeout_initial_s
-        smoothed, deviation = self._round_trip
-        return min(smoothed + max(4 * deviation, self._preset.margin_s), self._preset.timeout_max_s)
-
     def tick(self, now: float) -> tuple[Ping | None, Health | None]:
         """The ping to send now, if one is due, and the entity's health, if it changed."""
         before, late_s = self.health, now - self.next_deadline
-        if late_s > self.timeout_s / LATE:
+        self._is_late = late_s > self.timeout_s / LATE
+        if self._is_late:
             self._wait_longer(late_s)
         while self._unjudged and self._unjudged[0][0] <= now:
             self._judge(*self._unjudged.popleft())
@@ -172,12 +175,14 @@ class Pulse:
         else:
             self._fates.append((number, round_trip_s))
         self._reordered.append(number < self._highest_answered)
-        self._highest_answered = max(self._highest_answered, number)
+        if number > self._highest_answered:
+            self._highest_answered = number
         if self._misses:
             self._survive(now)
         self._answered_at = now
         self._misses = 0
         self._learn(number, now)
+        self.timeout_s = self._patience_s / 2 if self._is_quick else self._usual_s
         before, self.health = self.health, Health.ALIVE
         if before is Health.FAILED:
             self._next_ping = min(self._next_ping, now + self._interval_s())
@@ -200,10 +205,11 @@ class Pulse:
         self._number += 1
         self._sent[self._number] = _Sent(now)
         if len(self._sent) > OUTSTANDING_MAX:
-            self._sent.popitem(last=False)
-        self._unjudged.append(
-            (max(now + self.timeout_s, self._unjudged[-1][0] if self._unjudged else 0.0), self._number)
-        )
+            del self._sent[next(iter(self._sent))]
+        missed_at = now + self.timeout_s
+        if self._unjudged:
+            missed_at = max(missed_at, self._unjudged[-1][0])
+        self._unjudged.append((missed_at, self._number))
         if self._asked_at is None:
             self._asked_at = now
         self._last_ping, self._next_ping = now, now + self._interval_s() + self._spread_s
@@ -221,7 +227,7 @@ class Pulse:
             return min(self._preset.interval_s * (1 << min(beyond, 32)), AFTER_FAILURE_S)
         if self._is_quick and self._misses:
             return self._patience_s / 2
-        newcomer = self._number < HISTORY
+        newcomer = self._number < HISTORY and not self._is_late  # who has too much to do does not ask for more
         return self._preset.interval_after(max(self._misses, 1) if newcomer else self._misses)
 
     def _judge(self, now: float, number: int) -> None:
@@ -255,10 +261,14 @@ class Pulse:
         self._answers += 1
         if self._asked_at is None:
             return  # a later ping was answered before
-        if now - self._asked_at > _faded(self._longest, now):
-            self._longest = (min(now - self._asked_at, SURVIVED_MAX_S), now)
-        self._asked_at = next((sent.at for n, sent in self._sent.items() if n > number), None)
-        self._patience_s = PATIENCE * max(_faded(self._longest, now), self._preset.margin_s / STEADIEST)
+        waited_s, longest_s = now - self._asked_at, _faded(self._longest, now)
+        if waited_s > longest_s:
+            longest_s = min(waited_s, SURVIVED_MAX_S)
+            self._longest = (longest_s, now)
+        self._asked_at = None
+        if self._sent:
+            self._asked_at = next((sent.at for n, sent in self._sent.items() if n > number), None)
+        self._patience_s = PATIENCE * max(longest_s, self._preset.margin_s / STEADIEST)
         self._is_quick = self._answers >= EXPERIENCE and self._patience_s / 2 < self._usual_s
 
     def _survive(self, now: float) -> None:
@@ -273,11 +283,13 @@ class Pulse:
     def _measure(self, seconds: float) -> None:
         """RFC 6298, section 2: smoothed round trip and its deviation."""
         if self._round_trip is None:
-            self._round_trip = (seconds, seconds / 2)
-            return
-        smoothed, deviation = self._round_trip
-        deviation += (abs(seconds - smoothed) - deviation) / 4
-        self._round_trip = (smoothed + (seconds - smoothed) / 8, deviation)
+            smoothed, deviation = seconds, seconds / 2
+        else:
+            smoothed, deviation = self._round_trip
+            deviation += (abs(seconds - smoothed) - deviation) / 4
+            smoothed += (seconds - smoothed) / 8
+        self._round_trip = (smoothed, deviation)
+        self._usual_s = min(smoothed + max(4 * deviation, self._preset.margin_s), self._preset.timeout_max_s)
 
 
 def _faded(longest: tuple[float, float], now: float) -> float:

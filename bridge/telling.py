@@ -39,7 +39,7 @@ from .traces import (
 KEYED_MAX = 1_024  # trackers of one entity that were given its trace key; more are asked to answer again
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: there is one for each ping, and freezing doubles what it costs
 class Say:
     """Publish as the broker, QoS 1 unless it is a ping."""
 
@@ -96,6 +96,11 @@ class Voice:
     def token(self) -> Token | None:
         """Our right to speak; None before there is one."""
         return self._token
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether somebody may want to hear more than changes."""
+        return self._reporter is not None or len(self.audience) > 0
 
     def authorise(self, token: Token, holder: Identity) -> None:
         """From now on we may tell. `holder`: the key pair that the token names; both are verified."""

@@ -15,20 +15,21 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import TypeAlias
 
 from keys.delegation import Advertisement, Delegated, Token
 from keys.errors import BadFrame, KeysError, NotAuthorised, TooOften
-from keys.frames import Reader, number
+from keys.frames import Reader
 from keys.identity import Identity
 from keys.tracesession import KEY_BYTES, SESSION_BYTES, Registration, TraceSession, Word, registered
 
 from .budgets import FairTable
 from .machine import Count, Tick
-from .pings import Health, Ping, Preset, Pulse
+from .pings import Health, Preset, Pulse
 from .reporting import Report, Reporter
 from .telling import KEYED_MAX, Say, Voice, open_trace_key
-from .traces import Interest, TraceKind, answers_to, fields_of, state_of, to_entity
+from .traces import Interest, TraceKind, answers_to, fields_of, state_of, to_broker, to_entity
 
 __all__ = [
     "BOGUS_MAX",
@@ -51,8 +52,10 @@ __all__ = [
 ENTITIES_MAX = 20_000  # trace topics registered at one broker; who has most loses its oldest, if that is more than one
 BOGUS_MAX = 20  # messages of one client that do not hold, before it is sent away
 DUE_AT_ONCE = 256  # entities looked at in one turn: what they answer must be read between turns
+DUE_BESIDE = 2  # ... and with each message: an entity comes up twice for each ping, to send it and to miss it
 CLIENTS_MAX = 4_096  # clients whose bogus messages are counted
 METRICS_EVERY_S = 10.0
+_ECHO = Struct(">QQ")  # a ping's body and its answer's: number, sent_ms
 
 
 # --------------------------------------------------------------------------------------- events, effects
@@ -66,7 +69,7 @@ class Registering:
     data: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: there is one for each answer, and freezing doubles what it costs
 class Spoke:
     """A client published where the entity of `session` speaks to us."""
 
@@ -117,13 +120,21 @@ class _Traced:
     client: str
     session: TraceSession
     pulse: Pulse
+    speaks_at: str
+    listens_at: str
     joined: bool = False
     metrics_at: float = 0.0
-    due: float = 0.0
+    due: float = float("inf")
+    """When it is looked at, if not before its time."""
 
     @property
     def advertisement(self) -> Advertisement:
         return self.voice.advertisement
+
+    @property
+    def wants_attention_at(self) -> float:
+        due, voice = self.pulse.next_deadline, self.voice
+        return due if voice.token is None else min(due, voice.audience.gauge_at)
 
 
 class Tracer:
@@ -146,15 +157,23 @@ class Tracer:
         self._traced: dict[bytes, _Traced] = {}  # by session
         self._sessions: dict[bytes, bytes] = {}  # by trace topic
         self._places: FairTable[bytes, bytes] = FairTable(ENTITIES_MAX)  # sessions, by entity; a value is its topic
+        self._spoken: dict[str, bytes] = {}  # by where its entity speaks to us
         self._clients: dict[str, set[bytes]] = {}
         self._bogus: OrderedDict[str, int] = OrderedDict()
-        self._heap: list[tuple[float, bytes]] = []  # entries that `due` of their session does not confirm are stale
+        # An answer puts off what its entity is looked at for, several thousand times a second. So an entry stays when its
+        # time moves on, and finds a new place when it comes up. Those that `due` does not confirm are stale.
+        self._heap: list[tuple[float, bytes]] = []
 
     def __len__(self) -> int:
         return len(self._traced)
 
+    def session_at(self, topic: str) -> bytes | None:
+        """The session in which is spoken by whoever publishes on this topic; None for every other topic."""
+        return self._spoken.get(topic)
+
     @property
     def next_deadline(self) -> float | None:
+        """When something may be due; not later than it is."""
         while self._heap and not self._current(self._heap[0]):
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
@@ -175,7 +194,8 @@ class Tracer:
                     effects = self._interested(event, now)
         except KeysError as error:
             return self._charge(event.client, error)
-        return effects + self._run_due(now, 1)
+        effects += self._run_due(now, DUE_BESIDE)
+        return effects
 
     # ----------------------------------------------------------------------------------------- registration
 
@@ -198,9 +218,11 @@ class Tracer:
         ours = TraceSession(session, key, 1, advertisement.certificate.public_key)
         voice = Voice(advertisement, self._random, now, self._reporter)
         pulse = Pulse(self._preset, now, self._random(1)[0] / 256)
-        traced = _Traced(voice, event.client, ours, pulse)
+        speaks_at = to_broker(advertisement.topic, session)
+        listens_at = to_entity(advertisement.certificate.name, advertisement.topic, session)
+        traced = _Traced(voice, event.client, ours, pulse, speaks_at, listens_at)
         self._traced[session] = traced
-        self._sessions[advertisement.topic] = session
+        self._sessions[advertisement.topic] = self._spoken[speaks_at] = session
         self._clients.setdefault(event.client, set()).add(session)
         self._schedule(session, traced)
         answer = registered(registration.request, session, key, advertisement, self._random(32))
@@ -213,7 +235,7 @@ class Tracer:
     def _forget(self, session: bytes) -> None:
         traced = self._traced.pop(session)
         self._places.pop(session)
-        del self._sessions[traced.voice.topic]
+        del self._sessions[traced.voice.topic], self._spoken[traced.speaks_at]
         of_client = self._clients[traced.client]
         of_client.discard(session)
         if not of_client:
@@ -270,11 +292,13 @@ class Tracer:
         self._clients.setdefault(client, set()).add(session)
 
     def _answered(self, traced: _Traced, body: bytes, now: float) -> list[TracingEffect]:
-        reader = Reader(body)
-        counter, sent_ms = reader.number(8), reader.number(8)
-        reader.end()
+        if len(body) != _ECHO.size:
+            raise BadFrame("an answer echoes a ping's number and time")
+        counter, sent_ms = _ECHO.unpack(body)
         before = traced.pulse.health
         changed = traced.pulse.answered(counter, sent_ms, now)
+        if changed is None and now < traced.metrics_at and not traced.voice.is_heard:
+            return []  # the usual case: it is as well as before, and nobody asks
         fields = {"ping": counter, "latency_ms": int(now * 1000) - sent_ms}
         effects: list[TracingEffect] = [*traced.voice.tell(TraceKind.ALLS_WELL, fields, now)]
         if changed is not None:
@@ -317,15 +341,22 @@ class Tracer:
 
     def _run_due(self, now: float, most: int = DUE_AT_ONCE) -> list[TracingEffect]:
         effects: list[TracingEffect] = []
+        heap = self._heap
         for _ in range(most):
-            if not self._heap or self._heap[0][0] > now:
+            if not heap or heap[0][0] > now:
                 break
-            entry = heapq.heappop(self._heap)
-            if self._current(entry):
-                traced = self._traced[entry[1]]
-                traced.due = float("-inf")  # it is in the heap no longer
-                effects += self._look(entry[1], traced, now)
-                self._schedule(entry[1], traced)
+            entry = heap[0]
+            if not self._current(entry):
+                heapq.heappop(heap)
+                continue
+            session = entry[1]
+            traced = self._traced[session]
+            due = traced.wants_attention_at
+            if due <= now:
+                effects += self._look(session, traced, now)
+                due = traced.wants_attention_at
+            traced.due = due
+            heapq.heapreplace(heap, (due, session))  # stale at once if it was forgotten
         return effects
 
     def _look(self, session: bytes, traced: _Traced, now: float) -> list[TracingEffect]:
@@ -335,23 +366,18 @@ class Tracer:
         effects: list[TracingEffect] = []
         ping, changed = traced.pulse.tick(now)
         if ping is not None:
-            effects.append(self._pinged(session, traced, ping))
+            effects.append(Say(traced.listens_at, traced.session.say(Word.PING, _ECHO.pack(*ping)), 0))
         if changed is Health.SUSPECTED:
             effects += traced.voice.tell(TraceKind.FAILURE_SUSPICION, {"ping": traced.pulse.sent}, now)
         elif changed is Health.FAILED:
             effects += traced.voice.tell(TraceKind.FAILED, {"ping": traced.pulse.sent}, now)
-        return effects + traced.voice.gauge(now)
-
-    @staticmethod
-    def _pinged(session: bytes, traced: _Traced, ping: Ping) -> Say:
-        said = traced.session.say(Word.PING, number(ping.number, 8) + number(ping.sent_ms, 8))
-        return Say(to_entity(traced.advertisement.certificate.name, traced.voice.topic, session), said, qos=0)
+        effects += traced.voice.gauge(now)
+        return effects
 
     def _schedule(self, session: bytes, traced: _Traced) -> None:
-        due = traced.pulse.next_deadline
-        if traced.voice.token is not None:
-            due = min(due, traced.voice.audience.gauge_at)
-        if due != traced.due:
+        """It may want attention sooner than it did."""
+        due = traced.wants_attention_at
+        if due < traced.due:
             traced.due = due
             heapq.heappush(self._heap, (due, session))
             if len(self._heap) > 4 * len(self._traced) + 64:  # stale entries do not pile up

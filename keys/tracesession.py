@@ -32,7 +32,8 @@ REQUEST_FRESH_MS = 60_000  # an older registration, or one from the future, is a
 DOMAIN_REGISTRATION = "veilmq/1 registration"
 DOMAIN_SESSION = "veilmq/1 trace session"
 _SIGNED = 1
-_HEAD_BYTES = 3 + SESSION_BYTES + 8
+_OPENING_BYTES = 3 + SESSION_BYTES
+_HEAD_BYTES = _OPENING_BYTES + 8
 
 
 class Word(IntEnum):
@@ -52,6 +53,9 @@ class Word(IntEnum):
     """Entity: 32 secret bytes; traces are sealed under them from now on."""
     SILENT = 7
     """Entity: no more traces, please."""
+
+
+_WORDS = {int(word): word for word in Word}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +125,14 @@ class TraceSession:
     `peer_key`: at the broker's end, the entity's Ed25519 key, whose signatures count too; b"" for none.
     """
 
+    # A broker says and hears as many messages a second as it pings entities: what each of them needs is kept ready.
+    __slots__ = ("_cipher", "_counter", "_heard", "_hears", "_opening", "_peer_key", "_says", "session")
+
     def __init__(self, session: bytes, key: bytes, speaks: int, peer_key: bytes = b"") -> None:
         self.session = session
         self._cipher = AESGCM(key)
-        self._speaks = speaks
+        self._opening = opening(Kind.TRACE_SESSION) + session  # of what is sealed
+        self._says, self._hears = number(speaks, 4), number(1 - speaks, 4)  # what nonces of each end begin with
         self._peer_key = peer_key
         self._counter = 0
         self._heard = 0
@@ -136,34 +144,32 @@ class TraceSession:
         if signer is not None and word in (Word.TOKEN, Word.TRACE_KEY):
             raise OurFault("secrets are sealed, not signed")
         self._counter += 1
-        head = opening(Kind.TRACE_SESSION, _SIGNED * (signer is not None)) + self.session + number(self._counter, 8)
+        counter, clear = number(self._counter, 8), number(word, 1) + body
         if signer is not None:
-            clear = head + number(word, 1) + body
-            return clear + signer.sign(DOMAIN_SESSION, clear)
-        nonce = number(self._speaks, 4) + number(self._counter, 8)
-        return head + self._cipher.encrypt(nonce, number(word, 1) + body, head)
+            readable = opening(Kind.TRACE_SESSION, _SIGNED) + self.session + counter + clear
+            return readable + signer.sign(DOMAIN_SESSION, readable)
+        head = self._opening + counter
+        return head + self._cipher.encrypt(self._says + counter, clear, head)
 
     def hear(self, data: bytes) -> tuple[Word, bytes]:
         """Word and body of the other end's next message. Raises BadFrame, BadSignature, BadContent, Replayed."""
-        reader = Reader(data)
-        flags = reader.opening(Kind.TRACE_SESSION, _SIGNED)
-        if reader.take(SESSION_BYTES) != self.session:
-            raise BadContent("a message of another trace session")
-        counter, rest = reader.number(8), reader.rest()
+        head = data[:_HEAD_BYTES]
+        is_signed = not (head.startswith(self._opening) and len(head) == _HEAD_BYTES) and _is_signed(data, self.session)
+        counter = int.from_bytes(head[_OPENING_BYTES:])
         if counter <= self._heard:
             raise Replayed("a message of a trace session came twice or too late")
-        if flags:
-            clear = self._verified(data, rest)
+        if is_signed:
+            clear = self._verified(data, data[_HEAD_BYTES:])
         else:
             try:
-                nonce = number(1 - self._speaks, 4) + number(counter, 8)
-                clear = self._cipher.decrypt(nonce, rest, data[:_HEAD_BYTES])
+                clear = self._cipher.decrypt(self._hears + head[_OPENING_BYTES:], data[_HEAD_BYTES:], head)
             except InvalidTag:
                 raise BadContent("a message does not open under its session's key") from None
-        if not clear or clear[0] not in Word.__members__.values() or len(clear) > BODY_MAX_BYTES + 1:
+        word = _WORDS.get(clear[0]) if clear else None
+        if word is None or len(clear) > BODY_MAX_BYTES + 1:
             raise BadFrame("a message of a trace session with an unknown word, or too long")
         self._heard = counter
-        return Word(clear[0]), clear[1:]
+        return word, clear[1:]
 
     def _verified(self, data: bytes, rest: bytes) -> bytes:
         if not self._peer_key or len(rest) <= SIGNATURE_BYTES:
@@ -172,3 +178,13 @@ class TraceSession:
         if rest[0] in (Word.TOKEN, Word.TRACE_KEY):
             raise BadContent("a secret came signed instead of sealed")
         return rest[:-SIGNATURE_BYTES]
+
+
+def _is_signed(data: bytes, session: bytes) -> bool:
+    """Whether a message of this session is signed instead of sealed. Raises BadFrame, BadContent for any other."""
+    reader = Reader(data)
+    flags = reader.opening(Kind.TRACE_SESSION, _SIGNED)
+    if reader.take(SESSION_BYTES) != session:
+        raise BadContent("a message of another trace session")
+    reader.number(8)
+    return bool(flags)
