@@ -17,8 +17,11 @@ SHARE_PREFIX = "$share/"
 MAX_NAME_BYTES = 65_535
 #: Stops a name of thousands of empty levels from making every walk of the tree slow.
 MAX_LEVELS = 128
-#: Stops a stream of fresh topic names from filling memory with remembered matches.
-MEMO_TOPICS = 8_192
+#: Stops a stream of fresh topic names from filling memory with remembered matches. Whoever uses more names than that in
+#: turn finds none of them remembered: a broker that traces (`tracing.ENTITIES_MAX`) pings on 20,000.
+MEMO_TOPICS = 32_768
+#: ... and a stream of long ones: these are matched anew each time.
+MEMO_CHARS = 1_024
 
 
 class TopicError(ValueError):
@@ -175,7 +178,7 @@ class TopicIndex(Generic[V]):
     """Maps (filter, key) to a value and answers which values a topic name reaches.
 
     Filters without wildcards are one dict look-up; the others live in a tree. The answers for the last
-    `memo_topics` names are remembered until a change could alter them. Filters must be valid and free of
+    `memo_topics` names that are not too long are remembered until a change could alter them. Filters must be valid and free of
     `$share` prefixes.
     """
 
@@ -270,6 +273,8 @@ class TopicIndex(Generic[V]):
         found = self._memo.get(topic)
         if found is None:
             found = self._find(topic)
+            if len(topic) > MEMO_CHARS:
+                return found
             if len(self._memo) >= self._memo_topics:
                 self._memo.clear()
             self._memo[topic] = found

@@ -101,17 +101,13 @@ class Exchange:
     def published(self, client: Client, publish: Publish) -> Later | None:
         """A PUBLISH whose alias is resolved: authorise, route, acknowledge."""
         host = self.host
-        if (
-            not publish.qos
-            and not publish.retain
-            and publish.properties is NO_PROPERTIES
-            and self.overlay is None
-            and self.tracing is None
-            and host.is_absent
-            and publish.topic[0] != "$"
-        ):
-            self.flood(client, publish)
-            return None
+        if not publish.qos and not publish.retain and publish.properties is NO_PROPERTIES and host.is_absent:
+            if self.tracing is None:
+                if self.overlay is None and publish.topic[0] != "$":
+                    self.flood(client, publish)
+                    return None
+            elif client.peer is None and self.tracing.answered(client.client_id, publish):
+                return None
         if client.peer is not None:
             assert self.overlay is not None
             members.published(client, publish, self.overlay)

@@ -95,6 +95,11 @@ class Constraining(Protocol):
         """A client's will in that spelling, and whether it may be published."""
         ...
 
+    def answered(self, client_id: str, publish: Publish) -> bool:
+        """A client's plain QoS 0 PUBLISH, not asked about before. True: all is done that `publishing` and `heard` would
+        have, and it is for nobody else. False: nothing is done."""
+        ...
+
     def heard(self, client_id: str, publish: Publish) -> bool:
         """A client's PUBLISH that is accepted. True: it was said to the broker, and nobody else may hear it."""
         ...

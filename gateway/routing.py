@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from bridge.topics import MEMO_TOPICS, TopicIndex, split_share
+from bridge.topics import MEMO_CHARS, MEMO_TOPICS, TopicIndex, split_share
 
 from .mqtt5.packets import Subscription
 
@@ -166,6 +166,8 @@ class Router(Generic[C]):
                 by_client.setdefault(id(value.client), []).append(value)
         targets = tuple(Target.of(tuple(entries)) for entries in by_client.values())
         plan = Plan(topic.encode(), found, targets, tuple(groups), self._refuses(topic))
+        if len(topic) > MEMO_CHARS:
+            return plan
         if len(self._plans) >= MEMO_TOPICS:
             self._plans.clear()
         self._plans[topic] = plan

@@ -49,11 +49,15 @@ class Spoken:
     def __init__(self, broker: EdgeBroker) -> None:
         self._broker = broker
 
+    def ping(self, topic: str, payload: bytes) -> None:
+        exchange = self._broker.exchange
+        if exchange.host.is_absent:
+            exchange.flood(None, Publish(topic, payload))
+        else:
+            exchange.deliver_local(Publication(topic, payload, 0, time_ms=int(time.time() * 1000)))
+
     def say(self, topic: str, payload: bytes, qos: int, *, stays_here: bool) -> None:
         exchange = self._broker.exchange
-        if stays_here and not qos and exchange.host.is_absent:  # a ping
-            exchange.flood(None, Publish(topic, payload))
-            return
         publication = Publication(topic, payload, qos, time_ms=int(time.time() * 1000))
         exchange.deliver_local(publication)
         if exchange.overlay is not None and not stays_here:

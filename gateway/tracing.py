@@ -51,6 +51,11 @@ TOPIC_MAX_BYTES = 65_535  # the canonical spelling is longer than what a client 
 class Publishes(Protocol):
     """What a tracing broker needs of the broker around it."""
 
+    def ping(self, topic: str, payload: bytes) -> None:
+        """Publish as the broker itself to local clients, QoS 0: the one thing that it says thousands of times a second.
+        """
+        ...
+
     def say(self, topic: str, payload: bytes, qos: int, *, stays_here: bool) -> None:
         """Publish as the broker itself: to local clients and, unless it stays here, into the overlay."""
         ...
@@ -147,6 +152,17 @@ class Tracing:
         name, may = self.admit(will.topic, client_id, publishes=True)
         return (will if name == will.topic else replace(will, topic=name)), may
 
+    def answered(self, client_id: str, publish: Publish) -> bool:
+        """The short way of what entities answer: a QoS 0 PUBLISH that would go through `publishing` and `heard` with
+        the same outcome. For the very names that the tracer gave to its entities, in their one spelling: on these
+        everybody may publish, and nobody but the tracer hears it, who believes what opens under the session's key."""
+        session = self._tracer.session_at(publish.topic)
+        if session is None:
+            return False
+        self._watch(Knows(client_id))
+        self._trace(Spoke(client_id, session, publish.payload))
+        return True
+
     def heard(self, client_id: str, publish: Publish) -> bool:
         """A client's PUBLISH that is accepted. True: it was said to the broker, and nobody else may hear it."""
         if not publish.topic.startswith(constrained.CANONICAL):
@@ -216,8 +232,10 @@ class Tracing:
     # ------------------------------------------------------------------------------------------ the machines
 
     def _trace(self, event: TracingEvent) -> None:
-        self._perform(self._tracer.handle(event, self._clock()))
-        self._schedule()
+        now = self._clock()
+        self._perform(self._tracer.handle(event, now))
+        if self._timer is None or self._due > now + TICK_S:  # else a tick comes before anybody's turn could
+            self._schedule()
 
     def _watch(self, event: DeviceEvent) -> None:
         if self._devices is not None:
@@ -234,6 +252,8 @@ class Tracing:
         assert self._broker is not None, "start first"
         for effect in effects:
             match effect:
+                case Say(topic, payload, 0):
+                    self._broker.ping(topic, payload)
                 case Say(topic, payload, qos):
                     self._say(topic, payload, qos, constrained.stays_here(topic))
                 case Report(topic, payload):

@@ -33,7 +33,7 @@ __all__ = ["Decoder", "PublishTemplate", "encode", "encode_property_fields", "en
 # Topic names that were checked before, by their bytes: a look-up costs a third of decoding and checking
 # again, and equal topics become one str object whose hash the router finds already computed. Shared by all
 # connections. Bounded in entries and in bytes of one name, so that a client that invents topics can make
-# others slower (to what they would be without it) but cannot fill memory: at most about 4 MiB.
+# others slower (to what they would be without it) but cannot fill memory: at most about 20 MiB.
 _topics: dict[bytes, str] = {b"": ""}
 
 # Acknowledgements that may be a packet identifier alone, by first byte; alike in all versions and both directions.

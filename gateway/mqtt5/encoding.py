@@ -110,7 +110,7 @@ _BYTES = [bytes((value,)) for value in range(256)]
 
 # Encoded topic names with their length, bounded as the decoder's cache is and for the same reason. Keys are
 # str (checked on entry) or bytes (trusted).
-NAME_CACHE_ENTRIES = 8192
+NAME_CACHE_ENTRIES = 32_768  # more than the 20,000 entities that one broker pings, each on a name of its own
 NAME_CACHE_BYTES = 256
 _names: dict[str | bytes, bytes] = {}
 
