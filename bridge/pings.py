@@ -266,7 +266,7 @@ class Pulse:
             longest_s = min(waited_s, SURVIVED_MAX_S)
             self._longest = (longest_s, now)
         self._asked_at = None
-        if self._sent:
+        if number != self._number:
             self._asked_at = next((sent.at for n, sent in self._sent.items() if n > number), None)
         self._patience_s = PATIENCE * max(longest_s, self._preset.margin_s / STEADIEST)
         self._is_quick = self._answers >= EXPERIENCE and self._patience_s / 2 < self._usual_s

@@ -11,7 +11,6 @@ Not here: discovery (`discovering`), trackers (`tracking`), who may publish wher
 
 from __future__ import annotations
 
-import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from keys.frames import Reader
 from keys.identity import Identity
 from keys.tracesession import KEY_BYTES, SESSION_BYTES, Registration, TraceSession, Word, registered
 
+from .agenda import Agenda
 from .budgets import FairTable
 from .machine import Count, Tick
 from .pings import Health, Preset, Pulse
@@ -162,7 +162,7 @@ class Tracer:
         self._bogus: OrderedDict[str, int] = OrderedDict()
         # An answer puts off what its entity is looked at for, several thousand times a second. So an entry stays when its
         # time moves on, and finds a new place when it comes up. Those that `due` does not confirm are stale.
-        self._heap: list[tuple[float, bytes]] = []
+        self._agenda = Agenda()  # of sessions
 
     def __len__(self) -> int:
         return len(self._traced)
@@ -174,9 +174,12 @@ class Tracer:
     @property
     def next_deadline(self) -> float | None:
         """When something may be due; not later than it is."""
-        while self._heap and not self._current(self._heap[0]):
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        while (entry := self._agenda.first()) is not None:
+            traced = self._traced.get(entry[1])
+            if traced is not None and traced.due == entry[0]:
+                return entry[0]
+            self._agenda.take()
+        return None
 
     def handle(self, event: TracingEvent, now: float) -> list[TracingEffect]:
         """Effects in the order in which they must happen. What does not hold is counted against its client."""
@@ -261,7 +264,7 @@ class Tracer:
             self._move(event.session, traced, event.client)
         match word:
             case Word.ANSWER:
-                effects = self._answered(traced, body, now)
+                return self._answered(event.session, traced, body, now)
             case Word.STATE:
                 kind, said = state_of(body)
                 traced.voice.again[Interest.STATES] = kind, said
@@ -291,7 +294,7 @@ class Tracer:
         traced.client = client
         self._clients.setdefault(client, set()).add(session)
 
-    def _answered(self, traced: _Traced, body: bytes, now: float) -> list[TracingEffect]:
+    def _answered(self, session: bytes, traced: _Traced, body: bytes, now: float) -> list[TracingEffect]:
         if len(body) != _ECHO.size:
             raise BadFrame("an answer echoes a ping's number and time")
         counter, sent_ms = _ECHO.unpack(body)
@@ -302,6 +305,7 @@ class Tracer:
         fields = {"ping": counter, "latency_ms": int(now * 1000) - sent_ms}
         effects: list[TracingEffect] = [*traced.voice.tell(TraceKind.ALLS_WELL, fields, now)]
         if changed is not None:
+            self._schedule(session, traced)  # every other answer only puts off what is due
             # Those who heard that it was suspected or failed want changes, not heartbeats.
             again = {"after": before.value}
             effects += traced.voice.tell(TraceKind.ALLS_WELL, again, now, to=Interest.CHANGES)
@@ -341,22 +345,23 @@ class Tracer:
 
     def _run_due(self, now: float, most: int = DUE_AT_ONCE) -> list[TracingEffect]:
         effects: list[TracingEffect] = []
-        heap = self._heap
         for _ in range(most):
-            if not heap or heap[0][0] > now:
+            entry = self._agenda.first()
+            if entry is None or entry[0] > now:
                 break
-            entry = heap[0]
-            if not self._current(entry):
-                heapq.heappop(heap)
-                continue
+            self._agenda.take()
             session = entry[1]
-            traced = self._traced[session]
+            traced = self._traced.get(session)
+            if traced is None or traced.due != entry[0]:
+                continue
             due = traced.wants_attention_at
             if due <= now:
                 effects += self._look(session, traced, now)
+                if session not in self._traced:
+                    continue
                 due = traced.wants_attention_at
             traced.due = due
-            heapq.heapreplace(heap, (due, session))  # stale at once if it was forgotten
+            self._agenda.put(due, session)
         return effects
 
     def _look(self, session: bytes, traced: _Traced, now: float) -> list[TracingEffect]:
@@ -379,14 +384,11 @@ class Tracer:
         due = traced.wants_attention_at
         if due < traced.due:
             traced.due = due
-            heapq.heappush(self._heap, (due, session))
-            if len(self._heap) > 4 * len(self._traced) + 64:  # stale entries do not pile up
-                self._heap = [(each.due, name) for name, each in self._traced.items()]
-                heapq.heapify(self._heap)
-
-    def _current(self, entry: tuple[float, bytes]) -> bool:
-        traced = self._traced.get(entry[1])
-        return traced is not None and traced.due == entry[0]
+            self._agenda.put(due, session)
+            if len(self._agenda) > 4 * len(self._traced) + 64:  # stale entries do not pile up
+                self._agenda = Agenda()
+                for name, each in self._traced.items():
+                    self._agenda.put(each.due, name)
 
     def _charge(self, client: str, error: KeysError) -> list[TracingEffect]:
         """What does not hold is dropped; a client that goes on with it is sent away."""

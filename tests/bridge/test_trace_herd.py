@@ -82,7 +82,7 @@ def test_ten_thousand_at_once_are_kept_within_bounds_and_pinged_evenly(monkeypat
         herd.register(place, NOW)
     herd.run(NOW + 2.5, NOW)
     assert len(herd.tracer) == HERD
-    assert len(herd.tracer._heap) <= 4 * HERD + 64
+    assert len(herd.tracer._agenda) <= 4 * HERD + 64
     assert herd.most_at_once <= DUE_AT_ONCE
     assert not herd.counted["traces_unauthorised"], "nobody was suspected: there was nothing to tell"
     tenths = Counter(int((at - NOW) * 10) for at in herd.pinged if NOW + 1.5 <= at < NOW + 2.5)

@@ -456,4 +456,4 @@ def test_a_thousand_entities_are_each_pinged_at_their_time() -> None:
             assert parsed is not None
             sent[parsed.constrainer] = sent.get(parsed.constrainer, 0) + 1
     assert len(sent) == 1_000
-    assert len(first.tracer._heap) <= 4 * 1_000 + 64
+    assert len(first.tracer._agenda) <= 4 * 1_000 + 64
