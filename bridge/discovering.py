@@ -29,7 +29,7 @@ from keys.tracesession import REQUEST_BYTES, REQUEST_FRESH_MS, Registration
 from .budgets import FairTable
 from .machine import Count
 from .traces import DESCRIPTOR, DISCOVER, answers_to
-from .tracing import Say
+from .tracing import Registered, Say
 
 ADVERTISEMENTS_MAX = 100_000  # at one node; an entity with many topics loses its own oldest
 LIFE_MAX_S = 30 * 24 * 3600  # of a trace topic
@@ -153,14 +153,7 @@ class Share:
     advertisement: Advertisement
 
 
-@dataclass(frozen=True, slots=True)
-class Brought:
-    """An entity registered, and brought its advertisement: a node that was away, or hears no other, knows it now."""
-
-    data: bytes = field(repr=False)
-
-
-DiscoveryEvent: TypeAlias = Asked | Heard | Brought
+DiscoveryEvent: TypeAlias = Asked | Heard | Registered
 DiscoveryEffect: TypeAlias = Say | Share | Count
 
 
@@ -210,8 +203,8 @@ class DiscoveryNode:
         try:
             if isinstance(event, Heard):
                 return self._heard(event.data, int(now * 1000))
-            if isinstance(event, Brought):
-                return self._brought(Registration.decode(event.data), int(now * 1000))
+            if isinstance(event, Registered):
+                return self._registered(event)
             return self._asked(Request.decode(event.data), int(now * 1000))
         except KeysError as error:
             return [Count("discoveries_refused", 1, type(error).__name__)]
@@ -258,20 +251,25 @@ class DiscoveryNode:
         if node is None:
             raise NotAuthorised("the advertisement is of a discovery node that we do not know")
         advertisement.verify(node, self._authority, now_ms)
+        self._learn(advertisement)
+        return []
+
+    def _learn(self, advertisement: Advertisement) -> None:
+        """Keep what is verified. Raises NotAuthorised."""
         if not owns(advertisement.certificate.name, entity_of(advertisement.descriptor) or ""):
             raise NotAuthorised("an advertisement of somebody else's trace topic")
         if self._kept.get(advertisement.topic) is None:
             self._keep(advertisement)
-        return []
 
-    def _brought(self, registration: Registration, now_ms: int) -> list[DiscoveryEffect]:
-        effects = self._heard(registration.advertisement, now_ms)
-        advertisement = Advertisement.decode(registration.advertisement)
-        registration.verify(advertisement, now_ms)
+    def _registered(self, event: Registered) -> list[DiscoveryEffect]:
+        """At the tracer beside us, which trusts the same nodes and authority: a node that was away, or hears no other,
+        knows the entity's trace topic now."""
+        advertisement = event.advertisement
+        self._learn(advertisement)
         entity = entity_of(advertisement.descriptor)
         if entity is not None and self._kept.get(advertisement.topic) is not None:
-            self._claims[entity] = advertisement.topic, registration
-        return effects
+            self._claims[entity] = advertisement.topic, event.registration
+        return []
 
     def _keep(self, advertisement: Advertisement) -> None:
         entity, topic = entity_of(advertisement.descriptor), advertisement.topic

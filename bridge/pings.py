@@ -175,8 +175,7 @@ class Pulse:
         else:
             self._fates.append((number, round_trip_s))
         self._reordered.append(number < self._highest_answered)
-        if number > self._highest_answered:
-            self._highest_answered = number
+        self._highest_answered = max(self._highest_answered, number)
         if self._misses:
             self._survive(now)
         self._answered_at = now

@@ -178,8 +178,8 @@ class TopicIndex(Generic[V]):
     """Maps (filter, key) to a value and answers which values a topic name reaches.
 
     Filters without wildcards are one dict look-up; the others live in a tree. The answers for the last
-    `memo_topics` names that are not too long are remembered until a change could alter them. Filters must be valid and free of
-    `$share` prefixes.
+    `memo_topics` names that are not too long are remembered until a change could alter them. Filters must be valid and
+    free of `$share` prefixes.
     """
 
     def __init__(self, memo_topics: int = MEMO_TOPICS) -> None:

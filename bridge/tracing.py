@@ -39,6 +39,7 @@ __all__ = [
     "METRICS_EVERY_S",
     "ClientGone",
     "Interested",
+    "Registered",
     "Registering",
     "Say",
     "SendAway",
@@ -106,7 +107,15 @@ class SendAway:
     why: str
 
 
-TracingEffect: TypeAlias = Say | SendAway | Report | Count
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """An entity is traced from now on; what it brought is verified."""
+
+    registration: Registration
+    advertisement: Advertisement
+
+
+TracingEffect: TypeAlias = Say | SendAway | Registered | Report | Count
 
 
 # ------------------------------------------------------------------------------------------------ machine
@@ -160,8 +169,8 @@ class Tracer:
         self._spoken: dict[str, bytes] = {}  # by where its entity speaks to us
         self._clients: dict[str, set[bytes]] = {}
         self._bogus: OrderedDict[str, int] = OrderedDict()
-        # An answer puts off what its entity is looked at for, several thousand times a second. So an entry stays when its
-        # time moves on, and finds a new place when it comes up. Those that `due` does not confirm are stale.
+        # An answer puts off what its entity is looked at for, so many times a second. So an entry stays where it is
+        # when its time moves on, and finds a new place when it comes up. Those that `due` does not confirm are stale.
         self._agenda = Agenda()  # of sessions
 
     def __len__(self) -> int:
@@ -232,8 +241,9 @@ class Tracer:
         evicted = self._places.put(session, advertisement.certificate.name.encode(), advertisement.topic)
         if evicted is not None:
             self._forget(evicted[0])
-        effects: list[TracingEffect] = [Say(answers_to(advertisement.certificate.name), answer)]
-        return [*effects, Count("entities_registered"), *([Count("entities_evicted")] if evicted else [])]
+        said = Say(answers_to(advertisement.certificate.name), answer)
+        effects: list[TracingEffect] = [said, Registered(registration, advertisement), Count("entities_registered")]
+        return [*effects, *([Count("entities_evicted")] if evicted else [])]
 
     def _forget(self, session: bytes) -> None:
         traced = self._traced.pop(session)
@@ -262,23 +272,23 @@ class Tracer:
         word, body = traced.session.hear(event.data)
         if traced.client != event.client:  # the same entity on another connection
             self._move(event.session, traced, event.client)
+        effects: list[TracingEffect] = []
         match word:
             case Word.ANSWER:
                 return self._answered(event.session, traced, body, now)
             case Word.STATE:
                 kind, said = state_of(body)
                 traced.voice.again[Interest.STATES] = kind, said
-                effects = [*traced.voice.tell(kind, said, now)]
+                effects += traced.voice.tell(kind, said, now)
             case Word.LOAD:
-                effects = [*traced.voice.tell(TraceKind.LOAD_INFORMATION, fields_of(body), now)]
+                effects += traced.voice.tell(TraceKind.LOAD_INFORMATION, fields_of(body), now)
             case Word.TOKEN:
-                effects = self._authorise(traced, body, now)
+                effects += self._authorise(traced, body, now)
             case Word.TRACE_KEY:
                 traced.voice.seal(body, now)
-                effects = []
             case Word.SILENT:
                 said = fields_of(body) if body else {}
-                effects = [*traced.voice.tell(TraceKind.REVERTING_TO_SILENT_MODE, said, now)]
+                effects += traced.voice.tell(TraceKind.REVERTING_TO_SILENT_MODE, said, now)
                 self._forget(event.session)
                 return effects
             case _:

@@ -17,12 +17,13 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from bridge import constrained
+from bridge.admitting import Admission
 from bridge.availability import EntityEvent, EntityGone
 from bridge.constrained import Actions, Constrained
 from bridge.dashboards import Show
 from bridge.device_tracing import DeviceTracer, DeviceTracingEffect, Forget
 from bridge.devices import DeviceEvent, Knows, Published
-from bridge.discovering import Asked, Brought, DiscoveryEffect, DiscoveryNode, Heard, Share
+from bridge.discovering import Asked, DiscoveryEffect, DiscoveryNode, Heard, Share
 from bridge.machine import Count, Publication, Tick
 from bridge.owntopics import OwnTopics
 from bridge.reporting import Report, ReportEffect, Reporter
@@ -31,6 +32,7 @@ from bridge.traces import ADVERTISEMENTS, CREATION_TOPIC, DISCOVERY_TOPIC, REGIS
 from bridge.tracing import (
     ClientGone,
     Interested,
+    Registered,
     Registering,
     Say,
     SendAway,
@@ -52,8 +54,7 @@ class Publishes(Protocol):
     """What a tracing broker needs of the broker around it."""
 
     def ping(self, topic: str, payload: bytes) -> None:
-        """Publish as the broker itself to local clients, QoS 0: the one thing that it says thousands of times a second.
-        """
+        """Publish as the broker itself to local clients, QoS 0: said to each entity every second."""
         ...
 
     def say(self, topic: str, payload: bytes, qos: int, *, stays_here: bool) -> None:
@@ -94,6 +95,7 @@ class Tracing:
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._speaking = False
+        self._admission = Admission()
         self._last: tuple[str, Constrained | None] = "", None  # parsed last
 
     def guard(self, own: OwnTopics) -> None:
@@ -188,9 +190,10 @@ class Tracing:
         """A publication on a constrained topic that `client_id` was allowed to make."""
         name = str(topic)
         if name == REGISTRATION_TOPIC:
-            self._trace(Registering(client_id, payload))
-            if self._node is not None:
-                self._perform(self._node.handle(Brought(payload), self._clock()))
+            if self._admission.arrives(client_id, payload):
+                self._trace(Registering(client_id, payload))
+            else:
+                self._schedule()
         elif name in (CREATION_TOPIC, DISCOVERY_TOPIC):
             if self._node is not None:
                 self._perform(self._node.handle(Asked(client_id, payload), self._clock()))
@@ -204,6 +207,7 @@ class Tracing:
     def entity_event(self, event: EntityEvent) -> None:
         """What a local client did."""
         if isinstance(event, EntityGone):
+            self._admission.gone(event.client_id)
             self._trace(ClientGone(event.client_id, event.clean))
         self._watch(event)
 
@@ -266,6 +270,9 @@ class Tracing:
                         self._kept(self._store.keep, advertisement)
                     life_s = (advertisement.not_after_ms - advertisement.created_ms) // 1000
                     self._broker.advertise(advertisement_topic(advertisement.topic), advertisement.encode(), life_s)
+                case Registered():
+                    if self._node is not None:
+                        self._perform(self._node.handle(effect, self._clock()))
                 case Show(topic, payload):
                     self._broker.show(topic, payload)
                 case Forget(topic):
@@ -291,6 +298,7 @@ class Tracing:
     def _schedule(self) -> None:
         machines = (self._tracer, self._devices, self._reporter)
         dues = [each.next_deadline for each in machines if each is not None]
+        dues += [self._clock()] if len(self._admission) else []
         deadline = min((due for due in dues if due is not None), default=None)
         if deadline is None or (self._timer is not None and self._due <= deadline):
             return  # the usual case: nobody's turn comes sooner; a tick that finds nothing due costs little
@@ -306,6 +314,8 @@ class Tracing:
             self._perform(self._reporter.due(self._clock()))
         self._trace(Tick())
         self._watch(Tick())
+        for client, data in self._admission.turn():
+            self._trace(Registering(client, data))
 
 
 def _hex(level: str) -> bytes | None:

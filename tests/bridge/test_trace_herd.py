@@ -7,7 +7,7 @@ from collections import Counter, deque
 
 import pytest
 
-from bridge.machine import Tick
+from bridge.machine import Count, Tick
 from bridge.pings import LAN
 from bridge.traced import ASK_AGAIN_S, Connected, TracedEntity
 from bridge.traces import REGISTRATION_TOPIC, answers_to
@@ -59,7 +59,7 @@ class Herd:
             assert word is Word.PING
             self._answers.append((now + ROUND_TRIP_S, session, self.sessions[session].say(Word.ANSWER, body)))
         for effect in effects:
-            if not isinstance(effect, Say):
+            if isinstance(effect, Count):
                 self.counted[effect.name] += 1
 
     def run(self, until: float, now: float) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from bridge import constrained
-from bridge.discovering import Asked, Brought, DiscoveryNode
+from bridge.discovering import Asked, DiscoveryNode
 from bridge.machine import Count, Tick
 from bridge.pings import LAN
 from bridge.traced import Connected, Keep, Listen, Told, Wishes
@@ -26,7 +26,7 @@ from bridge.traces import (
     own_fields,
     trace_topic,
 )
-from bridge.tracing import ClientGone, Interested, Registering, Say, Spoke, Tracer
+from bridge.tracing import ClientGone, Interested, Registered, Registering, Say, Spoke, Tracer
 from bridge.tracking import Follow, Leave, Observed, Tracker
 from bridge.witnessed import WitnessedEntity
 from keys.delegation import Advertisement, Seat, Token, Trace
@@ -180,8 +180,11 @@ class WitnessBus:
         if say.topic in (CREATION_TOPIC, DISCOVERY_TOPIC):
             self._broker(witness, node.handle(Asked(client, say.payload), self.now))
         elif say.topic == REGISTRATION_TOPIC:
-            self._broker(witness, tracer.handle(Registering(client, say.payload), self.now))
-            node.handle(Brought(say.payload), self.now)
+            effects = tracer.handle(Registering(client, say.payload), self.now)
+            self._broker(witness, effects)
+            for effect in effects:
+                if isinstance(effect, Registered):
+                    node.handle(effect, self.now)
         elif parsed.suffixes[1:2] == ("Interest",):
             uuid = bytes.fromhex(parsed.suffixes[0].replace("-", ""))
             self._broker(witness, tracer.handle(Interested(client, uuid, say.payload), self.now))
