@@ -275,7 +275,7 @@ class Tracer:
         effects: list[TracingEffect] = []
         match word:
             case Word.ANSWER:
-                return self._answered(event.session, traced, body, now)
+                effects = self._answered(traced, body, now)
             case Word.STATE:
                 kind, said = state_of(body)
                 traced.voice.again[Interest.STATES] = kind, said
@@ -304,7 +304,7 @@ class Tracer:
         traced.client = client
         self._clients.setdefault(client, set()).add(session)
 
-    def _answered(self, session: bytes, traced: _Traced, body: bytes, now: float) -> list[TracingEffect]:
+    def _answered(self, traced: _Traced, body: bytes, now: float) -> list[TracingEffect]:
         if len(body) != _ECHO.size:
             raise BadFrame("an answer echoes a ping's number and time")
         counter, sent_ms = _ECHO.unpack(body)
@@ -315,7 +315,6 @@ class Tracer:
         fields = {"ping": counter, "latency_ms": int(now * 1000) - sent_ms}
         effects: list[TracingEffect] = [*traced.voice.tell(TraceKind.ALLS_WELL, fields, now)]
         if changed is not None:
-            self._schedule(session, traced)  # every other answer only puts off what is due
             # Those who heard that it was suspected or failed want changes, not heartbeats.
             again = {"after": before.value}
             effects += traced.voice.tell(TraceKind.ALLS_WELL, again, now, to=Interest.CHANGES)
