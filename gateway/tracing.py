@@ -163,6 +163,8 @@ class Tracing:
             return False
         self._watch(Knows(client_id))
         self._trace(Spoke(client_id, session, publish.payload))
+        if len(self._admission):
+            self._take_up(self._admission.answered())
         return True
 
     def heard(self, client_id: str, publish: Publish) -> bool:
@@ -241,6 +243,10 @@ class Tracing:
         if self._timer is None or self._due > now + TICK_S:  # else a tick comes before anybody's turn could
             self._schedule()
 
+    def _take_up(self, waited: Iterable[tuple[str, bytes]]) -> None:
+        for client, data in waited:
+            self._trace(Registering(client, data))
+
     def _watch(self, event: DeviceEvent) -> None:
         if self._devices is not None:
             self._perform(self._devices.handle(event, self._clock()))
@@ -314,8 +320,7 @@ class Tracing:
             self._perform(self._reporter.due(self._clock()))
         self._trace(Tick())
         self._watch(Tick())
-        for client, data in self._admission.turn():
-            self._trace(Registering(client, data))
+        self._take_up(self._admission.turn())
 
 
 def _hex(level: str) -> bytes | None:
