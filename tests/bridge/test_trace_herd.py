@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
+from itertools import pairwise
 
 import pytest
 
 from bridge.machine import Count, Tick
-from bridge.pings import LAN
+from bridge.pings import LAN, Pulse
 from bridge.traced import ASK_AGAIN_S, Connected, TracedEntity
 from bridge.traces import REGISTRATION_TOPIC, answers_to
 from bridge.tracing import DUE_AT_ONCE, Registering, Say, Spoke, Tracer
@@ -99,6 +100,21 @@ def test_a_turn_that_comes_late_for_all_sends_no_burst_behind_it(monkeypatch: py
     herd.run(NOW + 6, NOW + 5)  # two seconds without a turn
     assert not herd.counted["traces_unauthorised"], "it was the broker that was late"
     assert herd.most_at_once <= DUE_AT_ONCE
+
+
+def test_a_newcomer_is_pinged_at_the_usual_interval_by_a_broker_that_comes_late() -> None:
+    late_s = LAN.interval_s / 2
+    for comes_s, interval_s in ((0.0, LAN.interval_s / 2), (late_s, LAN.interval_s)):
+        pulse, sent = Pulse(LAN, NOW), list[float]()
+        while len(sent) < 5:
+            now = pulse.next_deadline + comes_s
+            ping, changed = pulse.tick(now)
+            assert ping is not None
+            assert changed is None
+            pulse.answered(ping.number, ping.sent_ms, now + ROUND_TRIP_S)
+            sent.append(now)
+        gaps = [later - earlier - comes_s for earlier, later in pairwise(sent)]
+        assert gaps == [pytest.approx(interval_s)] * 4
 
 
 def test_clients_ask_again_later_and_later_and_not_all_together() -> None:
