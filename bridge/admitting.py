@@ -16,7 +16,7 @@ from keys.errors import BadFrame
 from keys.tracesession import Registration
 
 AT_ONCE = 4  # in one turn
-ANSWERS_A_REGISTRATION = 32  # ... and one for so many answers: of the time for both, pings keep more than half
+ANSWERS_A_REGISTRATION = 64  # ... and one for so many answers: of the time for both, pings keep three quarters
 WAITING_MAX = 20_000  # clients
 WAITING_BYTES_MAX = 4_096  # of one registration
 
