@@ -31,10 +31,12 @@ REGIONS = (1, 2, 3)
 
 
 def told(links: Sequence[detection.Connection], hours: int, deaths: int, seed: int) -> Iterator[Row]:
-    """`alarms`: false ones an hour, ours and theirs."""
+    """`alarms`: false ones an hour, ours and theirs; `sent`: pings a second, and heartbeats."""
     for row in detection.rows(links, hours, deaths, seed):
-        alarms = f"alarms/h {row.ours.alarms_per_hour:.2f}, {row.peer.alarms_per_hour:.2f}"
-        yield Row(f"death to verdict, {row.link}; {alarms}", row.ours.median_s, row.peer.median_s, row.peer_name, "s")
+        ours, peer = row.ours, row.peer
+        alarms = f"alarms/h {ours.alarms_per_hour:.2f}, {peer.alarms_per_hour:.2f}"
+        sent = f"sent/s {ours.sent_per_s:.2f}, {peer.sent_per_s:.2f}"
+        yield Row(f"death to verdict, {row.link}; {alarms}; {sent}", ours.median_s, peer.median_s, row.peer_name, "s")
 
 
 def cost(regions: Sequence[int]) -> Iterator[Row]:
@@ -45,7 +47,7 @@ def cost(regions: Sequence[int]) -> Iterator[Row]:
 
 def show(row: Row) -> str:
     ratio = row.ours / row.peer if row.peer else float("inf")
-    return f"{row.work:<66}{row.ours:>10,.2f}{row.peer:>10,.2f} {row.unit:<4}{ratio:>8.2f}  {row.peer_name}"
+    return f"{row.work:<78}{row.ours:>10,.2f}{row.peer:>10,.2f} {row.unit:<4}{ratio:>8.2f}  {row.peer_name}"
 
 
 def as_json(row: Row) -> str:
@@ -72,7 +74,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if not arguments.json:
         print(f"load of the machine before we begin: {os.getloadavg()[0]:.1f}, cores {os.cpu_count()}")
-        print(f"{'work':<66}{'ours':>10}{'peer':>10} {'unit':<4}{'ratio':>8}  peer")
+        print(f"{'work':<78}{'ours':>10}{'peer':>10} {'unit':<4}{'ratio':>8}  peer")
     for name in arguments.only or tables:
         for row in tables[name](arguments):
             print(as_json(row) if arguments.json else show(row), flush=True)
