@@ -27,7 +27,7 @@ from tests.bench.recorded import recordings
 
 HOURS, DEATHS = 20, 60
 RECORDED_HOURS = 10
-REGIONS = (1, 2, 3)
+REGIONS = (1, 2, 3, 4, 5)
 
 
 def told(links: Sequence[detection.Connection], hours: int, deaths: int, seed: int) -> Iterator[Row]:
