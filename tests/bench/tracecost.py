@@ -5,7 +5,7 @@ brokers, and that is what is called hops here; the paper's brokers are single on
 entity's library to `next` of the tracker's; a plain message is a QoS 1 publication of paho, in a scope that is signed
 and not sealed, over the same brokers. Figures are medians over `ROUNDS` rounds of medians, and in each round plain
 messages and traces take turns. Nothing is pinned: an overlay is more processes than cores. Overlays admit
-`views.DEPTH_MAX` regions on a path; for a longer one, which the paper has, the bench raises that bound.
+`views.DEPTH_MAX` regions on a path; for a longer one, which the paper has, its members raise that bound (`LongPath`).
 
 `paper` says the paper's ratio of the same figures: a row beside its own 2-hop row (72.68 ms over TCP, authorised), for
 it measured no plain message.
@@ -129,7 +129,10 @@ class LongPath(OverlayProcesses):
     def __init__(self, directory: Path, depth: int) -> None:
         super().__init__(directory)
         self._depth = depth
-        self._code = f"import bridge.views; bridge.views.DEPTH_MAX = {depth}; from gateway.cli import main; main()"
+        self._code = (
+            f"import bridge.views, keys.sharetree; bridge.views.DEPTH_MAX = keys.sharetree.DEPTH_LIMIT = {depth}; "
+            "from gateway.cli import main; main()"
+        )
 
     def make(self, *arguments: Any, **options: Any) -> OverlayProcesses:
         with mock.patch.object(views, "DEPTH_MAX", self._depth):
