@@ -1,11 +1,12 @@
 """What tracing costs, as the rows of Table 3 of the paper on traces (2:295-335), each beside a plain message.
 
-An entity's gateway, regions of three replicas, a tracker's gateway: with r regions a trace passes r + 1 links between
-brokers, and that is what is called hops here; the paper's brokers are single ones. A trace takes from `load` of the
-entity's library to `next` of the tracker's; a plain message is a QoS 1 publication of paho, in a scope that is signed
-and not sealed, over the same brokers. Figures are medians over `ROUNDS` rounds of medians, and in each round plain
-messages and traces take turns. Nothing is pinned: an overlay is more processes than cores. Overlays admit
-`views.DEPTH_MAX` regions on a path; for a longer one, which the paper has, its members raise that bound (`LongPath`).
+An entity's gateway, regions of replicas, a tracker's gateway: with r regions a trace passes r + 1 links between
+brokers, and that is what is called hops here. `of 1` are single trusted brokers, as the paper's, `of 3` regions of
+three, of which one may lie. A trace takes from `load` of the entity's library to `next` of the tracker's; a plain
+message is a QoS 1 publication of paho, in a scope that is signed and not sealed, over the same brokers. Figures are
+medians over `ROUNDS` rounds of medians, and in each round plain messages and traces take turns. Nothing is pinned: an
+overlay is more processes than cores. Overlays admit `views.DEPTH_MAX` regions on a path; six hops are one more, and the
+bench raises that bound.
 
 `paper` says the paper's ratio of the same figures: a row beside its own 2-hop row (72.68 ms over TCP, authorised), for
 it measured no plain message.
@@ -50,6 +51,7 @@ MESSAGES = 40
 WARM_UP = 5
 PAUSE_S = 0.02
 ROUNDS = 3
+PUMPS = [f"pump{number}" for number in range(3 * ROUNDS)]  # entities of an overlay, each followed once
 CALLS = 300  # of each cryptographic operation
 TRACKERS = range(10, 101, 10)
 SESSIONS = {
@@ -123,16 +125,22 @@ def _paper(peer: str, paper_ms: float | None) -> str:
 # ------------------------------------------------------------------------------------------------- parties
 
 
-class LongPath(OverlayProcesses):
-    """Its members and its owner admit paths of `depth` regions."""
+class Line(OverlayProcesses):
+    """Members and owner admit paths of `depth` regions, and single replicas if they are `trusted`."""
 
-    def __init__(self, directory: Path, depth: int) -> None:
+    def __init__(self, directory: Path, depth: int, trusted: bool) -> None:
         super().__init__(directory)
-        self._depth = depth
+        self._depth, self._trusted = max(depth, views.DEPTH_MAX), trusted
         self._code = (
-            f"import bridge.views, keys.sharetree; bridge.views.DEPTH_MAX = keys.sharetree.DEPTH_LIMIT = {depth}; "
+            "import bridge.views, keys.sharetree; "
+            f"bridge.views.DEPTH_MAX = keys.sharetree.DEPTH_LIMIT = {self._depth}; "
             "from gateway.cli import main; main()"
         )
+
+    def _write(self, name: str, content: Any) -> None:
+        for region in content.get("regions", ()):
+            region["trusted"] = self._trusted
+        super()._write(name, content)
 
     def make(self, *arguments: Any, **options: Any) -> OverlayProcesses:
         with mock.patch.object(views, "DEPTH_MAX", self._depth):
@@ -218,12 +226,12 @@ def trace_us(pump: TracedEntity, desk: Tracker) -> float:
 def followed(
     pump_at: tuple[Path, int], desk_at: tuple[Path, int], wishes: Wishes, interest: Interest = EVERYTHING
 ) -> Iterator[tuple[TracedEntity, TimedTracker]]:
-    """A traced entity, and a tracker that has heard of it."""
-    (pump_at[0] / "topic.bin").unlink(missing_ok=True)
+    """A traced entity, and a tracker that has heard of it. Each time another entity: of one that gets a new topic a
+    node may still know the former."""
     with TracedEntity(pump_at[0], "127.0.0.1", pump_at[1], wishes=wishes) as pump:
         wait_for(lambda: pump.stage is Stage.TRACED, WAIT_S)
         with TimedTracker(desk_at[0], "127.0.0.1", desk_at[1]) as desk:
-            desk.follow("pump", interest)
+            desk.follow(pump_at[0].name, interest)
             until = time.monotonic() + WAIT_S
             while True:
                 pump.load({"number": -1})
@@ -243,7 +251,7 @@ def one_broker(core: int) -> Iterator[Row]:
     """Cryptography, and trackers by tens, through one broker on that core."""
     with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as name:
         site = Site(Path(name))
-        pump, desk = site.credentials("pump"), site.credentials("desk")
+        pumps, desk = (site.credentials(f"pump{number}") for number in itertools.count()), site.credentials("desk")
         broker = Traced(site, core, 2 * max(TRACKERS))
         port = broker.port
         try:
@@ -251,7 +259,7 @@ def one_broker(core: int) -> Iterator[Row]:
             for _ in range(ROUNDS):
                 plain.append(plain_us(port, port))
                 for what, wishes in SESSIONS.items():
-                    with followed((pump, port), (desk, port), wishes) as (entity, tracker):
+                    with followed((next(pumps), port), (desk, port), wishes) as (entity, tracker):
                         traces[what].append(trace_us(entity, tracker))
             yield from crypto(statistics.median(plain))
             for what, took in traces.items():
@@ -290,13 +298,12 @@ def _drain(sock: Any) -> None:
 
 
 @contextlib.contextmanager
-def overlay(regions: int) -> Iterator[OverlayProcesses]:
-    """Two gateways that trace, regions of three on a line between them."""
+def overlay(regions: int, replicas: int) -> Iterator[OverlayProcesses]:
+    """Two gateways that trace, regions of so many replicas on a line between them."""
     with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as name:
         directory, line = Path(name), [f"r{place + 1}-" for place in range(regions)]
-        made = (OverlayProcesses(directory) if regions <= views.DEPTH_MAX else LongPath(directory, regions)).make(
-            dict.fromkeys(line, 3), [*itertools.pairwise(line)], {"g1": line[0], "g2": line[-1]}
-        )
+        made = Line(directory, regions, replicas == 1)
+        made.make(dict.fromkeys(line, replicas), [*itertools.pairwise(line)], {"g1": line[0], "g2": line[-1]})
         made.describe(lambda content: content["scopes"].append({"filter": SCOPE}))
         for gateway, other in (("g1", "g2"), ("g2", "g1")):
             rights = ("--publish", SCOPE, "--read", SCOPE)
@@ -309,7 +316,7 @@ def overlay(regions: int) -> Iterator[OverlayProcesses]:
         made.hand_out(*made.ports)
         domain = TrustDomain.load(directory / "owner")
         cards = [Card.load(directory / gateway / "card.json") for gateway in ("g1", "g2")]
-        for party in ("pump", "desk"):
+        for party in ("desk", *PUMPS):
             Credentials.issue(domain, party, cards, directory / party, time.time())
         try:
             made.start(*made.ports)
@@ -318,23 +325,24 @@ def overlay(regions: int) -> Iterator[OverlayProcesses]:
             made.stop()
 
 
-def by_hops(regions: int) -> Iterator[Row]:
-    """Traces and trace keys over so many regions."""
+def by_hops(regions: int, replicas: int) -> Iterator[Row]:
+    """Traces and trace keys over so many regions of so many replicas."""
     hops, kinds = regions + 1, {"authorised": False, "authorised and sealed": True}
-    with overlay(regions) as made:
+    with overlay(regions, replicas) as made:
         ports = made.ports["g1"], made.ports["g2"]
-        pump, desk = (made.directory / "pump", ports[0]), (made.directory / "desk", ports[1])
+        pumps, desk = ((made.directory / name, ports[0]) for name in PUMPS), (made.directory / "desk", ports[1])
         plain, keys, traces = list[float](), list[float](), {what: list[float]() for what in kinds}
         for _ in range(ROUNDS):
             plain.append(plain_us(*ports))
             for what, secured in kinds.items():
-                with followed(pump, desk, Wishes(("desk",), secured=secured)) as (entity, tracker):
+                with followed(next(pumps), desk, Wishes(("desk",), secured=secured)) as (entity, tracker):
                     traces[what].append(trace_us(entity, tracker))
                     keys += tracker.keys_us
-            with followed(pump, desk, Wishes(("desk",), secured=True), Interest.LOAD) as (_, tracker):
+            with followed(next(pumps), desk, Wishes(("desk",), secured=True), Interest.LOAD) as (_, tracker):
                 keys += tracker.keys_us
-        peer = f"plain, {hops} hops"
+        over = f"{hops} hops of {replicas}"
+        peer = f"plain, {over}"
         for what, took in traces.items():
             name = _paper(peer, PAPER_HOPS[what].get(hops))
-            yield _row(f"trace, {what}, {hops} hops", took, plain, name)
-        yield _row(f"trace key given, {hops} hops", keys, plain, _paper(peer, PAPER_KEYS.get(hops)))
+            yield _row(f"trace, {what}, {over}", took, plain, name)
+        yield _row(f"trace key given, {over}", keys, plain, _paper(peer, PAPER_KEYS.get(hops)))
