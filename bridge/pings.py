@@ -16,7 +16,7 @@ rarer exponentially, the longest of N is exceeded `STEADY` times with a chance o
     patience  = caution x max(1.5 x longest, patience_s), where the longest wait fades, to its third in an hour; after
                 EXPERIENCE answers caution x max(1.5 x longest, min(patience_s, 3 x longest)), where no longest wait is
                 believed to be shorter than margin_s
-    suspected after half of the patience without an answer, failed after all of it
+    suspected after half of the patience without an answer, and not before the longest wait; failed after all of it
     interval  = interval_s, half of it until ten pings went, since nothing is known of a newcomer, unless our turns come
                 late; at once after the first miss, then an eighth of the wait so far, at least interval_min_s;
                 doubled up to AFTER_FAILURE_S after a failure
@@ -109,7 +109,7 @@ class Pulse:
     __slots__ = (
         "_answered_at", "_answers", "_asked_at", "_excused_s", "_fates", "_highest_answered", "_is_late", "_last_ping",
         "_longest_s", "_misses", "_next_ping", "_number", "_patience_s", "_pause_s", "_preset", "_reordered",
-        "_round_trip", "_sent", "_spread_s", "_unjudged", "health", "timeout_s",
+        "_round_trip", "_sent", "_spread_s", "_suspect_s", "_unjudged", "health", "timeout_s",
     )  # fmt: skip
 
     def __init__(self, preset: Preset, now: float, spread: float = 0.0) -> None:
@@ -136,6 +136,7 @@ class Pulse:
         self._excused_s = 0.0  # of that wait, we came late ourselves
         self._longest_s = 0.0  # wait that ended with an answer
         self._patience_s = preset.patience_s + preset.timeout_initial_s  # until something is known of the round trip
+        self._suspect_s = self._patience_s / 2
         self._pause_s = preset.interval_s  # before the next ping, after a failure
         self._is_late = False  # our last turn came late
 
@@ -200,9 +201,8 @@ class Pulse:
     @property
     def _verdict_at(self) -> float:
         """When health gets worse if nothing comes before."""
-        part = 1.0 if self.health is Health.SUSPECTED else 0.5
         since = self._asked_at if self._asked_at is not None else self._last_ping
-        return since + self._excused_s + part * self._patience_s
+        return since + self._excused_s + (self._patience_s if self.health is Health.SUSPECTED else self._suspect_s)
 
     def _ping(self, now: float) -> Ping:
         self._number += 1
@@ -277,6 +277,7 @@ class Pulse:
         if self._answers >= EXPERIENCE:
             patience_s = min(patience_s, STEADY * max(longest_s, preset.margin_s))
         self._patience_s = patience_s = preset.caution * max(patience_s, LONGER * longest_s)
+        self._suspect_s = max(patience_s / 2, preset.caution * longest_s)
         usual_s = min(smoothed + max(4 * deviation, preset.margin_s), preset.timeout_max_s)
         self.timeout_s = min(usual_s, patience_s / 2)
 

@@ -6,8 +6,8 @@
     herd        five thousand entities at one broker on one core, and its restart
 
 The first two are simulated time: the figures are those of the seed and the recordings, not of the machine. The rest is
-measured on this machine, costs in three rounds; the broker has a core of its own where there are two. Processor times and ratios
-survive other work on the machine, times do not.
+measured on this machine, costs in three rounds; the broker has a core of its own where there are two. Processor times
+and ratios survive other work on the machine, times do not.
 
 With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit; ratio is ours / peer. Less is better but
 in rows of entities and pings.

@@ -287,6 +287,16 @@ def test_one_late_answer_within_the_hour_and_the_patience_is_some_times_that(wai
     assert patience_of(pulse, NOW + 330.25) == pytest.approx(min(STEADY * waited_s, LAN.patience_s), rel=0.01)
 
 
+def test_a_wait_as_long_as_one_before_is_not_even_suspicious() -> None:
+    pulse, now = steady()
+    run(pulse, now + 2.5, None)
+    run(pulse, now + 4, 0.01)
+    quiet = pulse.next_deadline - LAN.interval_s / 2
+    seen = run(pulse, quiet + 30, None)
+    suspected, failed = (at - pings(seen)[0] for at, what in seen if isinstance(what, Health))
+    assert suspected == pytest.approx(failed / LONGER)
+
+
 def test_caution_scales_the_patience() -> None:
     pulse = Pulse(replace(LAN, caution=0.5), NOW)
     run(pulse, NOW + 60, 0.01)
