@@ -13,13 +13,14 @@ rarer exponentially, the longest of N is exceeded `STEADY` times with a chance o
 
     timeout   = smoothed round trip + max(4 x its deviation, margin_s), at most timeout_max_s    (RFC 6298, section 2),
                 and at most half of the patience, so that two pings are asked
-    patience  = caution x max(1.5 x longest, patience_s), where the longest wait fades, to its third in an hour; after
-                EXPERIENCE answers caution x max(1.5 x longest, min(patience_s, 3 x longest)), where no longest wait is
-                believed to be shorter than margin_s
+    patience  = caution x max(1.5 x longest, patience_s + timeout), where the longest wait fades, to its
+                third in an hour; after EXPERIENCE answers caution x max(1.5 x longest, min(patience_s, 3 x longest)),
+                where no longest wait is believed to be shorter than margin_s
     suspected after half of the patience without an answer, and not before the longest wait; failed after all of it
     interval  = interval_s, half of it until ten pings went, since nothing is known of a newcomer, unless our turns come
-                late; at once after the first miss, then an eighth of the wait so far, at least interval_min_s;
-                doubled up to AFTER_FAILURE_S after a failure
+                late; at once after the first miss, then an eighth of the wait so far, at least interval_min_s, or a
+                quarter of interval_s as long as it is a newcomer or our turns come late, since so many pings might be
+                what keeps the answers back; doubled up to AFTER_FAILURE_S after a failure
 
 The last ten pings give loss, latency and reordering (NETWORK_METRICS, B4). Not here: who is told (`traces`), other
 signs of life, votes of several witnesses (`witnessing`).
@@ -228,8 +229,11 @@ class Pulse:
         return self._preset.interval_s / 2 if newcomer else self._preset.interval_s
 
     def _repeat_s(self, now: float) -> float:
+        """Fast where we know what to expect; else so much traffic could be what keeps the answers back."""
         waited_s = now - self._asked_at if self._asked_at is not None else 0.0
-        return min(max(waited_s / REPEAT, self._preset.interval_min_s), self._preset.interval_s)
+        knows = self._answers >= HISTORY and not self._is_late
+        least_s = self._preset.interval_min_s if knows else self._preset.interval_s / 4
+        return min(max(waited_s / REPEAT, least_s), self._preset.interval_s)
 
     def _judge(self, number: int, now: float) -> None:
         """Its timeout passed."""
@@ -273,12 +277,13 @@ class Pulse:
             elif waited_s > longest_s:
                 longest_s = waited_s
         self._longest_s = longest_s
-        patience_s = preset.patience_s
-        if self._answers >= EXPERIENCE:
-            patience_s = min(patience_s, STEADY * max(longest_s, preset.margin_s))
+        usual_s = min(smoothed + max(4 * deviation, preset.margin_s), preset.timeout_max_s)
+        if self._answers < EXPERIENCE:
+            patience_s = preset.patience_s + usual_s
+        else:
+            patience_s = min(preset.patience_s, STEADY * max(longest_s, preset.margin_s))
         self._patience_s = patience_s = preset.caution * max(patience_s, LONGER * longest_s)
         self._suspect_s = max(patience_s / 2, preset.caution * longest_s)
-        usual_s = min(smoothed + max(4 * deviation, preset.margin_s), preset.timeout_max_s)
         self.timeout_s = min(usual_s, patience_s / 2)
 
     def _wait_for_the_rest(self, now: float) -> None:
