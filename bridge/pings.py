@@ -13,7 +13,7 @@ rarer exponentially, the longest of N is exceeded `STEADY` times with a chance o
 
     timeout   = smoothed round trip + max(4 x its deviation, margin_s), at most timeout_max_s    (RFC 6298, section 2),
                 and at most half of the patience, so that two pings are asked
-    patience  = caution x max(1.5 x longest, patience_s + timeout), where the longest wait fades, to its
+    patience  = caution x max(1.5 x longest, 2 patience_s + timeout), where the longest wait fades, to its
                 third in an hour; after EXPERIENCE answers caution x max(1.5 x longest, min(patience_s, 3 x longest)),
                 where no longest wait is believed to be shorter than margin_s
     suspected after half of the patience without an answer, and not before the longest wait; failed after all of it
@@ -136,7 +136,7 @@ class Pulse:
         self._asked_at: float | None = None  # since when we wait: the first ping without an answer behind it
         self._excused_s = 0.0  # of that wait, we came late ourselves
         self._longest_s = 0.0  # wait that ended with an answer
-        self._patience_s = preset.patience_s + preset.timeout_initial_s  # until something is known of the round trip
+        self._patience_s = 2 * preset.patience_s + preset.timeout_initial_s  # nothing is known yet
         self._suspect_s = self._patience_s / 2
         self._pause_s = preset.interval_s  # before the next ping, after a failure
         self._is_late = False  # our last turn came late
@@ -248,9 +248,9 @@ class Pulse:
 
     def _wait_longer(self, late_s: float) -> None:
         """We come late ourselves, and answers may lie where nobody read them: while this broker has too much to do,
-        it holds nobody for dead, up to `timeout_max_s` for each wait and each ping."""
+        it holds nobody for dead, up to `timeout_max_s` for each ping and twice that for each wait."""
         waiting, longest_s = self._unjudged, self._preset.timeout_max_s
-        self._excused_s = min(self._excused_s + late_s, longest_s)
+        self._excused_s = min(self._excused_s + late_s, 2 * longest_s)
         self._unjudged = deque()
         for at, number in waiting:
             sent = self._sent.get(number)
@@ -279,7 +279,7 @@ class Pulse:
         self._longest_s = longest_s
         usual_s = min(smoothed + max(4 * deviation, preset.margin_s), preset.timeout_max_s)
         if self._answers < EXPERIENCE:
-            patience_s = preset.patience_s + usual_s
+            patience_s = 2 * preset.patience_s + usual_s
         else:
             patience_s = min(preset.patience_s, STEADY * max(longest_s, preset.margin_s))
         self._patience_s = patience_s = preset.caution * max(patience_s, LONGER * longest_s)

@@ -94,7 +94,7 @@ def test_silence_is_suspected_after_half_of_the_patience_and_failed_after_all_of
     assert healths(seen) == [Health.SUSPECTED, Health.FAILED]
     suspected = next(at for at, what in seen if what is Health.SUSPECTED)
     failed = next(at for at, what in seen if what is Health.FAILED)
-    patience_s = LAN.patience_s + pulse.timeout_s
+    patience_s = 2 * LAN.patience_s + pulse.timeout_s
     assert suspected - pings(seen)[0] == pytest.approx(patience_s / 2)
     assert failed - pings(seen)[0] == pytest.approx(patience_s)
     assert failed - now <= detection_s(LAN, 0.01) + 1e-6
@@ -109,7 +109,7 @@ def test_after_a_miss_pings_follow_fast_and_then_by_a_part_of_the_wait() -> None
     for earlier, later in pairwise(times[1:]):
         part_s = (earlier - times[0]) / REPEAT
         assert later - earlier == pytest.approx(max(LAN.interval_min_s, part_s), abs=1e-6)
-    assert len(times) < 20
+    assert len(times) < 30
 
 
 def test_once_it_answers_again_pings_are_as_rare_as_before() -> None:
@@ -123,11 +123,11 @@ def test_once_it_answers_again_pings_are_as_rare_as_before() -> None:
 def test_pings_that_are_late_together_prove_no_more_than_one() -> None:
     """Behind a retransmission of TCP they come at once, in order."""
     pulse, now = steady()
-    seen = run(pulse, now + 2.2, None)
+    seen = run(pulse, now + 4.2, None)
     assert healths(seen) == [Health.SUSPECTED]
     sent = [what for _, what in seen if isinstance(what, Ping)]
     assert len(sent) > 10
-    told = [pulse.answered(ping.number, ping.sent_ms, now + 2.2) for ping in sent]
+    told = [pulse.answered(ping.number, ping.sent_ms, now + 4.2) for ping in sent]
     assert told == [Health.ALIVE] + [None] * (len(sent) - 1)
     assert healths(run(pulse, now + 30, 0.01)) == []
 
@@ -137,7 +137,7 @@ def test_after_a_failure_pings_become_rare_and_one_answer_brings_it_back() -> No
     times = pings(run(pulse, now + 1000, None))
     gaps = [later - earlier for earlier, later in pairwise(times)]
     assert max(gaps) == pytest.approx(AFTER_FAILURE_S)
-    assert len(times) < 45
+    assert len(times) < 50
     back = run(pulse, now + 1100, 0.01)
     assert healths(back) == [Health.ALIVE]
     times = pings(back)
@@ -157,9 +157,9 @@ def test_a_late_answer_is_one() -> None:
 @pytest.mark.parametrize("forged", [(10_000, 0), (1, 5), (-1, 0)])
 def test_an_echo_of_what_was_never_sent_changes_nothing(forged: tuple[int, int]) -> None:
     pulse, now = steady()
-    seen = run(pulse, now + 2.0, None)
+    seen = run(pulse, now + 4.0, None)
     assert healths(seen) == [Health.SUSPECTED]
-    assert pulse.answered(*forged, now + 2.0) is None
+    assert pulse.answered(*forged, now + 4.0) is None
     assert pulse.health is Health.SUSPECTED
 
 
@@ -205,7 +205,7 @@ def test_the_timeout_follows_round_trips_within_its_bounds() -> None:
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=str)
 def test_detection_times_of_the_presets(preset: Preset) -> None:
     longest = detection_s(preset, 0.01)
-    assert longest == pytest.approx(preset.interval_s + preset.patience_s + preset.margin_s, rel=0.01)
+    assert longest == pytest.approx(preset.interval_s + 2 * preset.patience_s + preset.margin_s, rel=0.01)
 
 
 def test_the_slower_the_network_the_later_a_failure_is_told() -> None:
@@ -223,12 +223,12 @@ def patience_of(pulse: Pulse, now: float) -> float:
 
 def test_a_silence_that_it_survived_before_is_no_death() -> None:
     pulse, now = steady()
-    first = pings(run(pulse, now + 4, None))[0]
+    first = pings(run(pulse, now + 7, None))[0]
     assert pulse.health is Health.FAILED
-    back = run(pulse, now + 8, 0.01)
+    back = run(pulse, now + 9.5, 0.01)
     assert healths(back) == [Health.ALIVE]
     came_s = next(at for at, what in back if what is Health.ALIVE) - first
-    assert patience_of(pulse, now + 9) == pytest.approx(LONGER * came_s, rel=0.01)
+    assert patience_of(pulse, now + 10.25) == pytest.approx(LONGER * came_s, rel=0.01)
 
 
 def test_who_comes_back_after_very_long_was_dead_and_is_a_newcomer() -> None:
@@ -236,12 +236,12 @@ def test_who_comes_back_after_very_long_was_dead_and_is_a_newcomer() -> None:
     run(pulse, NOW + EXPERIENCE + 60, 0.01)
     run(pulse, NOW + EXPERIENCE + 65 + SURVIVED_MAX_S, None)
     patience_s = patience_of(pulse, NOW + EXPERIENCE + 200)
-    assert patience_s == pytest.approx(LAN.patience_s + LAN.margin_s, rel=0.01), "it teaches nothing of the link"
+    assert patience_s == pytest.approx(2 * LAN.patience_s + LAN.margin_s, rel=0.01), "it teaches nothing of the link"
 
 
 def test_what_was_survived_long_ago_is_forgotten() -> None:
     pulse, now = steady()
-    run(pulse, now + 4, None)
+    run(pulse, now + 7, None)
     assert patience_of(pulse, now + 8 * 3600) < 0.2
 
 
@@ -291,8 +291,8 @@ def test_one_late_answer_within_the_hour_and_the_patience_is_some_times_that(wai
 
 def test_a_wait_as_long_as_one_before_is_not_even_suspicious() -> None:
     pulse, now = steady()
-    run(pulse, now + 2.5, None)
-    run(pulse, now + 4, 0.01)
+    run(pulse, now + 4.8, None)
+    run(pulse, now + 7, 0.01)
     quiet = pulse.next_deadline - LAN.interval_s / 2
     seen = run(pulse, quiet + 30, None)
     suspected, failed = (at - pings(seen)[0] for at, what in seen if isinstance(what, Health))
@@ -302,7 +302,7 @@ def test_a_wait_as_long_as_one_before_is_not_even_suspicious() -> None:
 def test_caution_scales_the_patience() -> None:
     pulse = Pulse(replace(LAN, caution=0.5), NOW)
     run(pulse, NOW + 60, 0.01)
-    assert patience_of(pulse, NOW + 61) == pytest.approx((LAN.patience_s + LAN.margin_s) / 2, rel=0.01)
+    assert patience_of(pulse, NOW + 61) == pytest.approx((2 * LAN.patience_s + LAN.margin_s) / 2, rel=0.01)
 
 
 def test_an_answer_out_of_order_is_a_sign_of_life() -> None:
