@@ -2,20 +2,25 @@
 
 A ping has a number and the time at which it was sent, by the pinging broker's clock; the entity echoes both, so that
 its own clock says nothing. A ping is *missed* when its timeout passes without an answer; a later one still counts.
-Misses in a row shorten the interval, `suspect_after` of them make the entity suspected, `fail_after` more make it
-failed, and any answer brings it back. After a failure pings go on, less and less often. What an entity survived
-before is no death: FAILED waits until the silence is longer than the longest that it came back from of late.
+After a miss pings follow fast, and any answer brings the entity back. After a failure they go on, ever more rarely.
 
-Most links are better than the worst one that these counts are for. Where a network has kept no answer back for long,
-over `EXPERIENCE` pings, `PATIENCE` times its longest wait proves as much: if long waits get rarer exponentially, the
-longest of N is exceeded so many times with a chance of N to the power of minus `PATIENCE`. Then a ping is missed after
-half of that, the next one follows at once, one miss is suspicious, and two are a failure. The longest wait of a lossy
-link includes its losses, so that it never gets there.
+What proves a death is how long nothing came, not how many pings were missed: behind a retransmission of TCP or in a
+burst of losses all of them are late together, and ten prove no more than one. Where losses are single ones, the fast
+pings end the wait soon. So a link is known by its *waits*, from the first ping without an answer to any answer. A wait
+that is longer by half than the longest of late is a death. Short waits prove little about longer ones: up to
+`patience_s` nobody is dead, unless for `EXPERIENCE` answers no wait was longer than a part of that; if long waits get
+rarer exponentially, the longest of N is exceeded `STEADY` times with a chance of N to the power of minus `STEADY`.
 
-    timeout   = smoothed round trip + max(4 x its deviation, margin_s), at most timeout_max_s    (RFC 6298, section 2)
-    interval  = interval_s, halved for each miss in a row, not below interval_min_s; half of interval_s until ten pings
-                went, since nothing is known of a newcomer, unless our turns come late; doubled up to AFTER_FAILURE_S
-                after a failure
+    timeout   = smoothed round trip + max(4 x its deviation, margin_s), at most timeout_max_s    (RFC 6298, section 2),
+                and at most half of the patience, so that two pings are asked
+    patience  = caution x max(1.5 x longest, 2 patience_s + timeout), where the longest wait fades, to its
+                third in an hour; after EXPERIENCE answers caution x max(1.5 x longest, min(patience_s, 3 x longest)),
+                where no longest wait is believed to be shorter than margin_s
+    suspected after half of the patience without an answer, and not before the longest wait; failed after all of it
+    interval  = interval_s, half of it until ten pings went, since nothing is known of a newcomer, unless our turns come
+                late; at once after the first miss, then an eighth of the wait so far, at least interval_min_s, or a
+                quarter of interval_s as long as it is a newcomer or our turns come late, since so many pings might be
+                what keeps the answers back; doubled up to AFTER_FAILURE_S after a failure
 
 The last ten pings give loss, latency and reordering (NETWORK_METRICS, B4). Not here: who is told (`traces`), other
 signs of life, votes of several witnesses (`witnessing`).
@@ -27,43 +32,39 @@ from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from math import exp
 from typing import NamedTuple
 
 HISTORY = 10  # pings that metrics are made of
-OUTSTANDING_MAX = 64  # pings remembered for their answers: 16 s of them at the shortest interval
+OUTSTANDING_MAX = 64  # pings remembered for their answers: until the longest patience ends, some 40 are sent
 AFTER_FAILURE_S = 60.0
-SURVIVED_FACTOR = 1.25  # how much longer than a survived silence one must be ...
-SURVIVED_LIFE_S = 3600.0  # ... that fades with time, to its third in an hour
+LONGER = 1.5  # a wait is a death when it is so much longer than the longest one that was none
+STEADY = 3  # ... or, where all of them are short, so much longer than that
 EXPERIENCE = 240  # answers: four minutes of them
-PATIENCE = 4
-STEADIEST = 5  # no longest wait is believed to be shorter than this part of the preset's margin
+LONGEST_LIFE_S = 3600.0  # in which the longest wait fades to its third
+SURVIVED_MAX_S = 10.0  # an entity that came back after longer than that was dead, and is a newcomer
+REPEAT = 8  # pings follow each other by this part of the wait so far
 LATE = 4  # our own turn is late when it comes behind its time by this part of a timeout
-SURVIVED_MAX_S = 10.0  # an entity that came back after longer than that was dead
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Times for one kind of network, in seconds. `timeout_initial_s` counts until the first answer."""
+    """Times for one kind of network, in seconds. `timeout_initial_s` counts until the first answer. `caution`: less of
+    it tells deaths sooner, and of the living more often; it scales every patience."""
 
     name: str
     interval_s: float = 1.0
-    interval_min_s: float = 0.25
+    interval_min_s: float = 0.1
     timeout_initial_s: float = 1.0
-    margin_s: float = 0.2
+    margin_s: float = 0.04
     timeout_max_s: float = 5.0
-    suspect_after: int = 3
-    fail_after: int = 3
-
-    def interval_after(self, misses: int) -> float:
-        """The pause before the next ping after so many misses in a row."""
-        return max(self.interval_s / (1 << min(misses, 32)), self.interval_min_s)
+    patience_s: float = 2.4
+    caution: float = 1.0
 
 
 LAN = Preset("lan")
-WAN = Preset("wan", timeout_initial_s=2.0, margin_s=0.5)
-CELLULAR = Preset("cellular", interval_s=5.0, interval_min_s=1.0, timeout_initial_s=5.0, margin_s=2.0,
-                  timeout_max_s=15.0)  # fmt: skip
+WAN = Preset("wan", timeout_initial_s=2.0, margin_s=0.1, patience_s=3.2)
+CELLULAR = Preset("cellular", interval_s=5.0, interval_min_s=0.5, timeout_initial_s=5.0, margin_s=0.4,
+                  timeout_max_s=15.0, patience_s=8.0)  # fmt: skip
 PRESETS = {preset.name: preset for preset in (LAN, WAN, CELLULAR)}
 
 
@@ -107,9 +108,9 @@ class Pulse:
     """
 
     __slots__ = (
-        "_answered_at", "_answers", "_asked_at", "_fates", "_highest_answered", "_is_late", "_is_quick", "_last_ping",
-        "_longest", "_misses", "_next_ping", "_number", "_patience_s", "_preset", "_reordered", "_round_trip", "_sent",
-        "_spread_s", "_survived", "_unjudged", "_usual_s", "health", "timeout_s",
+        "_answered_at", "_answers", "_asked_at", "_excused_s", "_fates", "_highest_answered", "_is_late", "_last_ping",
+        "_longest_s", "_misses", "_next_ping", "_number", "_patience_s", "_pause_s", "_preset", "_reordered",
+        "_round_trip", "_sent", "_spread_s", "_suspect_s", "_unjudged", "health", "timeout_s",
     )  # fmt: skip
 
     def __init__(self, preset: Preset, now: float, spread: float = 0.0) -> None:
@@ -118,31 +119,34 @@ class Pulse:
         self.health = Health.ALIVE
         self.timeout_s = preset.timeout_initial_s
         """How long the next ping's answer may take."""
-        self._usual_s = self.timeout_s  # the same if nothing is known of long waits
         self._preset = preset
         self._next_ping = now
         self._last_ping = now
         self._spread_s = spread * preset.interval_s
         self._number = 0
-        self._misses = 0  # in a row
+        self._misses = 0  # of pings behind the last answered one
         self._sent: dict[int, _Sent] = {}  # by number, in order of sending
         self._unjudged: deque[tuple[float, int]] = deque()  # (when it is missed, number), in order of sending
         self._round_trip: tuple[float, float] | None = None  # smoothed, deviation
         self._fates: deque[tuple[int, float | None]] = deque(maxlen=HISTORY)  # (number, round trip or None)
-        self._highest_answered = 0
-        self._answered_at = now  # what was sent last of what was answered
-        self._survived = (0.0, now)  # the longest silence that it came back from, and when
-        self._asked_at: float | None = None  # the first ping behind which there was no answer yet
-        self._longest = (0.0, now)  # the longest wait from such a ping to an answer, and when
-        self._answers = 0
-        self._is_quick = False
-        self._is_late = False  # our last turn came late
-        self._patience_s = 0.0
         self._reordered: deque[bool] = deque(maxlen=HISTORY)
+        self._highest_answered = 0
+        self._answers = 0
+        self._answered_at = now
+        self._asked_at: float | None = None  # since when we wait: the first ping without an answer behind it
+        self._excused_s = 0.0  # of that wait, we came late ourselves
+        self._longest_s = 0.0  # wait that ended with an answer
+        self._patience_s = 2 * preset.patience_s + preset.timeout_initial_s  # nothing is known yet
+        self._suspect_s = self._patience_s / 2
+        self._pause_s = preset.interval_s  # before the next ping, after a failure
+        self._is_late = False  # our last turn came late
 
     @property
     def next_deadline(self) -> float:
-        return min(self._next_ping, self._unjudged[0][0]) if self._unjudged else self._next_ping
+        due = self._next_ping
+        if self._unjudged:
+            due = min(due, self._unjudged[0][0])
+        return due if not self._misses or self.health is Health.FAILED else min(due, self._verdict_at)
 
     @property
     def sent(self) -> int:
@@ -156,7 +160,9 @@ class Pulse:
         if self._is_late:
             self._wait_longer(late_s)
         while self._unjudged and self._unjudged[0][0] <= now:
-            self._judge(*self._unjudged.popleft())
+            self._judge(self._unjudged.popleft()[1], now)
+        while self._misses and self.health is not Health.FAILED and now >= self._verdict_at:
+            self.health = Health.FAILED if self.health is Health.SUSPECTED else Health.SUSPECTED
         ping = self._ping(now) if now >= self._next_ping else None
         return ping, self.health if self.health is not before else None
 
@@ -169,22 +175,15 @@ class Pulse:
         while self._unjudged and self._unjudged[0][1] not in self._sent:
             self._unjudged.popleft()
         round_trip_s = max(0.0, now - sent.at)
-        self._measure(round_trip_s)
         if sent.missed:  # it was late, not lost
             self._fates = deque([(n, round_trip_s if n == number else s) for n, s in self._fates], maxlen=HISTORY)
         else:
             self._fates.append((number, round_trip_s))
         self._reordered.append(number < self._highest_answered)
         self._highest_answered = max(self._highest_answered, number)
-        if self._misses:
-            self._survive(now)
-        self._answered_at = now
-        self._misses = 0
-        self._learn(number, now)
-        self.timeout_s = self._patience_s / 2 if self._is_quick else self._usual_s
+        self._learn(round_trip_s, now)
+        self._wait_for_the_rest(now)
         before, self.health = self.health, Health.ALIVE
-        if before is Health.FAILED:
-            self._next_ping = min(self._next_ping, now + self._interval_s())
         return self.health if before is not self.health else None
 
     @property
@@ -200,6 +199,12 @@ class Pulse:
 
     # -------------------------------------------------------------------------------------------- details
 
+    @property
+    def _verdict_at(self) -> float:
+        """When health gets worse if nothing comes before."""
+        since = self._asked_at if self._asked_at is not None else self._last_ping
+        return since + self._excused_s + (self._patience_s if self.health is Health.SUSPECTED else self._suspect_s)
+
     def _ping(self, now: float) -> Ping:
         self._number += 1
         self._sent[self._number] = _Sent(now)
@@ -210,26 +215,27 @@ class Pulse:
             missed_at = max(missed_at, self._unjudged[-1][0])
         self._unjudged.append((missed_at, self._number))
         if self._asked_at is None:
-            self._asked_at = now
-        self._last_ping, self._next_ping = now, now + self._interval_s() + self._spread_s
+            self._asked_at, self._excused_s = now, 0.0
+        self._last_ping = now
+        if self.health is Health.FAILED:
+            self._next_ping, self._pause_s = now + self._pause_s, min(2 * self._pause_s, AFTER_FAILURE_S)
+        else:
+            self._next_ping = now + (self._repeat_s(now) if self._misses else self._interval_s() + self._spread_s)
         self._spread_s = 0.0
         return Ping(self._number, int(now * 1000))
 
-    @property
-    def _fail_after(self) -> int:
-        """Misses in a row."""
-        return self._preset.suspect_after + self._preset.fail_after
-
     def _interval_s(self) -> float:
-        if self.health is Health.FAILED:
-            beyond = max(self._misses - self._fail_after, 0)
-            return min(self._preset.interval_s * (1 << min(beyond, 32)), AFTER_FAILURE_S)
-        if self._is_quick and self._misses:
-            return self._patience_s / 2
         newcomer = self._number < HISTORY and not self._is_late  # who has too much to do does not ask for more
-        return self._preset.interval_after(max(self._misses, 1) if newcomer else self._misses)
+        return self._preset.interval_s / 2 if newcomer else self._preset.interval_s
 
-    def _judge(self, now: float, number: int) -> None:
+    def _repeat_s(self, now: float) -> float:
+        """Fast where we know what to expect; else so much traffic could be what keeps the answers back."""
+        waited_s = now - self._asked_at if self._asked_at is not None else 0.0
+        knows = self._answers >= HISTORY and not self._is_late
+        least_s = self._preset.interval_min_s if knows else self._preset.interval_s / 4
+        return min(max(waited_s / REPEAT, least_s), self._preset.interval_s)
+
+    def _judge(self, number: int, now: float) -> None:
         """Its timeout passed."""
         sent = self._sent.get(number)
         if sent is None:
@@ -237,64 +243,59 @@ class Pulse:
         sent.missed = True
         self._fates.append((number, None))
         self._misses += 1
-        if self._is_quick:
-            self.health = Health.SUSPECTED if self._misses == 1 else Health.FAILED
-        elif self._misses >= self._fail_after and now - self._answered_at >= self._bearable_s(now):
-            self.health = Health.FAILED
-        elif self._misses >= self._preset.suspect_after:
-            self.health = Health.SUSPECTED
-        self._next_ping = min(self._next_ping, self._last_ping + self._interval_s())
+        if self.health is not Health.FAILED:
+            self._next_ping = min(self._next_ping, self._last_ping + self._repeat_s(now))
 
     def _wait_longer(self, late_s: float) -> None:
         """We come late ourselves, and answers may lie where nobody read them: while this broker has too much to do,
-        it holds nobody for dead, up to `timeout_max_s` for each ping."""
+        it holds nobody for dead, up to `timeout_max_s` for each ping and twice that for each wait."""
         waiting, longest_s = self._unjudged, self._preset.timeout_max_s
+        self._excused_s = min(self._excused_s + late_s, 2 * longest_s)
         self._unjudged = deque()
         for at, number in waiting:
             sent = self._sent.get(number)
             if sent is not None:
                 self._unjudged.append((max(at, min(at + late_s, sent.at + longest_s)), number))
 
-    def _learn(self, number: int, now: float) -> None:
-        """How long an answer was waited for; whether that is a habit."""
-        self._answers += 1
-        if self._asked_at is None:
-            return  # a later ping was answered before
-        waited_s, longest_s = now - self._asked_at, _faded(self._longest, now)
-        if waited_s > longest_s:
-            longest_s = min(waited_s, SURVIVED_MAX_S)
-            self._longest = (longest_s, now)
-        self._asked_at = None
-        if number != self._number:
-            self._asked_at = next((sent.at for n, sent in self._sent.items() if n > number), None)
-        self._patience_s = PATIENCE * max(longest_s, self._preset.margin_s / STEADIEST)
-        self._is_quick = self._answers >= EXPERIENCE and self._patience_s / 2 < self._usual_s
-
-    def _survive(self, now: float) -> None:
-        silence_s = now - self._answered_at
-        if _faded(self._survived, now) < silence_s <= SURVIVED_MAX_S:
-            self._survived = (silence_s, now)
-
-    def _bearable_s(self, now: float) -> float:
-        """A silence that is no longer than that proves nothing."""
-        return SURVIVED_FACTOR * _faded(self._survived, now)
-
-    def _measure(self, seconds: float) -> None:
-        """RFC 6298, section 2: smoothed round trip and its deviation."""
+    def _learn(self, round_trip_s: float, now: float) -> None:
+        """RFC 6298, section 2: smoothed round trip and its deviation; how long an answer was waited for."""
+        preset = self._preset
         if self._round_trip is None:
-            smoothed, deviation = seconds, seconds / 2
+            smoothed, deviation = round_trip_s, round_trip_s / 2
         else:
             smoothed, deviation = self._round_trip
-            deviation += (abs(seconds - smoothed) - deviation) / 4
-            smoothed += (seconds - smoothed) / 8
-        self._round_trip = (smoothed, deviation)
-        self._usual_s = min(smoothed + max(4 * deviation, self._preset.margin_s), self._preset.timeout_max_s)
+            deviation += (abs(round_trip_s - smoothed) - deviation) / 4
+            smoothed += (round_trip_s - smoothed) / 8
+        self._round_trip = smoothed, deviation
+        self._answers += 1
+        longest_s = self._longest_s * max(1 - (now - self._answered_at) / LONGEST_LIFE_S, 0.0)
+        self._answered_at = now
+        if self._asked_at is not None:
+            waited_s = now - self._asked_at - self._excused_s
+            if waited_s > SURVIVED_MAX_S:
+                self._answers = 0
+            elif waited_s > longest_s:
+                longest_s = waited_s
+        self._longest_s = longest_s
+        usual_s = min(smoothed + max(4 * deviation, preset.margin_s), preset.timeout_max_s)
+        if self._answers < EXPERIENCE:
+            patience_s = 2 * preset.patience_s + usual_s
+        else:
+            patience_s = min(preset.patience_s, STEADY * max(longest_s, preset.margin_s))
+        self._patience_s = patience_s = preset.caution * max(patience_s, LONGER * longest_s)
+        self._suspect_s = max(patience_s / 2, preset.caution * longest_s)
+        self.timeout_s = min(usual_s, patience_s / 2)
 
-
-def _faded(longest: tuple[float, float], now: float) -> float:
-    """What was longest then, by now."""
-    seconds, at = longest
-    return seconds * exp((at - now) / SURVIVED_LIFE_S)
+    def _wait_for_the_rest(self, now: float) -> None:
+        """An answer is a sign of life: for pings that went behind it we wait anew."""
+        is_over = self._highest_answered == self._number
+        self._asked_at, self._excused_s = None if is_over else now, 0.0
+        if self._misses:
+            behind = () if is_over else self._sent.items()
+            self._misses = sum(sent.missed for number, sent in behind if number > self._highest_answered)
+            self._pause_s = self._preset.interval_s
+            pause_s = self._preset.interval_min_s if self._misses else self._interval_s()
+            self._next_ping = max(self._last_ping + pause_s, now)
 
 
 def detection_s(preset: Preset, round_trip_s: float, answers: int = 100) -> float:

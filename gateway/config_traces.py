@@ -87,6 +87,9 @@ class TraceSettings(Model):
     nodes: list[Path] = Field(default=[], description="card.json of other gateways that are discovery nodes")
     report: ReportSettings | None = Field(default=None, description="whether traces are published, too, and where")
     preset: Literal["lan", "wan", "cellular"] = Field(default="lan", description="times of pings, see bridge/pings.py")
+    caution: float = Field(
+        default=1.0, ge=0.1, le=10, description="scales patience: less tells deaths sooner, some of them wrongly"
+    )
     devices: DeviceSettings | None = Field(default=None, description="absent: who does not know VeilMQ is not traced")
 
     def anchored(self, directory: Path) -> TraceSettings:

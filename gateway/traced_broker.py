@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import ssl
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bridge.conventions import HOME_ASSISTANT, HOMIE, SPARKPLUG
@@ -88,7 +89,8 @@ def make_tracing(settings: TraceSettings, data: Path | None, count: Callable[[Co
     reporter = None
     if settings.report is not None:
         reporter = Reporter(local.name, local.card.domain, settings.report.prefix)
-    tracer = Tracer(PRESETS[settings.preset], nodes, authority, os.urandom, reporter)
+    preset = replace(PRESETS[settings.preset], caution=settings.caution)
+    tracer = Tracer(preset, nodes, authority, os.urandom, reporter)
     node = DiscoveryNode(local.name, local.identity, nodes, authority, os.urandom)
     devices = None
     if settings.devices is not None:

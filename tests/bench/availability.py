@@ -6,8 +6,8 @@
     herd        five thousand entities at one broker on one core, and its restart
 
 The first two are simulated time: the figures are those of the seed and the recordings, not of the machine. The rest is
-measured once, on this machine; the broker has a core of its own where there are two. Processor times and ratios
-survive other work on the machine, times do not.
+measured on this machine, costs in three rounds; the broker has a core of its own where there are two. Processor times
+and ratios survive other work on the machine, times do not.
 
 With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit; ratio is ours / peer. Less is better but
 in rows of entities and pings.
@@ -27,25 +27,29 @@ from tests.bench.recorded import recordings
 
 HOURS, DEATHS = 20, 60
 RECORDED_HOURS = 10
-REGIONS = (1, 2, 3)
+REGIONS = (1, 2, 3, 4, 5)  # between the gateways: 2 to 6 hops
+REPLICAS = (1, 3)  # in each
 
 
 def told(links: Sequence[detection.Connection], hours: int, deaths: int, seed: int) -> Iterator[Row]:
-    """`alarms`: false ones an hour, ours and theirs."""
+    """`alarms`: false ones an hour, ours and theirs; `sent`: pings a second, and heartbeats."""
     for row in detection.rows(links, hours, deaths, seed):
-        alarms = f"alarms/h {row.ours.alarms_per_hour:.2f}, {row.peer.alarms_per_hour:.2f}"
-        yield Row(f"death to verdict, {row.link}; {alarms}", row.ours.median_s, row.peer.median_s, row.peer_name, "s")
+        ours, peer = row.ours, row.peer
+        alarms = f"alarms/h {ours.alarms_per_hour:.2f}, {peer.alarms_per_hour:.2f}"
+        sent = f"sent/s {ours.sent_per_s:.2f}, {peer.sent_per_s:.2f}"
+        yield Row(f"death to verdict, {row.link}; {alarms}; {sent}", ours.median_s, peer.median_s, row.peer_name, "s")
 
 
 def cost(regions: Sequence[int]) -> Iterator[Row]:
     yield from tracecost.one_broker(cores()[0])
-    for number in regions:
-        yield from tracecost.by_hops(number)
+    for replicas in REPLICAS:
+        for number in regions:
+            yield from tracecost.by_hops(number, replicas)
 
 
 def show(row: Row) -> str:
     ratio = row.ours / row.peer if row.peer else float("inf")
-    return f"{row.work:<66}{row.ours:>10,.2f}{row.peer:>10,.2f} {row.unit:<4}{ratio:>8.2f}  {row.peer_name}"
+    return f"{row.work:<78}{row.ours:>10,.2f}{row.peer:>10,.2f} {row.unit:<4}{ratio:>8.2f}  {row.peer_name}"
 
 
 def as_json(row: Row) -> str:
@@ -72,7 +76,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if not arguments.json:
         print(f"load of the machine before we begin: {os.getloadavg()[0]:.1f}, cores {os.cpu_count()}")
-        print(f"{'work':<66}{'ours':>10}{'peer':>10} {'unit':<4}{'ratio':>8}  peer")
+        print(f"{'work':<78}{'ours':>10}{'peer':>10} {'unit':<4}{'ratio':>8}  peer")
     for name in arguments.only or tables:
         for row in tables[name](arguments):
             print(as_json(row) if arguments.json else show(row), flush=True)

@@ -39,8 +39,9 @@ class Recording:
     drift: float = 0.0
 
     def ways(self, seed: str, until: float) -> tuple[ReplayedWay, ReplayedWay]:
-        """There and back."""
-        return ReplayedWay(self.there, self.every_s, seed), ReplayedWay(self.back, self.every_s, seed)
+        """There and back. The entity is at either end, as the seed says: no detector is judged by one direction."""
+        there, back = (ReplayedWay(delays, self.every_s, seed) for delays in (self.there, self.back))
+        return (there, back) if random.Random(f"end {seed}").random() < 0.5 else (back, there)
 
 
 class ReplayedWay:

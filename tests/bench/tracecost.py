@@ -1,9 +1,12 @@
 """What tracing costs, as the rows of Table 3 of the paper on traces (2:295-335), each beside a plain message.
 
-An entity's gateway, regions of three replicas, a tracker's gateway: with r regions a trace passes r + 1 links between
-brokers, and that is what is called hops here; the paper's brokers are single ones. A trace takes from `load` of the
-entity's library to `next` of the tracker's; a plain message is a QoS 1 publication of paho, in a scope that is signed
-and not sealed, over the same brokers in the same run. Nothing is pinned: an overlay is more processes than cores.
+An entity's gateway, regions of replicas, a tracker's gateway: with r regions a trace passes r + 1 links between
+brokers, and that is what is called hops here. `of 1` are single trusted brokers, as the paper's, `of 3` regions of
+three, of which one may lie. A trace takes from `load` of the entity's library to `next` of the tracker's; a plain
+message is a QoS 1 publication of paho, in a scope that is signed and not sealed, over the same brokers. Figures are
+medians over `ROUNDS` rounds of medians, and in each round plain messages and traces take turns. Nothing is pinned: an
+overlay is more processes than cores. Overlays admit `views.DEPTH_MAX` regions on a path; six hops are one more, and the
+bench raises that bound.
 
 `paper` says the paper's ratio of the same figures: a row beside its own 2-hop row (72.68 ms over TCP, authorised), for
 it measured no plain message.
@@ -15,18 +18,22 @@ import contextlib
 import itertools
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import paho.mqtt.client as paho
 import yaml
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from bridge.traced import Stage, Wishes
+from bridge import views
+from bridge.traced import Stage, Told, Wishes
 from bridge.traces import EVERYTHING, Interest, TraceKind, trace_topic
 from bridge.tracing import Say
 from gateway.credentials import Credentials
@@ -43,9 +50,15 @@ from tests.gateway.traced_site import Site, observed, wait_for
 MESSAGES = 40
 WARM_UP = 5
 PAUSE_S = 0.02
+ROUNDS = 3
+PUMPS = [f"pump{number}" for number in range(3 * ROUNDS)]  # entities of an overlay, each followed once
 CALLS = 300  # of each cryptographic operation
-KEYS = 5  # times that a trace key is given
-TRACKERS = (10, 50, 100)
+TRACKERS = range(10, 101, 10)
+SESSIONS = {
+    "session sealed": Wishes(("desk",)),
+    "session signed": Wishes(("desk",), signed=True),
+    "sealed for trackers": Wishes(("desk",), secured=True),
+}
 WAIT_S = 60.0
 SCOPE = "$Constrained/Traces/#"
 PLAIN = "open/bench"
@@ -112,6 +125,37 @@ def _paper(peer: str, paper_ms: float | None) -> str:
 # ------------------------------------------------------------------------------------------------- parties
 
 
+class Line(OverlayProcesses):
+    """Members and owner admit paths of `depth` regions, and single replicas if they are `trusted`."""
+
+    def __init__(self, directory: Path, depth: int, trusted: bool) -> None:
+        super().__init__(directory)
+        self._depth, self._trusted = max(depth, views.DEPTH_MAX), trusted
+        self._code = (
+            "import bridge.views, keys.sharetree; "
+            f"bridge.views.DEPTH_MAX = keys.sharetree.DEPTH_LIMIT = {self._depth}; "
+            "from gateway.cli import main; main()"
+        )
+
+    def _write(self, name: str, content: Any) -> None:
+        for region in content.get("regions", ()):
+            region["trusted"] = self._trusted
+        super()._write(name, content)
+
+    def make(self, *arguments: Any, **options: Any) -> OverlayProcesses:
+        with mock.patch.object(views, "DEPTH_MAX", self._depth):
+            return super().make(*arguments, **options)
+
+    def veilmq(self, *arguments: str) -> str:
+        command = [sys.executable, "-c", self._code, *arguments]
+        return subprocess.run(
+            command, cwd=self.directory, capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+
+    def start(self, *names: str, command: Sequence[str] = ()) -> None:
+        super().start(*names, command=command or ("-c", self._code, "broker"))
+
+
 class TimedTracker(Tracker):
     """`keys_us`: from saying what it wants to having the trace key."""
 
@@ -120,16 +164,16 @@ class TimedTracker(Tracker):
         self._asked = 0.0
         super().__init__(*arguments, **options)
 
-    def _perform(self, effect: Any) -> None:
+    def _perform(self, index: int | None, effect: Any) -> None:
         if isinstance(effect, Say) and effect.topic.endswith("/Interest"):
             self._asked = time.perf_counter()
-        super()._perform(effect)
+        super()._perform(index, effect)
 
-    def _on_message(self, client: Any, userdata: Any, message: Any) -> None:
-        if message.topic.endswith("/Keys") and self._asked:
+    def _told(self, index: int, told: Told, now: float) -> Any:
+        if told.topic.endswith("/Keys") and self._asked:
             self.keys_us.append((time.perf_counter() - self._asked) * 1e6)
             self._asked = 0.0
-        super()._on_message(client, userdata, message)
+        return super()._told(index, told, now)
 
 
 def plain_us(port_in: int, port_out: int) -> float:
@@ -182,12 +226,12 @@ def trace_us(pump: TracedEntity, desk: Tracker) -> float:
 def followed(
     pump_at: tuple[Path, int], desk_at: tuple[Path, int], wishes: Wishes, interest: Interest = EVERYTHING
 ) -> Iterator[tuple[TracedEntity, TimedTracker]]:
-    """A traced entity, and a tracker that has heard of it."""
-    (pump_at[0] / "topic.bin").unlink(missing_ok=True)
+    """A traced entity, and a tracker that has heard of it. Each time another entity: of one that gets a new topic a
+    node may still know the former."""
     with TracedEntity(pump_at[0], "127.0.0.1", pump_at[1], wishes=wishes) as pump:
         wait_for(lambda: pump.stage is Stage.TRACED, WAIT_S)
         with TimedTracker(desk_at[0], "127.0.0.1", desk_at[1]) as desk:
-            desk.follow("pump", interest)
+            desk.follow(pump_at[0].name, interest)
             until = time.monotonic() + WAIT_S
             while True:
                 pump.load({"number": -1})
@@ -207,25 +251,25 @@ def one_broker(core: int) -> Iterator[Row]:
     """Cryptography, and trackers by tens, through one broker on that core."""
     with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as name:
         site = Site(Path(name))
-        pump, desk = site.credentials("pump"), site.credentials("desk")
+        pumps, desk = (site.credentials(f"pump{number}") for number in itertools.count()), site.credentials("desk")
         broker = Traced(site, core, 2 * max(TRACKERS))
         port = broker.port
         try:
-            plain = plain_us(port, port)
-            yield from crypto(plain)
-            for wishes, what in (
-                (Wishes(("desk",)), "trace, 1 broker, session sealed"),
-                (Wishes(("desk",), signed=True), "trace, 1 broker, session signed"),
-                (Wishes(("desk",), secured=True), "trace, 1 broker, sealed for trackers"),
-            ):
-                with followed((pump, port), (desk, port), wishes) as (entity, tracker):
-                    yield Row(what, trace_us(entity, tracker), plain, "plain, 1 broker", MICROSECONDS)
-            yield from _by_trackers(site, port, plain)
+            plain, traces = list[float](), {what: list[float]() for what in SESSIONS}
+            for _ in range(ROUNDS):
+                plain.append(plain_us(port, port))
+                for what, wishes in SESSIONS.items():
+                    with followed((next(pumps), port), (desk, port), wishes) as (entity, tracker):
+                        traces[what].append(trace_us(entity, tracker))
+            yield from crypto(statistics.median(plain))
+            for what, took in traces.items():
+                yield _row(f"trace, 1 broker, {what}", took, plain, "plain, 1 broker")
+            yield from _by_trackers(site, port)
         finally:
             broker.stop()
 
 
-def _by_trackers(site: Site, port: int, plain: float) -> Iterator[Row]:
+def _by_trackers(site: Site, port: int) -> Iterator[Row]:
     """One tracker measures, the others listen to the same trace topic and take what comes."""
     pump, desk = site.credentials("pump"), site.credentials("desk")
     with followed((pump, port), (desk, port), Wishes(("desk",))) as (entity, tracker), contextlib.ExitStack() as stack:
@@ -238,7 +282,13 @@ def _by_trackers(site: Site, port: int, plain: float) -> Iterator[Row]:
                 subscribe(sock, 0, topic)
                 threading.Thread(target=_drain, args=(sock,), daemon=True).start()
                 others += 1
-            yield Row(f"trace, 1 broker, {number} trackers", trace_us(entity, tracker), plain, "plain", MICROSECONDS)
+            rounds = [(trace_us(entity, tracker), plain_us(port, port)) for _ in range(ROUNDS)]
+            took, plain = ([one[place] for one in rounds] for place in range(2))
+            yield _row(f"trace, 1 broker, {number} trackers", took, plain, "plain, 1 broker")
+
+
+def _row(work: str, took: Sequence[float], plain: Sequence[float], peer: str) -> Row:
+    return Row(work, statistics.median(took), statistics.median(plain), peer, MICROSECONDS)
 
 
 def _drain(sock: Any) -> None:
@@ -248,13 +298,12 @@ def _drain(sock: Any) -> None:
 
 
 @contextlib.contextmanager
-def overlay(regions: int) -> Iterator[OverlayProcesses]:
-    """Two gateways that trace, regions of three on a line between them."""
+def overlay(regions: int, replicas: int) -> Iterator[OverlayProcesses]:
+    """Two gateways that trace, regions of so many replicas on a line between them."""
     with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as name:
         directory, line = Path(name), [f"r{place + 1}-" for place in range(regions)]
-        made = OverlayProcesses(directory).make(
-            dict.fromkeys(line, 3), [*itertools.pairwise(line)], {"g1": line[0], "g2": line[-1]}
-        )
+        made = Line(directory, regions, replicas == 1)
+        made.make(dict.fromkeys(line, replicas), [*itertools.pairwise(line)], {"g1": line[0], "g2": line[-1]})
         made.describe(lambda content: content["scopes"].append({"filter": SCOPE}))
         for gateway, other in (("g1", "g2"), ("g2", "g1")):
             rights = ("--publish", SCOPE, "--read", SCOPE)
@@ -267,7 +316,7 @@ def overlay(regions: int) -> Iterator[OverlayProcesses]:
         made.hand_out(*made.ports)
         domain = TrustDomain.load(directory / "owner")
         cards = [Card.load(directory / gateway / "card.json") for gateway in ("g1", "g2")]
-        for party in ("pump", "desk"):
+        for party in ("desk", *PUMPS):
             Credentials.issue(domain, party, cards, directory / party, time.time())
         try:
             made.start(*made.ports)
@@ -276,22 +325,24 @@ def overlay(regions: int) -> Iterator[OverlayProcesses]:
             made.stop()
 
 
-def by_hops(regions: int) -> Iterator[Row]:
-    """Traces and trace keys over so many regions."""
-    hops = regions + 1
-    with overlay(regions) as made:
+def by_hops(regions: int, replicas: int) -> Iterator[Row]:
+    """Traces and trace keys over so many regions of so many replicas."""
+    hops, kinds = regions + 1, {"authorised": False, "authorised and sealed": True}
+    with overlay(regions, replicas) as made:
         ports = made.ports["g1"], made.ports["g2"]
-        plain = plain_us(*ports)
-        pump, desk = (made.directory / "pump", ports[0]), (made.directory / "desk", ports[1])
-        peer = f"plain, {hops} hops"
-        for what, secured in (("authorised", False), ("authorised and sealed", True)):
-            with followed(pump, desk, Wishes(("desk",), secured=secured)) as (entity, tracker):
-                name = _paper(peer, PAPER_HOPS[what].get(hops))
-                yield Row(f"trace, {what}, {hops} hops", trace_us(entity, tracker), plain, name, MICROSECONDS)
-                keys_us = tracker.keys_us
-        for _ in range(KEYS - 1):
-            with followed(pump, desk, Wishes(("desk",), secured=True), Interest.LOAD) as (_, tracker):
-                keys_us = [*keys_us, *tracker.keys_us]
-        if keys_us:
-            name = _paper(peer, PAPER_KEYS.get(hops))
-            yield Row(f"trace key given, {hops} hops", statistics.median(keys_us), plain, name, MICROSECONDS)
+        pumps, desk = ((made.directory / name, ports[0]) for name in PUMPS), (made.directory / "desk", ports[1])
+        plain, keys, traces = list[float](), list[float](), {what: list[float]() for what in kinds}
+        for _ in range(ROUNDS):
+            plain.append(plain_us(*ports))
+            for what, secured in kinds.items():
+                with followed(next(pumps), desk, Wishes(("desk",), secured=secured)) as (entity, tracker):
+                    traces[what].append(trace_us(entity, tracker))
+                    keys += tracker.keys_us
+            with followed(next(pumps), desk, Wishes(("desk",), secured=True), Interest.LOAD) as (_, tracker):
+                keys += tracker.keys_us
+        over = f"{hops} hops of {replicas}"
+        peer = f"plain, {over}"
+        for what, took in traces.items():
+            name = _paper(peer, PAPER_HOPS[what].get(hops))
+            yield _row(f"trace, {what}, {over}", took, plain, name)
+        yield _row(f"trace key given, {over}", keys, plain, _paper(peer, PAPER_KEYS.get(hops)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from bridge.pings import LAN
@@ -29,10 +30,6 @@ def test_recordings_say_where_they_come_from_and_deaths_on_them_are_told() -> No
     kept = recordings()
     assert {each.name for each in kept} >= {"lan, tcp", "wlan, udp", "cellular, udp"}
     for each in kept:
-        outcome = measure(_ours, each, 1, 5, 1)
+        outcome = measure(partial(pinged, LAN), each, 1, 5, 1)
         assert outcome.alarms_per_hour <= 5
         assert outcome.slowest_s < 15
-
-
-def _ours(link: Recording, seed: str, died: float, until: float) -> tuple[int, float | None]:
-    return pinged(LAN, link, seed, died, until)[:2]

@@ -92,6 +92,23 @@ def test_silence_on_an_open_connection_is_suspected_then_a_failure(site: Site) -
         observed(desk, TraceKind.ALLS_WELL, after="failed")
 
 
+def test_less_caution_tells_a_death_sooner(site: Site) -> None:
+    """From suspicion to failure it is half of the patience: 1.2 s for an entity that is not known for long."""
+    with (
+        site.running(traces={**site.config()["traces"], "caution": 0.2}) as port,
+        Tracker(site.credentials("desk"), "127.0.0.1", port) as desk,
+        process(site, "press", port) as press,
+    ):
+        wait_for((site.path / "press" / "topic.bin").exists)
+        desk.follow("press")
+        observed(desk, TraceKind.ALLS_WELL)
+        press.send_signal(signal.SIGSTOP)
+        suspected = observed(desk, TraceKind.FAILURE_SUSPICION)
+        failed = observed(desk, TraceKind.FAILED)
+        press.send_signal(signal.SIGCONT)
+        assert 0 < failed.time_ms - suspected.time_ms < 1_000
+
+
 def test_sealed_traces_open_for_who_may_discover_and_others_hear_nothing(site: Site) -> None:
     wishes = Wishes(("desk*",), secured=True)
     with (
