@@ -195,12 +195,13 @@ class Decoder:
                         raise MalformedPacket("PUBLISH with QoS 3 or packet identifier 0")
                 elif first & 8:
                     raise MalformedPacket("PUBLISH of QoS 0 with DUP")
+                retain = first & 1 == 1
                 if copies is not None:
                     body = data[at:stop]  # empty if the topic ends too late; nothing is known of that
                     known = young.get(body) or old.get(body)
                     if known is not None and known[0] == topic:
                         _, payload, properties = known
-                        append(Publish(topic, payload, qos, first & 1 == 1, first & 8 == 8, packet_id, properties))
+                        append(Publish(topic, payload, qos, retain, first & 8 == 8, packet_id, properties))
                         position = stop
                         continue
                 properties = NO_PROPERTIES
@@ -216,7 +217,7 @@ class Decoder:
                 if not topic and properties.topic_alias is None:
                     raise ProtocolViolation("topic name is empty and no alias stands for it")
                 payload = data[at:stop]
-                append(Publish(topic, payload, qos, first & 1 == 1, first & 8 == 8, packet_id, properties))
+                append(Publish(topic, payload, qos, retain, first & 8 == 8, packet_id, properties))
                 if copies is not None:
                     young, old = copies.keep(body, (topic, payload, properties))
             elif length == 2 and first in _BARE and (packet_id := data[start] << 8 | data[start + 1]):

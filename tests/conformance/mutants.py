@@ -25,11 +25,7 @@ CODEC = (
         ("QoS 3 is let in", "if qos == 3 or packet_id == 0:", "if packet_id == 0:"),
         ("packet identifier 0 is let in", "if qos == 3 or packet_id == 0:", "if qos == 3:"),
         ("QoS 0 with DUP is let in", "elif first & 8:", "elif False:"),
-        (
-            "RETAIN is not read",
-            "payload = data[at:stop]\n                append(Publish(topic, payload, qos, first & 1 == 1,",
-            "payload = data[at:stop]\n                append(Publish(topic, payload, qos, first & 1 == 2,",
-        ),
+        ("RETAIN is not read", "first & 1 == 1", "first & 1 == 2"),
         (
             "clients may send subscription identifiers",
             "if properties.subscription_ids and not may_have_subscription_ids:",
