@@ -7,6 +7,7 @@ a short loop). Not a general client: it knows the sizes of the packets that it g
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import select
@@ -39,9 +40,10 @@ SILENCE_S = 10.0
 
 
 def pin(core: int) -> None:
-    """Bind this process to one core where the platform can."""
-    if hasattr(os, "sched_setaffinity") and core in os.sched_getaffinity(0):
-        os.sched_setaffinity(0, {core})
+    """Bind this process to one core where the platform can, also one that its parent, bound itself, left it without."""
+    if hasattr(os, "sched_setaffinity"):
+        with contextlib.suppress(OSError):  # the machine has no such core, or not for us
+            os.sched_setaffinity(0, {core})
 
 
 def open_client(port: int, client_id: str, clean: bool = True) -> socket.socket:

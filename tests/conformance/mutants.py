@@ -101,7 +101,7 @@ CODEC = (
         ),
         ("receive maximum 0", '"receive_maximum", _TWO, _LIMITS, _positive)', '"receive_maximum", _TWO, _LIMITS)'),
         ("properties that come twice", 'raise ProtocolViolation(f"property {row.field} appears twice")', "pass"),
-        ("user properties in reverse", "user.append((value, content))", "user.insert(0, (value, content))"),
+        ("user properties in reverse", 'found["user"] = tuple(user)', 'found["user"] = tuple(user[::-1])'),
         (
             "user properties without repeats",
             "for name, content in properties.user:",
@@ -188,7 +188,7 @@ SESSION = (
         ("the client's receive maximum is ignored", "min(receive_maximum, self.window_max)", "self.window_max"),
         ("quota is never exhausted", "return self.quota > 0 and not self.repeat", "return not self.repeat"),
         ("quota is not given back", "self.quota += 1", "pass"),
-        ("our receive maximum is not enforced", "if self._enforced and self.full:", "if False:"),
+        ("our receive maximum is not enforced", "if self._enforced and len(accepting)", "if False and len(accepting)"),
         ("PUBREL ends nothing", "self.awaiting_pubrel.pop(packet_id, None)", "pass"),
         ("a refused message waits for PUBREL", "if publish.qos == 2 and not refused:", "if publish.qos == 2:"),
         ("aliases above the maximum", "if not 0 < alias <= self.maximum:", "if alias <= 0:"),
