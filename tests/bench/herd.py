@@ -1,4 +1,4 @@
-"""Ten thousand traced entities at one broker process, on one core: what their pings cost, and a restart (B5).
+"""Five thousand traced entities at one broker process, on one core: what their pings cost, and a restart (B5).
 
 Everything happens `RUNS` times, each with a fresh broker. A figure is the median of all runs; where something must not
 happen at all, that of the worst. The broker runs on a core of its own, the entities (`fleet`) and one tracker of a few
@@ -35,18 +35,19 @@ from tests.bench.load import V3, open_client, pin, receive, subscribe
 from tests.bench.peers import Running, free_port, wait_for
 from tests.gateway.traced_site import Site
 
-ENTITIES = 10_000
-ARRIVE_S = 60.0  # in which they connect; after the restart all come at once
+ENTITIES = 5_000
+ARRIVE_S = 30.0  # in which they connect; after the restart all come at once
 RUNS = 3
 STEADY_S = 5.0
 NEWCOMERS_S = 6.0  # ten pings at twice the pace
 FOLLOWED = 10
-READY_MAX_S = 150.0
+READY_MAX_S = 120.0
 PLAIN = 5_000  # messages of the base
 COUNTED = ("traces.FAILURE_SUSPICION", "traces.FAILED", "traces_refused")
 MICROSECONDS = "us"
-AGAIN, FAILED, SUSPECTED, SUSPICIONS = "traced again", "told as failed", "suspected meanwhile", "suspicions"
-WORST = {AGAIN: min, FAILED: max, SUSPECTED: max, SUSPICIONS: max}
+TRACED, AGAIN, FAILED, SUSPECTED = "traced", "traced again", "told as failed", "suspected meanwhile"
+SUSPICIONS = "suspicions"
+WORST = {TRACED: min, AGAIN: min, FAILED: max, SUSPECTED: max, SUSPICIONS: max}
 
 
 def _serve(config: dict[str, Any], core: int | None, counts: Any) -> None:
@@ -138,8 +139,8 @@ def _run(number: int, cores: tuple[int, int]) -> Iterator[Row]:
         fleet = Fleet(broker.port, made, ARRIVE_S, answered)
         try:
             took_s = _until_traced(fleet, number)
-            what = f"{who} connect within {ARRIVE_S:g} s and register, all traced after"
-            yield Row(what, took_s, number / 1000, "1,000 a second", "s")
+            yield Row(f"{who} connect within {ARRIVE_S:g} s, waited for", took_s, number / 1000, "1,000 a second", "s")
+            yield Row(f"{TRACED} of them by then, {who}", fleet.traced, number, "all", "")
             fleet.run(NEWCOMERS_S)
             latency = _Latency(site, broker.port, followed, said)
             fleet.run(3.0, lambda: len(latency.took_us) > FOLLOWED)
@@ -154,8 +155,6 @@ def _run(number: int, cores: tuple[int, int]) -> Iterator[Row]:
 def _until_traced(fleet: Fleet, number: int) -> float:
     begins = time.perf_counter()
     fleet.run(READY_MAX_S, lambda: fleet.traced == number)
-    if fleet.traced < number:
-        raise TimeoutError(f"{fleet.traced} of {number} are traced after {READY_MAX_S:g} s")
     return time.perf_counter() - begins
 
 
