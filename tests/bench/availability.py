@@ -3,7 +3,7 @@
     simulated   death to verdict on simulated links, beside a fixed timeout and phi-accrual at equal false alarms
     recorded    the same on links that were recorded on real sockets (`record`, `tests/bench/data`)
     cost        a trace beside a plain message: operations, hops, trackers (the rows of the paper's Table 3)
-    herd        five thousand entities at one broker on one core, and its restart
+    herd        ten thousand entities at one broker on one core, and its restart
 
 The first two are simulated time: the figures are those of the seed and the recordings, not of the machine. The rest is
 measured on this machine, costs in three rounds; the broker has a core of its own where there are two. Processor times

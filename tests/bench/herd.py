@@ -1,4 +1,4 @@
-"""Five thousand traced entities at one broker process, on one core: what their pings cost, and a restart (B5).
+"""Ten thousand traced entities at one broker process, on one core: what their pings cost, and a restart (B5).
 
 Everything happens `RUNS` times, each with a fresh broker. A figure is the median of all runs; where something must not
 happen at all, that of the worst. The broker runs on a core of its own, the entities (`fleet`) and one tracker of a few
@@ -35,7 +35,7 @@ from tests.bench.load import V3, open_client, pin, receive, subscribe
 from tests.bench.peers import Running, free_port, wait_for
 from tests.gateway.traced_site import Site
 
-ENTITIES = 5_000
+ENTITIES = 10_000
 ARRIVE_S = 30.0  # in which they connect; after the restart all come at once
 RUNS = 3
 STEADY_S = 5.0
