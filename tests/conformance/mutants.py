@@ -186,7 +186,7 @@ SESSION = (
             "self.repeat = deque(reversed(self.unacknowledged))",
         ),
         ("the client's receive maximum is ignored", "min(receive_maximum, self.window_max)", "self.window_max"),
-        ("quota is never exhausted", "return self.quota > 0 and not self.repeat", "return not self.repeat"),
+        ("quota is never exhausted", "return self.quota > self._least and not self.repeat", "return not self.repeat"),
         ("quota is not given back", "self.quota += 1", "pass"),
         ("our receive maximum is not enforced", "if self._enforced and len(accepting)", "if False and len(accepting)"),
         ("PUBREL ends nothing", "self.awaiting_pubrel.pop(packet_id, None)", "pass"),
