@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,21 @@ def process(site: Site, name: str, port: int) -> Iterator[subprocess.Popen[bytes
         started.wait()
 
 
+@contextlib.contextmanager
+def stopped_press(site: Site, **config: Any) -> Iterator[tuple[Tracker, subprocess.Popen[bytes]]]:
+    """A tracker of the entity `press`, which was well and has just gone silent on an open connection."""
+    with (
+        site.running(**config) as port,
+        Tracker(site.credentials("desk"), "127.0.0.1", port) as desk,
+        process(site, "press", port) as press,
+    ):
+        wait_for((site.path / "press" / "topic.bin").exists)
+        desk.follow("press")
+        observed(desk, TraceKind.ALLS_WELL)
+        press.send_signal(signal.SIGSTOP)
+        yield desk, press
+
+
 def test_states_load_and_heartbeats_reach_a_tracker(site: Site) -> None:
     with (
         site.running() as port,
@@ -77,15 +93,7 @@ def test_a_lost_connection_is_told_at_once_and_recovery_too(site: Site) -> None:
 
 
 def test_silence_on_an_open_connection_is_suspected_then_a_failure(site: Site) -> None:
-    with (
-        site.running() as port,
-        Tracker(site.credentials("desk"), "127.0.0.1", port) as desk,
-        process(site, "press", port) as press,
-    ):
-        wait_for((site.path / "press" / "topic.bin").exists)
-        desk.follow("press")
-        observed(desk, TraceKind.ALLS_WELL)
-        press.send_signal(signal.SIGSTOP)
+    with stopped_press(site) as (desk, press):
         observed(desk, TraceKind.FAILURE_SUSPICION)
         observed(desk, TraceKind.FAILED)
         press.send_signal(signal.SIGCONT)
@@ -94,15 +102,7 @@ def test_silence_on_an_open_connection_is_suspected_then_a_failure(site: Site) -
 
 def test_less_caution_tells_a_death_sooner(site: Site) -> None:
     """From suspicion to failure it is half of the patience: 1.2 s for an entity that is not known for long."""
-    with (
-        site.running(traces={**site.config()["traces"], "caution": 0.2}) as port,
-        Tracker(site.credentials("desk"), "127.0.0.1", port) as desk,
-        process(site, "press", port) as press,
-    ):
-        wait_for((site.path / "press" / "topic.bin").exists)
-        desk.follow("press")
-        observed(desk, TraceKind.ALLS_WELL)
-        press.send_signal(signal.SIGSTOP)
+    with stopped_press(site, traces={**site.config()["traces"], "caution": 0.2}) as (desk, press):
         suspected = observed(desk, TraceKind.FAILURE_SUSPICION)
         failed = observed(desk, TraceKind.FAILED)
         press.send_signal(signal.SIGCONT)
