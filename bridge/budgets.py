@@ -57,9 +57,9 @@ class FairTable(Generic[K, V]):
         return len(self._values)
 
     @property
-    def most(self) -> int:
-        """How many values the owner with most has."""
-        return max(map(len, self._by_owner.values()), default=0)
+    def is_even(self) -> bool:
+        """Whether nobody has more than one value."""
+        return len(self._by_owner) == len(self._values)
 
     def get(self, key: K) -> V | None:
         found = self._values.get(key)

@@ -222,7 +222,7 @@ class Tracer:
         advertisement.verify(node, self._authority, now_ms)
         registration.verify(advertisement, now_ms)
         former = self._sessions.get(advertisement.topic)
-        if former is None and len(self._traced) >= ENTITIES_MAX and self._places.most < 2:
+        if former is None and len(self._traced) >= ENTITIES_MAX and self._places.is_even:
             raise TooOften(f"{ENTITIES_MAX} entities are registered; raise the bound or use another broker")
         if former is not None:
             self._forget(former)
