@@ -53,7 +53,7 @@ bench-broker: venv ## our broker beside Mosquitto and amqtt
 bench-forwarding: venv ## sealed across an overlay beside bridged Mosquittos (10 minutes)
 	$(BIN)/python -m tests.bench.forwarding $(BENCH_ARGS)
 
-bench-availability: venv ## what tracing tells how soon, beside other detectors, and what it costs (20 minutes)
+bench-availability: venv ## what tracing tells how soon, beside other detectors, and what it costs (the longest)
 	$(BIN)/python -m tests.bench.availability $(BENCH_ARGS)
 
 bench-ingest: venv ## sealed rows into Spark beside parquet, receiver, delay, growth (7 minutes)
