@@ -16,8 +16,8 @@ from keys.errors import OurFault
 from keys.frames import Kind, opening
 from keys.sealedbox import seal_box
 from keys.tracesession import Registration
-from tests.bridge.traces.test_witnessing import PLACEMENTS
 from tests.bridge.tracebus import NOW, identity
+from tests.bridge.traces.test_witnessing import PLACEMENTS
 from tests.bridge.witnessbus import WitnessBus
 
 K = TraceKind

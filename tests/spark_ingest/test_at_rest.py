@@ -35,8 +35,8 @@ from spark_ingest.secrets.grants_writer import GrantsWriter
 from spark_ingest.secrets.sharebox import ShareBox, ShareOpener
 from spark_ingest.spool.segments import SpoolView, read_groups, segment_path
 from spark_ingest.spool.writer import KeyMaterial, SpoolWriter
-from tests.spark_ingest.region import TOKEN_KEY, Link, Overlay, Publisher, Sealed, token_topic
 from tests.spark_ingest.receiver.test_receiver import Replicas, settings_in, spooled, wait_until
+from tests.spark_ingest.region import TOKEN_KEY, Link, Overlay, Publisher, Sealed, token_topic
 
 SECRET = b"the pressure is 4711"
 TOPIC = "plant/press-of-mine/temperature"

@@ -16,8 +16,8 @@ from spark_ingest.errors import SpoolDamaged
 from spark_ingest.receiving.sealings import Group
 from spark_ingest.secrets.grants import Grants
 from spark_ingest.spool.segments import segment_path
-from tests.spark_ingest.region import NOW, Overlay, Publisher, write_grants
 from tests.spark_ingest.opening.test_rows import Job
+from tests.spark_ingest.region import NOW, Overlay, Publisher, write_grants
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import pytest
 from spark_ingest.errors import BadOption
 from spark_ingest.secrets.grants import Grants
 from spark_ingest.spool.segments import Offset
-from tests.spark_ingest.region import NOW, write_grants
 from tests.spark_ingest.opening.test_rows import Job
+from tests.spark_ingest.region import NOW, write_grants
 
 pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable

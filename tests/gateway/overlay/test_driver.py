@@ -23,9 +23,9 @@ from gateway.overlay.dials import Dials
 from gateway.party import accepted_links
 from tests.gateway.certificates import Authority
 from tests.gateway.harness import serving, until
+from tests.gateway.overlay.test_region_client import Server, connected, scenario
 from tests.gateway.overlay_processes import OverlayProcesses, wait_until
 from tests.gateway.test_broker_overlay import FakeOverlay
-from tests.gateway.overlay.test_region_client import Server, connected, scenario
 
 KEEP_ALIVE_S = 10
 
