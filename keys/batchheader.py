@@ -1,18 +1,18 @@
 """The header of a batch (`vmq`): what its member signs, once, about up to 1,024 records.
 
     opening(3: version 2, kind 33, flags: 1 reliable, 2 snapshot, 4 floor, 8 void, 16 plain, 32 attributes)
-    member(16) certificate(8) scope(4) generation(8) key counter(4) key id(16) first(8) count(2) previous(8)
+    member(16) certificate(8) scope(4) generation(8) key counter(4) key id(16) first(8) records(2) previous(8)
     previous time(8) sealing time(8) deadline(8) tree(1) mode(1) content length(4)                     110 bytes
     retained: count(2) and each id(16) record's number(8) tombstone(1), ascending by id, distinct
     attribute digest(32) if flagged                                            up to here it is associated data
     digests of the pieces: count(1) and each(32)
     signature(64) over all before it, domain "veilmq/2 batch"
 
-Integers are big-endian, times in milliseconds since 1970. Records have the numbers `first` to `first` + `count` - 1,
+Integers are big-endian, times in milliseconds since 1970. Records have the numbers `first` to `first` + `records` - 1,
 which never cross a multiple of 4,096. The nonce is 4 zero bytes and `first`; so under one key every `first` is new. A
 *void* has neither content nor pieces: it says that its numbers hold nothing (any more). A *floor* has none either, and
 says in `previous` below which number nothing of its member is retained but what it lists. A *snapshot* holds one
-record that was sent before. Not here: keys (`keyheader`), content (`records`), the right to send (`bridge`). """
+record that was sent before. Not here: keys (`keyheader`), content (`records`), the right to send (`bridge`)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class BatchHeader(NamedTuple):
     counter: int
     key_id: bytes
     first: int
-    count: int
+    records: int
     previous: int
     previous_ms: int
     sealed_ms: int
@@ -87,7 +87,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last(self) -> int:
-        return self.first + self.count - 1
+        return self.first + self.records - 1
 
     @property
     def order(self) -> Order:
@@ -148,7 +148,7 @@ class BatchHeader(NamedTuple):
         if len(data) != at + pieces * DIGEST_BYTES + SIGNATURE_BYTES:
             raise BadFrame(f"a batch header of {pieces} pieces in {len(data)} bytes")
         digests = tuple([data[at + i * DIGEST_BYTES : at + (i + 1) * DIGEST_BYTES] for i in range(pieces)])
-        header = cls(*fields, retained, attributes, digests)
+        header = cls._make((*fields, retained, attributes, digests))
         if (fault := header._fault() or _digest_fault(header)) is not None:
             raise BadFrame(fault)
         return header
@@ -159,13 +159,13 @@ class BatchHeader(NamedTuple):
             return f"flags {flags:#04x} of a batch"
         if (len(self.member), len(self.certificate), len(self.key_id)) != (ID_BYTES, CERTIFICATE_BYTES, ID_BYTES):
             return "an id of a batch header has the wrong size"
-        if not 1 <= self.count <= RECORDS_MAX or not 1 <= self.first <= NUMBER_LIMIT - self.count:
-            return f"{self.count} records from number {self.first}"
+        if not 1 <= self.records <= RECORDS_MAX or not 1 <= self.first <= NUMBER_LIMIT - self.records:
+            return f"{self.records} records from number {self.first}"
         if self.first // BLOCK_NUMBERS != self.last // BLOCK_NUMBERS:
             return f"a batch over a multiple of {BLOCK_NUMBERS}"
         if self.previous >= self.first or (not self.previous and self.previous_ms):
             return f"number {self.first} follows {self.previous}"
-        if not self.in_chain and (self.count != 1 or (flags & SNAPSHOT and self.previous)):
+        if not self.in_chain and (self.records != 1 or (flags & SNAPSHOT and self.previous)):
             return "a snapshot or floor is one, in no chain"
         if self.key_id == NO_KEY:
             return "a batch names the key header that it belongs to"
@@ -191,7 +191,7 @@ def _retained_fault(header: BatchHeader) -> str | None:
     elif header.flags & SNAPSHOT:
         fits = len(ids) == 1 and 1 <= numbers[0] <= header.first
     else:
-        fits = len(ids) <= header.count and header.first <= min(numbers) and max(numbers) <= header.last
+        fits = len(ids) <= header.records and header.first <= min(numbers) and max(numbers) <= header.last
     return None if fits else "retained topics that no record of the batch has"
 
 

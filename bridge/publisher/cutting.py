@@ -5,7 +5,7 @@ them and `bytes`, over no multiple of 4,096. What waits leaves at once if the la
 acknowledged by n - f, or if it fills a cut; else when one of that happens. Cuts are no identity: after a restart, or
 when keys, views or the tree changed, what is not acknowledged is cut anew (`recut`), and an acknowledgement counts for
 its own cut only. A record that is dropped before anything after it was sealed is passed over by the chain; one of a
-cut that was sealed becomes a void. Not here: keys and sealing, the disk, who gets what when (`publishing`). """
+cut that was sealed becomes a void. Not here: keys and sealing, the disk, who gets what when (`publishing`)."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ class Row:
     previous_ms: int = 0
     left: int = 0
     """Records that somebody still lacks."""
+    is_dropped: bool = False
+    """Nobody gets its records any more; that they are void, everybody does."""
 
     def __post_init__(self) -> None:
         self.left = len(self.records)
@@ -149,10 +151,10 @@ class ScopeChain:
             return None
         parts: list[tuple[Row, int, int]] = []
         first, count, size = self._waiting[0][0], 0, 0
-        border = (first // BLOCK_NUMBERS + 1) * BLOCK_NUMBERS
+        border, is_void = (first // BLOCK_NUMBERS + 1) * BLOCK_NUMBERS, self._waiting[0][1].is_dropped
         used = 0
         for number, row, start, end in self._waiting:
-            if number != first + count:
+            if number != first + count or row.is_dropped is not is_void:
                 break
             fits = min(end, start + self.limits.records - count, start + border - number)
             fits = self._within_bytes(row.records, start, fits, self.limits.bytes - size, bool(parts))
@@ -166,7 +168,7 @@ class ScopeChain:
             used += 1
         del self._waiting[:used]
         previous, previous_ms = self._chain(*parts[0][0].before(parts[0][1]))
-        cut = Cut(first, count, previous, previous_ms, tuple(parts))
+        cut = Cut(first, count, previous, previous_ms, tuple(parts), is_void=is_void)
         self._cuts[id(cut)] = self._last_cut = cut
         self._left_at = now
         self._sealed_up_to = max(self._sealed_up_to, cut.last)
@@ -233,30 +235,23 @@ class ScopeChain:
 
     # ------------------------------------------------------------------------------------------ dropping
 
-    def drop(self, row: Row) -> list[Cut]:
-        """A row is not sent any more. The chain passes over what no later record was sealed after; for the rest, and
-        for what was sealed, these cuts go to everybody, as voids. Their records count as lacked until `done`."""
-        voids = [cut for cut in self._cuts.values() if not cut.is_settled and any(part[0] is row for part in cut.parts)]
-        for cut in voids:
+    def drop(self, row: Row) -> None:
+        """A row is not sent any more: what n - f do not have of it. The chain passes over what no later record was
+        sealed after; the rest is still lacked, and leaves in cuts that are voids. After a restart, append it
+        dropped."""
+        row.is_dropped = True
+        for cut in [cut for cut in self._cuts.values() if not cut.is_settled and any(p[0] is row for p in cut.parts)]:
             self._back(cut)
-        found = []
-        for run in [run for run in self._waiting if run[1] is row]:
-            number, _, start, end = run
+        for run in [run for run in self._waiting if run[1] is row and run[0] > self._sealed_up_to]:
+            _, _, start, end = run
             self._waiting.remove(run)
-            before = self._chain(*row.before(start))
-            if number <= self._sealed_up_to:
-                cut = Cut(number, end - start, *before, ((row, start, end),), is_void=True)
-                self._cuts[id(cut)] = cut
-                found.append(cut)
-                continue
             last = row.records.last_reliable(end)
             if last >= start:
-                self._passed_over[row.first + last] = before
+                self._passed_over[row.first + last] = self._chain(*row.before(start))
             row.left -= end - start
         if not row.left:
             self.rows.pop(row.first, None)
         self._forget_passed_over()
-        return found
 
     def _forget_passed_over(self) -> None:
         """Nothing that waits, or will, names a predecessor by it."""

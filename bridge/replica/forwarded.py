@@ -17,9 +17,8 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import Enum
 
+from bridge.base import Intervals
 from keys.batchheader import BatchHeader
-
-from .intervals import Intervals
 
 OPEN_S = 120.0
 KEYS_MAX = 65_536  # of one member: eighteen new keys a second for an hour; the oldest goes

@@ -52,6 +52,8 @@ class _Values(Generic[T]):
     floor: tuple[int, int, int] = (0, 0, 0)
     """Generation and counter of the series, and the number."""
     listed: dict[bytes, int] = field(default_factory=dict)
+    mark: tuple[BatchHeader, T] | None = None
+    """The floor's own header, for newcomers."""
 
 
 class RetainedBatches(Generic[T]):
@@ -65,7 +67,7 @@ class RetainedBatches(Generic[T]):
     def keep(self, header: BatchHeader, item: T, size: int) -> int:
         """A verified batch that is whole, or a floor. Returns how many values went for want of room."""
         if header.flags & FLOOR:
-            self._floor(header)
+            self._floor(header, item)
             return 0
         if not header.retained or header.is_void:
             return 0
@@ -97,11 +99,12 @@ class RetainedBatches(Generic[T]):
             values.by_id[entry.id] = _Kept(entry.number, entry.tombstone, [batch])
         values.by_id.move_to_end(entry.id)
 
-    def _floor(self, header: BatchHeader) -> None:
+    def _floor(self, header: BatchHeader, item: T) -> None:
         values = self._values.setdefault((header.scope, header.member), _Values())
         floor = (header.generation, header.counter, header.previous)
         if floor <= values.floor:
             return
+        values.mark = header, item
         values.floor, values.listed = floor, {entry.id: entry.number for entry in header.retained}
         for key in list(values.by_id):
             kept = values.by_id[key]
@@ -136,9 +139,11 @@ class RetainedBatches(Generic[T]):
         return 1
 
     def of_scope(self, scope: int) -> Iterator[tuple[BatchHeader, T]]:
-        """What a newcomer gets of a scope: each batch once."""
+        """What a newcomer gets of a scope: floors, which say what of the rest counts, and each batch once."""
         sent: set[int] = set()
         for (of, _), values in self._values.items():
+            if of == scope and values.mark is not None:
+                yield values.mark
             for kept in values.by_id.values() if of == scope else ():
                 for batch in kept.batches:
                     if id(batch) not in sent:

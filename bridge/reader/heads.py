@@ -4,13 +4,13 @@ Seen means delivered, void, or refused after it was opened. Behind the head ther
 unseen numbers. *Missed* ones are of records that the chain names and that did not come in time: they are delivered
 late when they come, and a full table takes no more rather than forget one. *Open* ones are numbers that no reliable
 record was known to have: they are forgotten first. What was delivered from a flagged copy before its turn is *marked*
-until the head passes it. Not here: time, what waits for its turn (`chains`). """
+until the head passes it. Not here: time, what waits for its turn (`chains`)."""
 
 from __future__ import annotations
 
 import struct
 
-from .intervals import Intervals
+from bridge.base import Intervals
 
 GAPS_MAX = 4096
 MARKS_MAX = 4096  # numbers delivered as retained before their turn; a full table delivers no more of them

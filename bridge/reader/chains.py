@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from bridge.reader.heads import Head
 from keys.batchheader import BatchHeader
-
-from .heads import Head
 
 T = TypeVar("T")
 
