@@ -83,8 +83,8 @@ def start(name: str, core: int, is_durable: bool) -> Iterator[Running]:
 
 def _serve_ours(port: int, core: int, data: Path | None) -> None:
     pin(core)
-    from gateway.broker import run_broker
-    from gateway.config import parse
+    from gateway.base.config import parse
+    from gateway.broker.edge_broker import run_broker
 
     with contextlib.suppress(ImportError):
         import uvloop
