@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow mutate check tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest clean
+.PHONY: help venv demo test test-slow mutate mutate-broker check tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort | expand -t 14
@@ -29,7 +29,10 @@ test: venv check ## everything that CI runs
 test-slow: venv  ## the long runs
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
-mutate: venv     ## faults in codec and sessions that the conformance table must notice (4 minutes)
+mutate: venv     ## small faults that the tests must notice, a score per module (keys: 30 minutes); MUTATE_ARGS="--part 1/5 bridge/wire"
+	$(BIN)/python -m tests.mutation $(or $(MUTATE_ARGS),keys)
+
+mutate-broker: venv ## faults in codec and sessions that the conformance table must notice (4 minutes); MUTATE_ARGS="quota"
 	$(BIN)/python -m tests.conformance.mutate $(MUTATE_ARGS)
 
 check: venv      ## ruff, mypy strict, import contract, purity

@@ -30,9 +30,6 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-import cryptography.hazmat.primitives.asymmetric.ed25519
-import cryptography.hazmat.primitives.ciphers.aead
-import cryptography.hazmat.primitives.kdf.hkdf
 import hypothesis.strategies  # noqa: F401 - libraries are read once, before the forks
 import pytest
 
@@ -82,7 +79,7 @@ def modules_of(names: Sequence[str]) -> list[str]:
     return [one.relative_to(ROOT).as_posix() for one in found if one.name != "__init__.py"]
 
 
-def tests_of(module: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def which_tests(module: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(its own, others of its package) that import it or its room."""
     path = Path(module)
     own, others = [], []
@@ -187,7 +184,7 @@ def limits_of(place: Path, files: Sequence[str]) -> float:
 
 
 def tasks_of(module: str, place: Path, part: tuple[int, int]) -> list[Task]:
-    own, others = tests_of(module)
+    own, others = which_tests(module)
     limits_s = limits_of(place, own), limits_of(place, others)
     found = list(mutations((ROOT / module).read_text("utf-8")))[part[0] - 1 :: part[1]]
     return [Task(module, one, own, others, limits_s) for one in found]
@@ -233,7 +230,7 @@ def part_of(text: str) -> tuple[int, int]:
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="tests.mutation", description="do the tests notice faults?")
     parser.add_argument("modules", nargs="+", help="modules and folders, from the root of the repository")
-    parser.add_argument("--part", type=part_of, default=(1, 1), metavar="2/5", help="every fifth fault, from the second")
+    parser.add_argument("--part", type=part_of, default=(1, 1), metavar="2/5", help="of every 5 faults the second")
     parser.add_argument("--list", action="store_true", help="only say which faults there are")
     parser.add_argument("--workers", type=int, default=WORKERS)
     asked = parser.parse_args(words)

@@ -9,9 +9,9 @@
     a statement     a call, a raise, an assignment to an attribute or an item does not happen; a loop goes on or ends
     a choice        min is max, any is all, sorted is not
 
-Left alone: annotations, decorators, docstrings, texts of errors (`raise ...`), asserts, signatures that are not there
-yet, and numbers in CAPITALS at the top of a module: tests know such a bound by its name, so that they cannot and need
-not notice another.
+Left alone: annotations, decorators, docstrings, texts of errors (`raise ...`), asserts, `strict=` of zip, signatures
+that are not there yet, and numbers in CAPITALS at the top of a module: tests know such a bound by its name, so that
+they cannot and need not notice another.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class _Faults(ast.NodeVisitor):
             return
         if isinstance(node.func, ast.Name) and node.func.id in _CHOICES and not node.keywords:
             self._replace(node.func, _CHOICES[node.func.id])
-        self.generic_visit(node)
+        self._visit_all([node.func, *node.args, *(one.value for one in node.keywords if one.arg != "strict")])
 
     # ---------------------------------------------------------------------------------------- statements
 

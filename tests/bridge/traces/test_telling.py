@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.machine import Count
-from bridge.telling import KEYED_MAX, Say, Told, Voice, open_trace_key
-from bridge.traces import EVERYTHING, Interest, TraceKind, Wanted, gauge_topic, key_topic, trace_topic
+from bridge.contract.machine import Count
+from bridge.traces.kinds import EVERYTHING, Interest, TraceKind, Wanted, gauge_topic, key_topic, trace_topic
+from bridge.traces.telling import KEYED_MAX, Say, Told, Voice, open_trace_key
 from keys.delegation import Advertisement, Delegated, Token, Trace
 from keys.errors import BadContent, BadFrame, BadSignature, Expired, KeysError, NotAuthorised
 from keys.frames import Kind, opening
