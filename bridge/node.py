@@ -10,28 +10,14 @@ Beside that runs what keeps the overlay itself going: `membership.Node`, below e
 the owner's document (`adopting`) and the flood guard of links (`budgets`); and epoch keys (`key_service`).
 
 `GatewayNode`, `ReaderNode`, `ReplicaNode` and `KeyServerNode` follow the contract of `machine`: the broker
-(gateway/links.py) and the simulator (sim/kernel.py) drive the same objects.
+(gateway/overlay/driver.py) and the simulator (sim/kernel.py) drive the same objects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from keys.epochs import KeyName, ScopeKeys
-from keys.errors import KeysError
-from keys.identity import Identity
-from keys.issuing import KeyServer
-from keys.material import Material
-
-from .arriving import refused
-from .budgets import Limits, PublisherGuard
-from .collecting import Collector
-from .forwarding import Forwarder
-from .groups import GROUPS_TOPIC
-from .interest import Interest
-from .key_service import GRANT_TOPIC, KeyClient, OverlayDirectory, answer, handed_over
-from .lease_relay import LeaseRelay
-from .machine import (
+from bridge.contract import (
     Acked,
     Blame,
     Committed,
@@ -43,8 +29,10 @@ from .machine import (
     GroupJoined,
     GroupLeft,
     KeysChanged,
+    Limits,
     LinkDown,
     LinkUp,
+    PublisherGuard,
     Received,
     Rotated,
     Subscribed,
@@ -52,14 +40,18 @@ from .machine import (
     Unsubscribed,
     Wanted,
 )
-from .membership import Node, peers_of
-from .policy import Issuer
-from .publishing import Publisher
-from .pulling import PULL_TOPIC
-from .sealing import ScopeSecret
-from .sharing import SharedGroups
-from .subscriptions import SUBSCRIBE_TOPIC
-from .views import Overlay
+from bridge.document import Issuer, Overlay, ScopeSecret
+from bridge.groups import GROUPS_TOPIC, LeaseRelay, SharedGroups
+from bridge.membership import GRANT_TOPIC, KeyClient, Node, OverlayDirectory, answer, handed_over, peers_of
+from bridge.publisher import Publisher
+from bridge.reader import Collector, Interest
+from bridge.replica import Forwarder
+from bridge.wire import PULL_TOPIC, SUBSCRIBE_TOPIC, refused
+from keys.epochs import KeyName, ScopeKeys
+from keys.errors import KeysError
+from keys.identity import Identity
+from keys.issuing import KeyServer
+from keys.material import Material
 
 __all__ = ["GatewayNode", "KeyServerNode", "Node", "ReaderNode", "ReplicaNode", "peers_of"]
 

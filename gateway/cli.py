@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli_traces import traces_app
-from gateway.cli_trust import OPTIONS, Json, overlay_app, trust_app
-from gateway.printing import print_json, print_table
+from gateway.commands.printing import print_json, print_table
+from gateway.commands.traces import traces_app
+from gateway.commands.trust import OPTIONS, Json, overlay_app, trust_app
 
 if TYPE_CHECKING:
-    from gateway.check import Report
-    from gateway.config import Settings
+    from gateway.base import Settings
+    from gateway.commands.check import Report
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -77,15 +77,15 @@ def _fail(message: str) -> int:
 
 def _expected_errors() -> tuple[type[Exception], ...]:
     """What an operator can cause. Imported only once something has failed."""
-    from bridge.views import OverlayError
-    from gateway.config import ConfigError, StartError
-    from gateway.key_material import KeyMaterialError
-    from gateway.outbox import StoreError
-    from gateway.private import PrivateFileError
-    from gateway.simulate import SimulateError
-    from gateway.tls import TlsError
-    from gateway.trace_store import TraceStoreError
-    from gateway.trust import TrustError
+    from bridge.document.overlay import OverlayError
+    from gateway.base.config import ConfigError, StartError
+    from gateway.base.private import PrivateFileError
+    from gateway.client.tls import TlsError
+    from gateway.commands.simulate import SimulateError
+    from gateway.outbox.database import StoreError
+    from gateway.overlay.key_material import KeyMaterialError
+    from gateway.tracing.store import TraceStoreError
+    from gateway.trust.domains import TrustError
 
     return (
         ConfigError,
@@ -132,7 +132,7 @@ def broker(
 ) -> None:
     """Run a broker in the role that its configuration says: edge broker, gateway or replica."""
     settings = _settings(config, bind, data, allow_anonymous)
-    from gateway.logs import configure
+    from gateway.base.logs import configure
     from gateway.party import serve
 
     configure(settings.log)
@@ -141,7 +141,7 @@ def broker(
 
 def _settings(config: Path | None, bind: str | None, data: Path | None, allow_anonymous: bool) -> Settings:
     """The file's settings, or the defaults, with what the command line says on top."""
-    from gateway.config import Listener, Settings, load
+    from gateway.base.config import Listener, Settings, load
 
     settings = load(config) if config else Settings()
     if bind is not None:
@@ -162,8 +162,8 @@ def check(
     probe: Annotated[bool, typer.Option("--probe", help="Try out hosted brokers, which takes a connection.")] = False,
 ) -> int:
     """Say what is wrong with a configuration, and what would happen to publications on some topics."""
-    from gateway.check import check as look
-    from gateway.config import load
+    from gateway.base.config import load
+    from gateway.commands.check import check as look
 
     report = look(load(config), topics or [], probe)
     if as_json:
@@ -209,7 +209,7 @@ def simulate(
     as_json: Json = False,
 ) -> int:
     """Reproduce a figure of a source paper: table and picture."""
-    from gateway.simulate import simulate as run_simulation
+    from gateway.commands.simulate import simulate as run_simulation
 
     return run_simulation(experiment, figure, seed, out, as_json)
 

@@ -17,31 +17,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.availability import Availability
-from bridge.machine import Count, Machine
+from bridge.contract import Count, Machine
+from bridge.document import Issuer, Overlay, OverlayError, Scope, ScopeSecret
 from bridge.node import GatewayNode, KeyServerNode, ReplicaNode
-from bridge.policy import Issuer, Scope
-from bridge.sealing import ScopeSecret
-from bridge.views import Overlay, OverlayError
-from gateway.broker import EdgeBroker, run_broker
-from gateway.client import dial
-from gateway.config import ConfigError, OverlaySettings, Settings
-from gateway.dials import Dials
-from gateway.hosted import logins
-from gateway.keeping import Keeping
-from gateway.key_cache import KeyCache
-from gateway.key_material import KeyMaterial, KeyMaterialError
-from gateway.lifecycle import Lifecycle
-from gateway.links import Links
-from gateway.live_overlay import LiveOverlay, take_listed_key
-from gateway.members import LINK_LIMITS
-from gateway.metrics import Figures, LinkFigures, LinkState
+from bridge.traces import Availability
+from gateway.base import ConfigError, Figures, LinkFigures, LinkState, OverlaySettings, Settings
+from gateway.broker import LINK_LIMITS, EdgeBroker, Lifecycle, run_broker
+from gateway.client import Client, LinkTls
 from gateway.mqtt5.types import ReasonCode
-from gateway.mqtt_client import Client
-from gateway.overlay_file import load_overlay, load_secrets
-from gateway.store import Store, StoreError
-from gateway.tls import LinkTls
-from gateway.trust import LocalIdentity
+from gateway.outbox import Store
+from gateway.outbox.store import StoreError
+from gateway.overlay import Dials, Keeping, KeyCache, KeyMaterial, KeyMaterialError, Links, dial, logins
+from gateway.trust import LiveOverlay, LocalIdentity, load_overlay, load_secrets, take_listed_key
 from keys.envelope import Mode
 from keys.epochs import ScopeKeys
 from keys.errors import KeysError
@@ -49,7 +36,7 @@ from keys.identity import Role
 from keys.material import Material
 
 if TYPE_CHECKING:
-    from gateway.neighbours import Neighbours
+    from gateway.overlay import Neighbours
 
 log = logging.getLogger("veilmq.links")
 
@@ -276,7 +263,7 @@ async def _serve(settings: Settings, wrap: Callable[[Machine], Machine] | None) 
     async with contextlib.AsyncExitStack() as stack:
         neighbours = None
         if party.where.discovery.advertise or party.where.discovery.find:
-            from gateway.neighbours import Neighbours  # noqa: PLC0415  zeroconf is heavy, and few want it
+            from gateway.overlay.neighbours import Neighbours  # noqa: PLC0415  zeroconf is heavy, and few want it
 
             neighbours = await stack.enter_async_context(Neighbours(party.where.discovery, party.live))
         links = build(party, wrap, neighbours)
@@ -304,7 +291,7 @@ def _traced(
     """What joins tracing to a broker, if the configuration has it; it ends with `ends`. Raises TrustError."""
     if settings.traces is None:
         return lambda broker: None
-    from gateway.traced_broker import join, make_tracing  # noqa: PLC0415  few have it
+    from gateway.tracing.assembly import join, make_tracing  # noqa: PLC0415  few have it
 
     tracing = make_tracing(settings.traces, settings.data, count)
     ends.callback(tracing.stop)
@@ -317,7 +304,7 @@ def _watched(
     """What has other brokers watch this one, if the configuration names any; it ends with `ends`. Raises TrustError."""
     if settings.watched is None:
         return lambda broker: None
-    from gateway.watched import Watched  # noqa: PLC0415  few have it
+    from gateway.tracing.watched import Watched  # noqa: PLC0415  few have it
 
     watched = Watched(settings.watched)
     ends.callback(watched.end)

@@ -29,10 +29,20 @@ import yaml
 from amqtt.broker import BrokerContext
 from amqtt.session import Session
 
-from .config import StartError
-from .enhanced_auth import AuthRefused, EnhancedAuthPlugin, Proven
-from .private import PrivateFileError, read_private, write_private
-from .scram import METHOD, NONCE_BYTES, SALT_BYTES, Decoys, ScramError, ScramServer, Verifier, saslprep
+from gateway.auth import (
+    METHOD,
+    NONCE_BYTES,
+    SALT_BYTES,
+    AuthRefused,
+    Decoys,
+    EnhancedAuthPlugin,
+    Proven,
+    ScramError,
+    ScramServer,
+    Verifier,
+    saslprep,
+)
+from gateway.base import PrivateFileError, StartError, read_private, write_private
 
 #: What `set_user` asks for: about 30 ms of a client's time; 4,096 is the least that RFC 7677 allows.
 ITERATIONS = 65_536

@@ -25,11 +25,11 @@ from amqtt.broker import BrokerContext
 from amqtt.plugins.base import BasePlugin
 from amqtt.session import ApplicationMessage
 
-from bridge.machine import Publication, UserProperties
+from bridge.contract import Publication, UserProperties
+from gateway.base import ConfigError, load
 from gateway.broker import EdgeBroker
-from gateway.config import ConfigError, load
-from gateway.hooks import SharedName
-from gateway.links import Links
+from gateway.clients import SharedName
+from gateway.overlay import Links
 from gateway.party import Party, build
 from keys.identity import Role
 

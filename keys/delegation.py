@@ -15,8 +15,8 @@ nobody but the entity says who is a witness, and one of them with two tokens is 
                     signature(64) of the topic's owner
     trace           opening(3: flag bit 0 sealed) token(2 + n) kind(1) number(8) time_ms(8) body(4 + n) signature(64)
 
-Verification raises. Tokens are not revoked, they are short. Not here: topics' names (`bridge.constrained`), what traces
-mean (`bridge.traces`), storage of advertisements (`bridge.discovery_nodes`).
+Verification raises. Tokens are not revoked, they are short. Not here: topics' names (`bridge.document.constrained`),
+what traces mean (`bridge.traces.kinds`), storage of advertisements (`bridge.discovery_nodes`).
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One trace. `kind`: `bridge.traces.TraceKind`. `number` rises for each token. `body`: JSON, or sealed."""
+    """One trace. `kind`: `bridge.traces.kinds.TraceKind`. `number` rises for each token. `body`: JSON, or sealed."""
 
     token: Token
     kind: int

@@ -10,7 +10,7 @@ The nonce is 4 zero bytes ‖ sequence. Associated data is version(1) ‖ messag
 topic behind its length(2). The digests cannot be in it, since they are hashes of the sealed content; they are
 signed instead (`batch`).
 
-Not here: where keys, shares and content travel (`bridge`), durable sequences (`gateway.store`).
+Not here: where keys, shares and content travel (`bridge`), durable sequences (`gateway.outbox.store`).
 """
 
 from __future__ import annotations
@@ -29,14 +29,7 @@ from keys.batch import BATCH_LIMIT, HeaderVerifier, Proof, SignedHeader, leaf, s
 from keys.derivation import Derivation
 from keys.epochs import KeyName
 from keys.errors import BadContent, BadShare, OurFault, WrongEpochKey
-from keys.frames import (
-    PROPERTY_HEADER,
-    PROPERTY_KEY,
-    PROPERTY_SHARES,
-    PROTOCOL_VERSION,
-    from_property,
-    to_property,
-)
+from keys.frames import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, PROTOCOL_VERSION, from_property, to_property
 from keys.identity import Identity
 from keys.keyheader import KEY_DOMAIN, SHARE_COMMITMENT_BYTES, KeyHeader
 from keys.message import NO_KEY, PREFIX_BYTES, SEQUENCE_AT, Inner, MessageHeader, Mode, content_digest

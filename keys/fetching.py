@@ -21,16 +21,7 @@ from keys.epochs import KeyName, ScopeKeys
 from keys.errors import BadContent, BadFrame, BadSignature, Expired, Replayed
 from keys.identity import Identity, Role
 from keys.issuing import Directory
-from keys.requests import (
-    NAMES_MAX,
-    NONCE_BYTES,
-    KeyAnswer,
-    KeyRequest,
-    Outputs,
-    answer_info,
-    decode_outputs,
-    digest_of,
-)
+from keys.requests import NAMES_MAX, NONCE_BYTES, KeyAnswer, KeyRequest, Outputs, answer_info, decode_outputs, digest_of
 from keys.verdicts import Verdict
 
 RETRY_S = 2.0  # the first pause before a server is asked for the same key again; it doubles

@@ -12,7 +12,7 @@ Every signature of the overlay is over `domain ‖ 0x00 ‖ data`, so that none 
 another kind. The same key pair serves TLS. In TLS 1.2 a peer chooses the first 32 bytes of what a server
 signs: use TLS 1.3 only, whose signatures start with a fixed text.
 
-Not here: files, TLS contexts (`gateway.tls`), passwords, revocation lists.
+Not here: files, TLS contexts (`gateway.client.tls`), passwords, revocation lists.
 """
 
 from __future__ import annotations

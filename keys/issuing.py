@@ -8,7 +8,7 @@ A replayed request is harmless: it is answered only while fresh and only by the 
 sealed to the asker. It costs the asker one of its requests, but only the asker and that server have seen it.
 
 Not here: how answers are believed (`fetching`), what material means (`material`), the overlay that says who may do
-what (`bridge.key_service` implements `Directory`).
+what (`bridge.membership.key_service` implements `Directory`).
 """
 
 from __future__ import annotations

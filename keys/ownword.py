@@ -2,9 +2,9 @@
 
     own word   opening(3) since_ms(8) number(8) time_ms(8) kind(1) body(2 + n) signature(64) of the entity
 
-Its witnesses pass it on as it is; one that does is enough, and a majority that does not can only withhold it. `number`
-rises, so what came later stays later, whoever brings it. Not here: what the kinds mean (`bridge.traces`), an entity
-with one witness, which is believed as it always was.
+Its witnesses pass it on as it is; one that does is enough, and a majority that does not can only withhold it.
+`number` rises, so what came later stays later, whoever brings it. Not here: what the kinds mean
+(`bridge.traces.kinds`), an entity with one witness, which is believed as it always was.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DOMAIN = "veilmq/1 own word"
 @dataclass(frozen=True, slots=True)
 class OwnWord:
     """One word. `since_ms`: when the entity named the witnesses that pass it on (`delegation.Seat`); `number` rises for
-    these. `kind`: a `bridge.traces.TraceKind`. `body`: JSON."""
+    these. `kind`: a `bridge.traces.kinds.TraceKind`. `body`: JSON."""
 
     since_ms: int
     number: int

@@ -4,7 +4,7 @@ A bitmap in blocks below the highest sequence; whatever is older than the window
 replayed by waiting. It is as long as it is because a gateway that was cut off sends its backlog beside what is new: the
 backlog's sequences are far behind, and to drop them as too old would lose what was acknowledged to devices. Blocks of
 which everything came cost nothing, those of which nothing came neither. Not here: holes, order and repair, which are
-kept for each topic (`bridge.collecting`).
+kept for each topic (`bridge.reader.collector`).
 """
 
 from __future__ import annotations

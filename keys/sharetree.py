@@ -6,7 +6,7 @@ constant is another share. A label is the path of places that a value went throu
 enough shares of the last region works upwards: level d to level d - 1, and so on to level 1, whose values
 the publisher committed to, and from k of those to S.
 
-Not here: which share goes to whom (`bridge.forwarding`), the commitments (`envelope`), names of liars. A
+Not here: which share goes to whom (`bridge.replica.forwarder`), the commitments (`envelope`), names of liars. A
 result says which places contradict; only the caller knows which certificates and complaints belong to them.
 """
 
@@ -439,7 +439,7 @@ def _candidates(tree: _Tree, first: Combination | None, limit: int) -> Iterator[
 def level1_values(shares: Iterable[Share], hops: Sequence[Hop], combination: Combination) -> dict[int, bytes | None]:
     """The level-1 value of every row that is complete under `combination`; None where tags contradict.
 
-    `combination`: k places of every region after the first. For audits of opened keys (`bridge.blame`).
+    `combination`: k places of every region after the first. For audits of opened keys (`bridge.reader.blame`).
     """
     tree = _Tree(shares, hops)
     inner = [{*tree.present[level]} for level in range(1, len(hops))]

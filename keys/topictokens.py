@@ -4,7 +4,7 @@ Each level of a topic becomes base64url(HMAC-SHA256(key, depth byte ‖ level)[:
 meaning, since equal levels at equal depth have equal tokens. This hides names from replicas and outsiders.
 It does not hide equality, depth or frequency, and one insider with the key can undo it by guessing names.
 
-Not here: the trie that finds subscriptions (`bridge.topics`), rotation of the key.
+Not here: the trie that finds subscriptions (`bridge.base.topics`), rotation of the key.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 A registration proves that its sender holds the entity's key; the answer opens for nobody else. In a session the entity
 either signs each message or, cheaper, seals it under the key that both know; the broker always seals. Counters of each
-direction rise, so nothing counts twice. Not here: topics, what a word does (`bridge.tracing`).
+direction rise, so nothing counts twice. Not here: topics, what a word does (`bridge.traces.tracer`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Word(IntEnum):
     ANSWER = 2
     """Entity: the ping's number(8) and sent_ms(8)."""
     STATE = 3
-    """Entity: one byte, a `bridge.traces.TraceKind` of the states."""
+    """Entity: one byte, a `bridge.traces.kinds.TraceKind` of the states."""
     LOAD = 4
     """Entity: a JSON object."""
     TOKEN = 5

@@ -12,19 +12,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .session import spark_session
-    from .source import register
+    from spark_ingest.session import spark_session
+    from spark_ingest.source import register
 
 __all__ = ["register", "spark_session"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "register":
-        from .source import register  # noqa: PLC0415
+        from spark_ingest.source.source import register  # noqa: PLC0415
 
         return register
     if name == "spark_session":
-        from .session import spark_session  # noqa: PLC0415
+        from spark_ingest.session import spark_session  # noqa: PLC0415
 
         return spark_session
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,7 +17,7 @@ from typing import Annotated, ParamSpec
 
 import typer
 
-from .errors import BadOption, IngestError
+from spark_ingest.errors import BadOption, IngestError
 
 EXIT_BAD_INPUT = 2
 
@@ -80,7 +80,7 @@ def run(
     metrics: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Prometheus endpoint.")] = None,
 ) -> int:
     """Receive without Spark: queries on any machine that sees the spool read it."""
-    from .daemon import receiver_options, serve
+    from spark_ingest.receiver.daemon import receiver_options, serve
 
     told = {
         "spool": spool, "identity": identity, "overlay": overlay, "hosted": hosted, "grants": grants, "topics": topics,
@@ -97,7 +97,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> int:
     """Show what a spool holds, who writes it, and how far behind its readers are."""
-    from .status import status_of, told
+    from spark_ingest.spool.status import status_of, told
 
     found = status_of(spool)
     print(found.to_json() if as_json else told(found))
@@ -122,7 +122,7 @@ def jobs(
     once: Annotated[bool, typer.Option(help="What the spool holds now, instead of a stream.")] = False,
 ) -> int:
     """List the ready-made jobs, or run one over a spool."""
-    from .job_runs import Settings, listing, run_job
+    from spark_ingest.jobs.runs import Settings, listing, run_job
 
     if name is None:
         print("\n".join(listing()))
@@ -142,7 +142,7 @@ def sample(
     seed: Annotated[int, typer.Option(metavar="S", help="Equal seeds give equal samples.")] = 1,
 ) -> int:
     """Write a small sealed spool to try queries on, without any broker; print the five lines that read it."""
-    from .sample import write_sample
+    from spark_ingest.sample.spool import write_sample
 
     made = write_sample(directory, rows, devices, seed)
     told = f"{made.telemetry} rows of telemetry, {made.availability} of availability, {made.quarantine} in quarantine"
@@ -158,9 +158,9 @@ def consumers(
     json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
 ) -> int:
     """Show which queries read a spool and how far behind they are; forget one that will not return."""
-    from . import consumers as places
-    from .errors import SpoolError
-    from .standing import print_standings, standings
+    from spark_ingest.errors import SpoolError
+    from spark_ingest.spool import consumers as places
+    from spark_ingest.spool.standing import print_standings, standings
 
     found = standings(spool)
     if forget is None:
@@ -186,7 +186,7 @@ def dashboard(
 ) -> int:
     """Show throughput, delay, lag, availability and blame on a live page."""
     try:
-        from .dashboard import serve
+        from spark_ingest.dashboard.page import serve
     except ModuleNotFoundError as error:
         raise IngestError(f"{error}; pip install 'veilmq[spark,dashboard]'") from None
     return serve(spool, grants, metrics or [], bind, cap_bytes)

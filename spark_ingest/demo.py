@@ -20,11 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import IngestError
-from .job_runs import cause
-from .jobs import windows
-from .session import spark_session
-from .sink import PublicationSink
+from spark_ingest.errors import IngestError
+from spark_ingest.jobs.queries import windows
+from spark_ingest.jobs.runs import cause
+from spark_ingest.session import spark_session
+from spark_ingest.writing import PublicationSink
 
 CORES = 2
 TRIGGER = "1 second"
@@ -92,7 +92,7 @@ class Entities:
 
 def start(spark: Any, told: argparse.Namespace) -> Sequence[Any]:
     """Start the queries. The sink's source receives for all three; the others read the same spool."""
-    from .source import register  # noqa: PLC0415
+    from spark_ingest.source.source import register  # noqa: PLC0415
 
     register(spark)
     work: Path = told.work

@@ -19,8 +19,7 @@ import pyarrow as pa
 from pyspark.sql import functions
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from .payload_messagepack import NOT_UTF8, PAYLOAD_BYTES_MAX, PayloadError, messagepack_to_json
-from .payload_sparkplug import decode_sparkplug
+from spark_ingest.payloads import NOT_UTF8, PAYLOAD_BYTES_MAX, PayloadError, decode_sparkplug, messagepack_to_json
 
 f: Any = functions  # its annotations know no function that takes Arrow arrays by type hints
 ColumnOrName: TypeAlias = Any

@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .errors import IngestError
+from spark_ingest.errors import IngestError
 
 PREFIX = "veilmq_query_"
 PORT = 9465

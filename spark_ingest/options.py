@@ -14,10 +14,8 @@ from typing import TypeVar
 
 from keys.errors import KeysError
 from keys.topictokens import check_filter
-
-from .errors import BadOption
-from .sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, parse_shard
-from .spool import CONSUMERS, RECEIVER_NAME
+from spark_ingest.errors import BadOption
+from spark_ingest.spool import CONSUMERS, DEVICE_LEVEL, LEVELS_MAX, RECEIVER_NAME, Shard, parse_shard
 
 N = TypeVar("N", int, float)
 

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .errors import NoJava
+from spark_ingest.errors import NoJava
 
 _VECTOR_MODULE = "jdk.incubator.vector"
 _GONE_PACKAGE = "java.base/sun.security.action"

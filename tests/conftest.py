@@ -112,7 +112,7 @@ class ThreadedBroker:
         self.broker: Any = None
 
     def _main(self) -> None:
-        from gateway.broker import run_broker
+        from gateway.broker.edge_broker import run_broker
 
         async def serve() -> None:
             self.loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -154,7 +154,7 @@ def threaded_broker() -> Iterator[Callable[..., ThreadedBroker]]:
 
     The configuration is what a YAML file would hold; listeners and anonymous access are filled in.
     """
-    from gateway.config import parse
+    from gateway.base.config import parse
 
     running: list[ThreadedBroker] = []
 

@@ -16,15 +16,12 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 
+from bridge.contract import Effect, Event, Machine, Received, Send, UserProperties, Wire
+from bridge.sim.kernel import RandomSource
+from bridge.wire import KEYS_TOPIC, NO_PART, PROPERTY_PART, PULL_TOPIC, SUBSCRIBE_TOPIC, PullRequest, Statement
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, SignedHeader, from_property, to_property
 from keys.errors import KeysError
 from keys.sharetree import Place, Share, decode_shares, encode_shares
-
-from ..content import NO_PART, PROPERTY_PART
-from ..machine import Effect, Event, Machine, Received, Send, UserProperties, Wire
-from ..pulling import PULL_TOPIC, PullRequest
-from ..subscriptions import KEYS_TOPIC, SUBSCRIBE_TOPIC, Statement
-from .kernel import RandomSource
 
 REPLAYS_MAX = 256  # wires that a liar, or a coalition, remembers
 DELAYED_MAX = 4096  # wires that a liar holds back; beyond it the oldest go out early

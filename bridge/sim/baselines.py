@@ -15,11 +15,10 @@ from enum import Enum
 from itertools import combinations, product
 from typing import Protocol, TypeAlias
 
+from bridge.sim.draws import Draws
 from keys import gf256, shamir
 from keys.errors import NotEnoughShares
 from keys.sharetree import SECRET_BYTES, Hop, first_split, recombine, resplit
-
-from .draws import Draws
 
 Coalition: TypeAlias = Sequence[frozenset[int]]
 """For every virtual node of the path, publisher's end first, the places (1..n) of its bad replicas."""

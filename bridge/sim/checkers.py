@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from ..machine import Deliver, Publication
+from bridge.contract import Deliver, Publication
 
 
 def check_safety(published: Mapping[int, Publication], delivered: Iterable[Deliver]) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeAlias
 
-from .draws import Draws
-from .experiments import Figure, Progress, Series
+from bridge.sim.draws import Draws
+from bridge.sim.experiments import Figure, Progress, Series
 
 BROKERS = 400
 REPLICAS = 3

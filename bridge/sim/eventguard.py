@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, pstdev
 
-from .draws import Draws
-from .experiments import Figure, Progress, Series
-from .firsthop import first_honest_node
-from .forgery import Transit
-from .loads import RUNS, figure_6
-from .pubsub import Network, Placement, Size, attackers, components, marked
-from .saturation import figure_saturation
+from bridge.sim.draws import Draws
+from bridge.sim.experiments import Figure, Progress, Series
+from bridge.sim.firsthop import first_honest_node
+from bridge.sim.forgery import Transit
+from bridge.sim.loads import RUNS, figure_6
+from bridge.sim.pubsub import Network, Placement, Size, attackers, components, marked
+from bridge.sim.saturation import figure_saturation
 
 FRACTIONS = tuple(step / 20 for step in range(11))
 SAMPLED_MESSAGES = 40  # messages a run and fraction that are attacked in earnest

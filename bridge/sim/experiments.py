@@ -1,7 +1,8 @@
 """What an experiment returns: one figure as series for a plot and rows for a table, and what the paper says.
 
 An experiment is a function `(seed, progress) -> Figure`; it draws every number from `random.Random`-like sources that
-its caller seeds. Tables are printed by the command line, pictures drawn by `gateway.figures`: nothing here does either.
+its caller seeds. Tables are printed by the command line, pictures drawn by `gateway.commands.pictures`: nothing here
+does either.
 """
 
 from __future__ import annotations

@@ -11,17 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from bridge.contract import LinkUp, Received, Send, Wire
+from bridge.document import Member, Overlay, Policy, Scope
+from bridge.document.overlay import RegionView
+from bridge.node import ReplicaNode
+from bridge.sim.draws import Draws
+from bridge.sim.forgery import NOW, PAYLOAD_BYTES, flip, sign_header, unsigned_header
+from bridge.wire import SUBSCRIBE_TOPIC, Statement
 from keys.envelope import PROPERTY_HEADER, content_digest, to_property
 from keys.grants import Grant, Right
 from keys.identity import Certificate, Identity, Role
-
-from ..machine import LinkUp, Received, Send, Wire
-from ..node import ReplicaNode
-from ..policy import Policy, Scope
-from ..subscriptions import SUBSCRIBE_TOPIC, Statement
-from ..views import Member, Overlay, RegionView
-from .draws import Draws
-from .forgery import NOW, PAYLOAD_BYTES, flip, sign_header, unsigned_header
 
 LEASE_MS = int((NOW + 3600) * 1000)
 TOPIC = "plant/speed"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from bridge.sim.draws import Draws
 from keys.envelope import (
     HeaderVerifier,
     Inner,
@@ -28,8 +29,6 @@ from keys.epochs import KeyName, scope_key
 from keys.errors import BadContent, Expired, KeysError, Replayed
 from keys.identity import Identity
 from keys.sharetree import Hop
-
-from .draws import Draws
 
 NOW = 1_800_000_000.0
 MAX_DELAY_S = 300.0  # max_delay of E1

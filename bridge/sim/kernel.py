@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..machine import (
+from bridge.contract import (
     Acked,
     Adopt,
     Adoption,
@@ -33,7 +33,7 @@ from ..machine import (
     Send,
     Tick,
 )
-from ..membership import peers_of
+from bridge.membership import peers_of
 
 STEPS_MAX = 2_000_000  # a run that does not end is a bug of ours: stop it with a message
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 
-from .draws import Draws
-from .experiments import Figure, Progress, Series
-from .pubsub import Network, Size
+from bridge.sim.draws import Draws
+from bridge.sim.experiments import Figure, Progress, Series
+from bridge.sim.pubsub import Network, Size
 
 RUNS = 5
 RATIOS = tuple(step / 4 for step in range(17))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from .draws import Draws, Zipf
+from bridge.sim.draws import Draws, Zipf
 
 RTT_MIN_MS, RTT_MAX_MS = 24.0, 184.0
 RTT_BETA = (0.375, 0.825)

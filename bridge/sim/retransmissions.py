@@ -1,9 +1,10 @@
 """What a few bad brokers cost in retransmissions, and what failover and placement save (Figure 11).
 
 Bad brokers drop all content. A publication that meets one is sent again past it, so an interaction costs one
-retransmission for each bad broker on its path. With failover, the broker before a bad one uses another replica of that
-virtual node and tries the silent one again only now and then, which needs three replicas there; where they are is what
-`bridge.placement` decides. Expected numbers: loads of links follow from the tree, only the bad brokers are drawn.
+retransmission for each bad broker on its path. With failover, the broker before a bad one uses another replica of
+that virtual node and tries the silent one again only now and then, which needs three replicas there; where they are
+is what `bridge.topology.placement` decides. Expected numbers: loads of links follow from the tree, only the bad
+brokers are drawn.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from statistics import fmean, pstdev
 
-from ..placement import SHARING_MIN, Path, place
-from .dispersion import ALPHAS, BROKERS, Tree, zipf_weights
-from .draws import Draws, Zipf
-from .experiments import Figure, Progress, Series
-from .socialtrace import INTERACTIONS
+from bridge.sim.dispersion import ALPHAS, BROKERS, Tree, zipf_weights
+from bridge.sim.draws import Draws, Zipf
+from bridge.sim.experiments import Figure, Progress, Series
+from bridge.sim.socialtrace import INTERACTIONS
+from bridge.topology import SHARING_MIN, Path, place
 
 BAD = (1, 5, 10, 15, 20)
 RUNS = 100
@@ -69,7 +70,7 @@ class Network:
 
 
 def by_need(paths: Sequence[Path], bad: Sequence[int], budget: int, *, one_pack: bool) -> dict[int, int]:
-    """Sizes that `bridge.placement` gives when each bad broker failed once for each path that it is on."""
+    """Sizes that `bridge.topology.placement` gives when each bad broker failed once for each path that it is on."""
     failures = dict.fromkeys(bad, 0)
     for path in paths:
         for v in path.nodes:

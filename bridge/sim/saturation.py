@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 
-from .draws import Draws
-from .experiments import Figure, Progress, Series
-from .loads import RUNS, Costs
-from .pubsub import one_way_ms
+from bridge.sim.draws import Draws
+from bridge.sim.experiments import Figure, Progress, Series
+from bridge.sim.loads import RUNS, Costs
+from bridge.sim.pubsub import one_way_ms
 
 TREES = (0, 2, 6, 14, 30)
 SUBSCRIBERS = 32

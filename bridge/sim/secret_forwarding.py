@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median
 from types import MappingProxyType
 
+from bridge.sim.baselines import Algorithm1, Algorithm2, Attacked, NetworkCoding, Scheme, Spread, attacked, coalitions
+from bridge.sim.dispersion import REPLICAS, figure_9
+from bridge.sim.draws import Draws
+from bridge.sim.experiments import Figure, Progress, Series
+from bridge.sim.retransmissions import figure_11
+from bridge.sim.socialtrace import PAPER_SHARE_BYTES, figure_10, frame_bytes
 from keys import shamir
-
-from .baselines import Algorithm1, Algorithm2, Attacked, NetworkCoding, Scheme, Spread, attacked, coalitions
-from .dispersion import REPLICAS, figure_9
-from .draws import Draws
-from .experiments import Figure, Progress, Series
-from .retransmissions import figure_11
-from .socialtrace import PAPER_SHARE_BYTES, figure_10, frame_bytes
 
 EXPERIMENT = "secret-forwarding"
 COUNTS = (3, 5)

@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import lcm
 
+from bridge.sim.dispersion import BROKERS, REPLICAS, Tree, delivered
+from bridge.sim.draws import Draws, Zipf
+from bridge.sim.experiments import Figure, Progress, Series
 from keys import frames
 from keys.sharetree import SECRET_BYTES, TAG_BYTES
-
-from .dispersion import BROKERS, REPLICAS, Tree, delivered
-from .draws import Draws, Zipf
-from .experiments import Figure, Progress, Series
 
 INTERACTIONS = 1_400_000
 USERS = 3_000_000

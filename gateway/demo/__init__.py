@@ -22,15 +22,14 @@ from types import FrameType
 
 from rich.console import Console
 
-from bridge.views import OverlayError
+from bridge.document import OverlayError
+from gateway.demo.operators import Operators
+from gateway.demo.play import Play, print_json
+from gateway.demo.processes import ENDING_SIGNALS, Fleet, undisturbed
+from gateway.demo.report import Report, render
+from gateway.demo.setup import KEY_SERVERS, REGIONS, DemoError, build
+from gateway.demo.timeline import Timeline
 from gateway.trust import TrustError
-
-from .operators import Operators
-from .play import Play, print_json
-from .processes import ENDING_SIGNALS, Fleet, undisturbed
-from .report import Report, render
-from .setup import KEY_SERVERS, REGIONS, DemoError, build
-from .timeline import Timeline
 
 INTERRUPTED = 130
 

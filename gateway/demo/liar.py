@@ -18,13 +18,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bridge.machine import Effect, Event, Machine, Received
+from bridge.contract import Effect, Event, Machine, Received
+from bridge.document import OverlayError
 from bridge.sim.adversary import Adversary, Behaviour
-from bridge.views import OverlayError
-from gateway.config import ConfigError, StartError, load
-from gateway.outbox import StoreError
+from gateway.base import ConfigError, StartError, load
+from gateway.client import TlsError
+from gateway.outbox.database import StoreError
 from gateway.party import serve
-from gateway.tls import TlsError
 from gateway.trust import TrustError
 from keys.envelope import PROPERTY_HEADER
 

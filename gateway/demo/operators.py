@@ -15,9 +15,8 @@ from typing import Any
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from gateway.metrics import FIGURES_TOPIC
-
-from .report import Blamed
+from gateway.base import FIGURES_TOPIC
+from gateway.demo.report import Blamed
 
 HOST = "127.0.0.1"
 KEEP_ALIVE_S = 30

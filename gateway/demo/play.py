@@ -21,15 +21,14 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from gateway.demo.logs import PROBE, Sent, read_lines, seen_messages, sent_messages
+from gateway.demo.operators import Ledger
+from gateway.demo.processes import Fleet
+from gateway.demo.report import KeyServiceTally, Report, Row, Sample, tally, tally_spark
+from gateway.demo.setup import AVAILABILITY, GATEWAYS, HOST, INGEST, KEY_SERVERS, REPLICAS, TELEMETRY, DemoError, Layout
+from gateway.demo.timeline import Action, Step, Timeline
 from keys.envelope import PROPERTY_HEADER, PROPERTY_SHARES, SignedHeader, from_property
 from keys.errors import KeysError
-
-from .logs import PROBE, Sent, read_lines, seen_messages, sent_messages
-from .operators import Ledger
-from .processes import Fleet
-from .report import KeyServiceTally, Report, Row, Sample, tally, tally_spark
-from .setup import AVAILABILITY, GATEWAYS, HOST, INGEST, KEY_SERVERS, REPLICAS, TELEMETRY, DemoError, Layout
-from .timeline import Action, Step, Timeline
 
 READY_S = 180.0
 """A slow machine starts Spark in less."""

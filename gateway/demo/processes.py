@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .setup import DemoError
+from gateway.demo.setup import DemoError
 
 TAIL_LINES = 15
 TERMINATE_S = 5.0

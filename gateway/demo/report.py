@@ -17,10 +17,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from gateway.demo.logs import PROBE, Seen, Sent
+from gateway.demo.timeline import Timeline
 from keys.envelope import PROPERTY_SHARES
-
-from .logs import PROBE, Seen, Sent
-from .timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)

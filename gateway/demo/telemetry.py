@@ -25,10 +25,10 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from .child import STOP, Commands, emit, run_child
-from .logs import PROBE, LineLog, digest_of
-from .logs import Properties as Pairs
-from .sensors import Reading, machine_id, sweep
+from gateway.demo.child import STOP, Commands, emit, run_child
+from gateway.demo.logs import PROBE, LineLog, digest_of
+from gateway.demo.logs import Properties as Pairs
+from gateway.demo.sensors import Reading, machine_id, sweep
 
 HOST = "127.0.0.1"
 RATE = 240.0

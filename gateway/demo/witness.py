@@ -20,8 +20,8 @@ from typing import Any
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from .child import STOP, Commands, emit, run_child
-from .logs import PROBE, LineLog, digest_of, id_of
+from gateway.demo.child import STOP, Commands, emit, run_child
+from gateway.demo.logs import PROBE, LineLog, digest_of, id_of
 
 HOST = "127.0.0.1"
 KEEP_ALIVE_S = 30

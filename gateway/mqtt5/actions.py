@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .message import Message
-from .packets import Auth, Publish, Subscribe, Subscription, Unsubscribe, Version, Will
-from .types import ReasonCode
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import Auth, Publish, Subscribe, Subscription, Unsubscribe, Version, Will
+from gateway.mqtt5.types import ReasonCode
 
 
 @dataclass(frozen=True, slots=True)

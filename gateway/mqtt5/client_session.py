@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from .actions import Close, SessionLimits
-from .delivery import Connection, Queued
-from .encoding import encode
-from .exchange import Exchange
-from .flows import MAXIMUM_REQUESTS, InboundAliases, InboundFlows, OutboundAliases
-from .message import Message
-from .packets import (
+from gateway.mqtt5.actions import Close, SessionLimits
+from gateway.mqtt5.delivery import Connection, Queued
+from gateway.mqtt5.encoding import encode
+from gateway.mqtt5.exchange import Exchange
+from gateway.mqtt5.flows import MAXIMUM_REQUESTS, InboundAliases, InboundFlows, OutboundAliases
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import (
     NO_PROPERTIES,
     Auth,
     ConnAck,
@@ -46,8 +46,8 @@ from .packets import (
     Unsubscribe,
     Version,
 )
-from .parsing import DISCONNECT_FROM_CLIENT
-from .types import (
+from gateway.mqtt5.parsing import DISCONNECT_FROM_CLIENT
+from gateway.mqtt5.types import (
     MAXIMUM_PACKET_ID,
     MAXIMUM_REMAINING_LENGTH,
     MqttError,

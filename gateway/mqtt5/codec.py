@@ -12,12 +12,23 @@ from __future__ import annotations
 
 from typing import Literal
 
-from . import parsing
-from .copies import Copies
-from .encoding import NAME_CACHE_BYTES, NAME_CACHE_ENTRIES, PublishTemplate, encode, encode_publish
-from .packets import NO_PROPERTIES, Auth, Disconnect, Packet, PubAck, PubComp, Publish, PubRec, PubRel, Version
-from .properties import Carrier, decode_properties, encode_property_fields
-from .types import (
+from gateway.mqtt5 import parsing
+from gateway.mqtt5.copies import Copies
+from gateway.mqtt5.encoding import NAME_CACHE_BYTES, NAME_CACHE_ENTRIES, PublishTemplate, encode, encode_publish
+from gateway.mqtt5.packets import (
+    NO_PROPERTIES,
+    Auth,
+    Disconnect,
+    Packet,
+    PubAck,
+    PubComp,
+    Publish,
+    PubRec,
+    PubRel,
+    Version,
+)
+from gateway.mqtt5.properties import Carrier, decode_properties, encode_property_fields
+from gateway.mqtt5.types import (
     MAXIMUM_REMAINING_LENGTH,
     MalformedPacket,
     MqttError,

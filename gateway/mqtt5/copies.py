@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from .packets import Properties
+from gateway.mqtt5.packets import Properties
 
 COPIES_BYTES = 8 << 20
 """Of kept bodies, on all connections together; decoded they cost about as much again. Half of it goes at a time."""

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
-from .actions import SessionFigures, SessionLimits
-from .encoding import encode_publish
-from .flows import OutboundAliases, OutboundFlows
-from .message import Message
-from .packets import Version
-from .types import MAXIMUM_REMAINING_LENGTH, ReasonCode, encode_varint
+from gateway.mqtt5.actions import SessionFigures, SessionLimits
+from gateway.mqtt5.encoding import encode_publish
+from gateway.mqtt5.flows import OutboundAliases, OutboundFlows
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import Version
+from gateway.mqtt5.types import MAXIMUM_REMAINING_LENGTH, ReasonCode, encode_varint
 
 
 class Connection(IntEnum):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .packets import (
+from gateway.mqtt5.packets import (
     NO_PROPERTIES,
     Auth,
     ConnAck,
@@ -32,8 +32,8 @@ from .packets import (
     Unsubscribe,
     Version,
 )
-from .properties import Carrier, encode_properties, encode_property_fields, write_binary, write_string
-from .types import (
+from gateway.mqtt5.properties import Carrier, encode_properties, encode_property_fields, write_binary, write_string
+from gateway.mqtt5.types import (
     MAXIMUM_PACKET_ID,
     MAXIMUM_REMAINING_LENGTH,
     MalformedPacket,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .actions import ServerOffer
-from .encoding import codes_of, encode
-from .packets import NO_PROPERTIES, ConnAck, Connect, Disconnect, Properties, Version
-from .parsing import DISCONNECT_FROM_SERVER
-from .properties import Carrier
-from .types import (
+from gateway.mqtt5.actions import ServerOffer
+from gateway.mqtt5.encoding import codes_of, encode
+from gateway.mqtt5.packets import NO_PROPERTIES, ConnAck, Connect, Disconnect, Properties, Version
+from gateway.mqtt5.parsing import DISCONNECT_FROM_SERVER
+from gateway.mqtt5.properties import Carrier
+from gateway.mqtt5.types import (
     MAXIMUM_PACKET_ID,
     NEVER_EXPIRES_S,
     PacketTooLarge,

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .actions import SessionLimits
-from .delivery import Connection, Delivery, Queued
-from .encoding import encode
-from .flows import Answer, Heard, InboundAliases, InboundFlows
-from .packets import PubAck, PubComp, Publish, PubRec, PubRel, Version
-from .types import ReasonCode
+from gateway.mqtt5.actions import SessionLimits
+from gateway.mqtt5.delivery import Connection, Delivery, Queued
+from gateway.mqtt5.encoding import encode
+from gateway.mqtt5.flows import Answer, Heard, InboundAliases, InboundFlows
+from gateway.mqtt5.packets import PubAck, PubComp, Publish, PubRec, PubRel, Version
+from gateway.mqtt5.types import ReasonCode
 
 
 class Exchange(Delivery):

@@ -12,13 +12,8 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum, auto
 from typing import Generic, NamedTuple, TypeVar
 
-from .packets import Publish
-from .types import (
-    MAXIMUM_PACKET_ID,
-    ProtocolViolation,
-    ReceiveMaximumExceeded,
-    TopicAliasInvalid,
-)
+from gateway.mqtt5.packets import Publish
+from gateway.mqtt5.types import MAXIMUM_PACKET_ID, ProtocolViolation, ReceiveMaximumExceeded, TopicAliasInvalid
 
 
 class Stage(IntEnum):

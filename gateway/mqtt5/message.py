@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from math import ceil
 
-from .encoding import PublishTemplate, encode_publish
-from .packets import NO_PROPERTIES, Properties, Publish, Version, Will
-from .properties import Carrier, encode_property_fields
+from gateway.mqtt5.encoding import PublishTemplate, encode_publish
+from gateway.mqtt5.packets import NO_PROPERTIES, Properties, Publish, Version, Will
+from gateway.mqtt5.properties import Carrier, encode_property_fields
 
 _FIXED_BYTES = 64  # what a queued message costs beyond its topic, payload and properties, in round figures
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from .encoding import codes_of
-from .packets import (
+from gateway.mqtt5.encoding import codes_of
+from gateway.mqtt5.packets import (
     NO_PROPERTIES,
     Auth,
     ConnAck,
@@ -33,8 +33,8 @@ from .packets import (
     Version,
     Will,
 )
-from .properties import Carrier, decode_properties, read_binary, read_string
-from .types import (
+from gateway.mqtt5.properties import Carrier, decode_properties, read_binary, read_string
+from gateway.mqtt5.types import (
     ClientIdentifierNotValid,
     MalformedPacket,
     ProtocolViolation,

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from .packets import NO_PROPERTIES, Properties
-from .types import (
+from gateway.mqtt5.packets import NO_PROPERTIES, Properties
+from gateway.mqtt5.types import (
     MAXIMUM_REMAINING_LENGTH,
     MAXIMUM_STRING_BYTES,
     MalformedPacket,

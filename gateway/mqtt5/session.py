@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from .actions import (
+from gateway.mqtt5.actions import (
     Action,
     Close,
     Granted,
@@ -31,13 +31,13 @@ from .actions import (
     SessionLimits,
     SessionSubscription,
 )
-from .delivery import Connection, Queued
-from .encoding import encode
-from .endings import acceptance, answer_bytes, check_connect, farewell, granted_times, refusal
-from .exchange import Exchange
-from .flows import InboundAliases, InboundFlows, OutboundAliases
-from .message import Message
-from .packets import (
+from gateway.mqtt5.delivery import Connection, Queued
+from gateway.mqtt5.encoding import encode
+from gateway.mqtt5.endings import acceptance, answer_bytes, check_connect, farewell, granted_times, refusal
+from gateway.mqtt5.exchange import Exchange
+from gateway.mqtt5.flows import InboundAliases, InboundFlows, OutboundAliases
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import (
     NO_PROPERTIES,
     Auth,
     ConnAck,
@@ -59,7 +59,7 @@ from .packets import (
     Version,
     Will,
 )
-from .types import (
+from gateway.mqtt5.types import (
     MAXIMUM_PACKET_ID,
     MAXIMUM_REMAINING_LENGTH,
     NEVER_EXPIRES_S,

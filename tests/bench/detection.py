@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from bridge.pings import LAN, Health, Ping, Preset, Pulse
-from bridge.regularity import Regularity
+from bridge.devices.regularity import Regularity
+from bridge.traces.pings import LAN, Health, Ping, Preset, Pulse
 
 WARM_UP_S = 60.0
 HEARTBEAT_S = 1.0

@@ -1,4 +1,4 @@
-"""Thousands of traced entities in one process: the machine of the library (`bridge.traced`) over bare sockets.
+"""Thousands of traced entities in one process: the machine of the library (`bridge.traces.entity`) over bare sockets.
 
 MQTT 3.1.1, QoS 0 for answers to pings and 1 for the rest, one epoll. An entity whose connection ends connects again
 after a pause as paho's: a second, doubled up to `PAUSE_MAX_S`, and spread. All entities have one key pair and topics
@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from bridge.machine import Tick
-from bridge.traced import Connected, Listen, Stage, Told, TracedEntity, Wishes
-from bridge.traces import DESCRIPTOR, TraceKind
-from bridge.tracing import Say
+from bridge.contract.machine import Tick
+from bridge.traces.entity import Connected, Listen, Stage, Told, TracedEntity, Wishes
+from bridge.traces.kinds import DESCRIPTOR, TraceKind
+from bridge.traces.tracer import Say
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import Connect, Publish, Subscribe, Subscription
-from gateway.trust import LocalIdentity, TrustDomain
+from gateway.trust.domains import LocalIdentity, TrustDomain
 from keys.delegation import Advertisement
 from keys.identity import Certificate, Identity, Role
 from tests.bench.load import V3

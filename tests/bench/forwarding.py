@@ -10,7 +10,7 @@ the peers' taken in turn, each with fresh processes; `cpu` and `read` are what a
 
 The last rows have no peer but a base of our own; those of `growth` are measured in one process (`tests.bench.growth`).
 That content goes over all cross links is no setting: the processes of that row are started with another
-`bridge.content.INLINE_BYTES`.
+`bridge.wire.pieces.INLINE_BYTES`.
 
 With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit; ratio is ours / peer.
 """

@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bridge.machine import (
+from bridge.contract.machine import (
     Acked,
     Committed,
     Count,
@@ -37,9 +37,9 @@ from bridge.machine import (
     Subscribed,
     Wire,
 )
+from bridge.document.overlay import OverlayError
+from bridge.document.policy import Refresh, Scope
 from bridge.node import peers_of
-from bridge.policy import Refresh, Scope
-from bridge.views import OverlayError
 from tests.sim.world import NOW, make_world
 
 MESSAGES = 64

@@ -22,12 +22,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bridge.machine import Count
-from bridge.traced import Wishes
-from bridge.traces import Interest, TraceKind
+from bridge.contract.machine import Count
+from bridge.traces.entity import Wishes
+from bridge.traces.kinds import Interest, TraceKind
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import Publish
-from gateway.tracing_client import Tracker
+from gateway.tracing.client import Tracker
 from tests.bench.crowd import SPARE_FILES, allowed_files
 from tests.bench.fleet import Fleet, Member, entities
 from tests.bench.growth import Row
@@ -54,9 +54,9 @@ def _serve(config: dict[str, Any], core: int | None, counts: Any) -> None:
     """`counts`: how often each of `COUNTED` was counted."""
     if core is not None:
         pin(core)
-    from gateway.broker import run_broker
-    from gateway.config import parse
-    from gateway.traced_broker import join, make_tracing
+    from gateway.base.config import parse
+    from gateway.broker.edge_broker import run_broker
+    from gateway.tracing.assembly import join, make_tracing
 
     def count(effect: Count) -> None:
         for name in (effect.name, f"{effect.name}.{effect.label}"):

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
-from spark_ingest.reader import SpoolStreamReader
-from spark_ingest.rows import RowReader
-from spark_ingest.spool import SpoolView, segment_numbers, segment_path
+from spark_ingest.source.reader import SpoolStreamReader
+from spark_ingest.spool.segments import SpoolView, segment_numbers, segment_path
 
 BATCH_ROWS = 2_000
 PLANS = 10

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import Properties, Publish, Version
-from spark_ingest.receiver import GROUP_ROWS
+from spark_ingest.receiver.receiver import GROUP_ROWS
 from tests.bench.load import READ_BYTES
 from tests.spark_ingest.region import Wire
 

@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from shamir_mnemonic import shamir as mnemonic
 
-from gateway.simulate import median_us
+from gateway.commands.simulate import median_us
 from keys import reedsolomon, shamir
 from keys.envelope import HeaderVerifier, KeyName, SignedHeader, leaf, make_key, open_key, sign_batch
 from keys.sharetree import Hop, _Tree, recombine

@@ -25,8 +25,8 @@ from pathlib import Path
 
 import psutil
 
-from bridge.machine import Publication
-from gateway.store import GROUP_MAX, Store
+from bridge.contract.machine import Publication
+from gateway.outbox.store import GROUP_MAX, Store
 from tests.gateway.overlay_processes import OverlayProcesses, wait_until
 
 REPLICAS = ("north1", "north2", "north3")

@@ -24,10 +24,10 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gateway.client.mqtt_client import Client
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.copies import Copies
 from gateway.mqtt5.packets import ConnAck, Properties, Publish, Version
-from gateway.mqtt_client import Client
 from keys.envelope import (
     BATCH_LIMIT,
     PROPERTY_HEADER,
@@ -45,12 +45,12 @@ from keys.envelope import (
 from keys.epochs import Calendar
 from keys.identity import Identity, verify
 from keys.sharetree import encode_shares
-from spark_ingest.acknowledging import acknowledge
-from spark_ingest.collector import Collector
-from spark_ingest.daemon import GARBAGE
-from spark_ingest.receiver import GROUP_BYTES, GROUP_ROWS
-from spark_ingest.recovery import state_of
-from spark_ingest.spool_writer import SpoolWriter
+from spark_ingest.receiver.acknowledging import acknowledge
+from spark_ingest.receiver.daemon import GARBAGE
+from spark_ingest.receiver.receiver import GROUP_BYTES, GROUP_ROWS
+from spark_ingest.receiver.recovery import state_of
+from spark_ingest.receiving.collector import Collector
+from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import NOW, Overlay, Publisher, Wire
 
 REPLICAS = 3

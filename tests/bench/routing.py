@@ -1,4 +1,4 @@
-"""What routing a publication costs with many filters: `gateway.routing.Router`, in this process, without a broker.
+"""What routing a publication costs with many filters: `gateway.clients.routing`, in this process.
 
 The same topic names and the same filters that match them, alone and among 99,900 others that share their levels.
 More names than are remembered, so that every one is looked up anew.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 import time
 
-from bridge.topics import MEMO_TOPICS
+from bridge.base.topics import MEMO_TOPICS
+from gateway.clients.routing import Router
 from gateway.mqtt5.packets import Subscription
-from gateway.routing import Router
 
 NAMES = 2 * MEMO_TOPICS
 MATCHING = 100

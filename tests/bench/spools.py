@@ -34,10 +34,10 @@ from keys.envelope import (
 )
 from keys.identity import Identity
 from keys.sharetree import encode_shares
+from spark_ingest.opening.rows import SCHEMAS
 from spark_ingest.options import Stream
-from spark_ingest.rows import SCHEMAS
-from spark_ingest.sharebox import ShareBox
-from spark_ingest.spool_writer import KeyMaterial, Record, SpoolWriter
+from spark_ingest.secrets.sharebox import ShareBox
+from spark_ingest.spool.writer import KeyMaterial, Record, SpoolWriter
 from tests.spark_ingest.region import NOW, Overlay, epoch_key, write_grants
 
 SCOPE = KeyName("plant/#", 0, 0)

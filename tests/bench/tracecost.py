@@ -32,13 +32,13 @@ import paho.mqtt.client as paho
 import yaml
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from bridge import views
-from bridge.traced import Stage, Told, Wishes
-from bridge.traces import EVERYTHING, Interest, TraceKind, trace_topic
-from bridge.tracing import Say
-from gateway.credentials import Credentials
-from gateway.tracing_client import TracedEntity, Tracker
-from gateway.trust import Card, TrustDomain
+from bridge.document import overlay as views
+from bridge.traces.entity import Stage, Told, Wishes
+from bridge.traces.kinds import EVERYTHING, Interest, TraceKind, trace_topic
+from bridge.traces.tracer import Say
+from gateway.tracing.client import TracedEntity, Tracker
+from gateway.trust.credentials import Credentials
+from gateway.trust.domains import Card, TrustDomain
 from keys.delegation import Advertisement, Delegated, Token, Trace
 from keys.identity import Certificate, Identity, Role
 from tests.bench.growth import Row
@@ -133,7 +133,7 @@ class Line(OverlayProcesses):
         self._depth, self._trusted = max(depth, views.DEPTH_MAX), trusted
         self._code = (
             "import bridge.views, keys.sharetree; "
-            f"bridge.views.DEPTH_MAX = keys.sharetree.DEPTH_LIMIT = {self._depth}; "
+            f"bridge.document.overlay.DEPTH_MAX = keys.sharetree.DEPTH_LIMIT = {self._depth}; "
             "from gateway.cli import main; main()"
         )
 

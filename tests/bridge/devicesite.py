@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from bridge.availability import EntityConnected, EntityGone, EntitySeen
-from bridge.devicerules import Rules
-from bridge.devices import DeviceEvent, Devices, Knows, Published, Remembered, Removed, Tell
-from bridge.machine import Count, Tick
-from bridge.traces import TraceKind
+from bridge.contract.machine import Count, Tick
+from bridge.devices.devices import DeviceEvent, Devices, Knows, Published, Remembered, Removed, Tell
+from bridge.devices.rules import Rules
+from bridge.traces.availability import EntityConnected, EntityGone, EntitySeen
+from bridge.traces.kinds import TraceKind
 
 NOW = 1_800_000_000.0
 

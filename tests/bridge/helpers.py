@@ -6,8 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bridge.adopting import OVERLAY_TOPIC
-from bridge.machine import (
+from bridge.contract.machine import (
     Blame,
     Committed,
     Count,
@@ -20,8 +19,9 @@ from bridge.machine import (
     Subscribed,
     Wire,
 )
+from bridge.membership.adopting import OVERLAY_TOPIC
 from bridge.node import GatewayNode, ReplicaNode
-from bridge.subscriptions import SUBSCRIBE_TOPIC, Statement
+from bridge.wire.statements import SUBSCRIBE_TOPIC, Statement
 from keys.envelope import (
     NO_KEY,
     PROPERTY_HEADER,

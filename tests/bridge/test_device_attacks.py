@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bridge import devices as devices_module
-from bridge import speaking
-from bridge.devicerules import Heartbeat, Rules
-from bridge.speaking import HANDOVER_S
-from bridge.standing import Health
-from bridge.traces import TraceKind
+from bridge.devices import devices as devices_module
+from bridge.devices import speaking
+from bridge.devices.rules import Heartbeat, Rules
+from bridge.devices.speaking import HANDOVER_S
+from bridge.devices.standing import Health
+from bridge.traces.kinds import TraceKind
 from tests.bridge.devicesite import Site
 
 JOIN, READY, FAILED = TraceKind.JOIN, TraceKind.READY, TraceKind.FAILED

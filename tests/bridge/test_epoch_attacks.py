@@ -73,17 +73,15 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.arriving import BUMP_GRACE_S, Admission
-from bridge.forwarding import Forwarder
-from bridge.machine import Blame, Effect, Received, Wire
-from bridge.policy import Scope
-from bridge.subscriptions import RoutingTable, Statement
+from bridge.contract.machine import Blame, Effect, Received, Wire
+from bridge.document.policy import Scope
+from bridge.replica.forwarder import Forwarder
+from bridge.wire.admission import BUMP_GRACE_S, Admission
+from bridge.wire.statements import RoutingTable, Statement
 from keys.envelope import Mode
 from keys.epochs import Calendar
 from keys.errors import Expired, NotAuthorised, WrongEpochKey
-from tests.sim.world import World, make_world
-
-from .helpers import (
+from tests.bridge.helpers import (
     NOW,
     ForgedKey,
     counted,
@@ -96,6 +94,7 @@ from .helpers import (
     subscriber,
     with_properties,
 )
+from tests.sim.world import World, make_world
 
 EPOCH = 7  # it begins at NOW
 CALENDAR = Calendar(int((NOW - EPOCH * 100) * 1000), length_s=100, ahead_s=20, grace_s=20, skew_s=5)
@@ -319,7 +318,7 @@ def test_bad_content_is_no_voucher(world: World):
 
 
 def test_a_flood_of_dead_publications_costs_bounded_memory(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.collecting.VOUCHED_MAX", 4)
+    monkeypatch.setattr("bridge.reader.collector.VOUCHED_MAX", 4)
     node = subscriber(world, "control")
     honest = clear(world, "site", NOW + 99)
     node.handle(Received("r1b", honest), NOW + DEAD_S)

@@ -7,18 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.budgets import REFUSED_BURST
-from bridge.machine import Acked, Committed, LinkUp, Publication, Received, Send, Subscribed, Tick, Watch, Wire
-from bridge.membership import peers_of
+from bridge.contract.budgets import REFUSED_BURST
+from bridge.contract.machine import Acked, Committed, LinkUp, Publication, Received, Send, Subscribed, Tick, Watch, Wire
+from bridge.document.overlay import HOSTED_PROPERTY_CHARS, Overlay, OverlayError
+from bridge.document.policy import Scope
+from bridge.membership.node import peers_of
 from bridge.node import GatewayNode
-from bridge.policy import Scope
-from bridge.views import HOSTED_PROPERTY_CHARS, Overlay, OverlayError
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, Mode, to_property
 from keys.epochs import Calendar
 from keys.sharetree import Share, encode_shares
-from tests.sim.world import NOW, World, make_world
-
-from .helpers import (
+from tests.bridge.helpers import (
     counted,
     craft,
     delivered,
@@ -32,6 +30,7 @@ from .helpers import (
     suspected,
     with_properties,
 )
+from tests.sim.world import NOW, World, make_world
 
 BROKERS = ("r1a", "r1b", "r1c")
 PROPERTIES_MAX = 20

@@ -16,11 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.adopting import OVERLAY_TOPIC, Version, canonical
-from bridge.ahead import AHEAD_MAX, Ahead
-from bridge.blame import Evidence
-from bridge.endorsing import ATTACH_S, VIEWS_TOPIC
-from bridge.machine import (
+from bridge.contract.machine import (
     Acked,
     Adopt,
     Adoption,
@@ -33,21 +29,22 @@ from bridge.machine import (
     Tick,
     Wire,
 )
-from bridge.membership import peers_of
+from bridge.document.overlay import Member, Overlay, OverlayError
+from bridge.document.policy import Scope
+from bridge.document.region_view import Endorsement
+from bridge.membership.adopting import OVERLAY_TOPIC, Version, canonical
+from bridge.membership.endorsing import ATTACH_S, VIEWS_TOPIC
+from bridge.membership.node import peers_of
 from bridge.node import GatewayNode
-from bridge.policy import Scope
-from bridge.pulling import PULL_TOPIC, PullRequest
-from bridge.regionview import Endorsement
-from bridge.subscriptions import KEYS_TOPIC
-from bridge.views import Member, Overlay, OverlayError
+from bridge.reader.blame import Evidence
+from bridge.wire.early_keys import AHEAD_MAX, Ahead
+from bridge.wire.pulling import PULL_TOPIC, PullRequest
+from bridge.wire.statements import KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Mode
 from keys.errors import BadShare, Expired, UnknownView
 from keys.identity import Certificate, Identity
 from keys.sharetree import Hop, Place, Share
-from tests.sim.changing import changed, endorsed_by
-from tests.sim.world import NOW, World, make_world
-
-from .helpers import (
+from tests.bridge.helpers import (
     counted,
     delivered,
     forge_key,
@@ -62,6 +59,8 @@ from .helpers import (
     subscriber,
     suspected,
 )
+from tests.sim.changing import changed, endorsed_by
+from tests.sim.world import NOW, World, make_world
 
 GRACE_S = 60
 

@@ -9,11 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.adopting import FLAG_DOCUMENT, OVERLAY_TOPIC, Version
-from bridge.content import PROPERTY_PART
-from bridge.groups import GROUPS_TOPIC, Lease
-from bridge.key_service import GRANT_TOPIC
-from bridge.machine import (
+from bridge.contract.machine import (
     Acked,
     Committed,
     Effect,
@@ -29,15 +25,18 @@ from bridge.machine import (
     Unsubscribed,
     Wire,
 )
+from bridge.document.policy import Scope
+from bridge.document.scope_secret import ScopeSecret
+from bridge.groups.leases import GROUPS_TOPIC, Lease
+from bridge.membership.adopting import FLAG_DOCUMENT, OVERLAY_TOPIC, Version
+from bridge.membership.key_service import GRANT_TOPIC
 from bridge.node import GatewayNode, ReplicaNode, peers_of
-from bridge.policy import Scope
-from bridge.pulling import PULL_TOPIC, PullRequest
-from bridge.sealing import ScopeSecret
-from bridge.subscriptions import KEYS_TOPIC, SUBSCRIBE_TOPIC
+from bridge.wire.pieces import PROPERTY_PART
+from bridge.wire.pulling import PULL_TOPIC, PullRequest
+from bridge.wire.statements import KEYS_TOPIC, SUBSCRIBE_TOPIC
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, Mode
+from tests.bridge.helpers import counted, delivered, gateway, publish, replica, sent, statement, subscriber
 from tests.sim.world import NOW, World, make_world
-
-from .helpers import counted, delivered, gateway, publish, replica, sent, statement, subscriber
 
 SCOPES = [Scope("plant/#"), Scope("open/#", Mode.BLOCKS)]
 WORLD = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "local": 1, "control": 2}, SCOPES)

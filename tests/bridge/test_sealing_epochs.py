@@ -7,19 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.machine import Acked, Committed, Effect, LinkUp, Publication, Republish, Wire
+from bridge.contract.machine import Acked, Committed, Effect, LinkUp, Publication, Republish, Wire
+from bridge.document.overlay import Overlay
+from bridge.document.policy import Scope
+from bridge.document.scope_secret import ScopeSecret
 from bridge.node import GatewayNode
-from bridge.ownretained import OwnRetained
-from bridge.policy import Scope
-from bridge.publishing import UNAUTHORISED_S
-from bridge.sealing import ScopeSecret
-from bridge.views import Overlay
+from bridge.publisher.own_retained import OwnRetained
+from bridge.publisher.publisher import UNAUTHORISED_S
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, Mode, SignedHeader, from_property
 from keys.epochs import Calendar, KeyName
 from keys.identity import Identity
+from tests.bridge.helpers import NOW, counted, gateway, sent
 from tests.sim.world import World, make_world
-
-from .helpers import NOW, counted, gateway, sent
 
 EPOCH = 7  # it begins at NOW
 CALENDAR = Calendar(int((NOW - EPOCH * 100) * 1000), length_s=100, ahead_s=20, grace_s=20, skew_s=5)
@@ -268,8 +267,8 @@ def test_cleared_expired_and_overtaken_topics_are_not_published_again():
 
 
 def test_memory_for_retained_payloads_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.ownretained.RETAINED_OWN_MAX", 10)
-    monkeypatch.setattr("bridge.ownretained.RETAINED_OWN_BYTES_MAX", 500)
+    monkeypatch.setattr("bridge.publisher.own_retained.RETAINED_OWN_MAX", 10)
+    monkeypatch.setattr("bridge.publisher.own_retained.RETAINED_OWN_BYTES_MAX", 500)
     kept, rng, dropped = OwnRetained(), random.Random(1), 0
     for sequence in range(1, 101):
         publication = Publication(f"t{rng.randrange(30)}", bytes(1 + rng.randrange(200)), 1, True)

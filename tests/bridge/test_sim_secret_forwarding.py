@@ -7,13 +7,13 @@ from itertools import count, pairwise
 
 import pytest
 
-from bridge.placement import SHARING_MIN
 from bridge.sim.dispersion import Tree, apart, delivered, hops_between, on_the_way, summary, zipf_weights
 from bridge.sim.draws import Draws
 from bridge.sim.experiments import Figure
 from bridge.sim.retransmissions import TRIED_AGAIN_EVERY, Network, by_need, compared
 from bridge.sim.secret_forwarding import FIGURES, tree_shares
 from bridge.sim.socialtrace import frame_bytes, play
+from bridge.topology.placement import SHARING_MIN
 from keys.sharetree import Hop, encode_shares, first_split, resplit
 
 Sizes = dict[str, object]

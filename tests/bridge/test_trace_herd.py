@@ -8,14 +8,14 @@ from itertools import pairwise
 
 import pytest
 
-from bridge.machine import Count, Tick
-from bridge.pings import LAN, Pulse
-from bridge.traced import ASK_AGAIN_S, Connected, TracedEntity
-from bridge.traces import REGISTRATION_TOPIC, answers_to
-from bridge.tracing import DUE_AT_ONCE, Registering, Say, Spoke, Tracer
+from bridge.contract.machine import Count, Tick
+from bridge.traces.entity import ASK_AGAIN_S, Connected, TracedEntity
+from bridge.traces.kinds import REGISTRATION_TOPIC, answers_to
+from bridge.traces.pings import LAN, Pulse
+from bridge.traces.tracer import DUE_AT_ONCE, Registering, Say, Spoke, Tracer
 from keys.delegation import Advertisement
 from keys.tracesession import Registration, TraceSession, Word, open_registered
-from tests.bridge.test_tracing import NOW, NOW_MS, advertised
+from tests.bridge.traces.test_tracer import NOW, NOW_MS, advertised
 from tests.keys.test_delegation import AUTHORITY, NODE, PUMP, certified
 
 HERD = 10_000

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.discovering import Heard
-from bridge.pings import LAN, detection_s
-from bridge.traced import TOKEN_LIFE_S, Stage, Told, Wishes
-from bridge.traces import OWN, Interest, TraceKind, key_topic, trace_topic, uuid_of
-from bridge.tracing import Say
-from bridge.tracking import ANSWERS_MAX, UNOPENED_MAX
-from bridge.witnessing import Level
+from bridge.traces.discovery import Heard
+from bridge.traces.entity import TOKEN_LIFE_S, Stage, Told, Wishes
+from bridge.traces.kinds import OWN, Interest, TraceKind, key_topic, trace_topic, uuid_of
+from bridge.traces.pings import LAN, detection_s
+from bridge.traces.tracer import Say
+from bridge.traces.tracker import ANSWERS_MAX, UNOPENED_MAX
+from bridge.traces.witnessing import Level
 from keys.delegation import Trace
 from keys.errors import OurFault
 from keys.frames import Kind, opening
 from keys.sealedbox import seal_box
 from keys.tracesession import Registration
-
-from .test_witnessing import PLACEMENTS
-from .tracebus import NOW, identity
-from .witnessbus import WitnessBus
+from tests.bridge.tracebus import NOW, identity
+from tests.bridge.traces.test_witnessing import PLACEMENTS
+from tests.bridge.witnessbus import WitnessBus
 
 K = TraceKind
 BAD_NEWS = {K.FAILURE_SUSPICION, K.FAILED, K.DISCONNECT}

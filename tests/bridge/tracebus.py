@@ -7,14 +7,14 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bridge import constrained
-from bridge.discovering import Asked, DiscoveryNode, Heard, Share
-from bridge.machine import Count, Tick
-from bridge.pings import LAN
-from bridge.traced import Connected, Keep, Listen, Told, TracedEntity, Wishes
-from bridge.traces import CREATION_TOPIC, DISCOVERY_TOPIC, REGISTRATION_TOPIC, TraceKind
-from bridge.tracing import ClientGone, Interested, Registering, Say, SendAway, Spoke, Tracer
-from bridge.tracking import Leave, Observed, Tracker
+from bridge.contract.machine import Count, Tick
+from bridge.document import constrained
+from bridge.traces.discovery import Asked, DiscoveryNode, Heard, Share
+from bridge.traces.entity import Connected, Keep, Listen, Told, TracedEntity, Wishes
+from bridge.traces.kinds import CREATION_TOPIC, DISCOVERY_TOPIC, REGISTRATION_TOPIC, TraceKind
+from bridge.traces.pings import LAN
+from bridge.traces.tracer import ClientGone, Interested, Registering, Say, SendAway, Spoke, Tracer
+from bridge.traces.tracker import Leave, Observed, Tracker
 from keys.delegation import Advertisement
 from keys.identity import Identity
 from tests.keys.test_delegation import AUTHORITY, NODE, certified

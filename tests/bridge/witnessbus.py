@@ -7,12 +7,11 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from bridge import constrained
-from bridge.discovering import Asked, DiscoveryNode
-from bridge.machine import Count, Tick
-from bridge.pings import LAN
-from bridge.traced import Connected, Keep, Listen, Told, Wishes
-from bridge.traces import (
+from bridge.contract.machine import Count, Tick
+from bridge.document import constrained
+from bridge.traces.discovery import Asked, DiscoveryNode
+from bridge.traces.entity import Connected, Keep, Listen, Told, Wishes
+from bridge.traces.kinds import (
     CREATION_TOPIC,
     DISCOVERY_TOPIC,
     OWN,
@@ -26,17 +25,17 @@ from bridge.traces import (
     own_fields,
     trace_topic,
 )
-from bridge.tracing import ClientGone, Interested, Registered, Registering, Say, Spoke, Tracer
-from bridge.tracking import Follow, Leave, Observed, Tracker
-from bridge.witnessed import WitnessedEntity
+from bridge.traces.pings import LAN
+from bridge.traces.tracer import ClientGone, Interested, Registered, Registering, Say, Spoke, Tracer
+from bridge.traces.tracker import Follow, Leave, Observed, Tracker
+from bridge.traces.witnessed import WitnessedEntity
 from keys.delegation import Advertisement, Seat, Token, Trace
 from keys.frames import Kind, opening
 from keys.identity import Identity
 from keys.ownword import OwnWord
 from keys.sealedbox import seal_box
+from tests.bridge.tracebus import NOW, identity
 from tests.keys.test_delegation import AUTHORITY, certified
-
-from .tracebus import NOW, identity
 
 ENTITY = "pump"
 

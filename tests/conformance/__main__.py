@@ -11,13 +11,13 @@ import logging
 import sys
 from collections.abc import Iterator
 
-from .elsewhere import ELSEWHERE
-from .exchanges import ROWS
-from .harness import Loop, run_row
-from .hearing import Heard, MismatchError
-from .packets import Says, Who
-from .rows import VERSION_NAMES, Cut, Ended, Hear, Open, Pass, Row, Say, Upgrade
-from .statements import statements
+from tests.conformance.elsewhere import ELSEWHERE
+from tests.conformance.exchanges import ROWS
+from tests.conformance.harness import Loop, run_row
+from tests.conformance.hearing import Heard, MismatchError
+from tests.conformance.packets import Says, Who
+from tests.conformance.rows import VERSION_NAMES, Cut, Ended, Hear, Open, Pass, Row, Say, Upgrade
+from tests.conformance.statements import statements
 
 NAMES = {level: name for name, level in VERSION_NAMES.items()}
 #: Bytes of a packet that are printed.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .rows import V311
+from tests.conformance.rows import V311
 
 #: (protocol level, number) -> (file::test, why no row can show it)
 ELSEWHERE: dict[tuple[int, str], tuple[str, str]] = {
@@ -11,7 +11,7 @@ ELSEWHERE: dict[tuple[int, str], tuple[str, str]] = {
         "no packet makes the server fail by itself",
     ),
     (V311, "7.0.0-1"): (
-        "tests/gateway/test_client.py",
+        "tests/gateway/overlay/test_region_client.py",
         "what the server does as a client of other servers",
     ),
 }

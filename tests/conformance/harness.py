@@ -15,12 +15,11 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-from gateway.broker import EdgeBroker
-from gateway.config import parse
-
-from .hearing import Expected, MismatchError, expect, goodbye
-from .packets import Who
-from .rows import V5, Cut, Ended, Hear, Open, Pass, Row, Say, Upgrade
+from gateway.base.config import parse
+from gateway.broker.edge_broker import EdgeBroker
+from tests.conformance.hearing import Expected, MismatchError, expect, goodbye
+from tests.conformance.packets import Who
+from tests.conformance.rows import V5, Cut, Ended, Hear, Open, Pass, Row, Say, Upgrade
 
 #: How long an answer that is due may take on a busy machine.
 ANSWER_S = 4.0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .packets import (
+from tests.conformance.packets import (
     ASSIGNED_CLIENT_ID,
     SIZES,
     SUBSCRIPTION_ID,

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
 
-from .mutants import MUTANTS, Mutant
+from tests.conformance.mutants import MUTANTS, Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("keys", "bridge", "gateway", "tests/conformance")

@@ -7,7 +7,7 @@ from typing import ClassVar
 from amqtt.plugins.base import BaseAuthPlugin
 from amqtt.session import Session
 
-from gateway.enhanced_auth import AuthExchange, AuthRefused, EnhancedAuthPlugin, Proven
+from gateway.auth.enhanced_auth import AuthExchange, AuthRefused, EnhancedAuthPlugin, Proven
 
 
 class AnyName(BaseAuthPlugin):  # type: ignore[misc]

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from .hearing import Expected, connack
-from .packets import PINGREQ, PINGRESP, Given, Says, connect, disconnect
+from tests.conformance.hearing import Expected, connack
+from tests.conformance.packets import PINGREQ, PINGRESP, Given, Says, connect, disconnect
 
 V311, V5 = 4, 5
 VERSION_NAMES = {"3.1.1": V311, "5": V5}

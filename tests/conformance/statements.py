@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from .rows import V5, V311
+from tests.conformance.rows import V5, V311
 
 _FILES = {V5: "mqtt5.txt", V311: "mqtt311.txt"}
 _DATA = Path(__file__).parent / "data"

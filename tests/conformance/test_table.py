@@ -12,15 +12,14 @@ from pathlib import Path
 import pytest
 
 from gateway.mqtt5.session import ServerSession
-
-from .elsewhere import ELSEWHERE
-from .exchanges import ROWS
-from .harness import Exchange, Loop, run_row, serving
-from .hearing import connack
-from .mutants import MUTANTS
-from .packets import subscribe
-from .rows import V5, V311, Peer, Row, row
-from .statements import statements
+from tests.conformance.elsewhere import ELSEWHERE
+from tests.conformance.exchanges import ROWS
+from tests.conformance.harness import Exchange, Loop, run_row, serving
+from tests.conformance.hearing import connack
+from tests.conformance.mutants import MUTANTS
+from tests.conformance.packets import subscribe
+from tests.conformance.rows import V5, V311, Peer, Row, row
+from tests.conformance.statements import statements
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = [(one, version) for one in ROWS for version in one.proves]

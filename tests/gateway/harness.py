@@ -9,8 +9,8 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
-from gateway.broker import EdgeBroker
-from gateway.config import parse
+from gateway.base.config import parse
+from gateway.broker.edge_broker import EdgeBroker
 from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.packets import (
     ConnAck,

@@ -18,8 +18,8 @@ from typing import Any
 import paho.mqtt.client as paho
 import yaml
 
-from gateway.owner import sign_overlay
-from gateway.trust import TrustDomain
+from gateway.owner.signing import sign_overlay
+from gateway.trust.domains import TrustDomain
 from keys.identity import Role
 
 START_S = 60.0  # a machine may be busy

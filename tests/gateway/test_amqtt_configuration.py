@@ -14,11 +14,10 @@ from amqtt.broker import BrokerContext
 from amqtt.events import BrokerEvents, MQTTEvents
 from amqtt.plugins.base import BasePlugin
 
-from gateway.broker import make_broker
-from gateway.config import Settings, load
+from gateway.base.config import Settings, load
+from gateway.broker.edge_broker import make_broker
 from gateway.mqtt5.packets import Unsubscribe
-
-from .harness import Wire, serving
+from tests.gateway.harness import Wire, serving
 
 ANONYMOUS = "amqtt.plugins.authentication.AnonymousAuthPlugin"
 EVENT_LOGGER = "amqtt.plugins.logging_amqtt.EventLoggerPlugin"

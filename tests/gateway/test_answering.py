@@ -13,12 +13,12 @@ from amqtt.contexts import Action
 from amqtt.plugins.base import BaseTopicPlugin
 from amqtt.session import Session
 
-from bridge.traced import Connected, Listen, Stage, Told, TracedEffect, Wishes
-from bridge.tracing import BOGUS_MAX, Say
-from gateway.broker import EdgeBroker
+from bridge.traces.entity import Connected, Listen, Stage, Told, TracedEffect, Wishes
+from bridge.traces.tracer import BOGUS_MAX, Say
+from gateway.broker.edge_broker import EdgeBroker
 from gateway.mqtt5.packets import Disconnect, PubAck, Publish, Subscribe, Subscription
 from gateway.mqtt5.types import ReasonCode
-from gateway.tracing import Tracing
+from gateway.tracing.broker_tracing import Tracing
 from tests.bench.fleet import entities
 from tests.gateway.harness import Wire
 from tests.gateway.traced_site import Site

@@ -14,13 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bridge.views import Overlay, OverlayError
-from gateway.config import load
-from gateway.overlay_file import load_overlay
+from bridge.document.overlay import Overlay, OverlayError
+from gateway.base.config import load
 from gateway.party import Party
-
-from .overlay_processes import OverlayProcesses, wait_until
-from .steady_load import SteadyLoad
+from gateway.trust.overlay_file import load_overlay
+from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.steady_load import SteadyLoad
 
 GRACE_S = 6
 """More than anything is under way on a busy machine: what is longer than that is lost with the view of its keys."""

@@ -12,17 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from bridge import residents
-from bridge.lanes import LATE_WINDOW_MIN
-from bridge.machine import Publication, Send
-from bridge.policy import Scope
-from gateway import outbox
+from bridge.contract.machine import Publication, Send
+from bridge.document.policy import Scope
+from bridge.publisher import residents
+from bridge.publisher.windows import LATE_WINDOW_MIN
+from gateway.outbox import database as outbox
 from keys.envelope import PROPERTY_HEADER, Mode, SignedHeader, from_property
 from keys.message import MessageHeader
 from tests.bridge.helpers import NOW
+from tests.gateway.test_store_and_forward import REPLICAS, SIX_HOURS_S, Site, make, measurement
 from tests.sim.world import make_world
-
-from .test_store_and_forward import REPLICAS, SIX_HOURS_S, Site, make, measurement
 
 RESIDENT_MAX, PAGE_ROWS = 60, 7
 

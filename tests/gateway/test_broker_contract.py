@@ -14,7 +14,7 @@ from amqtt.events import BrokerEvents, MQTTEvents
 from amqtt.plugins.manager import PluginManager
 from amqtt.session import ApplicationMessage, Session
 
-from gateway.broker import EdgeBroker
+from gateway.broker.edge_broker import EdgeBroker
 
 
 def test_the_version_is_the_one_that_was_read() -> None:
@@ -90,7 +90,7 @@ def test_what_we_construct_and_subclass() -> None:
 
 
 def test_the_parts_of_a_session_that_plugins_read_are_all_there() -> None:
-    from gateway.plugin import EdgeSession
+    from gateway.plugins.host import EdgeSession
 
     theirs, ours = Session(), EdgeSession()
     assert set(vars(theirs)) <= set(vars(ours))
@@ -100,7 +100,7 @@ def test_the_parts_of_a_session_that_plugins_read_are_all_there() -> None:
 
 
 def test_queues_of_a_session_are_made_late_and_work_as_those_of_amqtt() -> None:
-    from gateway.plugin import EdgeSession
+    from gateway.plugins.host import EdgeSession
 
     session = EdgeSession()
     assert not session.has_retained_messages

@@ -14,9 +14,9 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from bridge.machine import Publication
-from gateway.broker import EdgeBroker, EntityConnected, EntityGone, EntitySeen, StartError
-from gateway.config import parse
+from bridge.contract.machine import Publication
+from gateway.base.config import parse
+from gateway.broker.edge_broker import EdgeBroker, EntityConnected, EntityGone, EntitySeen, StartError
 from gateway.mqtt5.packets import (
     Disconnect,
     Properties,
@@ -31,9 +31,8 @@ from gateway.mqtt5.packets import (
     Will,
 )
 from gateway.mqtt5.types import ReasonCode
-
-from .certificates import Authority
-from .harness import LOOPBACK, Wire, serving, until
+from tests.gateway.certificates import Authority
+from tests.gateway.harness import LOOPBACK, Wire, serving, until
 
 
 class FakeOverlay:

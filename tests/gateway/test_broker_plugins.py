@@ -15,8 +15,7 @@ from argon2 import PasswordHasher
 
 from gateway.mqtt5.packets import PubAck, Publish, SubAck, Version, Will
 from gateway.mqtt5.types import ReasonCode
-
-from .harness import Wire, serving, until
+from tests.gateway.harness import Wire, serving, until
 
 HERE = __name__
 ACL = "amqtt.plugins.topic_checking.TopicAccessControlListPlugin"

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from gateway import cli
-from gateway.client import Client
-from gateway.config import load
-from gateway.description import read_description
-from gateway.trust import TrustDomain
+from gateway.base.config import load
+from gateway.overlay.region_client import Client
+from gateway.owner.description import read_description
+from gateway.trust.domains import TrustDomain
 from keys.identity import Role
 from keys.material import Material
 

@@ -9,8 +9,7 @@ import pytest
 
 from gateway.mqtt5.packets import ConnAck, Disconnect, Version
 from gateway.mqtt5.types import ReasonCode
-
-from .harness import Wire, serving
+from tests.gateway.harness import Wire, serving
 
 
 async def told(broker: Any, client_id: str = "c", **fields: Any) -> Any:

@@ -11,8 +11,8 @@ from amqtt.contexts import Action
 from amqtt.plugins.base import BaseTopicPlugin
 from amqtt.session import Session
 
-from bridge.traces import REGISTRATION_TOPIC, Interest, answers_to, trace_topic
-from bridge.tracing import BOGUS_MAX
+from bridge.traces.kinds import REGISTRATION_TOPIC, Interest, answers_to, trace_topic
+from bridge.traces.tracer import BOGUS_MAX
 from gateway.mqtt5.packets import Disconnect, PubAck, Publish, Unsubscribe, Version, Will
 from gateway.mqtt5.types import ReasonCode
 from tests.gateway.harness import Wire, serving

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from bridge.sim.adversary import Behaviour
-
-from .overlay_processes import OverlayProcesses, wait_until
-from .test_region import Subscriber, accepted
+from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.test_region import Subscriber, accepted
 
 REPLICAS = tuple(f"{region}{place}" for region in ("north", "south") for place in (1, 2, 3))
 PAYLOAD_BYTES = 100 << 10

@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from bridge.lanes import WINDOW_MAX
-from bridge.machine import Effect, Publication, Send
-from bridge.residents import RESIDENT_MAX
-from gateway.outbox import PAGE_ROWS
+from bridge.contract.machine import Effect, Publication, Send
+from bridge.publisher.residents import RESIDENT_MAX
+from bridge.publisher.windows import WINDOW_MAX
+from gateway.outbox.database import PAGE_ROWS
 from keys.envelope import PROPERTY_HEADER, SignedHeader, from_property
 from tests.bridge.helpers import NOW
+from tests.gateway.test_store_and_forward import CALENDAR, DAY_S, REPLICAS, Site, make
 from tests.sim.world import World
-
-from .test_store_and_forward import CALENDAR, DAY_S, REPLICAS, Site, make
 
 PER_S = 5
 TOPICS = 200

@@ -23,9 +23,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bridge.machine import Effect, Event, Received, Send, Tick, Wire
-from bridge.topics import check_name
-from gateway.config import load
+from bridge.base.topics import check_name
+from bridge.contract.machine import Effect, Event, Received, Send, Tick, Wire
+from gateway.base.config import load
 from gateway.demo import processes, setup
 from gateway.demo.liar import Liar
 from gateway.demo.logs import PROBE, LineLog, Seen, Sent, digest_of, id_of, read_lines, seen_messages, sent_messages
@@ -47,16 +47,16 @@ from gateway.demo.report import (
 from gateway.demo.sensors import machine_id, sweep
 from gateway.demo.setup import DOMAINS, GATEWAYS, REPLICAS, DemoError, build, free_ports
 from gateway.demo.timeline import Action, Timeline
-from gateway.overlay_file import load_overlay, load_secrets
-from gateway.trust import LocalIdentity
+from gateway.trust.domains import LocalIdentity
+from gateway.trust.overlay_file import load_overlay, load_secrets
 from keys.batch import SignedHeader, leaf, sign_batch
 from keys.envelope import PROPERTY_HEADER, PROPERTY_SHARES, to_property
 from keys.identity import Identity
 from keys.material import Material
 from keys.message import MessageHeader, Mode
 from keys.sharetree import Place, Share, encode_shares
-from spark_ingest.job_runs import cause
-from spark_ingest.sink import PublicationSink
+from spark_ingest.jobs.runs import cause
+from spark_ingest.writing.sink import PublicationSink
 
 NS = 1_000_000
 REGIONS = list(setup.REGIONS.values())

@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gateway.client.mqtt_client import Client
 from gateway.mqtt5.packets import Publish
-from gateway.mqtt_client import Client
 from tests.gateway.overlay_processes import free_ports
 
 KILLS = 2

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from .overlay_processes import OverlayProcesses, wait_until
-from .test_region import Subscriber, accepted
+from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.test_region import Subscriber, accepted
 
 NORTH, SOUTH = ("north1", "north2", "north3"), ("south1", "south2", "south3")
 MESSAGES, PAYLOAD_BYTES = 3_000, 8_000

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bridge.topics import MEMO_TOPICS
+from bridge.base.topics import MEMO_TOPICS
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import (
     Auth,
@@ -38,8 +38,7 @@ from gateway.mqtt5.packets import (
     Will,
 )
 from gateway.mqtt5.types import ReasonCode
-
-from .harness import Wire, serving, until
+from tests.gateway.harness import Wire, serving, until
 
 WITHIN_S = 10.0
 V5, V311 = Version.V5, Version.V311

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.key_cache import FILE_NAME, KeyCache
-from gateway.key_material import DIRECTORY, KeyMaterial, KeyMaterialError
-from gateway.private import write_private
-from gateway.sealed_file import MAGIC, SealedFile, SealedFileError
+from gateway.base.private import write_private
+from gateway.base.sealed_file import MAGIC, SealedFile, SealedFileError
+from gateway.overlay.key_cache import FILE_NAME, KeyCache
+from gateway.overlay.key_material import DIRECTORY, KeyMaterial, KeyMaterialError
 from keys.epochs import KeyName, ScopeKeys
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(32)
@@ -124,7 +124,7 @@ def test_a_crash_between_writing_and_erasing_loses_nothing(tmp_path: Path, monke
     """The new file is durable, the old one is erased or not: the next start has the new one."""
     file = SealedFile(tmp_path / "file", KEY, b"test")
     file.replace(b"old")
-    for step in ("gateway.sealed_file.erase", "gateway.sealed_file.os.rename"):
+    for step in ("gateway.base.sealed_file.erase", "gateway.base.sealed_file.os.rename"):
         with monkeypatch.context() as patched:
 
             def crash(*_: object) -> None:

@@ -11,14 +11,13 @@ from pathlib import Path
 import paho.mqtt.client as paho
 import pytest
 
-from gateway.client import Arrival, RegionClient
-from gateway.overlay_file import load_overlay
+from gateway.overlay.region_client import Arrival, RegionClient
+from gateway.trust.overlay_file import load_overlay
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, from_property, open_key
 from keys.epochs import Calendar, ScopeKeys
 from keys.errors import KeysError
 from keys.sharetree import Share, decode_shares, recombine
-
-from .overlay_processes import KeyService, OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import KeyService, OverlayProcesses, wait_until
 
 GATEWAYS = ("site", "control")
 REPLICAS = ("north1", "north2", "north3")

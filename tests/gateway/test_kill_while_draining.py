@@ -10,11 +10,10 @@ from pathlib import Path
 import paho.mqtt.client as paho
 import pytest
 
-from bridge.machine import Publication
-from gateway.store import Store
-
-from .overlay_processes import OverlayProcesses, wait_until
-from .test_region import REPLICAS, accepted, one_region
+from bridge.contract.machine import Publication
+from gateway.outbox.store import Store
+from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.test_region import REPLICAS, accepted, one_region
 
 ENTRIES, TOPICS, KILLS = 3_000, 20, 2
 DRAIN_S = 60.0

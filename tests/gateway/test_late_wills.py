@@ -11,8 +11,8 @@ from amqtt.contexts import Action
 from amqtt.plugins.base import BaseTopicPlugin
 
 import gateway.broker
-from bridge.devices import Devices
-from bridge.standing import Health
+from bridge.devices.devices import Devices
+from bridge.devices.standing import Health
 from gateway.mqtt5.packets import Disconnect, PubAck, Version, Will
 from tests.gateway.harness import Wire, serving, until
 from tests.gateway.traced_site import Site

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from bridge.availability import Availability, EntityConnected
-from bridge.machine import Deliver, DeliverShared, Publication
-from bridge.reporting import Report
-from gateway.dials import Dials
-from gateway.links import NOT_AUTHORIZED, Links
-from gateway.metrics import Figures
+from bridge.contract.machine import Deliver, DeliverShared, Publication
+from bridge.traces.availability import Availability, EntityConnected
+from bridge.traces.reporting import Report
+from gateway.base.figures import Figures
 from gateway.mqtt5.packets import Disconnect, PubAck, PubComp, PubRec, PubRel, Version, Will
 from gateway.mqtt5.types import ReasonCode
+from gateway.overlay.dials import Dials
+from gateway.overlay.driver import NOT_AUTHORIZED, Links
 from tests.gateway.harness import Wire
 from tests.gateway.traced_site import WAIT_S, Site
 

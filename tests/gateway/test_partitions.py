@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import tool
-
-from .namespaces import DividedProcesses, Network
-from .overlay_processes import wait_until
-from .test_region import Subscriber, accepted
+from tests.gateway.namespaces import DividedProcesses, Network
+from tests.gateway.overlay_processes import wait_until
+from tests.gateway.test_region import Subscriber, accepted
 
 pytestmark = pytest.mark.skipif(
     tool("ip") is None or os.geteuid() != 0, reason="needs root and iproute2; run `make tools` as root"

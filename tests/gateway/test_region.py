@@ -16,9 +16,8 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from gateway.client import Arrival, RegionClient
-
-from .overlay_processes import OverlayProcesses, run_veilmq, wait_until
+from gateway.overlay.region_client import Arrival, RegionClient
+from tests.gateway.overlay_processes import OverlayProcesses, run_veilmq, wait_until
 
 REPLICAS = ("north1", "north2", "north3")
 

@@ -12,7 +12,7 @@ import paho.mqtt.client as paho
 import pytest
 import yaml
 
-from gateway.config import ConfigError
+from gateway.base.config import ConfigError
 from gateway.stock import GatewayPlugin
 from tests.gateway.overlay_processes import OverlayProcesses, wait_until
 

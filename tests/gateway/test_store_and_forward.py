@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from bridge.lanes import WINDOW_MAX
-from bridge.machine import Acked, Count, Effect, Event, Forget, LinkDown, LinkUp, Publication, Send
+from bridge.contract.machine import Acked, Count, Effect, Event, Forget, LinkDown, LinkUp, Publication, Send
+from bridge.document.policy import Scope
 from bridge.node import GatewayNode
-from bridge.policy import Scope
-from gateway.metrics import Figures
-from gateway.outgoing import Outgoing
-from gateway.store import Store
+from bridge.publisher.windows import WINDOW_MAX
+from gateway.base.figures import Figures
+from gateway.outbox.outgoing import Outgoing
+from gateway.outbox.store import Store
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, SignedHeader, from_property
 from keys.epochs import Calendar
 from tests.bridge.helpers import NOW

@@ -10,11 +10,11 @@ from typing import Any
 import paho.mqtt.client as paho
 import pytest
 
-from bridge.traced import Stage, Wishes
-from gateway.config import ConfigError, parse
+from bridge.traces.entity import Stage, Wishes
+from gateway.base.config import ConfigError, parse
 from gateway.mqtt5.packets import Disconnect, PubAck, Version, Will
 from gateway.mqtt5.types import ReasonCode
-from gateway.tracing_client import TracedEntity
+from gateway.tracing.client import TracedEntity
 from tests.gateway.harness import Wire
 from tests.gateway.traced_site import WAIT_S, Site, wait_for
 

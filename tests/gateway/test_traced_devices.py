@@ -17,11 +17,11 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from bridge.dashboards import entity_id
-from bridge.traces import TraceKind
-from gateway.check import check
-from gateway.config import ConfigError, parse
-from gateway.tracing_client import TracedEntity, Tracker
+from bridge.devices.dashboards import entity_id
+from bridge.traces.kinds import TraceKind
+from gateway.base.config import ConfigError, parse
+from gateway.commands.check import check
+from gateway.tracing.client import TracedEntity, Tracker
 from tests.gateway.overlay_processes import ENVIRONMENT
 from tests.gateway.test_traced_entities import OPEN
 from tests.gateway.traced_site import WAIT_S, Site, observed, wait_for

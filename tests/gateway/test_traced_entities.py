@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from bridge.traced import Stage, Wishes
-from bridge.traces import TraceKind
-from gateway.tracing_client import TracedEntity, Tracker
+from bridge.traces.entity import Stage, Wishes
+from bridge.traces.kinds import TraceKind
+from gateway.tracing.client import TracedEntity, Tracker
 from tests.gateway.overlay_processes import ENVIRONMENT
 from tests.gateway.traced_site import Site, observed, wait_for
 

@@ -13,11 +13,11 @@ import pytest
 import yaml
 from paho.mqtt.enums import CallbackAPIVersion
 
-from bridge.traced import Stage, Wishes
-from bridge.traces import Interest, TraceKind, answers_to, trace_topic
-from gateway.credentials import Credentials
-from gateway.tracing_client import TracedEntity, Tracker
-from gateway.trust import Card, TrustDomain
+from bridge.traces.entity import Stage, Wishes
+from bridge.traces.kinds import Interest, TraceKind, answers_to, trace_topic
+from gateway.tracing.client import TracedEntity, Tracker
+from gateway.trust.credentials import Credentials
+from gateway.trust.domains import Card, TrustDomain
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.traced_site import observed, wait_for
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bridge.traced import Stage, Wishes
-from bridge.traces import TraceKind
-from bridge.tracking import Observed
-from bridge.witnessing import Level
-from gateway.credentials import Credentials
-from gateway.tracing_client import TracedEntity, Tracker
-from gateway.trust import Card, TrustDomain, TrustError
+from bridge.traces.entity import Stage, Wishes
+from bridge.traces.kinds import TraceKind
+from bridge.traces.tracker import Observed
+from bridge.traces.witnessing import Level
+from gateway.tracing.client import TracedEntity, Tracker
+from gateway.trust.credentials import Credentials
+from gateway.trust.domains import Card, TrustDomain, TrustError
 from keys.errors import OurFault
 from keys.identity import Role
 from tests.gateway.overlay_processes import ENVIRONMENT, free_ports

@@ -11,15 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bridge.machine import Count
-from bridge.traces import TraceKind
-from bridge.tracking import Observed
-from gateway.broker import EdgeBroker
-from gateway.config import parse
-from gateway.credentials import Credentials
-from gateway.traced_broker import join, make_tracing
-from gateway.tracing_client import Tracker
-from gateway.trust import Card, TrustDomain
+from bridge.contract.machine import Count
+from bridge.traces.kinds import TraceKind
+from bridge.traces.tracker import Observed
+from gateway.base.config import parse
+from gateway.broker.edge_broker import EdgeBroker
+from gateway.tracing.assembly import join, make_tracing
+from gateway.tracing.client import Tracker
+from gateway.trust.credentials import Credentials
+from gateway.trust.domains import Card, TrustDomain
 from keys.identity import Role
 from tests.gateway.harness import LOOPBACK, serving
 

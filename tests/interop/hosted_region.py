@@ -25,8 +25,8 @@ import yaml
 
 from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.packets import Packet, Publish, Version
-from gateway.owner import sign_overlay
-from gateway.trust import TrustDomain
+from gateway.owner.signing import sign_overlay
+from gateway.trust.domains import TrustDomain
 from keys.identity import Role
 from tests.bench.peers import wait_for
 from tests.conftest import tool

@@ -18,12 +18,11 @@ from pathlib import Path
 import paho.mqtt.client as paho
 import pytest
 
-from gateway.client import Arrival, RegionClient
+from gateway.overlay.region_client import Arrival, RegionClient
 from tests.bench.peers import wait_for
 from tests.conftest import ROOT, tool
 from tests.gateway.overlay_processes import ENVIRONMENT, free_ports, run_veilmq, wait_until
-
-from .hosted_region import CorruptingHop, Mosquittos, Region
+from tests.interop.hosted_region import CorruptingHop, Mosquittos, Region
 
 pytestmark = pytest.mark.tools
 

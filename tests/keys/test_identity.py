@@ -12,16 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keys.errors import BadContent, BadFrame, BadSignature, Expired, OurFault
-from keys.identity import (
-    Certificate,
-    Identity,
-    Role,
-    make_ca,
-    make_leaf,
-    party_id_of,
-    public_key_of,
-    verify,
-)
+from keys.identity import Certificate, Identity, Role, make_ca, make_leaf, party_id_of, public_key_of, verify
 from keys.sealedbox import seal_box
 from tests.keys.helpers import PUBLISHER, STRANGER, assert_canonical, assert_strict, bit_flips, stream
 

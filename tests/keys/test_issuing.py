@@ -28,15 +28,7 @@ from keys.grants import Right
 from keys.identity import Role
 from keys.issuing import KeepArchive, KeepMaterial, KeyServer
 from keys.material import Material, chain, deal
-from keys.requests import (
-    KeyAnswer,
-    KeyRequest,
-    Outputs,
-    Refusal,
-    answer_info,
-    decode_outputs,
-    digest_of,
-)
+from keys.requests import KeyAnswer, KeyRequest, Outputs, Refusal, answer_info, decode_outputs, digest_of
 from tests.keys.helpers import stream
 from tests.keys.service import (
     CALENDAR,

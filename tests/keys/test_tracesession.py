@@ -20,8 +20,7 @@ from keys.tracesession import (
     registered,
     session_of,
 )
-
-from .test_delegation import ADVERTISEMENT, NOW_MS, PUMP, SPY
+from tests.keys.test_delegation import ADVERTISEMENT, NOW_MS, PUMP, SPY
 
 SESSION, KEY, REQUEST = b"s" * 16, b"k" * 32, b"r" * 16
 REGISTRATION = Registration(ADVERTISEMENT.encode(), REQUEST, NOW_MS).signed(PUMP)

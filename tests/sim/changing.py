@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bridge.views import Endorsement, Member, Overlay, RegionView
+from bridge.document.overlay import Endorsement, Member, Overlay, RegionView
 from keys.identity import Certificate, Identity, Role
-
-from .world import NOT_AFTER_MS, World
+from tests.sim.world import NOT_AFTER_MS, World
 
 
 def card(world: World, name: str, region: int) -> Member:

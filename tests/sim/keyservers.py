@@ -5,15 +5,14 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 
+from bridge.document.overlay import Member, Overlay
+from bridge.document.policy import Issuer, Scope
 from bridge.node import GatewayNode, KeyServerNode, peers_of
-from bridge.policy import Issuer, Scope
 from bridge.sim.kernel import Kernel
-from bridge.views import Member, Overlay
 from keys.epochs import Calendar, KeyName, ScopeKeys
 from keys.identity import Certificate, Identity, Role
 from keys.material import Generation, Material, deal
-
-from .world import NOT_AFTER_MS, NOW, World, make_world
+from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
 
 CALENDAR = Calendar(int((NOW - 1000) * 1000), 60, 20, 10, 2, 1)
 SERVERS = ("key1", "key2", "key3", "key4")

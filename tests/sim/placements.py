@@ -14,18 +14,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from bridge.content import PROPERTY_PART
-from bridge.machine import Acked, Effect, Event, Machine, Received, Wire
+from bridge.contract.machine import Acked, Effect, Event, Machine, Received, Wire
+from bridge.document.policy import Scope
 from bridge.node import peers_of
-from bridge.policy import Scope
 from bridge.sim.adversary import Adversary, Behaviour, Coalition
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.sim.kernel import Kernel, Trace
+from bridge.wire.pieces import PROPERTY_PART
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, Mode, check_share, from_property
 from keys.sharetree import Label, decode_shares
-
-from .linearview import Bad, Overlay, Path, Rows, Span, faulty
-from .world import NOW, Traffic, World, make_world, subscribe
+from tests.sim.linearview import Bad, Overlay, Path, Rows, Span, faulty
+from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
 BURSTS_S = (5.0, 70.0)  # a data key lives for 60 s, so each burst has one of its own
 IN_A_BURST = 5

@@ -10,8 +10,7 @@ from itertools import pairwise
 from math import comb, prod
 
 from keys.sharetree import Hop, Recombined, Share, first_split, recombine, resplit
-
-from .linearview import faulty, threshold
+from tests.sim.linearview import faulty, threshold
 
 SHIFT = random.Random(0).randbytes(32)
 

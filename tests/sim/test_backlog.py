@@ -6,12 +6,11 @@ import random
 
 import pytest
 
-from bridge.machine import Committed, Publication
-from bridge.policy import Scope
+from bridge.contract.machine import Committed, Publication
+from bridge.document.policy import Scope
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
-
-from .world import NOW, make_world, subscribe
+from tests.sim.world import NOW, make_world, subscribe
 
 BACKLOG = 600
 FAR = 1_000_000  # sequences between the backlog and what is new: hours of a busy gateway, or some restarts

@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from bridge.blame import Evidence
-from bridge.machine import Effect, LinkUp, Received, Send, Subscribed, Tick, Unsubscribed
+from bridge.contract.machine import Effect, LinkUp, Received, Send, Subscribed, Tick, Unsubscribed
 from bridge.node import peers_of
+from bridge.reader.blame import Evidence
 from bridge.sim.adversary import Adversary, Behaviour, Coalition
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from keys.envelope import KeyHeader, check_share
 from keys.sharetree import Combination, Hop, Label, Share, level1_values
-
-from .linearview import Overlay
-from .placements import Recorder, assert_promises, everywhere, mixture, name, random_bad, run
-from .world import NOW, Traffic, World, make_world, subscribe
+from tests.sim.linearview import Overlay
+from tests.sim.placements import Recorder, assert_promises, everywhere, mixture, name, random_bad, run
+from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
 PLANES = {"one plane": {1: (2,), 2: (2,)}, "two planes": {1: (1,), 2: (3,)}, "two planes, crossed": {1: (3,), 2: (1,)}}
 

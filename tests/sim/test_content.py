@@ -7,15 +7,14 @@ import random
 
 import pytest
 
-from bridge import content
-from bridge.policy import Scope
+from bridge.document.policy import Scope
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_liveness, check_safety
+from bridge.wire import pieces as content
 from keys.envelope import Mode
-
-from .linearview import Overlay
-from .placements import READERS, Run, assert_promises, everywhere, mixture, random_bad, run
-from .world import NOW, Traffic, make_world, subscribe
+from tests.sim.linearview import Overlay
+from tests.sim.placements import READERS, Run, assert_promises, everywhere, mixture, random_bad, run
+from tests.sim.world import NOW, Traffic, make_world, subscribe
 
 MODES = [Mode.COPIES, Mode.ONE, Mode.BLOCKS, Mode.AUTO]
 LONG = 3000  # bytes: cut into blocks by `auto`

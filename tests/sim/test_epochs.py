@@ -8,20 +8,19 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.machine import Effect, Machine
+from bridge.contract.machine import Effect, Machine
+from bridge.document.overlay import Overlay
+from bridge.document.policy import Scope
 from bridge.node import GatewayNode, ReplicaNode
-from bridge.policy import Scope
 from bridge.sim.adversary import Adversary, Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.sim.kernel import Kernel
-from bridge.views import Overlay
 from keys.envelope import KeyHeader, Mode, check_share, make_key, open_key
 from keys.epochs import Calendar, KeyName, ScopeKeys
 from keys.errors import BadContent, WrongEpochKey
 from keys.sharetree import recombine
 from tests.sim.test_secrecy import Recorder, pool, recorded
-
-from .world import NOW, Traffic, World, make_world, subscribe
+from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
 FIRST = 3  # the epoch that begins at NOW
 LENGTH_S = 10

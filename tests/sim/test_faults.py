@@ -7,16 +7,15 @@ from itertools import product
 
 import pytest
 
-from bridge.budgets import RESEALED_MAX
-from bridge.carrying import Carrying
-from bridge.machine import Subscribed, Unsubscribed
-from bridge.policy import Scope
+from bridge.contract.budgets import RESEALED_MAX
+from bridge.contract.machine import Subscribed, Unsubscribed
+from bridge.document.policy import Scope
+from bridge.replica.content_relay import Carrying
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.sim.kernel import Kernel, Trace
 from keys.envelope import Mode
-
-from .world import NOW, Traffic, World, make_world, subscribe
+from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
 REGION_1, REGION_2 = ("r1a", "r1b", "r1c"), ("r2a", "r2b", "r2c")
 

@@ -14,13 +14,13 @@ from functools import cache
 
 import pytest
 
-from bridge.adopting import OVERLAY_TOPIC, Version, canonical
-from bridge.budgets import REFUSED_BURST, Limits
-from bridge.content import NO_PART, PROPERTY_PART
-from bridge.machine import Effect, Received, Send, Wire
+from bridge.contract.budgets import REFUSED_BURST, Limits
+from bridge.contract.machine import Effect, Received, Send, Wire
+from bridge.document.policy import Scope
+from bridge.membership.adopting import OVERLAY_TOPIC, Version, canonical
 from bridge.node import ReplicaNode, peers_of
-from bridge.policy import Scope
-from bridge.subscriptions import KEYS_TOPIC
+from bridge.wire.pieces import NO_PART, PROPERTY_PART
+from bridge.wire.statements import KEYS_TOPIC
 from keys.batch import HeaderVerifier
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES
 from tests.bridge.helpers import (
@@ -35,8 +35,7 @@ from tests.bridge.helpers import (
     subscribe_at,
     with_properties,
 )
-
-from .world import NOW, make_world
+from tests.sim.world import NOW, make_world
 
 SCOPES = [Scope("plant/#"), Scope("open/#")]
 RIGHTS = {"spy": ((), ())}
@@ -142,7 +141,7 @@ def test_what_a_flood_leaves_behind_does_not_grow_with_it(kind: str, monkeypatch
     """At a pace at which the link stays open, so that every wire is read; tables are full after the first of them."""
     for bound in ("HEADERS_MAX", "VERIFIED_KEYS_MAX", "RIGHTS_MAX"):
         monkeypatch.setattr(f"bridge.arriving.{bound}", 64)
-    monkeypatch.setattr("bridge.arriving.HeaderVerifier", lambda: HeaderVerifier(roots_kept=64))
+    monkeypatch.setattr("bridge.wire.admission.HeaderVerifier", lambda: HeaderVerifier(roots_kept=64))
     node, wires = victim(), [distinct(kind, n) for n in range(2_400)]
     read = 0
     kept_bytes = []

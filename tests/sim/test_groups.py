@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from bridge.machine import (
+from bridge.base.topics import matches
+from bridge.contract.machine import (
     Committed,
     Deliver,
     DeliverShared,
@@ -20,12 +21,10 @@ from bridge.machine import (
     Subscribed,
     Unsubscribed,
 )
-from bridge.policy import Scope
+from bridge.document.policy import Scope
 from bridge.sim.adversary import Behaviour
 from bridge.sim.kernel import Kernel
-from bridge.topics import matches
-
-from .world import NOW, Traffic, World, make_world
+from tests.sim.world import NOW, Traffic, World, make_world
 
 FILTER = "plant/#"
 GROUP = ("workers", FILTER)

@@ -10,17 +10,16 @@ from itertools import product
 
 import pytest
 
-from bridge.keyrepository import carries_key_alone, key_topic
-from bridge.machine import Effect, Event, Machine, Send, Wire
-from bridge.policy import Refresh, Scope
+from bridge.contract.machine import Effect, Event, Machine, Send, Wire
+from bridge.document.policy import Refresh, Scope
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.sim.kernel import Kernel
+from bridge.wire.key_repository import carries_key_alone, key_topic
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, from_property
+from tests.sim.test_epochs import adopt_everywhere
 from tests.sim.test_secrecy import recorded
-
-from .test_epochs import adopt_everywhere
-from .world import NOW, Traffic, World, make_world, subscribe
+from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
 REGIONS = {1: 3, 2: 3}
 on_topic = pytest.mark.parametrize("on_topic", [False, True], ids=["riding", "topic"])

@@ -6,11 +6,10 @@ import random
 
 import pytest
 
-from bridge.machine import Subscribed
+from bridge.contract.machine import Subscribed
 from keys.epochs import KeyName
-
-from .keyservers import CALENDAR, SERVERS, key_world
-from .world import NOW, Traffic
+from tests.sim.keyservers import CALENDAR, SERVERS, key_world
+from tests.sim.world import NOW, Traffic
 
 
 @pytest.mark.parametrize("seed", range(4))

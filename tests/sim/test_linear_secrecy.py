@@ -20,8 +20,7 @@ import pytest
 
 from keys import gf256, shamir
 from keys.sharetree import Hop, Place, Share, first_split, resplit
-
-from .linearview import (
+from tests.sim.linearview import (
     TIMES,
     Overlay,
     Path,

@@ -7,18 +7,17 @@ from itertools import combinations, product
 
 import pytest
 
-from bridge.adopting import canonical
-from bridge.membership import peers_of
+from bridge.document.overlay import Overlay
+from bridge.document.policy import Scope
+from bridge.membership.adopting import canonical
+from bridge.membership.node import peers_of
 from bridge.node import ReplicaNode
-from bridge.policy import Scope
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.sim.kernel import Kernel
-from bridge.views import Overlay
-
-from .changing import changed
-from .test_secrecy import Recorder, derivable, pool, recorded
-from .world import NOW, Traffic, World, make_world, subscribe
+from tests.sim.changing import changed
+from tests.sim.test_secrecy import Recorder, derivable, pool, recorded
+from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
 GRACE_S = 5
 

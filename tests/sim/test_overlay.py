@@ -7,12 +7,11 @@ from itertools import product
 
 import pytest
 
-from bridge.policy import Scope
+from bridge.document.policy import Scope
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from keys.envelope import Mode
-
-from .world import NOW, Traffic, World, make_world, subscribe
+from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
 
 def run(world: World, seed: int, readers: list[str], count: int = 40) -> tuple[Traffic, object]:

@@ -17,15 +17,14 @@ from itertools import islice, product
 
 import pytest
 
-from bridge.resplitting import HeldKey, Resplitter
+from bridge.document.overlay import OverlayError
+from bridge.replica.resplitting import HeldKey, Resplitter
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
-from bridge.views import OverlayError
 from keys.shamir import combine
 from keys.sharetree import Label, Share
-
-from .linearview import Overlay, Rows, Span, threshold
-from .placements import (
+from tests.sim.linearview import Overlay, Rows, Span, threshold
+from tests.sim.placements import (
     MARK,
     Recorder,
     Run,
@@ -38,7 +37,7 @@ from .placements import (
     run,
     seen_by,
 )
-from .world import NOW, Traffic, make_world, subscribe
+from tests.sim.world import NOW, Traffic, make_world, subscribe
 
 
 def check(counts: Sequence[int], bad: dict[int, tuple[int, ...]], seed: int, bursts: int = 2) -> None:

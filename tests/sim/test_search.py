@@ -14,14 +14,13 @@ from itertools import combinations, product
 
 import pytest
 
-from bridge import opening
+from bridge.reader import key_opening as opening
 from bridge.sim.adversary import Behaviour
 from keys.errors import SearchExhausted
 from keys.sharetree import STEPS_LIMIT, Recombined, recombine
-
-from .linearview import faulty
-from .placements import assert_promises, everywhere, run
-from .searches import bound, lied, split, worst
+from tests.sim.linearview import faulty
+from tests.sim.placements import assert_promises, everywhere, run
+from tests.sim.searches import bound, lied, split, worst
 
 
 def placements(counts: Sequence[int]) -> Iterator[tuple[tuple[int, ...], ...]]:

@@ -10,22 +10,15 @@ from itertools import combinations, product
 
 import pytest
 
-from bridge.machine import Effect, Event, Machine, Received, Wire
-from bridge.policy import Scope
+from bridge.contract.machine import Effect, Event, Machine, Received, Wire
+from bridge.document.policy import Scope
 from bridge.sim.adversary import Behaviour
 from bridge.sim.checkers import check_liveness, check_safety
 from bridge.sim.kernel import Kernel
-from keys.envelope import (
-    PROPERTY_KEY,
-    PROPERTY_SHARES,
-    KeyHeader,
-    check_share,
-    from_property,
-)
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, check_share, from_property
 from keys.errors import BadFrame, BadShare, NotEnoughShares
 from keys.sharetree import Hop, Label, Share, decode_shares, recombine
-
-from .world import NOW, Traffic, World, make_world, subscribe
+from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
 
 @dataclass

@@ -6,13 +6,13 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bridge.machine import Committed, Machine, Publication, Subscribed
+from bridge.contract.machine import Committed, Machine, Publication, Subscribed
+from bridge.document.overlay import Member, Overlay, RegionView
+from bridge.document.policy import ENDLESS_EPOCH, Issuer, Policy, Scope
+from bridge.document.scope_secret import ScopeSecret
 from bridge.node import GatewayNode, ReplicaNode, peers_of
-from bridge.policy import ENDLESS_EPOCH, Issuer, Policy, Scope
-from bridge.sealing import ScopeSecret
 from bridge.sim.adversary import Adversary, Behaviour
 from bridge.sim.kernel import Kernel
-from bridge.views import Member, Overlay, RegionView
 from keys.epochs import Calendar, KeyName, ScopeKeys, scope_key, token_key
 from keys.grants import Grant, Right
 from keys.identity import Certificate, Identity, Role

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .site import Site
+from tests.spark_ingest.site import Site
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +20,7 @@ def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def spark(event_log: Path) -> Iterator[Any]:
     from spark_ingest import register, spark_session
-
-    from .replayed import ReplayedDataSource
+    from tests.spark_ingest.replayed import ReplayedDataSource
 
     events = {"enabled": "true", "compress": "false", "dir": event_log.as_uri()}
     events = {f"spark.eventLog.{name}": value for name, value in events.items()}

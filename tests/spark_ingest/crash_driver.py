@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from spark_ingest import register, spark_session
-from spark_ingest.sink import PublicationSink
+from spark_ingest.writing.sink import PublicationSink
 
 CORES = 2
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bridge.content import cut, wire
-from bridge.keyrepository import key_topic
-from gateway.client import Properties, Publish
+from bridge.wire.key_repository import key_topic
+from bridge.wire.pieces import cut, wire
+from gateway.overlay.region_client import Properties, Publish
 from keys.envelope import (
     PROPERTY_HEADER,
     PROPERTY_KEY,
@@ -35,10 +35,10 @@ from keys.grants import ENDLESS, Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop, Share, encode_shares, resplit
 from keys.topictokens import covers, matches, tokenise_topic
-from spark_ingest.collector import Collector
-from spark_ingest.forms import Group
-from spark_ingest.grants import GrantedScope, Grants, encode_grants
-from spark_ingest.spool_writer import SpoolWriter
+from spark_ingest.receiving.collector import Collector
+from spark_ingest.receiving.sealings import Group
+from spark_ingest.secrets.grants import GrantedScope, Grants, encode_grants
+from spark_ingest.spool.writer import SpoolWriter
 
 NOW = 1_800_000_000.0
 FAR_MS = int((NOW + 1e8) * 1000)

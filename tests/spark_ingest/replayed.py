@@ -7,13 +7,12 @@ import pickle
 from collections.abc import Callable, Collection, Sequence
 
 from keys.envelope import KeyName
-from spark_ingest.grants import Grants
 from spark_ingest.options import Options
-from spark_ingest.progress import Link
-from spark_ingest.receiver import OnArrivals, ReplicaClient
-from spark_ingest.source import VeilMQDataSource
-
-from .region import Overlay, published
+from spark_ingest.receiver.progress import Link
+from spark_ingest.receiver.receiver import OnArrivals, ReplicaClient
+from spark_ingest.secrets.grants import Grants
+from spark_ingest.source.source import VeilMQDataSource
+from tests.spark_ingest.region import Overlay, published
 
 
 class FileReplicas:

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from spark_ingest.sink import PublicationSink
-from spark_ingest.spool_writer import SpoolWriter
-
-from .region import Link, Overlay, Publisher, Sealed, write_grants
+from spark_ingest.spool.writer import SpoolWriter
+from spark_ingest.writing.sink import PublicationSink
+from tests.spark_ingest.region import Link, Overlay, Publisher, Sealed, write_grants
 
 PATIENCE_S = 60.0
 

@@ -25,19 +25,18 @@ from keys.message import PREFIX_BYTES
 from keys.shamir import combine
 from keys.sharetree import decode_shares, encode_shares
 from keys.topictokens import tokenise_filter
-from spark_ingest.decode import Opener
 from spark_ingest.errors import GrantsError
-from spark_ingest.grants import GrantsFile, encode_grants, load_readers, read_grants
-from spark_ingest.grants_writer import GrantsWriter
-from spark_ingest.keyring import materials_from_json
-from spark_ingest.receiver import Receiver
-from spark_ingest.recovery import state_of
-from spark_ingest.sharebox import ShareBox, ShareOpener
-from spark_ingest.spool import SpoolView, read_groups, segment_path
-from spark_ingest.spool_writer import KeyMaterial, SpoolWriter
-
-from .region import TOKEN_KEY, Link, Overlay, Publisher, Sealed, token_topic
-from .test_receiver import Replicas, settings_in, spooled, wait_until
+from spark_ingest.opening.decode import Opener
+from spark_ingest.receiver.receiver import Receiver
+from spark_ingest.receiver.recovery import state_of
+from spark_ingest.receiving.keyring import materials_from_json
+from spark_ingest.secrets.grants import GrantsFile, encode_grants, load_readers, read_grants
+from spark_ingest.secrets.grants_writer import GrantsWriter
+from spark_ingest.secrets.sharebox import ShareBox, ShareOpener
+from spark_ingest.spool.segments import SpoolView, read_groups, segment_path
+from spark_ingest.spool.writer import KeyMaterial, SpoolWriter
+from tests.spark_ingest.receiver.test_receiver import Replicas, settings_in, spooled, wait_until
+from tests.spark_ingest.region import TOKEN_KEY, Link, Overlay, Publisher, Sealed, token_topic
 
 SECRET = b"the pressure is 4711"
 TOPIC = "plant/press-of-mine/temperature"

@@ -15,10 +15,9 @@ from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.copies import Copies
 from gateway.mqtt5.packets import Properties, Publish, Version
 from keys.envelope import PROPERTY_HEADER, Mode
-from spark_ingest.acknowledging import acknowledge
-from spark_ingest.collector import FRESH_MS, Collector
-
-from .region import NOW, Link, Overlay, Publisher, Sealed, Wire, corrupt, records
+from spark_ingest.receiver.acknowledging import acknowledge
+from spark_ingest.receiving.collector import FRESH_MS, Collector
+from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, Sealed, Wire, corrupt, records
 
 MAXIMUM = 1 << 16
 

@@ -19,10 +19,9 @@ from typing import Any
 import pytest
 
 from spark_ingest.session import use_java
-from spark_ingest.spool_writer import SpoolWriter
+from spark_ingest.spool.writer import SpoolWriter
 from tests.gateway.overlay_processes import free_ports, wait_until
-
-from .region import Link, Overlay, Publisher, write_grants
+from tests.spark_ingest.region import Link, Overlay, Publisher, write_grants
 
 pyspark = pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]

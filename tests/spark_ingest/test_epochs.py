@@ -14,10 +14,9 @@ from keys.epochs import Calendar
 from keys.grants import ENDLESS, Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop
-from spark_ingest.keyring import WANTED_MAX
-from spark_ingest.vouching import UNVOUCHED_MAX
-
-from .region import FAR_MS, NOW, Link, Overlay, Publisher, Sealed, records
+from spark_ingest.receiving.keyring import WANTED_MAX
+from spark_ingest.receiving.vouching import UNVOUCHED_MAX
+from tests.spark_ingest.region import FAR_MS, NOW, Link, Overlay, Publisher, Sealed, records
 
 LENGTH_S = 100
 GRACE_S = 20
@@ -189,7 +188,7 @@ def test_one_replica_cannot_hold_more_than_its_share_of_dead_publications() -> N
 
 
 def test_no_room_is_no_way_around_the_vouchers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_ingest.collector.HELD_MAX", 0)
+    monkeypatch.setattr("spark_ingest.receiving.collector.HELD_MAX", 0)
     overlay, publisher, link = setup()
     overlay.change(mode=Mode.PLAIN, keyed=False)
     link.publish(publisher.seal("plant/a"), places=(2,), now=DEAD_S)

@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from spark_ingest.payload_messagepack import PAYLOAD_BYTES_MAX
+from spark_ingest.payloads.messagepack import PAYLOAD_BYTES_MAX
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -31,8 +31,7 @@ def told(rows: list[Any]) -> list[str | None]:
 
 def test_json_messagepack_and_sparkplug_by_schema(spark: Any) -> None:
     from spark_ingest.functions import json_payload, messagepack, sparkplug
-
-    from .test_payloads import BIRTH
+    from tests.spark_ingest.test_payloads import BIRTH
 
     packed = msgpack.packb(GOOD | {"raw": b"\x01\x02", "at": msgpack.Timestamp(1_767_247_200)})
     rows = frame(spark, [json.dumps(GOOD).encode(), packed, BIRTH])

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from gateway.limits import Limits
-from gateway.metrics import Figures
+from gateway.base.figures import Figures
+from gateway.base.limits import Limits
 from gateway.mqtt5.actions import SessionFigures
-from gateway.prometheus import _GAUGES, broker_metrics, overlay_metrics
-from gateway.traffic import Snapshot, Traffic
+from gateway.operation.prometheus import _GAUGES, broker_metrics, overlay_metrics
+from gateway.operation.snapshot import Snapshot
+from gateway.operation.traffic import Traffic
 from spark_ingest.metrics import QueryMetrics, QueryTable
-
-from .test_metrics import progress
+from tests.spark_ingest.test_metrics import progress
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 BOARDS = pytest.mark.parametrize("path", sorted((CONFIGS / "dashboards").glob("*.json")), ids=lambda path: path.name)
@@ -28,8 +28,8 @@ OF_GRAFANA = {"__rate_interval", "__range"}
 
 def receiver_metrics() -> list[Any]:
     """Those of `veilmq ingest run --metrics`, of a receiver that never started."""
-    from spark_ingest.receiver import Receiver, ReceiverSettings
-    from spark_ingest.receiver_metrics import ReceiverMetrics
+    from spark_ingest.receiver.metrics import ReceiverMetrics
+    from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
 
     nowhere = Path("nowhere")
     receiver = Receiver(ReceiverSettings(nowhere, nowhere / "keys"), lambda: pytest.fail("it is not started"))

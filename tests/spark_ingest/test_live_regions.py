@@ -11,11 +11,11 @@ from pathlib import Path
 import paho.mqtt.client as paho
 import pytest
 
+from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
-from spark_ingest.receiver import Receiver, ReceiverSettings
-from spark_ingest.replicas import RegionReplicas
-from spark_ingest.rows import RowReader
-from spark_ingest.spool import SpoolView
+from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
+from spark_ingest.receiver.replicas import RegionReplicas
+from spark_ingest.spool.segments import SpoolView
 from tests.gateway.overlay_processes import OverlayProcesses, wait_until
 from tests.gateway.test_attach_detach import GRACE_S, overlay_at
 

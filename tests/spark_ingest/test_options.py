@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from spark_ingest.errors import BadOption
 from spark_ingest.options import parse_options
-from spark_ingest.sharding import SHARDS_MAX, Shard, parse_shard
-from spark_ingest.spool import SpoolView
-
-from .test_spool import fill, opened
+from spark_ingest.spool.segments import SpoolView
+from spark_ingest.spool.sharding import SHARDS_MAX, Shard, parse_shard
+from tests.spark_ingest.spool.test_segments import fill, opened
 
 BASE = {"spool": "/s/spool", "grants": "/s/keys.json"}
 

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_ingest.payload_messagepack import (
+from spark_ingest.payloads.messagepack import (
     NESTING_MAX,
     PAYLOAD_BYTES_MAX,
     VALUES_MAX,
     PayloadError,
     messagepack_to_json,
 )
-from spark_ingest.payload_sparkplug import METRIC_BYTES, METRICS_BARE, METRICS_MAX, SparkplugPayload, decode_sparkplug
+from spark_ingest.payloads.sparkplug import METRIC_BYTES, METRICS_BARE, METRICS_MAX, SparkplugPayload, decode_sparkplug
 
 # ------------------------------------------------------------------------------------------- MessagePack
 

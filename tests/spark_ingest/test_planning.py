@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from spark_ingest.spool import Offset, SegmentIndex, Size, SpoolView, as_offset, segment_path
-
-from .test_spool import fill, opened
+from spark_ingest.spool.segments import Offset, SegmentIndex, Size, SpoolView, as_offset, segment_path
+from tests.spark_ingest.spool.test_segments import fill, opened
 
 SEGMENT_BYTES = 4_000
 """Of about three groups."""
@@ -43,7 +42,7 @@ def test_sizes_between_any_two_places_are_those_of_the_groups_between(view: Spoo
 
 
 def _at(view: SpoolView, offset: Offset) -> Any:
-    from spark_ingest.spool import positions_of
+    from spark_ingest.spool.segments import positions_of
 
     return positions_of(offset)["main"]
 

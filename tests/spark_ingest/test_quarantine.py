@@ -13,12 +13,11 @@ import pytest
 from keys.envelope import KeyName, Mode
 from keys.sharetree import decode_shares, encode_shares
 from spark_ingest.errors import SpoolDamaged
-from spark_ingest.forms import Group
-from spark_ingest.grants import Grants
-from spark_ingest.spool import segment_path
-
-from .region import NOW, Overlay, Publisher, write_grants
-from .test_rows import Job
+from spark_ingest.receiving.sealings import Group
+from spark_ingest.secrets.grants import Grants
+from spark_ingest.spool.segments import segment_path
+from tests.spark_ingest.opening.test_rows import Job
+from tests.spark_ingest.region import NOW, Overlay, Publisher, write_grants
 
 
 @pytest.fixture

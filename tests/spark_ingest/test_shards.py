@@ -12,16 +12,15 @@ from typing import Any
 import pytest
 
 from spark_ingest.errors import BadOption
-from spark_ingest.grants import Grants
-from spark_ingest.spool import Offset
-
-from .region import NOW, write_grants
-from .test_rows import Job
+from spark_ingest.secrets.grants import Grants
+from spark_ingest.spool.segments import Offset
+from tests.spark_ingest.opening.test_rows import Job
+from tests.spark_ingest.region import NOW, write_grants
 
 pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from spark_ingest.reader import SpoolStreamReader
+from spark_ingest.source.reader import SpoolStreamReader
 
 DEVICES = [f"plant/press-{number}/temperature" for number in range(24)]
 SINCE = NOW + 10

@@ -16,12 +16,11 @@ from typing import Any
 import pytest
 
 from keys.epochs import Calendar
-from spark_ingest.grants import read_grants
-from spark_ingest.spool import segment_numbers
-from spark_ingest.spool_writer import SpoolWriter
-
-from .region import NOW, write_grants
-from .site import PATIENCE_S, Site, wait_until
+from spark_ingest.secrets.grants import read_grants
+from spark_ingest.spool.segments import segment_numbers
+from spark_ingest.spool.writer import SpoolWriter
+from tests.spark_ingest.region import NOW, write_grants
+from tests.spark_ingest.site import PATIENCE_S, Site, wait_until
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -130,7 +129,7 @@ def test_availability_and_quarantine_streams(site: Site) -> None:
 
 
 def test_windows_over_readings(site: Site) -> None:
-    from spark_ingest.jobs import entities, windows
+    from spark_ingest.jobs.queries import entities, windows
 
     writer = SpoolWriter(site.spool, "main", cap_bytes=1 << 30)
     writer.roll(b"")

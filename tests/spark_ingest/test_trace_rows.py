@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.traced import Stage, Wishes
-from gateway.credentials import Credentials
-from gateway.tracing_client import TracedEntity
-from gateway.trust import Card, TrustDomain
+from bridge.traces.entity import Stage, Wishes
+from gateway.tracing.client import TracedEntity
+from gateway.trust.credentials import Credentials
+from gateway.trust.domains import Card, TrustDomain
 from tests.gateway.overlay_processes import OverlayProcesses, wait_until
 
 pytest.importorskip("pyspark")

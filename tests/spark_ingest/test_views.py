@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from keys.sharetree import Hop
-from spark_ingest.ahead import AHEAD_MAX, AHEAD_PER_PUBLISHER_MAX, Ahead, Piece
-
-from .region import NOW, Link, Overlay, Publisher
+from spark_ingest.receiving.early_keys import AHEAD_MAX, AHEAD_PER_PUBLISHER_MAX, Ahead, Piece
+from tests.spark_ingest.region import NOW, Link, Overlay, Publisher
 
 FIRST, SECOND = (Hop(1, 1, 2, 3),), (Hop(1, 2, 3, 4),)
 

@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from spark_ingest import writer
-from spark_ingest.publish_options import parse_publish_options
-from spark_ingest.writer import BATCH_ID, QUERY_ID, BatchWriter, StreamWriter
+from spark_ingest.writing import writer
+from spark_ingest.writing.publish_options import parse_publish_options
+from spark_ingest.writing.writer import BATCH_ID, QUERY_ID, BatchWriter, StreamWriter
 
 
 class Task:

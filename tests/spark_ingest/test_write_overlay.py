@@ -10,14 +10,14 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
-from spark_ingest.outgoing import ID_PROPERTY, Outgoing
-from spark_ingest.publish_options import parse_publish_options
-from spark_ingest.publisher import Publisher
-from spark_ingest.receiver import Receiver, ReceiverSettings
-from spark_ingest.replicas import RegionReplicas
-from spark_ingest.rows import RowReader
-from spark_ingest.spool import SpoolView
+from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
+from spark_ingest.receiver.replicas import RegionReplicas
+from spark_ingest.spool.segments import SpoolView
+from spark_ingest.writing.outgoing_rows import ID_PROPERTY, Outgoing
+from spark_ingest.writing.publish_options import parse_publish_options
+from spark_ingest.writing.publisher import Publisher
 from tests.gateway.overlay_processes import OverlayProcesses, wait_until
 
 ROWS = 200

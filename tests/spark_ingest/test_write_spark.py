@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway.client import Client
-from spark_ingest.outgoing import ID_PROPERTY
+from gateway.overlay.region_client import Client
+from spark_ingest.writing.outgoing_rows import ID_PROPERTY
 from tests.gateway.test_durability import Broker
 
 pytest.importorskip("pyspark")
@@ -125,7 +125,7 @@ def test_a_stream_whose_broker_is_killed_repeats_the_batch_with_the_same_ids(
 
 
 def test_repeats_are_dropped_by_their_id_and_only_those(spark: Any, tmp_path: Path) -> None:
-    from spark_ingest.repeats import drop_repeats
+    from spark_ingest.writing.repeats import drop_repeats
 
     def row(publisher: str, sequence: int, told: str | None) -> str:
         pair = (
@@ -154,7 +154,7 @@ def test_a_listener_measures_queries(spark: Any, tmp_path: Path) -> None:
     import urllib.request
 
     from spark_ingest.metrics import counted, listen
-    from spark_ingest.sample import write_sample
+    from spark_ingest.sample.spool import write_sample
 
     made = write_sample(tmp_path / "sample", rows=400, devices=2)
     told = {"spool": str(made.spool), "grants": str(made.grants)}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..rows import Row
-from . import (
+from tests.conformance.exchanges import (
     accepting,
     acknowledging,
     authenticating,
@@ -18,6 +17,7 @@ from . import (
     websockets,
     wills,
 )
+from tests.conformance.rows import Row
 
 _MODULES = (
     formats,

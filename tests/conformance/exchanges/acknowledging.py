@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..hearing import message, refusal
-from ..packets import (
+from tests.conformance.hearing import message, refusal
+from tests.conformance.packets import (
     MAXIMUM_PACKET_SIZE,
     MESSAGE_EXPIRY,
     PROBLEM_INFORMATION,
@@ -15,7 +15,7 @@ from ..packets import (
     suback,
     subscribe,
 )
-from ..rows import Peer, Row, Steps, passes, row
+from tests.conformance.rows import Peer, Row, Steps, passes, row
 
 a, b = Peer("a"), Peer("b")
 

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..hearing import connack, message
-from ..packets import AUTH_DATA, MAXIMUM_PACKET_SIZE, METHOD, Given, auth, connect, publish, suback, subscribe
-from ..rows import Peer, Row, Steps, row
+from tests.conformance.hearing import connack, message
+from tests.conformance.packets import (
+    AUTH_DATA,
+    MAXIMUM_PACKET_SIZE,
+    METHOD,
+    Given,
+    auth,
+    connect,
+    publish,
+    suback,
+    subscribe,
+)
+from tests.conformance.rows import Peer, Row, Steps, row
 
 a, w = Peer("a"), Peer("w")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..hearing import connack, message
-from ..packets import (
+from tests.conformance.hearing import connack, message
+from tests.conformance.packets import (
     ALIAS,
     ALIAS_MAXIMUM,
     CONTENT_TYPE,
@@ -22,7 +22,7 @@ from ..packets import (
     subscribe,
     with_first,
 )
-from ..rows import Peer, Row, Steps, passes, row
+from tests.conformance.rows import Peer, Row, Steps, passes, row
 
 a, b, c = Peer("a"), Peer("b"), Peer("c")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..hearing import connack, message
-from ..packets import (
+from tests.conformance.hearing import connack, message
+from tests.conformance.packets import (
     AUTH_DATA,
     MAXIMUM_PACKET_SIZE,
     PINGREQ,
@@ -18,7 +18,7 @@ from ..packets import (
     suback,
     subscribe,
 )
-from ..rows import Peer, Row, row
+from tests.conformance.rows import Peer, Row, row
 
 a, b, w = Peer("a"), Peer("b"), Peer("w")
 c1, c2 = Peer("c1"), Peer("c2")

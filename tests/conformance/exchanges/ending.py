@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..hearing import connack, goodbye
-from ..packets import (
+from tests.conformance.hearing import connack, goodbye
+from tests.conformance.packets import (
     AUTH_DATA,
     MAXIMUM_PACKET_SIZE,
     METHOD,
@@ -19,7 +19,7 @@ from ..packets import (
     suback,
     subscribe,
 )
-from ..rows import Peer, Row, row
+from tests.conformance.rows import Peer, Row, row
 
 a, b = Peer("a"), Peer("b")
 SCRAM = (METHOD, "SCRAM-SHA-256")

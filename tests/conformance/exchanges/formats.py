@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..hearing import message
-from ..packets import (
+from tests.conformance.hearing import message
+from tests.conformance.packets import (
     CONTENT_TYPE,
     PINGREQ,
     RESPONSE_TOPIC,
@@ -21,7 +21,7 @@ from ..packets import (
     unsubscribe,
     with_first,
 )
-from ..rows import Peer, Row, row
+from tests.conformance.rows import Peer, Row, row
 
 a, b = Peer("a"), Peer("b")
 

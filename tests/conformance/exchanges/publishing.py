@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..hearing import message, refusal
-from ..packets import (
+from tests.conformance.hearing import message, refusal
+from tests.conformance.packets import (
     AS_PUBLISHED,
     RETAIN_IF_NEW,
     RETAIN_NEVER,
@@ -15,7 +15,7 @@ from ..packets import (
     subscribe,
     with_first,
 )
-from ..rows import Peer, Row, Steps, row
+from tests.conformance.rows import Peer, Row, Steps, row
 
 a, b, c = Peer("a"), Peer("b"), Peer("c")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..hearing import connack, message
-from ..packets import SESSION_EXPIRY, puback, pubcomp, publish, pubrec, pubrel, suback, subscribe
-from ..rows import Peer, Row, Steps, passes, row
+from tests.conformance.hearing import connack, message
+from tests.conformance.packets import SESSION_EXPIRY, puback, pubcomp, publish, pubrec, pubrel, suback, subscribe
+from tests.conformance.rows import Peer, Row, Steps, passes, row
 
 a, b, c = Peer("a"), Peer("b"), Peer("c")
 

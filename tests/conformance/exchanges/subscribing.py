@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..hearing import codes, message
-from ..packets import (
+from tests.conformance.hearing import codes, message
+from tests.conformance.packets import (
     AS_PUBLISHED,
     MAXIMUM_PACKET_SIZE,
     NO_LOCAL,
@@ -18,7 +18,7 @@ from ..packets import (
     unsuback,
     unsubscribe,
 )
-from ..rows import Peer, Row, Steps, row
+from tests.conformance.rows import Peer, Row, Steps, row
 
 a, b = Peer("a"), Peer("b")
 

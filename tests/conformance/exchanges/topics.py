@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..hearing import message
-from ..packets import (
+from tests.conformance.hearing import message
+from tests.conformance.packets import (
     AS_PUBLISHED,
     SUBSCRIPTION_ID,
     puback,
@@ -15,7 +15,7 @@ from ..packets import (
     unsuback,
     unsubscribe,
 )
-from ..rows import Peer, Row, Steps, row
+from tests.conformance.rows import Peer, Row, Steps, row
 
 a, b, c, pub = Peer("a"), Peer("b"), Peer("c"), Peer("pub")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..hearing import connack
-from ..packets import PINGREQ, PINGRESP, Says, Who, Written, connect, publish, suback, subscribe
-from ..rows import Peer, Row, Steps, row
+from tests.conformance.hearing import connack
+from tests.conformance.packets import PINGREQ, PINGRESP, Says, Who, Written, connect, publish, suback, subscribe
+from tests.conformance.rows import Peer, Row, Steps, row
 
 a = Peer("a")
 BINARY, TEXT = 2, 1

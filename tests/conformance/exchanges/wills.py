@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..hearing import message
-from ..packets import (
+from tests.conformance.hearing import message
+from tests.conformance.packets import (
     CONTENT_TYPE,
     CORRELATION,
     MESSAGE_EXPIRY,
@@ -16,7 +16,7 @@ from ..packets import (
     suback,
     subscribe,
 )
-from ..rows import Peer, Row, Steps, passes, row
+from tests.conformance.rows import Peer, Row, Steps, passes, row
 
 a, w, late = Peer("a"), Peer("w"), Peer("late")
 

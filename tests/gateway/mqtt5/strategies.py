@@ -31,12 +31,7 @@ from gateway.mqtt5.packets import (
     Version,
     Will,
 )
-from gateway.mqtt5.parsing import (
-    AUTH_FROM_CLIENT,
-    AUTH_FROM_SERVER,
-    DISCONNECT_FROM_CLIENT,
-    DISCONNECT_FROM_SERVER,
-)
+from gateway.mqtt5.parsing import AUTH_FROM_CLIENT, AUTH_FROM_SERVER, DISCONNECT_FROM_CLIENT, DISCONNECT_FROM_SERVER
 from gateway.mqtt5.properties import TABLE, Carrier
 
 VERSIONS = st.sampled_from(Version)

@@ -31,8 +31,7 @@ from gateway.mqtt5.packets import (
     Will,
 )
 from gateway.mqtt5.types import MqttError, ReasonCode, UnsendablePacket
-
-from .strategies import VERSIONS, connects, packets
+from tests.gateway.mqtt5.strategies import VERSIONS, connects, packets
 
 V31, V311, V5 = Version.V31, Version.V311, Version.V5
 S, C = "server", "client"

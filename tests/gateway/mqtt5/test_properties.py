@@ -8,15 +8,8 @@ from hypothesis import strategies as st
 
 from gateway.mqtt5.packets import NO_PROPERTIES, Properties
 from gateway.mqtt5.properties import TABLE, Carrier, decode_properties, encode_properties
-from gateway.mqtt5.types import (
-    MalformedPacket,
-    MqttError,
-    ProtocolViolation,
-    TopicAliasInvalid,
-    UnsendablePacket,
-)
-
-from .strategies import properties_of
+from gateway.mqtt5.types import MalformedPacket, MqttError, ProtocolViolation, TopicAliasInvalid, UnsendablePacket
+from tests.gateway.mqtt5.strategies import properties_of
 
 # One encoded value of every property, by identifier.
 EXAMPLES = {

@@ -1,0 +1,48 @@
+"""Plain data structures that every other room stands on: topics and filters, fair turns, an agenda of deadlines.
+
+They know nothing of the overlay, of keys or of MQTT beyond the form of a topic. Imports no other room.
+"""
+
+from __future__ import annotations
+
+from bridge.base.agenda import Agenda
+from bridge.base.topics import (
+    MAX_LEVELS,
+    MEMO_CHARS,
+    MEMO_TOPICS,
+    SHARE_PREFIX,
+    NameTree,
+    TopicError,
+    TopicIndex,
+    check_filter,
+    check_name,
+    covers,
+    has_wildcard,
+    matches,
+    most_specific,
+    overlaps,
+    specificity,
+    split_share,
+)
+from bridge.base.turns import Turns
+
+__all__ = [
+    "MAX_LEVELS",
+    "MEMO_CHARS",
+    "MEMO_TOPICS",
+    "SHARE_PREFIX",
+    "Agenda",
+    "NameTree",
+    "TopicError",
+    "TopicIndex",
+    "Turns",
+    "check_filter",
+    "check_name",
+    "covers",
+    "has_wildcard",
+    "matches",
+    "most_specific",
+    "overlaps",
+    "specificity",
+    "split_share",
+]

@@ -1,0 +1,302 @@
+"""Bounds that are fair: whoever fills a table loses its own entries first (PROTOCOL §1: a bad publisher harms only
+its own publications).
+
+`FairTable` holds values of many owners under one limit of their number, `FairBytes` of their size; `Repeats` tells
+publications from repetitions; `Allowance` limits how often somebody may make us work. The flood guard (EventGuard E4,
+PROTOCOL §5) is two budgets: `LinkGuard` charges the link for what does not hold, `PublisherGuard` the publisher for
+what does, after it was verified.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from bridge.contract.machine import Count, Effect, Wire
+from keys.envelope import PROPERTY_HEADER, SequenceWindow
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+# Sequences of a publisher whose sealing time is known. A gateway has `residents.LEAD_MAX` and a window under way that
+# too few acknowledged, and while one of them waits behind the others as many new ones may pass it.
+RESEALED_MAX = 1024
+
+REFUSED_BURST = 1000.0  # forgeries that a link may bring at once; each costs us at most a verification (160 us) ...
+REFUSED_PER_S = 50.0  # ... and then so many a second: under 1 % of a core for each bad neighbour
+# What an honest neighbour brings too, while a new policy or epoch spreads: signed, but no longer (or not yet) allowed.
+TRANSITION_COST = 0.1
+TRANSITIONS = frozenset({"NotAuthorised", "Expired", "WrongEpochKey", "Replayed", "TooOften", "UnknownView"})
+_HEADER_START_CHARS = 28  # base64 of the 21 bytes before and with the publisher's id
+_PUBLISHER = slice(4, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one verified publisher may send through one replica, each as (a second, at once). The defaults are more than
+    one process can forward: they bound what a stolen key can do to links and to other publishers, not honest load."""
+
+    messages: tuple[float, float] = (50_000.0, 200_000.0)
+    bytes: tuple[float, float] = (256e6, 1e9)
+
+
+class FairTable(Generic[K, V]):
+    """At most `limit` values. When there is one too many, the owner with the most entries loses its oldest."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._values: OrderedDict[K, tuple[bytes, V]] = OrderedDict()
+        self._by_owner: dict[bytes, OrderedDict[K, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether nobody has more than one value."""
+        return len(self._by_owner) == len(self._values)
+
+    def get(self, key: K) -> V | None:
+        found = self._values.get(key)
+        return None if found is None else found[1]
+
+    def touch(self, key: K) -> None:
+        """`key` was used: of its owner's entries it is now the newest."""
+        self._by_owner[self._values[key][0]].move_to_end(key)
+
+    def put(self, key: K, owner: bytes, value: V) -> tuple[K, V] | None:
+        """Store or replace a value, as its owner's newest. Returns what had to go, if anything."""
+        self.pop(key)
+        self._values[key] = (owner, value)
+        self._by_owner.setdefault(owner, OrderedDict())[key] = None
+        if len(self._values) <= self._limit:
+            return None
+        greediest = max(self._by_owner.values(), key=len)
+        oldest = next(iter(greediest))
+        gone = self.pop(oldest)
+        assert gone is not None
+        return oldest, gone
+
+    def pop(self, key: K) -> V | None:
+        found = self._values.pop(key, None)
+        if found is None:
+            return None
+        owner, value = found
+        del self._by_owner[owner][key]
+        if not self._by_owner[owner]:
+            del self._by_owner[owner]
+        return value
+
+    def values(self) -> Iterator[V]:
+        """In the order in which they were put. The table must not change meanwhile."""
+        return (value for _, value in self._values.values())
+
+
+class FairBytes(Generic[K, V]):
+    """Values of at most `limit` bytes together. When there is too much, the owner with most loses its oldest."""
+
+    def __init__(self, limit: int, overhead: int) -> None:
+        """`overhead`: what each value costs beside its size, so that their number is bounded too."""
+        self._limit = limit
+        self._overhead = overhead
+        self._values: OrderedDict[K, tuple[bytes, V, int]] = OrderedDict()
+        self._by_owner: dict[bytes, OrderedDict[K, None]] = {}
+        self._bytes: dict[bytes, int] = {}
+        self._total = 0
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: K) -> V | None:
+        found = self._values.get(key)
+        return None if found is None else found[1]
+
+    def put(self, key: K, owner: bytes, value: V, size: int) -> None:
+        """Store or replace a value, as its owner's newest. It may be gone at once, if it is too large."""
+        if key in self._values:
+            self.pop(key)
+        self._by_owner.setdefault(owner, OrderedDict())[key] = None
+        self._add(key, owner, value, 0, size + self._overhead)
+
+    def grow(self, key: K, size: int) -> None:
+        """A value that may still be there became larger."""
+        found = self._values.get(key)
+        if found is None:
+            return
+        self._add(key, *found, size)
+
+    def _add(self, key: K, owner: bytes, value: V, before: int, size: int) -> None:
+        self._values[key] = (owner, value, before + size)
+        self._bytes[owner] = self._bytes.get(owner, 0) + size
+        self._total += size
+        while self._total > self._limit:
+            greediest = max(self._bytes, key=self._bytes.__getitem__)
+            self.pop(next(iter(self._by_owner[greediest])))
+
+    def pop(self, key: K) -> V | None:
+        found = self._values.pop(key, None)
+        if found is None:
+            return None
+        owner, value, size = found
+        del self._by_owner[owner][key]
+        self._bytes[owner] -= size
+        self._total -= size
+        if not self._by_owner[owner]:
+            del self._by_owner[owner], self._bytes[owner]
+        return value
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        """Oldest first. The table must not change meanwhile."""
+        return ((key, value) for key, (_, value, _) in self._values.items())
+
+
+class Repeats:
+    """What one publisher's sequences were seen before, at a replica.
+
+    A gateway that was killed seals its outbox anew under the same sequences; the first sealing may have reached one
+    replica only. Hence a later sealing of a recent sequence is no repetition; of an older one it is.
+    """
+
+    __slots__ = ("_sealed_ms", "_window")
+
+    def __init__(self) -> None:
+        self._window = SequenceWindow()
+        self._sealed_ms: OrderedDict[int, int] = OrderedDict()
+
+    def seen(self, sequence: int, sealed_ms: int) -> bool:
+        """Mark; True if this sealing, or a later one, came before."""
+        if self._window.seen(sequence):
+            before_ms = self._sealed_ms.get(sequence)
+            if before_ms is None or sealed_ms <= before_ms:
+                return True
+        self._sealed_ms[sequence] = sealed_ms
+        if len(self._sealed_ms) > RESEALED_MAX:
+            self._sealed_ms.popitem(last=False)
+        return False
+
+
+class Allowance:
+    """`burst` times at once, and once more every `every_s`."""
+
+    __slots__ = ("_at", "_burst", "_every_s", "_left")
+
+    def __init__(self, burst: int, every_s: float, now: float) -> None:
+        self._burst = self._left = float(burst)
+        self._every_s = every_s
+        self._at = now
+
+    def take(self, now: float) -> bool:
+        self._left = min(self._burst, self._left + max(0.0, now - self._at) / self._every_s)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class Budget:
+    """A token bucket that may go into debt: who exceeds it waits until it is paid back."""
+
+    __slots__ = ("_at", "_burst", "_left", "_per_s")
+
+    def __init__(self, per_s: float, burst: float, now: float) -> None:
+        self._per_s = per_s
+        self._burst = self._left = burst
+        self._at = now
+
+    def open(self, now: float) -> bool:
+        """Whether something is left. A clock that goes back gives nothing."""
+        self._left = min(self._burst, self._left + max(0.0, now - self._at) * self._per_s)
+        self._at = max(self._at, now)
+        return self._left > 0
+
+    def spend(self, cost: float, now: float) -> bool:
+        """Pay; False if that empties it. The debt is at most one burst."""
+        self.open(now)
+        self._left = max(-self._burst, self._left - cost)
+        return self._left > 0
+
+
+class LinkGuard:
+    """What each neighbour's wires cost us for nothing. When its budget is gone its wires are dropped unread.
+
+    A link is charged for what its sender should have checked itself. What an honest neighbour may bring while a policy
+    or an epoch changes is charged little; repetitions of what holds are free, since copies are how delivery survives.
+    """
+
+    def __init__(self) -> None:
+        self._budgets: dict[str, Budget] = {}  # of neighbours that brought something bad
+
+    def closed(self, peer: str, now: float) -> bool:
+        """Whether to drop the wire unread."""
+        budget = self._budgets.get(peer)
+        return budget is not None and not budget.open(now)
+
+    def charge(self, peer: str, effects: Iterable[Effect], now: float) -> None:
+        """Pay for what a machine refused of one wire."""
+        for effect in effects:
+            if isinstance(effect, Count) and effect.name == "refused":
+                budget = self._budgets.setdefault(peer, Budget(REFUSED_PER_S, REFUSED_BURST, now))
+                budget.spend(TRANSITION_COST if effect.label in TRANSITIONS else 1.0, now)
+
+    def keep(self, peers: Iterable[str]) -> None:
+        """Forget whoever is no neighbour any more."""
+        self._budgets = {peer: self._budgets[peer] for peer in peers if peer in self._budgets}
+
+
+class PublisherGuard:
+    """What each publisher sends through a replica: charged after verification, so that nobody can spend another's.
+
+    While a publisher is in debt, whatever names it is dropped unread: that hurts nobody else, whoever sent it.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._budgets: dict[bytes, tuple[Budget, Budget]] = {}  # of certified publishers
+        self._in_debt: set[bytes] = set()
+
+    def closed(self, wire: Wire, now: float) -> bool:
+        """Whether to drop the wire unread."""
+        if not self._in_debt:
+            return False
+        publisher = _publisher_of(wire)
+        if publisher not in self._in_debt:
+            return False
+        if all(budget.open(now) for budget in self._budgets[publisher]):
+            self._in_debt.discard(publisher)
+            return False
+        return True
+
+    def charge(self, wire: Wire, effects: Sequence[Effect], now: float) -> None:
+        """Pay for a publication that was passed on, which is one that was verified and new."""
+        for effect in reversed(effects):  # it stands last: this is on the way of every publication
+            if isinstance(effect, Count) and effect.name in ("forwarded", "content_after"):
+                break
+        else:
+            return
+        messages = 1 if effect.name == "forwarded" else 0  # of a header that was passed on, content came later
+        publisher = _publisher_of(wire)
+        budgets = self._budgets.get(publisher)
+        if budgets is None:
+            (a, b), (c, d) = self._limits.messages, self._limits.bytes
+            budgets = self._budgets[publisher] = (Budget(a, b, now), Budget(c, d, now))
+        if not (budgets[0].spend(messages, now) & budgets[1].spend(len(wire.payload), now)):
+            self._in_debt.add(publisher)
+
+    def keep(self, publishers: Iterable[bytes]) -> None:
+        """Forget whoever is no member any more."""
+        self._budgets = {party: self._budgets[party] for party in publishers if party in self._budgets}
+        self._in_debt.intersection_update(self._budgets)
+
+
+def _publisher_of(wire: Wire) -> bytes:
+    """Whom the header names, unverified; empty for none. Of a repeated property the last counts, as everywhere."""
+    value = next((value for name, value in reversed(wire.properties) if name == PROPERTY_HEADER), "")
+    try:
+        return base64.urlsafe_b64decode(value[:_HEADER_START_CHARS])[_PUBLISHER]
+    except (binascii.Error, ValueError):
+        return b""

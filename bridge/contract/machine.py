@@ -1,0 +1,287 @@
+"""The one contract of every machine in `bridge/`: events and the time go in, effects come out.
+
+    effects = machine.handle(event, now)        # now: seconds since the UNIX epoch, never decreasing by much
+    machine.next_deadline                       # when `handle(Tick(), now)` is wanted next, or None
+
+Nothing here opens a socket, reads a clock or a file, or draws randomness: all of these are passed in. The
+broker (`gateway/overlay/driver.py`) and the simulator (`bridge/sim/kernel.py`) drive the same objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+from bridge.document import Overlay
+from keys.epochs import KeyName
+from keys.identity import Identity
+from keys.issuing import KeepArchive, KeepMaterial
+
+UserProperties: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One PUBLISH between two parties of the overlay, as MQTT 5 carries it.
+
+    `topic` is the wire topic (a token topic where the scope hides names); `properties` are the user
+    properties `vmq`, `vmq-key`, `vmq-shares` (PROTOCOL: unpadded base64url of binary frames). `expiry_s`: how long a
+    broker that knows nothing of deadlines should keep it.
+    """
+
+    topic: str
+    payload: bytes
+    qos: int = 1
+    retain: bool = False
+    properties: UserProperties = ()
+    expiry_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """An application message in clear: what a device sent, or what a local client will get."""
+
+    topic: str
+    payload: bytes = field(repr=False)
+    qos: int = 0
+    retain: bool = False
+    content_type: str | None = None
+    response_topic: str | None = None
+    correlation_data: bytes | None = None
+    payload_format: int | None = None
+    properties: UserProperties = ()
+    expiry_s: int | None = None
+    time_ms: int = 0
+
+
+# ---------------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUp:
+    """A mutually authenticated link to member `peer` can carry messages in our direction."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDown:
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """`peer` (named by its certificate, not by what it says) published `wire` to us."""
+
+    peer: str
+    wire: Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """`peer` acknowledged (PUBACK or SUBACK, success) what was sent with `ticket`."""
+
+    peer: str
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Outbox entries that are on disk, in order of sequence. Sealing happens now.
+
+    An entry is (sequence, previous, publication); `previous` is the sequence of the preceding QoS >= 1
+    publication on the same topic, 0 if there is none. `late`: they were left on disk or lay there at the start, and
+    what is new on other topics goes beside them.
+    """
+
+    entries: tuple[tuple[int, int, Publication], ...]
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """The first local client subscribed to `filter` (clear names)."""
+
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribed:
+    """The last local client left `filter`."""
+
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupJoined:
+    """The first local client subscribed to `$share/<group>/<filter>`; `Subscribed` came before, if it was new."""
+
+    group: str
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLeft:
+    """The last local client left the group; before `Unsubscribed`."""
+
+    group: str
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed; sent when `next_deadline` is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """We have another key pair from now on: the one of our certificate in the overlay in force."""
+
+    identity: Identity
+
+
+Event: TypeAlias = (
+    LinkUp | LinkDown | Received | Acked | Committed | Subscribed | Unsubscribed | GroupJoined | GroupLeft
+    | Tick | Rotated
+)  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------- effects
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Publish `wire` to `peer` at QoS 1; answer with `Acked(peer, ticket)` if `ticket` is not 0."""
+
+    peer: str
+    wire: Wire
+    ticket: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Subscribe (`on`) to the wire filter at `peer`, or unsubscribe, as an ordinary MQTT client would; answer with
+    `Acked(peer, ticket)` once it stands if `ticket` is not 0."""
+
+    peer: str
+    filter: str
+    on: bool = True
+    ticket: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """A verified, opened publication for local subscribers. `late`: it came after its successor. `scope`: its wire
+    filter. `sealed_ms`: the signed time at which it was sent. `groups_lost`: local shared groups, as (name, filter),
+    that another gateway serves with it."""
+
+    publisher: str
+    sequence: int
+    publication: Publication
+    late: bool = False
+    scope: str = ""
+    sealed_ms: int = 0
+    groups_lost: frozenset[tuple[str, str]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverShared:
+    """A publication for one local shared group only, which was another gateway's to serve until now."""
+
+    group: str
+    filter: str
+    publication: Publication
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Outbox entries that every party has: delete them."""
+
+    sequences: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Add `amount` to the figure `name` (PROTOCOL §7), with at most one label value."""
+
+    name: str
+    amount: int = 1
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """`named` False: the link between us and `member`, or between `member` and its sender, is suspected.
+
+    `named` True: the evidence allows no innocent explanation.
+    """
+
+    member: str
+    named: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Republish:
+    """Retained publications of ours whose seal ends: append them to the outbox again, as if they were new."""
+
+    publications: tuple[Publication, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A reader met a key header of an epoch key that it lacks: fetch it."""
+
+    name: KeyName
+
+
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """A publisher's check value contradicts the epoch key that we hold: one of the two is wrong."""
+
+    name: KeyName
+
+
+class Adoption(StrEnum):
+    """What became of a newer version of the overlay."""
+
+    LIVE = "live"
+    """It is in force."""
+    RESTART = "restart"
+    """It changes regions, edges, places, the issuer or the numbering of epochs: it counts after a restart."""
+    REMOVED = "removed"
+    """It does not list us any more, or no open view of our region does: this node stops. A replica erases its seeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """A newer version that the owner signed, or the same with other views in force or open: endorsements came, or the
+    view before is over. Whatever the outcome: write `document` (canonical JSON) to the overlay file, also over one of
+    the same version, and raise the pin. If it is in force, drop links to whom `membership.peers_of` does not name any
+    more, and dial those that came."""
+
+    overlay: Overlay = field(repr=False)
+    document: bytes = field(repr=False)
+    outcome: Adoption
+
+
+@dataclass(frozen=True, slots=True)
+class KeysChanged:
+    """The node's `ScopeKeys` changed: store them, sealed."""
+
+
+Effect: TypeAlias = (
+    Send | Watch | Deliver | DeliverShared | Forget | Count | Blame | Republish | Wanted | Doubted
+    | Adopt | KeysChanged | KeepMaterial | KeepArchive
+)  # fmt: skip
+
+
+class Machine(Protocol):
+    """What the broker's shell and the simulator drive."""
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]: ...
+
+    @property
+    def next_deadline(self) -> float | None: ...

@@ -1,0 +1,31 @@
+"""Unchanged devices: what a gateway hears of them, what it concludes, and what it tells as their traces.
+
+Conventions of Home Assistant, Homie and Sparkplug B are read here. Imports `traces` and below.
+"""
+
+from __future__ import annotations
+
+from bridge.devices.conventions import HOME_ASSISTANT, HOMIE, SPARKPLUG
+from bridge.devices.dashboards import Dashboards, Show
+from bridge.devices.device_tracing import DeviceTracer, DeviceTracingEffect, Forget, Owner
+from bridge.devices.devices import DeviceEvent, Devices, Knows, Published
+from bridge.devices.rules import MARK, Heartbeat, Rules
+
+__all__ = [
+    "HOME_ASSISTANT",
+    "HOMIE",
+    "MARK",
+    "SPARKPLUG",
+    "Dashboards",
+    "DeviceEvent",
+    "DeviceTracer",
+    "DeviceTracingEffect",
+    "Devices",
+    "Forget",
+    "Heartbeat",
+    "Knows",
+    "Owner",
+    "Published",
+    "Rules",
+    "Show",
+]

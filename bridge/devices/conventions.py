@@ -1,0 +1,239 @@
+"""How others say that a device is there: Home Assistant, Homie, Sparkplug B, as clients publish it.
+
+    Home Assistant   a discovery message (`homeassistant/COMPONENT/…/config`) names availability topics and their two
+                     payloads, `online` and `offline` unless it says so. A topic that several devices name is a bridge's
+    Homie            `homie/DEVICE/$state` (version 5: `homie/5/DEVICE/$state`): init, ready, disconnected, sleeping,
+                     lost, alert; an empty one removes the device
+    Sparkplug B      `spBv1.0/GROUP/NBIRTH|NDEATH|DBIRTH|DDEATH/NODE[/DEVICE]`: that there is one says it; the payload
+                     is not needed
+
+What a client says here is its own word about itself, or a bridge's about others. Who may say what about whom is not
+decided here (`devices`): a discovery message is read as `Named`, and counts once `watch` was called with it. What a
+gateway itself writes for dashboards (`dashboards`), ours or another one, is never read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from bridge.contract import FairTable
+
+HOME_ASSISTANT, HOMIE, SPARKPLUG = "homeassistant", "homie", "spBv1.0"
+CONVENTIONS = (HOME_ASSISTANT, HOMIE, SPARKPLUG)
+ONLINE, OFFLINE = "online", "offline"
+OURS = "veilmq"  # what a gateway writes for dashboards begins so, in either convention's spelling
+CONFIG_BYTES_MAX = 65_536  # of a discovery message
+WATCHED_MAX = 50_000  # (availability topic, device) that discovery messages named; the greediest origin loses its own
+WATCHERS_MAX = 1_024  # devices that name one topic: a bridge's; more are not watched there
+NAMED_MAX = 16  # availability topics that one discovery message may name
+NAME_MAX = 512  # characters of a device's name; longer ones are nobody's
+TOPIC_MAX = 2_048  # characters of an availability topic that is watched
+
+
+class Said(StrEnum):
+    """What a device says of itself."""
+
+    READY = "ready"
+    STARTING = "starting"
+    SLEEPING = "sleeping"
+    ALERT = "alert"
+    GONE = "gone"
+    """It left, and said so."""
+    LOST = "lost"
+    """It vanished: somebody else, or its will, says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One statement. `device`: its name in the convention's own terms; `source`: what a later word replaces."""
+
+    convention: str
+    device: str
+    said: Said
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """Where and how Home Assistant hears whether a device is there. `key`: of the JSON object that holds the word."""
+
+    topic: str
+    online: str = ONLINE
+    offline: str = OFFLINE
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A discovery message of Home Assistant's: where a device's availability is said."""
+
+    device: str
+    topics: tuple[Availability, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """A device was removed from its convention's tree."""
+
+    convention: str
+    device: str
+
+
+Statement: TypeAlias = Word | Named | Cleared
+
+_TEMPLATES, _TEMPLATES_ALONE = ("value_template", "val_tpl"), ("availability_template", "avty_tpl")
+_KEY = re.compile(r"\{\{\s*value_json\.(\w{1,64})\s*\}\}")  # the only template that we understand
+_HOMIE = {
+    "init": Said.STARTING, "ready": Said.READY, "disconnected": Said.GONE, "sleeping": Said.SLEEPING,
+    "lost": Said.LOST, "alert": Said.ALERT,
+}  # fmt: skip
+_SPARKPLUG = {"NBIRTH": Said.READY, "DBIRTH": Said.READY, "NDEATH": Said.LOST, "DDEATH": Said.LOST}
+
+
+class Conventions:
+    """Reads publications; remembers which topics Home Assistant's discovery messages named."""
+
+    def __init__(self, prefix: str = HOME_ASSISTANT, read: tuple[str, ...] = CONVENTIONS) -> None:
+        """`prefix`: of discovery messages; `read`: the conventions that are."""
+        self._prefix, self._reads = prefix, frozenset(read)
+        self._watched: FairTable[tuple[str, str], Availability] = FairTable(WATCHED_MAX)
+        self._devices: dict[str, dict[str, None]] = {}  # by topic that is watched
+        self._topics: dict[str, dict[str, None]] = {}  # by device
+
+    def __len__(self) -> int:
+        return len(self._watched)
+
+    def read(self, topic: str, payload: bytes) -> tuple[Statement, ...]:
+        """What a publication says about devices. That somebody watches a topic hides no other word on it."""
+        return (*self._read_watched(topic, payload), *self._read_tree(topic, payload))
+
+    def _read_tree(self, topic: str, payload: bytes) -> tuple[Statement, ...]:
+        first, _, rest = topic.partition("/")
+        if first == self._prefix and HOME_ASSISTANT in self._reads:
+            return self._read_config(rest, payload) if rest.endswith("/config") else ()
+        if first == HOMIE and HOMIE in self._reads:
+            return _read_homie(rest, payload)
+        if first == SPARKPLUG and SPARKPLUG in self._reads:
+            return _read_sparkplug(rest)
+        return ()
+
+    def watch(self, named: Named, owner: bytes) -> None:
+        """From now on what is said on these topics is about this device. `owner`: who pays for the place."""
+        for availability in named.topics:
+            devices = self._devices.setdefault(availability.topic, {})
+            if named.device not in devices and len(devices) >= WATCHERS_MAX:
+                continue
+            devices[named.device] = None
+            self._topics.setdefault(named.device, {})[availability.topic] = None
+            gone = self._watched.put((availability.topic, named.device), owner, availability)
+            if gone is not None:
+                self._unwatch(*gone[0])
+
+    def forget(self, device: str) -> None:
+        """Nothing is said about it any more."""
+        for topic in list(self._topics.get(device, ())):
+            self._watched.pop((topic, device))
+            self._unwatch(topic, device)
+
+    def _unwatch(self, topic: str, device: str) -> None:
+        for table, key, value in ((self._devices, topic, device), (self._topics, device, topic)):
+            table[key].pop(value, None)
+            if not table[key]:
+                del table[key]
+
+    def _read_watched(self, topic: str, payload: bytes) -> Iterator[Word]:
+        watching = self._devices.get(topic)
+        if watching is None:
+            return
+        plain, parsed = payload.decode("utf-8", "replace"), None
+        for device in watching:
+            availability = self._watched.get((topic, device))
+            assert availability is not None, "both tables know the same"
+            self._watched.touch((topic, device))
+            text = plain
+            if availability.key:  # parsed once, however many read it
+                parsed = (_object(payload) or {}) if parsed is None else parsed
+                text = _text(parsed, availability.key) or ""
+            if text == availability.online:
+                yield Word(HOME_ASSISTANT, device, Said.READY, topic)
+            elif text == availability.offline:
+                yield Word(HOME_ASSISTANT, device, Said.LOST, topic)
+
+    def _read_config(self, rest: str, payload: bytes) -> tuple[Statement, ...]:
+        config = _object(payload)
+        if config is None:
+            return ()
+        # The device that several sensors and switches belong to, if the message says which.
+        device = _identifier(config) or _text(config, "unique_id", "uniq_id") or rest.removesuffix("/config")
+        if device.startswith(OURS) or len(device) > NAME_MAX or not _is_text(device):
+            return ()
+        base = _text(config, "~") or ""
+        listed = config.get("availability", config.get("avty"))
+        entries = listed if isinstance(listed, list) else [listed]
+        named = [entry for entry in entries if isinstance(entry, dict)][:NAMED_MAX] or [config]
+        topics = []
+        for entry in named:
+            topic = _text(entry, "topic", "t") if entry is not config else _text(config, "availability_topic", "avty_t")
+            if topic:
+                topic = base + topic[1:] if topic.startswith("~") else topic
+                topic = topic[:-1] + base if topic.endswith("~") else topic
+                online = _text(entry, "payload_available", "pl_avail") or ONLINE
+                offline = _text(entry, "payload_not_available", "pl_not_avail") or OFFLINE
+                template = _text(entry, *(_TEMPLATES if entry is not config else _TEMPLATES_ALONE)) or ""
+                key = _KEY.fullmatch(template)
+                if template and key is None:
+                    continue  # a program of Home Assistant's that we do not run
+                if max(len(topic), len(online), len(offline)) <= TOPIC_MAX:
+                    topics.append(Availability(topic, online, offline, key[1] if key else ""))
+        return (Named(device, tuple(topics)),) if topics else ()
+
+
+def _read_homie(rest: str, payload: bytes) -> tuple[Statement, ...]:
+    device = rest.removesuffix("/$state").removeprefix("5/")
+    if not rest.endswith("/$state") or not device or "/" in device or len(device) > NAME_MAX or device.startswith(OURS):
+        return ()
+    if not payload:
+        return (Cleared(HOMIE, device),)
+    said = _HOMIE.get(payload.decode("utf-8", "replace"))
+    return (Word(HOMIE, device, said, HOMIE),) if said else ()
+
+
+def _read_sparkplug(rest: str) -> tuple[Statement, ...]:
+    levels = rest.split("/")
+    said = _SPARKPLUG.get(levels[1]) if len(levels) in (3, 4) and len(rest) <= NAME_MAX else None
+    if said is None or (levels[1][0] == "D") != (len(levels) == 4) or not all(levels):
+        return ()
+    return (Word(SPARKPLUG, "/".join((levels[0], *levels[2:])), said, SPARKPLUG),)
+
+
+def _object(payload: bytes | str) -> dict[str, Any] | None:
+    if len(payload) > CONFIG_BYTES_MAX:
+        return None
+    try:
+        found = json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _identifier(config: dict[str, Any]) -> str | None:
+    described = config.get("device", config.get("dev"))
+    if not isinstance(described, dict):
+        return None
+    found = described.get("identifiers", described.get("ids"))
+    first = found[0] if isinstance(found, list) and found else found
+    return first if isinstance(first, str) and first else None
+
+
+def _is_text(name: str) -> bool:
+    """Whether it can be written in UTF-8: JSON may spell half a character."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _text(fields: dict[str, Any], *names: str) -> str | None:
+    return next((fields[name] for name in names if isinstance(fields.get(name), str)), None)

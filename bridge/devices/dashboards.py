@@ -1,0 +1,116 @@
+"""What existing dashboards show of unchanged devices: retained documents of Home Assistant and Homie.
+
+    Home Assistant   a discovery message for a binary sensor of class `connectivity`, and the sensor's state, a JSON
+                     object, on `homeassistant/binary_sensor/veilmq-…/state`
+    Homie 5          `homie/5/veilmq-…/$description` and `$state`
+
+Everything has `veilmq` at the front of its name, which `conventions` never reads: neither our own documents nor those
+of another gateway come back as a word. An empty payload clears. Not here: what is true of a device (`standing`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+
+from bridge.devices.conventions import HOME_ASSISTANT, HOMIE, OFFLINE, ONLINE, OURS
+from bridge.devices.standing import Health
+from bridge.document import OwnTopics
+from bridge.traces import TraceKind
+
+SLUG_MAX = 48  # characters of a device's name in names of topics; a hash tells longer ones apart
+DASHBOARDS = (HOME_ASSISTANT, HOMIE)
+BEGINNINGS = {HOME_ASSISTANT: f"{HOME_ASSISTANT}/binary_sensor/{OURS}-", HOMIE: f"{HOMIE}/5/{OURS}-"}  # of all topics
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """Publish to local clients, retained; an empty payload clears the topic."""
+
+    topic: str
+    payload: bytes
+
+
+@dataclass(slots=True)
+class Dashboards:
+    """The documents of one gateway's devices. `kinds`: the conventions to write in."""
+
+    kinds: tuple[str, ...]
+    _described: set[str] = field(default_factory=set)
+
+    def guard(self, own: OwnTopics) -> None:
+        """Nobody else publishes what we show."""
+        own.add_shown(*(BEGINNINGS[kind] for kind in self.kinds))
+
+    def show(self, entity: str, health: Health, state: TraceKind | None, since_ms: int, why: str) -> list[Show]:
+        """How an entity stands from now on. `since_ms`: UNIX time; `why`: a few words, may be empty."""
+        shown = []
+        if entity not in self._described:
+            self._described.add(entity)
+            shown = [Show(topic, _json(document)) for topic, document in self._descriptions(entity).items()]
+        if HOME_ASSISTANT in self.kinds:
+            there = health in (Health.ALIVE, Health.SUSPECTED)
+            body = {
+                "state": ONLINE if there else OFFLINE, "health": health.value, "since": since_ms, "reason": why,
+                "entity": entity,
+            }  # fmt: skip
+            shown.append(Show(_home_assistant(entity, "state"), _json(body)))
+        if HOMIE in self.kinds:
+            shown.append(Show(_homie(entity, "$state"), _homie_state(health, state).encode()))
+        return shown
+
+    def clear(self, entity: str) -> list[Show]:
+        """The entity is no more."""
+        self._described.discard(entity)
+        topics = [*self._descriptions(entity)]
+        if HOME_ASSISTANT in self.kinds:
+            topics.append(_home_assistant(entity, "state"))
+        if HOMIE in self.kinds:
+            topics.append(_homie(entity, "$state"))
+        return [Show(topic, b"") for topic in topics]
+
+    def _descriptions(self, entity: str) -> dict[str, object]:
+        documents: dict[str, object] = {}
+        name = entity_id(entity)
+        if HOME_ASSISTANT in self.kinds:
+            state_topic = _home_assistant(entity, "state")
+            documents[_home_assistant(entity, "config")] = {
+                "name": "Connectivity", "unique_id": name, "object_id": name, "device_class": "connectivity",
+                "entity_category": "diagnostic", "state_topic": state_topic,
+                "value_template": "{{ value_json.state }}", "payload_on": ONLINE, "payload_off": OFFLINE,
+                "json_attributes_topic": state_topic, "device": {"identifiers": [name], "name": entity},
+            }  # fmt: skip
+        if HOMIE in self.kinds:
+            documents[_homie(entity, "$description")] = {"homie": "5.0", "version": 1, "name": entity, "nodes": {}}
+        return documents
+
+
+def entity_id(entity: str) -> str:
+    """An entity's name in letters, digits and dashes, as both conventions allow; different ones stay different."""
+    slug = re.sub("[^a-z0-9]+", "-", entity.lower()).strip("-")[:SLUG_MAX]
+    return f"{OURS}-{slug}-{hashlib.sha256(entity.encode()).hexdigest()[:8]}"
+
+
+def _home_assistant(entity: str, what: str) -> str:
+    return f"{HOME_ASSISTANT}/binary_sensor/{entity_id(entity)}/{what}"
+
+
+def _homie(entity: str, what: str) -> str:
+    return f"{HOMIE}/5/{entity_id(entity)}/{what}"
+
+
+def _homie_state(health: Health, state: TraceKind | None) -> str:
+    """Homie 5, "Device life cycle"."""
+    if health is Health.FAILED:
+        return "lost"
+    if health is Health.GONE:
+        return "disconnected"
+    if health is Health.SUSPECTED or state is TraceKind.RECOVERING:
+        return "alert"
+    return {TraceKind.INITIALIZING: "init", TraceKind.SHUTDOWN: "sleeping"}.get(state or TraceKind.READY, "ready")
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()

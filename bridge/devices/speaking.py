@@ -1,0 +1,173 @@
+"""Who speaks for which unchanged device, and whom a gateway believes about whom.
+
+    * a client's connection, will and messages speak for the device that is called like it
+    * anybody else's device is bound to the connection that spoke of it first: while that one is open nobody else is
+      believed, not even that it died. When it is gone, another connection of the same origin (its address)
+      may speak for it, after `HANDOVER_S` one of any origin; the first one may always come back
+    * what hangs on a Sparkplug node is spoken for by the connection that speaks for the node
+    * a client that speaks VeilMQ is no unchanged device, and is not believed about any
+
+That is for sites that let everybody publish everywhere; rules of topics (an `acl`) are the better guard, for they also
+hold before the first word. The table is fair: whoever floods it with names loses its own devices first. Not here: what
+is heard (`devices`), what follows from it (`standing`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from bridge.contract import Budget, FairTable
+from bridge.devices.standing import Evidence, Health, Link
+from bridge.traces import TraceKind, entity_level
+from keys.errors import NotAuthorised
+
+DEVICES_MAX = 20_000  # of one gateway; the greediest origin loses the one that it heard of longest ago
+SETTLE_S = 2.0  # before a client that connects is taken for a device: it may say that it knows VeilMQ
+# New names of one origin: what it introduces lives on in tables of other gateways for a week.
+NAMES_BURST, NAMES_PER_S = float(DEVICES_MAX), 0.1
+ORIGINS_MAX = 4_096  # whose new names are counted; who introduced something longest ago begins anew
+HANDOVER_S = 600.0  # how long a device's connection is gone before one of another origin may speak for the device
+
+
+@dataclass(slots=True)
+class Device:
+    """One device. `founder`: the client that spoke of it first; `by`: how it became known, for people."""
+
+    name: str
+    founder: str
+    by: str
+    evidence: Evidence
+    settles_at: float
+    """Nothing is told of it before."""
+    told: Health | None = None
+    why: str = ""
+    clean: bool = False
+    state: TraceKind | None = None
+    told_at: float = float("-inf")
+    counted_at: float = float("-inf")  # the last message that its rhythm is learned of
+    well_at: float = 0.0
+    due: float | None = None  # when it is looked at next
+    named: str = ""  # what Home Assistant's discovery messages call it
+
+
+class Speaking:
+    """Clients and devices of one gateway."""
+
+    def __init__(self) -> None:
+        self._links: dict[str, Link] = {}  # by client, as long as it is connected or speaks for a device
+        self._levels: dict[str, str] = {}  # names that clients have as devices -> the client
+        self._speaks: dict[str, dict[str, None]] = {}  # devices by the client that speaks for them
+        self._devices: FairTable[str, Device] = FairTable(DEVICES_MAX)
+        self._names: OrderedDict[bytes, Budget] = OrderedDict()  # by origin
+
+    def __len__(self) -> int:
+        return len(self._devices)
+
+    def device(self, name: str) -> Device | None:
+        return self._devices.get(name)
+
+    def link(self, client: str) -> Link | None:
+        return self._links.get(client)
+
+    # ------------------------------------------------------------------------------------------ connections
+
+    def connected(self, client: str, origin: str, keep_alive_s: int, now: float) -> Link:
+        """A client's new connection; what it spoke for before it speaks for again."""
+        link = self._links.get(client)
+        if link is None:
+            link = self._links[client] = Link(client, entity_level(client), b"")
+            self._levels[link.level] = client
+        link.origin, link.keep_alive_s, link.seen_at = origin.encode(), keep_alive_s, now
+        link.up, link.willed, link.knows = True, False, False
+        return link
+
+    def own(self, link: Link) -> Device | None:
+        """The device that this connection is."""
+        found = self._devices.get(link.level)
+        return found if found is not None and found.evidence.own and found.evidence.link is link else None
+
+    def spoken_for(self, link: Link) -> list[Device]:
+        """The devices that this connection speaks for, its own included."""
+        found = (self._devices.get(name) for name in self._speaks.get(link.client, ()))
+        return [device for device in found if device is not None]
+
+    def is_itself(self, device: Device, link: Link) -> bool:
+        """Whether a connection speaks for this device alone: then it is the device's."""
+        others = [name for name in self._speaks.get(link.client, ()) if name != link.level]
+        return device.name == link.level or others == [device.name]
+
+    def tidy(self, link: Link) -> None:
+        """Forget a client that is away and speaks for nothing."""
+        if not self._speaks.get(link.client):
+            self._speaks.pop(link.client, None)
+            if not link.up and self._links.pop(link.client, None) is not None:
+                self._levels.pop(link.level, None)
+
+    # ---------------------------------------------------------------------------------------------- devices
+
+    def claim(self, name: str, link: Link, by: str, now: float) -> tuple[Device, Device | None]:
+        """The device that this connection speaks of, and one that had to go for it. Raises NotAuthorised."""
+        known = self._devices.get(name)
+        if known is None:
+            if self._levels.get(name, link.client) != link.client:
+                raise NotAuthorised(f"{name} is another client")
+            return self.admit(name, link, by, now)
+        if known.evidence.link is not link:
+            if not self._may_take_over(known, link, now):
+                raise NotAuthorised(f"{name} is spoken for by another connection")
+            self._release(known)
+            known.evidence.link, known.evidence.own = link, False
+            self._devices.put(name, link.origin, known)  # whoever speaks for it pays for its place
+            known.founder = known.founder or link.client
+            self._speaks.setdefault(link.client, {})[name] = None
+        return known, None
+
+    def _may_take_over(self, known: Device, link: Link, now: float) -> bool:
+        if known.founder in ("", link.client):
+            return True
+        before = known.evidence.link
+        if known.evidence.own or before is None or before.up:
+            return False
+        return before.origin == link.origin or now - before.left_at >= HANDOVER_S
+
+    def admit(self, name: str, link: Link | None, by: str, now: float) -> tuple[Device, Device | None]:
+        """A new device, and one that had to go for it; it may be the new one itself."""
+        device = Device(name, link.client if link else "", by, Evidence(now, now, link), now)
+        # Whom nobody speaks for yet has an origin of its own: those of before a restart are no flood.
+        gone = self._devices.put(name, link.origin if link else b"before " + name.encode(), device)
+        if link is not None:
+            self._speaks.setdefault(link.client, {})[name] = None
+        if gone is None:
+            return device, None
+        self._release(gone[1])
+        return device, gone[1]
+
+    def introduces(self, device: Device, now: float) -> bool:
+        """Whether something may be told of a new device: not if its origin introduces ever new ones."""
+        if device.evidence.link is None:
+            return True
+        origin = device.evidence.link.origin
+        budget = self._names.pop(origin, None) or Budget(NAMES_PER_S, NAMES_BURST, now)
+        self._names[origin] = budget
+        if len(self._names) > ORIGINS_MAX:
+            self._names.popitem(last=False)
+        if not budget.open(now):
+            return False
+        budget.spend(1.0, now)
+        return True
+
+    def heard(self, device: Device) -> None:
+        """Of its origin's devices it is the last to go."""
+        self._devices.touch(device.name)
+
+    def remove(self, device: Device) -> None:
+        self._devices.pop(device.name)
+        self._release(device)
+
+    def _release(self, device: Device) -> None:
+        """Its connection no longer speaks for it."""
+        link = device.evidence.link
+        if link is not None:
+            self._speaks.get(link.client, {}).pop(device.name, None)
+            self.tidy(link)

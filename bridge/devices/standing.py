@@ -1,0 +1,161 @@
+"""Whether an unchanged device is there: what is known of it, and what follows from that (B5, for who is never pinged).
+
+Evidence outweighs other evidence in this order; the first that says something decides:
+
+    1  a word of loss, by any source of the device's, that no later word or new connection of its own took back: FAILED.
+       So a device's own `offline` outweighs the open connection of its bridge, and a bridge's outweighs the device's
+       `online` of before. A word of leaving: GONE
+    2  the will of the connection through which it speaks was published, and that connection is gone: FAILED
+    3  without a configured heartbeat: that connection ended. With DISCONNECT: GONE; without: GONE, and FAILED when it
+       is not back after `grace_s`. A device with a configured heartbeat may come and go between its messages
+    4  it said that it sleeps: ALIVE, whatever its silence
+    5  silence, by the configured heartbeat: SUSPECTED after two periods, FAILED after three
+    6  else silence, by the habit that was learned of it (`regularity`): SUSPECTED when phi reaches the threshold,
+       FAILED when the silence lasts twice as long. Who has no rhythm has none that its silence could break
+    7  silence of its own connection beyond its keep-alive: SUSPECTED; the broker then ends the connection (see 3)
+
+Pure and without memory: `judge` is asked whenever something came or `until` is reached. Not here: whose word counts
+(`devices`), who is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from bridge.devices.conventions import Said
+from bridge.devices.regularity import Regularity
+from bridge.traces import TraceKind
+
+SUSPECT_PERIODS, FAIL_PERIODS = 2.0, 3.0  # of a configured heartbeat, without a message
+SILENCE_MIN_S = 5.0  # a shorter silence is never held against a habit: networks have such
+FAIL_FACTOR = 2.0  # how much longer than a suspicious silence one must be for a failure
+KEEP_ALIVE_SLACK_S = 2.0  # packets are reported once a second, and take their time
+REJOIN_S = 60.0  # how long at least a device that is remembered from before a restart may take to come back
+
+
+class Health(StrEnum):
+    """What a gateway holds of a device."""
+
+    ALIVE = "alive"
+    SUSPECTED = "suspected"
+    FAILED = "failed"
+    GONE = "gone"
+
+
+@dataclass(slots=True)
+class Link:
+    """A client's connection, the last one if it has none. `level`: its name as a device; `origin`: who answers for it,
+    an address."""
+
+    client: str
+    level: str
+    origin: bytes
+    keep_alive_s: int = 0
+    up: bool = True
+    seen_at: float = 0.0
+    left_at: float = 0.0
+    clean: bool = False
+    reason: str = ""
+    willed: bool = False
+    """Its will was published: by its own word it is dead."""
+    knows: bool = False
+    """It speaks VeilMQ itself, and is no unchanged device."""
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What is known of one device. `own`: `link` is its own connection, not that of a bridge. `rejoin_s`: how long
+    after a restart nothing is held against it."""
+
+    known_at: float
+    heard_at: float
+    link: Link | None = None
+    own: bool = False
+    every_s: float | None = None
+    rejoin_s: float = REJOIN_S
+    words: dict[str, Said] = field(default_factory=dict)  # by source
+    habit: Regularity = field(default_factory=Regularity)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`why`: a few words for people. `until`: when to judge again though nothing came."""
+
+    health: Health
+    why: str = ""
+    clean: bool = False
+    until: float | None = None
+
+
+def judge(known: Evidence, now: float, grace_s: float) -> Verdict | None:
+    """None: nothing may be said yet, of a device that is remembered from before a restart."""
+    said = known.words.values()
+    if Said.LOST in said:
+        return Verdict(Health.FAILED, f"{_source(known, Said.LOST)} says so")
+    if Said.GONE in said:
+        return Verdict(Health.GONE, f"{_source(known, Said.GONE)} says so", clean=True)
+    link = known.link
+    if link is not None and not link.up and link.willed:
+        return Verdict(Health.FAILED, "its will was published" if known.own else "the will of its bridge was published")
+    if known.every_s is None:
+        if link is None:
+            back_by = known.known_at + known.rejoin_s
+            return Verdict(Health.FAILED, "not back after a restart of the gateway") if now >= back_by else None
+        if not link.up:
+            return _left(link, now, grace_s)
+    if Said.SLEEPING in said:
+        return Verdict(Health.ALIVE, "asleep")
+    return _silence(known, now)
+
+
+def _left(link: Link, now: float, grace_s: float) -> Verdict:
+    if link.clean:
+        return Verdict(Health.GONE, link.reason, clean=True)
+    failed_at = link.left_at + grace_s
+    return (
+        Verdict(Health.FAILED, link.reason) if now >= failed_at else Verdict(Health.GONE, link.reason, until=failed_at)
+    )
+
+
+def _silence(known: Evidence, now: float) -> Verdict:
+    looks: list[float] = []
+    suspect_s = fail_s = None
+    if known.every_s is not None:
+        suspect_s, fail_s, why = known.every_s * SUSPECT_PERIODS, known.every_s * FAIL_PERIODS, "no heartbeat"
+    elif known.habit.regular and (at := known.habit.suspicious_at()) is not None:
+        suspect_s = max(at - known.heard_at, SILENCE_MIN_S)
+        fail_s, why = suspect_s * FAIL_FACTOR, "silent against its habit"
+    if suspect_s is not None and fail_s is not None:
+        if now >= known.heard_at + fail_s:
+            return Verdict(Health.FAILED, why)
+        if now >= known.heard_at + suspect_s:
+            return Verdict(Health.SUSPECTED, why, until=known.heard_at + fail_s)
+        looks.append(known.heard_at + suspect_s)
+    link = known.link
+    if known.own and link is not None and link.up and link.keep_alive_s:
+        due = link.seen_at + link.keep_alive_s + KEEP_ALIVE_SLACK_S
+        if now >= due:
+            return Verdict(Health.SUSPECTED, "silent beyond its keep-alive", until=min(looks, default=None))
+        looks.append(due)
+    return Verdict(Health.ALIVE, until=min(looks, default=None))
+
+
+def state_of(known: Evidence) -> TraceKind | None:
+    """The state that a device's words come to, in the words of traces: what it lacks first. None: it says none."""
+    said = known.words.values()
+    for word, kind in (
+        (Said.GONE, TraceKind.SHUTDOWN),
+        (Said.SLEEPING, TraceKind.SHUTDOWN),
+        (Said.STARTING, TraceKind.INITIALIZING),
+        (Said.ALERT, TraceKind.RECOVERING),
+        (Said.LOST, None),
+        (Said.READY, TraceKind.READY),
+    ):
+        if word in said:
+            return kind
+    return None
+
+
+def _source(known: Evidence, said: Said) -> str:
+    return next(source for source, word in known.words.items() if word is said)

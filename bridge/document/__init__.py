@@ -1,0 +1,57 @@
+"""What the owner signed: policy and scopes, members and regions, views and their succession, names with a meaning.
+
+Questions about the overlay in force are answered here; nothing here changes by itself or sends anything. Imports
+`base`, nothing that moves.
+"""
+
+from __future__ import annotations
+
+from bridge.document.constrained import BROKER, TRACES, Actions, Constrained, Distribution
+from bridge.document.overlay import (
+    DEPTH_MAX,
+    HOSTED_PROPERTY_CHARS,
+    SHARES_PER_KEY_MAX,
+    VIEW_GRACE_S,
+    Member,
+    Overlay,
+    OverlayError,
+)
+from bridge.document.own_topics import OwnTopics
+from bridge.document.policy import (
+    KEY_SERVERS_MAX,
+    REFRESH,
+    REFRESH_BYTES_MAX,
+    REFRESH_MESSAGES_MAX,
+    REFRESH_SECONDS_MAX,
+    Issuer,
+    Policy,
+    Refresh,
+    Scope,
+)
+from bridge.document.scope_secret import ScopeSecret
+
+__all__ = [
+    "BROKER",
+    "DEPTH_MAX",
+    "HOSTED_PROPERTY_CHARS",
+    "KEY_SERVERS_MAX",
+    "REFRESH",
+    "REFRESH_BYTES_MAX",
+    "REFRESH_MESSAGES_MAX",
+    "REFRESH_SECONDS_MAX",
+    "SHARES_PER_KEY_MAX",
+    "TRACES",
+    "VIEW_GRACE_S",
+    "Actions",
+    "Constrained",
+    "Distribution",
+    "Issuer",
+    "Member",
+    "Overlay",
+    "OverlayError",
+    "OwnTopics",
+    "Policy",
+    "Refresh",
+    "Scope",
+    "ScopeSecret",
+]

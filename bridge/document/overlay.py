@@ -1,0 +1,397 @@
+"""Who is in: regions, their members and thresholds, all signed by the overlay's owner, and who may do what.
+
+A *region* is one virtual node: n replicas in distinct trust domains (A1). Its *view* (`regionview`) is numbered and
+signed; the number is in every share's label, so shares of different views never mix. A *certificate* says who a member
+is; the *policy* (`policy`) what it may do, which scopes there are and how regions are joined.
+
+The overlay file is a JSON document of base64 frames; `Overlay.load` believes nothing in it that the owner did
+not sign, but endorsements, which carry the signatures of their own authors.
+
+Which views are in force and open, and how a newer version is adopted, stands in `succession`: **read that first if you
+attach or detach**. Not here: placement (A11, A12).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import comb, prod
+from typing import Any
+
+from bridge.base import matches, overlaps, specificity
+from bridge.document.policy import DOMAIN_POLICY, KEY_SERVERS_MAX, Issuer, Policy, Scope
+from bridge.document.region_view import DOMAIN_VIEW, VIEW_GRACE_S, Endorsement, Member, RegionView
+from bridge.document.succession import Succession
+from keys.errors import BadFrame, BadSignature, Expired, KeysError
+from keys.frames import sized, text
+from keys.grants import Grant, Right
+from keys.identity import CARRIERS, Certificate, Identity, Role, verify
+from keys.keyheader import frame_bytes
+from keys.material import THRESHOLD_SERVERS_MAX, THRESHOLD_SERVERS_MIN
+from keys.sharetree import STEPS_LIMIT, Hop
+
+__all__ = ["VIEW_GRACE_S", "Endorsement", "Member", "Overlay", "OverlayError", "RegionView"]
+
+SHARES_PER_KEY_MAX = 1024  # what one receiver may be made to hold for one key (PROTOCOL §3)
+DEPTH_MAX = 4  # regions on a path (A8)
+HOSTED_PROPERTY_CHARS = 8192  # what a hosted broker carries in one user property in the common case (PROTOCOL §2)
+ENDORSEMENTS_MAX = 4096  # read from one document; one of each replica is what honest ones hold
+
+
+class OverlayError(Exception):
+    """The overlay file cannot be believed or used: one line, cause and cure."""
+
+
+class Overlay(Succession):
+    """Everything signed, verified once, and the questions that machines ask of it."""
+
+    def __init__(
+        self,
+        owner: bytes,
+        policy: Policy,
+        views: Iterable[RegionView],
+        members: Iterable[Member],
+        endorsements: Iterable[Endorsement] = (),
+    ) -> None:
+        self.owner = owner
+        self.policy = policy
+        views, members = list(views), list(members)
+        self.latest = {view.region: view for view in views}
+        self.members = {member.certificate.name: member for member in members}
+        self.by_party = {c.party_id: c for member in self.members.values() for c in member.certificates}
+        self.hosted = frozenset(n for n, m in self.members.items() if m.certificate.role is Role.HOSTED)
+        """Names of the brokers that know nothing of us."""
+        self._grants: dict[str, list[Grant]] = {name: [] for name in self.members}
+        for grant in policy.grants:
+            self._grants.setdefault(grant.member, []).append(grant)
+        self._neighbours: dict[int, tuple[int, ...]] = {
+            region: tuple(sorted({b for a, b in self._both_ways() if a == region})) for region in self.latest
+        }
+        # The last of two would win silently: an old view, say, over the one that replaced it.
+        keys = sum(len(member.certificates) for member in members)
+        if len(self.latest) < len(views) or len(self.by_party) < keys or len(self.members) < len(members):
+            raise OverlayError("the overlay lists a region, a member or a key twice; keep the newest of each only")
+        self._check()
+        self._paths = {a: self._paths_from(a) for a in self.latest}
+        self._check_loads()
+        self._begin(endorsements)
+
+    # -------------------------------------------------------------------------------- making and reading
+
+    @classmethod
+    def sign(
+        cls,
+        owner: Identity,
+        policy: Policy,
+        views: Iterable[RegionView],
+        members: Iterable[Member],
+        endorsements: Iterable[Endorsement] = (),
+    ) -> Overlay:
+        """The owner's side: sign policy and views; certificates come signed (`Certificate.issue`)."""
+        views, members = [view.signed(owner) for view in views], list(members)
+        whole = replace(policy, contents=_contents(views, members))
+        return cls(owner.public_bytes, whole.signed(owner), views, members, endorsements)
+
+    def to_document(self) -> dict[str, Any]:
+        """The overlay file as a JSON object."""
+        return {
+            "veilmq_overlay": 1,
+            "name": self.policy.overlay,
+            "owner": _b64(self.owner),
+            "policy": _signed(self.policy.body(), self.policy.signature),
+            "views": [_view_document(v) for _, v in sorted(self.latest.items())],
+            "endorsements": sorted(_b64(endorsement.encode()) for endorsement in self.endorsements),
+            "members": [
+                {
+                    "certificate": _b64(m.certificate.encode()), "address": m.address, "ca": _b64(m.ca),
+                    "box": _b64(m.box), "before": _b64(m.before.encode() if m.before else b""),
+                }
+                for _, m in sorted(self.members.items())
+            ],
+        }  # fmt: skip
+
+    @classmethod
+    def load(cls, document: Mapping[str, Any], now_ms: int, owner: bytes | None = None) -> Overlay:
+        """Verify a document of `to_document`; `owner` pins the public key that must have signed it.
+
+        Raises OverlayError naming what does not hold: shape, signature, expiry, size of a region, the tree.
+        """
+        try:
+            public = _unb64(document["owner"])
+            if owner is not None and public != owner:
+                raise OverlayError("overlay file is signed by another owner; ask the owner for the right file")
+            policy = Policy.decode(*_verified(document["policy"], public, DOMAIN_POLICY, "policy"))
+            views = [_view(entry, public, f"view {index + 1}") for index, entry in enumerate(document["views"])]
+            members = []
+            for entry in document["members"]:
+                certificate = Certificate.decode(_unb64(entry["certificate"]))
+                certificate.verify(public, now_ms)
+                old = _unb64(entry["before"])
+                before = Certificate.decode(old) if old else None
+                if before is not None:
+                    before.verify(public, 0)  # that it ended is no fault of the file; users check its end
+                box = _unb64(entry["box"])
+                members.append(Member(certificate, str(entry["address"]), _unb64(entry["ca"]), box, before))
+            if _contents(views, members) != policy.contents:
+                raise BadSignature("views or members are not those of this version of the policy")
+        except Expired as error:
+            raise OverlayError(f"overlay file: {error}; ask the owner to issue it anew") from error
+        except (BadSignature, BadFrame) as error:
+            raise OverlayError(f"overlay file was tampered with: {error}; fetch it from the owner") from error
+        except (KeyError, TypeError, AttributeError, ValueError, KeysError) as error:
+            raise OverlayError(f"overlay file is not one: {error!r}; make it with `veilmq overlay sign`") from error
+        return cls(public, policy, views, members, _endorsements(document)).at(now_ms / 1000)
+
+    @classmethod
+    def policy_of(cls, document: Mapping[str, Any], owner: bytes) -> Policy:
+        """The policy alone, its signature verified: the cheap part of `load`. Raises OverlayError."""
+        try:
+            return Policy.decode(*_verified(document["policy"], owner, DOMAIN_POLICY, "policy"))
+        except (BadSignature, BadFrame) as error:
+            raise OverlayError(f"overlay file was tampered with: {error}; fetch it from the owner") from error
+        except (KeyError, TypeError, AttributeError, ValueError, KeysError) as error:
+            raise OverlayError(f"overlay file is not one: {error!r}; make it with `veilmq overlay sign`") from error
+
+    # ------------------------------------------------------------------------------------------ questions
+
+    def certificate(self, name: str) -> Certificate:
+        return self.members[name].certificate
+
+    def neighbours(self, region: int) -> tuple[int, ...]:
+        """Regions one edge of the tree away."""
+        return self._neighbours[region]
+
+    def path(self, start: int, end: int) -> tuple[int, ...]:
+        """Regions from `start` to `end`, both included."""
+        return self._paths[start][end]
+
+    def scope_of(self, wire_topic: str) -> Scope | None:
+        """The most specific scope of a wire topic, or None."""
+        found = [scope for scope in self.policy.scopes if matches(scope.filter, wire_topic)]
+        return min(found, key=lambda scope: specificity(scope.filter), default=None)
+
+    def scope_named(self, wire_filter: str) -> Scope | None:
+        return next((scope for scope in self.policy.scopes if scope.filter == wire_filter), None)
+
+    def regions_of(self, scope: Scope) -> frozenset[int]:
+        return frozenset(scope.regions) if scope.regions else frozenset(self.latest)
+
+    def key_hops(self, scope: Scope, home: int) -> tuple[Hop, ...]:
+        """What a key header states: the publisher's region first, then every other region of the scope."""
+        others = sorted(self.regions_of(scope) - {home})
+        return tuple(self.views[region].hop for region in (home, *others))
+
+    def hops_between(self, start: int, end: int) -> tuple[Hop, ...]:
+        return tuple(self.views[region].hop for region in self.path(start, end))
+
+    def may_publish(self, name: str, wire_topic: str, epoch: int) -> bool:
+        return any(grant.may_publish(wire_topic, epoch) for grant in self._grants.get(name, ()))
+
+    def may_publish_in(self, name: str, scope: Scope, epoch: int) -> bool:
+        """Whether the member may publish on some topic of the scope."""
+        return any(
+            Right.PUBLISH in grant.rights and grant.live(epoch) and overlaps(grant.filter, scope.filter)
+            for grant in self._grants.get(name, ())
+        )
+
+    def may_read(self, name: str, scope: Scope, epoch: int) -> bool:
+        """Whether the member may read the whole scope."""
+        return any(grant.may_read_all(scope.filter, epoch) for grant in self._grants.get(name, ()))
+
+    def grants_of(self, name: str) -> tuple[Grant, ...]:
+        return tuple(self._grants.get(name, ()))
+
+    # --------------------------------------------------------------------------------------------- checks
+
+    def _both_ways(self) -> list[tuple[int, int]]:
+        return [edge for a, b in self.policy.edges for edge in ((a, b), (b, a))]
+
+    def _check(self) -> None:
+        for view in self._all_views():
+            if len(view.members) <= 2 and not view.trusted:
+                raise OverlayError(
+                    f"region {view.name} has {len(view.members)} replicas and cannot share a secret; "
+                    "give it at least 3, or mark it `trusted: true` if you trust each of them with it"
+                )
+            if len(set(view.members)) != len(view.members):
+                raise OverlayError(f"region {view.name} lists a replica twice; list each once")
+            self._check_members(view)
+            self._check_hosted(view)
+            if view.former is not None and not _follows(view, view.former):
+                raise OverlayError(f"the view before that of region {view.name} is another than it names; sign anew")
+        for a, b in self.policy.edges:
+            if a not in self.latest or b not in self.latest:
+                raise OverlayError(f"the tree joins region {a} to {b}, but one of them has no view; add it")
+        if len(self.policy.edges) != len(self.latest) - 1:
+            raise OverlayError("the regions must form a tree: one edge fewer than there are regions")
+
+        self._check_parties()
+
+    def _all_views(self) -> list[RegionView]:
+        return [v for latest in self.latest.values() for v in (latest, latest.former) if v is not None]
+
+    def _check_parties(self) -> None:
+        for name, member in self.members.items():
+            old, new = member.before, member.certificate
+            if old is not None and (old.name, old.role, old.region) != (name, new.role, new.region):
+                raise OverlayError(f"the former certificate of {name} is of another member, role or region")
+        servers, issuer = self.policy.key_servers, self.policy.issuer
+        if (issuer is Issuer.OWNER) != (not servers) or len(set(servers)) < len(servers):
+            raise OverlayError("a key service has servers, each once; keys that the owner issues have none")
+        if issuer is Issuer.OWNER and self.policy.calendar.length_s:
+            raise OverlayError("epochs need a key service; add one, or leave the epochs out")
+        if len(servers) > KEY_SERVERS_MAX:
+            raise OverlayError(f"a key service has at most {KEY_SERVERS_MAX} servers, not {len(servers)}")
+        if issuer is Issuer.THRESHOLD and not THRESHOLD_SERVERS_MIN <= len(servers) <= THRESHOLD_SERVERS_MAX:
+            raise OverlayError(
+                f"a threshold key service has {THRESHOLD_SERVERS_MIN} to {THRESHOLD_SERVERS_MAX} servers, "
+                f"not {len(servers)}; 4 bear one faulty server, 7 two"
+            )
+        for name in servers:
+            if name not in self.members or self.members[name].certificate.role is not Role.KEY_SERVER:
+                raise OverlayError(f"{name} is not certified as a key server; issue it as one and add its card")
+        domains = [self.members[name].certificate.domain for name in servers]
+        if issuer is Issuer.THRESHOLD and len(set(domains)) < len(domains):
+            raise OverlayError(
+                f"key servers {', '.join(servers)} are not all of different trust domains ({', '.join(domains)}); "
+                "a party with two of them could read alone: take servers of other parties, or a chain"
+            )
+
+    def _check_members(self, view: RegionView) -> None:
+        domains: dict[str, str] = {}
+        for name in view.members:
+            member = self.members.get(name)
+            if member is None:
+                raise OverlayError(f"region {view.name} names {name}, who has no certificate here; add its card")
+            certificate = member.certificate
+            if certificate.role not in CARRIERS or certificate.region != view.region:
+                raise OverlayError(f"{name} is not certified as a replica of region {view.name}; issue it as one")
+            other = domains.setdefault(certificate.domain, name)
+            if other != name and not view.trusted:
+                raise OverlayError(
+                    f"{other} and {name} of region {view.name} are of one trust domain ({certificate.domain}); "
+                    "replicas of a region must be run by different parties"
+                )
+
+    def _check_hosted(self, view: RegionView) -> None:
+        """What stock brokers cannot do: split shares anew for a next region, carry properties of any size."""
+        hosted = sorted(self.hosted.intersection(view.members))
+        if not hosted:
+            return
+        if self._neighbours[view.region]:
+            raise OverlayError(
+                f"region {view.name} is joined to another, and the hosted broker {hosted[0]} in it cannot split shares "
+                "for that; give the region replicas of ours, or no neighbour"
+            )
+        for scope in self.policy.scopes:
+            chars = -(-frame_bytes(scope.filter, 1, len(view.members)) * 4 // 3)
+            if chars > HOSTED_PROPERTY_CHARS:
+                raise OverlayError(
+                    f"keys of scope {scope.filter:.40}... take user properties of {chars} characters, and hosted "
+                    f"brokers carry {HOSTED_PROPERTY_CHARS}; shorten the filter, or use fewer replicas"
+                )
+
+    def _paths_from(self, start: int) -> dict[int, tuple[int, ...]]:
+        paths: dict[int, tuple[int, ...]] = {start: (start,)}
+        queue = deque([start])
+        while queue:
+            region = queue.popleft()
+            for following in self._neighbours[region]:
+                if following not in paths:
+                    paths[following] = (*paths[region], following)
+                    queue.append(following)
+        if len(paths) != len(self.latest):
+            raise OverlayError("the regions must form one tree; join the separate ones with an edge")
+        return paths
+
+    def _check_loads(self) -> None:
+        """No path on which a receiver would hold too many shares of one key (A8), or try too many combinations of them.
+
+        A subscriber of the last region holds the product of all n of the path, and where f replicas of each region lie
+        it may be the last choice of k of n, region by region behind the first, that fits. Of two views of a region the
+        worse counts: keys may name either.
+        """
+        count, choices = dict[int, int](), dict[int, int]()
+        for hop in (view.hop for view in self._all_views()):
+            count[hop.region] = max(hop.count, count.get(hop.region, 0))
+            choices[hop.region] = max(comb(hop.count, hop.threshold), choices.get(hop.region, 0))
+        for paths in self._paths.values():
+            for path in paths.values():
+                shares = prod(count[region] for region in path)
+                steps = prod(choices[region] for region in path[1:])
+                names = " - ".join(self.latest[region].name for region in path)
+                if steps > STEPS_LIMIT:
+                    raise OverlayError(
+                        f"path {names} has {steps} combinations of replicas to try where some lie (at most "
+                        f"{STEPS_LIMIT}); shorten it or use smaller regions"
+                    )
+                if shares > SHARES_PER_KEY_MAX or len(path) > DEPTH_MAX:
+                    raise OverlayError(
+                        f"path {names} has {len(path)} regions and {shares} shares a key "
+                        f"(at most {DEPTH_MAX} and {SHARES_PER_KEY_MAX}); shorten it or use fewer replicas"
+                    )
+
+
+def _contents(views: Iterable[RegionView], members: Iterable[Member]) -> bytes:
+    """The digest that binds one version's views and members, whatever order a file lists them in."""
+    both = [v for view in sorted(views, key=lambda view: view.region) for v in (view, view.former) if v is not None]
+    parts = [sized(view.body()) for view in both]
+    for member in sorted(members, key=lambda member: member.certificate.name):
+        parts += [sized(member.certificate.encode()), text(member.address), sized(member.ca)]
+        parts += [hashlib.sha256(member.box).digest(), sized(member.before.encode() if member.before else b"")]
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+def _follows(view: RegionView, former: RegionView) -> bool:
+    """Whether `former` is the view before."""
+    same = (former.region, former.number + 1, former.trusted) == (view.region, view.number, view.trusted)
+    return same and former.digest == view.predecessor and former.former is None
+
+
+def _endorsements(document: Mapping[str, Any]) -> Iterable[Endorsement]:
+    """Those that can be read; what cannot is no fault of the owner's."""
+    for entry in list(document.get("endorsements", ()))[:ENDORSEMENTS_MAX]:
+        try:
+            yield Endorsement.decode(_unb64(entry))
+        except (KeysError, TypeError, ValueError, AttributeError):
+            continue
+
+
+def _view_document(view: RegionView) -> dict[str, Any]:
+    former = {} if view.former is None else {"former": _view_document(view.former)}
+    return _signed(view.body(), view.signature) | former
+
+
+def _view(entry: Mapping[str, Any], public: bytes, what: str) -> RegionView:
+    """A signed view with the one before, if the document has it."""
+    former = entry.get("former")
+    before = None if former is None else RegionView.decode(*_verified(former, public, DOMAIN_VIEW, f"former {what}"))
+    return RegionView.decode(*_verified(entry, public, DOMAIN_VIEW, what), before)
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _unb64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise BadFrame("field is not base64") from error
+
+
+def _signed(body: bytes, signature: bytes) -> dict[str, str]:
+    return {"body": _b64(body), "signature": _b64(signature)}
+
+
+def _verified(entry: Mapping[str, str], public: bytes, domain: str, what: str) -> tuple[bytes, bytes]:
+    body, signature = _unb64(entry["body"]), _unb64(entry["signature"])
+    try:
+        verify(public, domain, body, signature)
+    except BadSignature as error:
+        raise BadSignature(f"signature of {what} does not fit") from error
+    return body, signature

@@ -1,0 +1,196 @@
+"""Views over time: which of a region's views is in force, which are open, and what may follow them.
+
+Of each region an `Overlay` holds the newest view that the owner signed (`latest`) and, inside it, the view before
+(`RegionView.former`). Which of the two are *open*, hence may be named by keys, is a part of the value:
+
+    latest[region]         what the owner signed last; the owner's commands go on from it (`RegionView.successor`)
+    views[region]          the view *in force*: `latest` if it has no predecessor here or k members of that endorsed it,
+                           else the predecessor. What is sealed now is sealed for it
+    open_views(region)     the view in force and, until `closes_at`, its predecessor
+    replicas(region)       members of all of these and of a `latest` that is not in force yet: whom to have links with
+    endorsed(news, now)    the overlay with more endorsements: `latest` may be in force then
+    at(now)                the overlay in which predecessors whose time is over are closed; `next_closing` says when
+    following(old, now)    a newer version, as somebody adopts it who has `old` in force
+
+None of these changes a value: each gives another one, which the machines adopt (`adopting`, `membership`). To attach or
+detach, the owner signs the next version with `latest[region].successor(members, now_ms, grace_s)` for that view (from
+`latest.values()`, never from `views.values()`). A detached replica stays listed as a member until a later version drops
+it, after the grace, together with the view's `former`.
+
+Several changes of one region follow one another: while a predecessor is open the owner signs no further one (its
+commands refuse to); if it does, the last predecessor alone is open. Whoever missed a change adopts a later one that k
+members of the view in force at him endorsed. What does not follow is not adopted (`unendorsed`), whoever signed it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Self
+
+from bridge.document.region_view import Endorsement, Member, RegionView
+from keys.errors import BadShare, BadSignature, Expired, UnknownView
+from keys.identity import Certificate, Role
+from keys.sharetree import Hop
+
+
+class Succession:
+    """What an `Overlay` knows of its regions' views; see the module's head."""
+
+    latest: dict[int, RegionView]
+    members: dict[str, Member]
+    views: dict[int, RegionView]
+    endorsements: frozenset[Endorsement]
+
+    def _begin(self, endorsements: Iterable[Endorsement]) -> None:
+        self._in_force_ms: dict[int, int] = {}  # since when we know that `latest` is in force, by region
+        self._closed: frozenset[int] = frozenset()  # regions whose view before is over
+        self.endorsements = frozenset(self._believed(endorsements, ()))
+        self._settle()
+
+    def in_force(self, region: int) -> bool:
+        """Whether `latest` is, not the view before it."""
+        former = self.latest[region].former
+        return region in self._in_force_ms or former is None or former.quorum(self.endorsers(region))
+
+    def endorsers(self, region: int) -> frozenset[str]:
+        """Replicas that agreed to `latest`."""
+        return frozenset(e.member for e in self.endorsements if e.region == region)
+
+    def open_views(self, region: int) -> tuple[RegionView, ...]:
+        """Views that keys may name: the one in force first."""
+        return self._open[region]
+
+    def view(self, region: int, view_number: int) -> RegionView | None:
+        """The open view of that number."""
+        return next((view for view in self._open[region] if view.number == view_number), None)
+
+    def check_view(self, hop: Hop) -> None:
+        """Raise unless a key may name this view: UnknownView for one that is not in force here yet, Expired for one
+        that is closed, BadShare for a region that we do not know or another threshold than the view's."""
+        if hop.region not in self.latest:
+            raise BadShare(f"key was split for a region {hop.region}, which is not here")
+        view = self.view(hop.region, hop.view)
+        if view is None and hop.view > self.views[hop.region].number:
+            raise UnknownView(f"key was split for view {hop.view} of region {hop.region}, which is to come here")
+        if view is None:
+            raise Expired(f"view {hop.view} of region {hop.region} is closed")
+        if view.hop != hop:
+            raise BadShare("key was split for other views than ours")
+
+    def honest_among(self, region: int, members: Collection[str]) -> bool:
+        """Whether these are f + 1 of one open view: then one of them is honest. The liars of two views may be more than
+        f together."""
+        return any(len(view.members_among(members)) > view.faults for view in self._open[region])
+
+    def replicas(self, region: int) -> tuple[str, ...]:
+        """Members of the open views and of one that is not in force yet."""
+        views = (*self._open[region], self.latest[region])
+        return tuple(dict.fromkeys(name for view in views for name in view.members))
+
+    def forwarders(self, region: int) -> tuple[str, ...]:
+        """Members of the open views: who passes publications on."""
+        return tuple(dict.fromkeys(name for view in self._open[region] for name in view.members))
+
+    def closes_at(self, region: int) -> float | None:
+        """When the view before the one in force ends, in UNIX seconds; None if none is open.
+
+        It counts from when we knew the new one to be in force; if we began with that, from its signature. Endorsements
+        may take long, and what was sealed until then is still on its way.
+        """
+        if len(self._open[region]) < 2:
+            return None
+        latest = self.latest[region]
+        return self._in_force_ms.get(region, latest.since_ms) / 1000 + latest.grace_s
+
+    @property
+    def next_closing(self) -> float | None:
+        """When `at` gives another overlay next."""
+        return min((at for at in map(self.closes_at, self.latest) if at is not None), default=None)
+
+    def at(self, now: float) -> Self:
+        """The overlay without the views whose time is over; itself if there are none."""
+        over = {region for region in self.latest if (self.closes_at(region) or float("inf")) <= now}
+        return self._changed(_closed=self._closed | over) if over else self
+
+    def endorsed(self, endorsements: Iterable[Endorsement], now: float) -> Self:
+        """The overlay with what is new among these and holds; itself if nothing is."""
+        news = frozenset(self._believed(endorsements, self.endorsements))
+        if not news:
+            return self
+        return self._changed(endorsements=self.endorsements | news)._noted(self, now).at(now)
+
+    def following(self, old: Self, now: float) -> Self:
+        """This version as the next of `old`: what is in force or closed there is so here. See `unendorsed`."""
+        same = {r for r, view in self.latest.items() if r in old.latest and old.latest[r].digest == view.digest}
+        in_force = {region: at for region, at in old._in_force_ms.items() if region in same}
+        in_force |= {region: self.latest[region].since_ms for region in same - set(in_force) if old.in_force(region)}
+        merged = self.endorsements | set(self._believed(old.endorsements, self.endorsements))
+        changed = self._changed(endorsements=merged, _in_force_ms=in_force, _closed=old._closed & same)
+        return changed._noted(old, now).at(now)
+
+    def unendorsed(self, old: Self) -> list[str]:
+        """Regions (by name) whose views do not follow from those that are in force in `old`: neither the same, nor the
+        next, nor endorsed by k members of the old one. A version with such a region is not for us, whoever signed it.
+        """
+        strange = []
+        for region in sorted(self.latest.keys() & old.latest.keys()):
+            view, present = self.latest[region], old.views[region]
+            known = {view.digest, view.former.digest if view.former else b""}
+            rival = view.number <= old.latest[region].number and view.digest != old.latest[region].digest
+            if rival or (present.digest not in known and not present.quorum(self.endorsers(region))):
+                strange.append(view.name)
+        return strange
+
+    def _noted(self, before: Self, now: float) -> Self:
+        """With the time at which views came into force that were not so in `before`."""
+        news = {
+            region: int(now * 1000)
+            for region in self.latest
+            if region not in self._in_force_ms
+            and self.in_force(region)
+            and not (region in before.latest and before.views[region].digest == self.latest[region].digest)
+        }
+        return self._changed(_in_force_ms=self._in_force_ms | news) if news else self
+
+    def _changed(self, **fields: Any) -> Self:
+        made = copy.copy(self)
+        for name, value in fields.items():
+            setattr(made, name, value)
+        made._settle()
+        return made
+
+    def _settle(self) -> None:
+        """Which views are open follows from endorsements and from what is over."""
+        self._open: dict[int, tuple[RegionView, ...]] = {}
+        for region, latest in self.latest.items():
+            if latest.former is None:
+                self._open[region] = (latest,)
+            elif not self.in_force(region):
+                self._open[region] = (latest.former,)
+            else:
+                self._open[region] = (latest,) if region in self._closed else (latest, latest.former)
+        self.views = {region: views[0] for region, views in self._open.items()}
+
+    def _believed(self, endorsements: Iterable[Endorsement], known: Iterable[Endorsement]) -> Iterator[Endorsement]:
+        """Those that a replica of the region signed for its latest view, one of each beside what is `known`: with its
+        key it could make any number that differ."""
+        heard = {(endorsement.region, endorsement.member) for endorsement in known}
+        for endorsement in endorsements:
+            view, member = self.latest.get(endorsement.region), self.members.get(endorsement.member)
+            author = (endorsement.region, endorsement.member)
+            if view is None or member is None or author in heard or not endorsement.names(view):
+                continue
+            if (member.certificate.role, member.certificate.region) != (Role.REPLICA, endorsement.region):
+                continue
+            if any(_signed_by(certificate, endorsement) for certificate in member.certificates):
+                heard.add(author)
+                yield endorsement
+
+
+def _signed_by(certificate: Certificate, endorsement: Endorsement) -> bool:
+    try:
+        endorsement.verify(certificate.public_key)
+    except BadSignature:
+        return False
+    return True

@@ -1,0 +1,84 @@
+"""How leases of shared groups travel: one replica passes them on along the tree, and to gateways that want the scope.
+
+Like statements, except that gateways need them too: they choose by them (`groups`). Whoever comes later is told what is
+known. Not here: who serves a group, which a replica cannot say of groups whose names are hidden from it.
+"""
+
+from __future__ import annotations
+
+from bridge.contract import Allowance, Count, Effect, Received, Send, Wire
+from bridge.document import Overlay
+from bridge.groups.leases import GROUPS_TOPIC, Lease, LeaseTable
+from bridge.topology import Routes
+from bridge.wire import RoutingTable, Statement, refused
+from keys.errors import KeysError
+from keys.identity import Role
+
+TOLD_BURST = 8  # statements of a gateway that are answered at once with all leases of the scope ...
+TOLD_EVERY_S = 60.0  # ... and then once a minute
+
+
+class LeaseRelay:
+    """One replica's part. `routes` and `routing` are the forwarder's."""
+
+    def __init__(self, overlay: Overlay, routes: Routes, routing: RoutingTable) -> None:
+        self._overlay, self._routes, self._routing = overlay, routes, routing
+        self._table = LeaseTable(overlay)
+        self._told: dict[tuple[str, str], Allowance] = {}  # by (gateway, scope) of accepted statements
+
+    def received(self, event: Received, now: float) -> list[Effect]:
+        """A lease from a gateway here or from a neighbouring region: the first copy goes on."""
+        try:
+            lease = Lease.decode(event.wire.payload)
+            if not self._table.accept(lease, now):
+                return []
+        except KeysError as error:
+            return refused(event.peer, error)
+        came_from = self._routes.region_of(event.peer) if self._routes.is_replica(event.peer) else None
+        peers = [
+            peer
+            for region in self._overlay.neighbours(self._routes.region)
+            if region != came_from
+            for peer in self._routes.replicas_up(region)
+        ]
+        peers += [peer for peer in self._wanting(lease.scope, now) if peer not in (event.peer, lease.member)]
+        return [Count("leases"), *(Send(peer, Wire(GROUPS_TOPIC, lease.encode())) for peer in peers)]
+
+    def link_up(self, peer: str, now: float) -> list[Effect]:
+        """A neighbour can hear us, maybe without memory. A gateway gets its own leases too: of its former process."""
+        if self._routes.is_replica(peer):
+            theirs = self._routes.region_of(peer)
+            leases = [x for x in self._table if self._routes.towards(self._routes.region_of(x.member)) != theirs]
+        else:
+            scopes = {lease.scope for lease in self._table}
+            wanted = {scope for scope in scopes if peer in self._wanting(scope, now)}
+            leases = [lease for lease in self._table if lease.scope in wanted]
+        return [Send(peer, Wire(GROUPS_TOPIC, lease.encode())) for lease in leases]
+
+    def stated(self, event: Received, now: float) -> list[Effect]:
+        """A gateway's statement was news: if it wants a scope, it needs the leases of it."""
+        statement = Statement.decode(event.wire.payload)
+        gateway = event.peer
+        if statement.member != gateway or gateway not in self._wanting(statement.filter, now):
+            return []
+        told = self._told.setdefault((gateway, statement.filter), Allowance(TOLD_BURST, TOLD_EVERY_S, now))
+        if not told.take(now):
+            return []
+        leases = [lease for lease in self._table if lease.scope == statement.filter]
+        return [Send(gateway, Wire(GROUPS_TOPIC, lease.encode())) for lease in leases]
+
+    def adopt(self, overlay: Overlay) -> None:
+        """Another version of the overlay, or other views, of the same regions."""
+        self._overlay = overlay
+        self._table.adopt(overlay)
+        for told in [told for told in self._told if told[0] not in overlay.members]:
+            del self._told[told]
+
+    def _wanting(self, wire_filter: str, now: float) -> list[str]:
+        """Gateways of our region that can hear us and want the scope."""
+        scope = self._overlay.scope_named(wire_filter)
+        if scope is None:
+            return []
+        members = self._routing.wanting(scope, now)
+        here = [m for m in members if m in self._routes.up and self._routes.region_of(m) == self._routes.region]
+        return [m for m in here if self._overlay.certificate(m).role is Role.GATEWAY]

@@ -1,0 +1,389 @@
+"""A gateway's shared groups: when it leases what, which groups a publication is not for, and what is held back.
+
+A group's first local client makes a lease, its last one ends it. It says at once that we serve our own devices'
+publications; in what others publish we take part once a quorum of the region knows that we want the scope, and
+`JOIN_S` later, when everybody knows. Who leaves ends its lease at once; the others hold what it was to serve for
+`HOLD_S`, and serve what its lease does not cover any more. What is still on its way to a gateway that left is given
+back: the end of its lease moves to before it. So a group loses nothing when members come and go, as long as gateways
+and replicas are connected; twice may come what was delivered between the two ends. Not here: the choice (`groups`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import TypeAlias
+
+from bridge.base import TopicIndex, overlaps
+from bridge.contract import Count, Deliver, DeliverShared, Effect, FairTable, Publication, Received, Send, Wire
+from bridge.document import Overlay, ScopeSecret
+from bridge.groups.leases import GROUPS_TOPIC, Asked, GroupId, Lease, LeaseTable, group_id
+from bridge.wire import refused
+from keys.errors import KeysError
+from keys.identity import Identity
+
+LEASE_S = 60.0  # a gateway that died is believed for so long
+RENEW_AFTER_S = 20.0
+JOIN_S = 3.0  # from a lease to its start: until then every gateway has it
+LINGER_S = 3.0  # how long who left stays subscribed, to give back what is on its way
+HOLD_S = 5.0  # how long what another gateway serves is held, in case it has left
+HELD_MAX = 4_096  # publications held; a publisher of too many loses its own oldest
+LARGE_BYTES = 16_384  # larger ones are held apart ...
+HELD_LARGE_MAX = 32  # ... and so few, lest they fill memory
+LEARN_S = 0.5  # after the first lease that we hear, all that this replica knows has come
+GROUPS_MAX = 1_024  # local groups that get leases; the others are served as if nobody else had members
+
+SharedName: TypeAlias = tuple[str, str]
+"""Name and clear filter of a group."""
+
+
+NOTHING = Lease("", "", b"", 0, False, 0, 0, 0, 0)
+"""What a share says before it says anything."""
+
+
+@dataclass(slots=True)
+class _Share:
+    """One group in one scope, as we lease it. Times in milliseconds, see `Lease`."""
+
+    id: GroupId
+    own_from_ms: int
+    starts_ms: int = 0
+    ends_ms: int = 0
+    served_ms: int = 0  # the latest publication that we served the group with
+    lease: Lease = NOTHING
+    renew_at: float = 0.0
+
+
+@dataclass(slots=True)
+class _Group:
+    """A group with local members, or that had some until a moment ago (`linger_until`)."""
+
+    name: SharedName
+    shares: dict[str, _Share] = field(default_factory=dict)  # by wire filter of the scope
+    linger_until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A publication that another gateway is to serve one of our groups with. `unknown`: or we; leases that we have not
+    heard yet, of others or of our former process, will tell."""
+
+    group: _Group
+    deliver: Deliver
+    until: float
+    unknown: bool
+
+    @property
+    def key(self) -> tuple[SharedName, str, int]:
+        return self.group.name, self.deliver.publisher, self.deliver.sequence
+
+
+class SharedGroups:
+    """See the module. `accepted`: whether a quorum of our region knows that we want a scope, by its wire filter."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        identity: Identity,
+        name: str,
+        secrets: Sequence[ScopeSecret],
+        accepted: Callable[[str], bool],
+    ) -> None:
+        self._identity, self._name = identity, name
+        self._home = overlay.certificate(name).region
+        self._view = overlay.views[self._home]
+        self._secrets = list(secrets)
+        self._accepted = accepted
+        self._table = LeaseTable(overlay)
+        self._groups: dict[SharedName, _Group] = {}
+        self._index: TopicIndex[_Group] = TopicIndex()
+        self._by_id: dict[GroupId, _Group] = {}
+        self._postponed: set[str] = set()  # filters that nobody here wants, but groups that linger do
+        self._up: set[str] = set()
+        self._version = 0
+        self._held: FairTable[tuple[SharedName, str, int], _Held] = FairTable(HELD_MAX)
+        self._held_large: FairTable[tuple[SharedName, str, int], _Held] = FairTable(HELD_LARGE_MAX)
+        self._learned_at = float("inf")  # when we know the leases that others, and a former process, made before
+        self._drop_at = float("inf")  # when to look for what was held for long enough
+        self._deadline: float | None = None  # of leases and groups; None: look
+
+    # ------------------------------------------------------------------------------------- local clients
+
+    def joined(self, name: SharedName, now: float) -> list[Effect]:
+        """The first local client is in the group."""
+        group = self._groups.get(name)
+        if group is not None and group.linger_until is None:
+            return []
+        if group is None:
+            if len(self._groups) >= GROUPS_MAX:
+                return [Count("groups_unleased")]
+            group = self._groups[name] = _Group(name)
+            self._index.add(name[1], name[0], group)
+        group.linger_until = None
+        group.shares.clear()
+        return self._lease(group, now)
+
+    def _lease(self, group: _Group, now: float) -> list[Effect]:
+        """Lease the group in every scope that it touches and has no lease in."""
+        effects: list[Effect] = []
+        for secret in self._secrets:
+            scope = secret.scope.filter
+            if scope not in group.shares and overlaps(secret.clear_filter, group.name[1]):
+                # What is published within this very millisecond may have been before or after: rather twice than never.
+                share = _Share((scope, group_id(secret, *group.name)), int(now * 1000) + 1)
+                group.shares[scope] = share
+                self._by_id[share.id] = group
+                effects += self._state(share, now)
+        return effects
+
+    def left(self, name: SharedName, now: float) -> list[Effect]:
+        """The last local client has left the group. Tell us before `Unsubscribed`."""
+        group = self._groups.get(name)
+        if group is None or group.linger_until is not None:
+            return []
+        group.linger_until = now + LINGER_S
+        self._deadline = None
+        return [effect for share in group.shares.values() for effect in self._end(share, now)]
+
+    def postpones(self, topic_filter: str) -> bool:
+        """Whether to stay subscribed to a filter that no local client wants, until `tick` returns it."""
+        lingers = any(g.name[1] == topic_filter and g.linger_until is not None for g in self._groups.values())
+        if lingers:
+            self._postponed.add(topic_filter)
+        return lingers
+
+    def wanted(self, topic_filter: str) -> None:
+        """A local client wants the filter again."""
+        self._postponed.discard(topic_filter)
+
+    # ----------------------------------------------------------------------------------- the neighbours
+
+    def link_up(self, peer: str, now: float) -> list[Effect]:
+        """A replica is there, maybe without memory. It has our leases before our publications, and so have those to
+        whom it passes both on."""
+        self._up.add(peer)
+        if self._view.quorum(self._up):
+            self._learned_at = min(self._learned_at, now + HOLD_S)
+        effects: list[Effect] = []
+        for share in self._shares():
+            if share.lease.on and (share.lease.own_until_ms <= now * 1000 or self._begins(share, now)):
+                effects += self._state(share, now)
+        ours = [lease for lease in self._table if lease.member == self._name]  # with what has ended
+        return effects + [effect for lease in ours for effect in self._tell([peer], lease)]
+
+    def link_down(self, peer: str) -> None:
+        self._up.discard(peer)
+
+    def reviewed(self, now: float) -> list[Effect]:
+        """Another scope is accepted: in its groups we take part from now on."""
+        waiting = [share for share in self._shares() if share.lease.on and self._begins(share, now)]
+        return [effect for share in waiting for effect in self._state(share, now)]
+
+    def received(self, event: Received, now: float) -> list[Effect]:
+        """Somebody's lease."""
+        try:
+            lease = Lease.decode(event.wire.payload)
+            if not self._table.accept(lease, now):
+                return []
+        except KeysError as error:
+            return refused(event.peer, error)
+        self._learned_at = min(self._learned_at, now + LEARN_S)
+        if len(self._held) + len(self._held_large):
+            self._drop_at = min(self._drop_at, max(now, self._learned_at))
+        if lease.member == self._name:
+            return [Count("leases"), *self._own_of_before(lease, now)]
+        return [Count("leases"), *([] if lease.on else self._released(lease.id, now))]
+
+    def _own_of_before(self, lease: Lease, now: float) -> list[Effect]:
+        """A lease of our former process. Without members of the group we must not be believed to serve it."""
+        if not lease.on or lease.id in self._by_id:
+            return []
+        self._version = max(self._version, lease.version)
+        now_ms = int(now * 1000)
+        until_ms, ends_ms = min(lease.own_until_ms, now_ms), min(lease.ends_ms, now_ms)
+        ended = self._entered(replace(lease, on=False, own_until_ms=until_ms, ends_ms=ends_ms), now)
+        return self._tell(self._up, ended)
+
+    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
+        """Another version of the overlay, or other views, of the same regions."""
+        self._view = overlay.views[self._home]
+        self._table.adopt(overlay)
+        self._secrets = list(secrets)
+        scopes = {secret.scope.filter for secret in secrets}
+        effects: list[Effect] = []
+        for group in self._groups.values():
+            for gone in [scope for scope in group.shares if scope not in scopes]:
+                self._by_id.pop(group.shares.pop(gone).id, None)
+            effects += self._lease(group, now) if group.linger_until is None else []
+        return effects + [effect for group in list(self._by_id) for effect in self._released(group, now)]
+
+    def rotate(self, identity: Identity) -> None:
+        """Sign with another key of ours from now on."""
+        self._identity = identity
+
+    # -------------------------------------------------------------------------------------- publications
+
+    def placed(self, deliver: Deliver, now: float) -> list[Effect]:
+        """A publication of somebody else's: which local groups it is not for."""
+        groups = self._index.match(deliver.publication.topic) if self._groups else ()
+        if not groups:
+            return [deliver]
+        lost: set[SharedName] = set()
+        effects: list[Effect] = []
+        for group in groups:
+            share = group.shares.get(deliver.scope)
+            if share is None:
+                continue  # we have no lease there: nobody chooses us, and nobody can tell others to leave it to us
+            server = self._server(share, deliver, now)
+            if group.linger_until is not None:
+                if server == self._name and deliver.sealed_ms < share.ends_ms:
+                    effects += self._give_back(share, deliver.sealed_ms, now)
+            elif server == self._name and (now >= self._learned_at or deliver.sealed_ms >= share.own_from_ms):
+                share.served_ms = max(share.served_ms, deliver.sealed_ms)
+            else:
+                # What was queued for us comes before, and between, the leases that say whether it is ours.
+                lost.add(group.name)
+                if now < self._learned_at or server not in (None, deliver.publisher):
+                    effects += self._hold(group, deliver, now)
+        return [replace(deliver, groups_lost=frozenset(lost)) if lost else deliver, *effects]
+
+    def _server(self, share: _Share, deliver: Deliver, now: float) -> str | None:
+        """Who serves the group with it: we, if no lease says. None: nobody, it is retained and came before us."""
+        p = deliver.publication
+        asked = Asked(deliver.publisher, deliver.sequence, p.time_ms, deliver.sealed_ms, p.retain)
+        early = p.retain and p.time_ms < share.own_from_ms
+        return self._table.server(share.id, asked, now) or (None if early else self._name)
+
+    def _hold(self, group: _Group, deliver: Deliver, now: float) -> list[Effect]:
+        unknown = now < self._learned_at
+        held = _Held(group, deliver, now + HOLD_S, unknown)
+        gone = self._table_of(deliver.publication).put(held.key, deliver.publisher.encode(), held)
+        self._drop_at = min(self._drop_at, held.until, self._learned_at if unknown else held.until)
+        return self._let_go(gone[1], now) if gone else []
+
+    def _let_go(self, held: _Held, now: float) -> list[Effect]:
+        """Held for long enough, or too much is: of what was unknown we serve what nobody else said to."""
+        share = held.group.shares.get(held.deliver.scope)
+        if not held.unknown or share is None or held.group.linger_until is not None:
+            return []
+        return self._take_over(held, share) if self._server(share, held.deliver, now) == self._name else []
+
+    def _take_over(self, held: _Held, share: _Share) -> list[Effect]:
+        share.served_ms = max(share.served_ms, held.deliver.sealed_ms)
+        return [DeliverShared(*held.group.name, held.deliver.publication), Count("groups_taken_over")]
+
+    def _table_of(self, publication: Publication) -> FairTable[tuple[SharedName, str, int], _Held]:
+        return self._held_large if len(publication.payload) > LARGE_BYTES else self._held
+
+    def _released(self, group: GroupId, now: float) -> list[Effect]:
+        """A lease of the group ended: what is held and ours now goes to our members."""
+        ours = self._by_id.get(group)
+        effects: list[Effect] = []
+        for held in [held for table in (self._held, self._held_large) for held in table.values() if held.group is ours]:
+            share = held.group.shares.get(held.deliver.scope)
+            if share is None or share.id != group or held.group.linger_until is not None or held.unknown:
+                continue
+            if self._server(share, held.deliver, now) == self._name:
+                self._table_of(held.deliver.publication).pop(held.key)
+                effects += self._take_over(held, share)
+        return effects
+
+    # ---------------------------------------------------------------------------------------------- time
+
+    def tick(self, now: float) -> tuple[list[Effect], list[str]]:
+        """Renew leases, forget what lingered or was held for long enough. Also filters that are not wanted any more."""
+        effects: list[Effect] = []
+        self._deadline = None
+        for group in [g for g in self._groups.values() if g.linger_until is not None and g.linger_until <= now]:
+            self._forget(group)
+        for share in self._shares():
+            if share.lease.on and share.renew_at <= now:
+                effects += self._state(share, now)
+        if self._drop_at <= now:
+            effects += self._drop(now)
+        lingering = {group.name[1] for group in self._groups.values() if group.linger_until is not None}
+        over = sorted(self._postponed - lingering)
+        self._postponed &= lingering
+        return effects, over
+
+    def _drop(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for table in (self._held, self._held_large):
+            learned = now >= self._learned_at
+            for held in [held for held in table.values() if held.until <= now or (held.unknown and learned)]:
+                table.pop(held.key)
+                ours = self._let_go(held, now)
+                if held.unknown and not ours and now < held.until:  # theirs, for all we know now: they may have left
+                    table.put(held.key, held.deliver.publisher.encode(), replace(held, unknown=False))
+                effects += ours
+        self._drop_at = now + HOLD_S if len(self._held) + len(self._held_large) else float("inf")
+        return effects
+
+    @property
+    def next_deadline(self) -> float | None:
+        if self._deadline is None:  # asked after every event, and there may be many leases
+            renewals = [share.renew_at for share in self._shares() if share.lease.on]
+            lingers = [group.linger_until for group in self._groups.values() if group.linger_until is not None]
+            self._deadline = min(renewals + lingers, default=float("inf"))
+        return min(self._deadline, self._drop_at)
+
+    def _shares(self) -> list[_Share]:
+        return [share for group in self._groups.values() for share in group.shares.values()]
+
+    def _forget(self, group: _Group) -> None:
+        del self._groups[group.name]
+        self._index.remove(group.name[1], group.name[0])
+        for share in group.shares.values():
+            self._by_id.pop(share.id, None)
+        for table in (self._held, self._held_large):
+            for held in [held for held in table.values() if held.group is group]:
+                table.pop(held.key)
+
+    # -------------------------------------------------------------------------------------------- leases
+
+    def _begins(self, share: _Share, now: float) -> bool:
+        """Whether others do not count on us, or ceased to, and can be told to now."""
+        return share.ends_ms <= now * 1000 and self._view.quorum(self._up) and self._accepted(share.id[0])
+
+    def _state(self, share: _Share, now: float) -> list[Effect]:
+        """A new lease. What others count on is prolonged only while a quorum hears us: else, were we cut off, others
+        would serve the group meanwhile, and we again when what the replicas kept for us comes."""
+        ends_ms = int((now + LEASE_S) * 1000)
+        if self._begins(share, now):
+            share.starts_ms, share.ends_ms = ceil((now + JOIN_S) * 1000), ends_ms
+        elif share.ends_ms > now * 1000 and self._view.quorum(self._up):
+            share.ends_ms = ends_ms
+        share.renew_at = now + RENEW_AFTER_S
+        self._deadline = None
+        lease = Lease(
+            self._name, *share.id, 0, True, share.own_from_ms, ends_ms, share.starts_ms, share.ends_ms or ends_ms
+        )
+        share.lease = self._entered(lease, now)
+        return self._tell(self._up, share.lease)
+
+    def _end(self, share: _Share, now: float) -> list[Effect]:
+        """We serve the group no more from now on."""
+        now_ms = int(now * 1000)
+        return self._cut(share, min(share.lease.ends_ms, max(now_ms, share.served_ms + 1)), now_ms, now)
+
+    def _give_back(self, share: _Share, since_ms: int, now: float) -> list[Effect]:
+        """We left, and what was sent at `since_ms` came for us: others take over from there."""
+        return self._cut(share, since_ms, share.lease.own_until_ms, now)
+
+    def _cut(self, share: _Share, ends_ms: int, own_until_ms: int, now: float) -> list[Effect]:
+        share.ends_ms = ends_ms
+        ended = replace(share.lease, on=False, own_until_ms=own_until_ms, ends_ms=ends_ms)
+        share.lease = self._entered(ended, now)
+        self._deadline = None
+        return self._tell(self._up, share.lease)
+
+    def _entered(self, lease: Lease, now: float) -> Lease:
+        """A lease of ours, signed and kept. Its version is the time, so that it rises over restarts too."""
+        self._version = max(self._version + 1, int(now * 1000))
+        lease = replace(lease, version=self._version).signed(self._identity)
+        self._table.enter(lease)
+        return lease
+
+    def _tell(self, peers: Iterable[str], lease: Lease) -> list[Effect]:
+        return [Send(peer, Wire(GROUPS_TOPIC, lease.encode())) for peer in sorted(peers)]

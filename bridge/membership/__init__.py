@@ -1,0 +1,23 @@
+"""Every node as a member of the overlay: newer versions, endorsements of views, guarded links, epoch keys.
+
+Imports `wire` and below; the roles in `node` build on it.
+"""
+
+from __future__ import annotations
+
+from bridge.membership.adopting import OVERLAY_TOPIC
+from bridge.membership.endorsing import VIEWS_TOPIC
+from bridge.membership.key_service import GRANT_TOPIC, KeyClient, OverlayDirectory, answer, handed_over
+from bridge.membership.node import Node, peers_of
+
+__all__ = [
+    "GRANT_TOPIC",
+    "OVERLAY_TOPIC",
+    "VIEWS_TOPIC",
+    "KeyClient",
+    "Node",
+    "OverlayDirectory",
+    "answer",
+    "handed_over",
+    "peers_of",
+]

@@ -1,0 +1,376 @@
+"""Which version of the overlay is in force, and how members learn of a newer one while they run (PROTOCOL §6).
+
+    offer     opening(3: version, kind 15, flags 0)  policy version(8)  SHA-256 of the policy's body(32)
+    ask       the same with flag 1: send me that one
+    document  the same with flag 2, then the zlib-compressed canonical JSON of `Overlay.to_document()`
+
+All three are wires on `$veil/overlay`. A member offers what it has on every new link and after adopting; whoever has an
+older one asks. It asks one neighbour at a time, the one that it asked longest ago first, so that a liar that offers and
+never sends costs `ASK_S` and no more. A document that was not asked for is dropped unread. Of one that was, the cheap
+things are checked first: stated version, size, the owner's signature over the policy, then all of it.
+
+The policy's body holds a digest over views and members, so its digest names the whole version. Regions, edges and
+everybody's region stay as they are while a node runs: a version that changes them is kept and passed on, and counts
+after a restart. Views change while it runs: endorsements of the neighbours (`endorsing`) put the next one in force, the
+clock ends the one before, and a version whose views do not follow from ours is not taken at all, whoever signed it.
+Not here: the file and its pin (the shell's, on `Adopt`), what the machines do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.contract import Adopt, Adoption, Allowance, Blame, Count, Effect, Received, Send, Wire
+from bridge.document import Overlay, OverlayError
+from bridge.document.region_view import Endorsement
+from bridge.membership.endorsing import Endorser, told
+from keys.errors import BadFrame, BadSignature, KeysError, NotAuthorised, Replayed
+from keys.frames import Kind, Reader, number, opening
+from keys.identity import Identity, Role
+
+OVERLAY_TOPIC = "$veil/overlay"
+OVERLAY_BYTES_MAX = 16 << 20  # of a document, decompressed: some 10,000 members; stops a zip bomb
+FLAG_ASK = 0x01
+FLAG_DOCUMENT = 0x02
+ASK_S = 5.0  # a neighbour that was asked has so long to send before the next one is asked
+DISTRUST_S = 600.0  # and one that sent what does not hold is not asked again for so long
+DOCUMENT_BURST = 3  # documents that one link gets at once ...
+DOCUMENT_EVERY_S = 10.0  # ... and then one in so many seconds: a neighbour that asks without end pays itself
+UNENDORSED_S = 5.0  # and one that sent views which too few endorsed, so far, for so long
+OFFER_AGAIN_S = 30.0  # a neighbour that said that it has an older version is told again
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What an offer names. `digest`: SHA-256 of the policy's body."""
+
+    number: int
+    digest: bytes
+
+    @classmethod
+    def of(cls, overlay: Overlay) -> Version:
+        return cls(overlay.policy.version, hashlib.sha256(overlay.policy.body()).digest())
+
+    def encode(self, flags: int = 0) -> bytes:
+        return opening(Kind.OVERLAY_OFFER, flags) + number(self.number, 8) + self.digest
+
+
+@dataclass(slots=True)
+class _Peer:
+    """A neighbour. `offered`: the newest version that it said it has; `awaited`: it was asked and has not answered."""
+
+    documents: Allowance
+    offered: Version | None = None
+    asked_at: float = float("-inf")
+    distrusted_until: float = float("-inf")
+    told_at: float = 0.0
+    awaited: bool = False
+
+
+class OverlayKeeper:
+    """The version in force (`overlay`) and the newest one known, which is another if it takes a restart."""
+
+    def __init__(self, overlay: Overlay, name: str, identity: Identity | None = None) -> None:
+        """`identity`: a replica's, which endorses views."""
+        self.overlay = overlay
+        self._name = name
+        self._endorser = Endorser(name, identity)
+        self._endorser.adopt(overlay, 0.0)  # at the first tick: what we were stopped before
+        self._latest = Version.of(overlay)
+        self._document = canonical(overlay)
+        self._place = _place_of(overlay, name)  # while we run
+        self._peers: dict[str, _Peer] = {}  # whose link is up ...
+        self._away: dict[str, _Peer] = {}  # ... or was: to reconnect refills no allowance and restores no trust
+        self._pending: tuple[str, float] | None = None  # who was asked, and until when we wait for it
+        self._equivocated = False
+
+    @property
+    def removed(self) -> bool:
+        """Whether the overlay in force does not list us any more: nothing is sealed or passed on."""
+        return not _serves(self.overlay, self._name)
+
+    def is_ahead(self, peer: str) -> bool:
+        """Whether a neighbour said that it has a newer version than we know: its views may be others than ours."""
+        known = self._peers.get(peer)
+        return known is not None and known.offered is not None and known.offered.number > self._latest.number
+
+    # --------------------------------------------------------------------------------------------- events
+
+    def link_up(self, peer: str, now: float) -> list[Effect]:
+        known = self._peers.get(peer) or self._away.pop(peer, None)
+        self._peers[peer] = known or _Peer(Allowance(DOCUMENT_BURST, DOCUMENT_EVERY_S, now))
+        self._peers[peer].told_at, self._peers[peer].offered, self._peers[peer].awaited = now, None, False
+        return [self._offer(peer), *self._endorser.link_up(peer, self.overlay)]
+
+    def link_down(self, peer: str, now: float) -> list[Effect]:
+        if peer in self._peers:
+            self._away[peer] = self._peers.pop(peer)
+        if self._pending is not None and self._pending[0] == peer:
+            self._pending = None
+        return self._ask(now)
+
+    def received(self, event: Received, now: float) -> list[Effect]:
+        """A wire on `OVERLAY_TOPIC`. What does not hold is dropped, counted and charged to the link."""
+        peer = self._peers.get(event.peer)
+        if peer is None:
+            return []
+        try:
+            frame = Reader(event.wire.payload)
+            flags = frame.opening(Kind.OVERLAY_OFFER, FLAG_ASK | FLAG_DOCUMENT)
+            version = Version(frame.number(8), frame.take(32))
+            if flags == FLAG_DOCUMENT:
+                return self._answered(event.peer, peer, version, frame.rest(), now)
+            frame.end()
+            if flags == FLAG_ASK:
+                return self._asked(event.peer, peer, now)
+            if flags:
+                raise BadFrame("an offer is not a question and a document at once")
+            peer.offered = version
+            agrees = version == self._latest == Version.of(self.overlay)
+            return self._ask(now) + (self._endorser.agrees(event.peer, self.overlay) if agrees else [])
+        except KeysError as error:
+            return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
+
+    def offered(self, document: bytes, now: float) -> list[Effect]:
+        """The shell found another overlay file. Raises OverlayError, in one line, for what cannot be adopted."""
+        parsed = _parse(document)
+        overlay = Overlay.load(parsed, int(now * 1000), self.overlay.owner)
+        version = Version.of(overlay)
+        if version == self._latest:
+            return []
+        if version.number == self._latest.number:
+            raise OverlayError(
+                f"the owner signed two overlays of version {version.number}; ask the owner for a newer one"
+            )
+        if version.number < self._latest.number:
+            raise OverlayError(
+                f"overlay file is of version {version.number}, version {self._latest.number} is known; "
+                "fetch the newest from the owner"
+            )
+        strange = overlay.unendorsed(self.overlay)
+        if strange:
+            raise OverlayError(
+                f"version {version.number} changes region {strange[0]}, and too few of its replicas agreed; wait for "
+                "them, or restart with that file if its owner says that it is right"
+            )
+        return self._take(overlay, version, now)
+
+    def endorsed(self, event: Received, now: float) -> list[Effect]:
+        """A wire on `VIEWS_TOPIC`: an endorsement. News that hold are passed on."""
+        try:
+            endorsement = Endorsement.decode(event.wire.payload)
+            latest = self.overlay.latest.get(endorsement.region)
+            if endorsement.member in self.overlay.endorsers(endorsement.region):
+                return []
+            if latest is None or endorsement.number != latest.number or self.is_ahead(event.peer):
+                return [Count("endorsements_unknown")]  # of a version that we had, or are still to get
+            overlay = self.overlay.endorsed([endorsement], now)
+            if overlay is self.overlay:
+                raise BadSignature(f"an endorsement of another view {latest.number}, or not by {endorsement.member}")
+        except KeysError as error:
+            return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
+        return told([endorsement], self._peers.keys() - {event.peer}) + self._put(overlay)
+
+    def rotate(self, identity: Identity, now: float) -> None:
+        self._endorser.rotate(identity, self.overlay, now)
+
+    def tick(self, now: float) -> list[Effect]:
+        effects = self._ask(now)
+        ours = self._endorser.due(self.overlay, now)
+        overlay = self.overlay.endorsed(ours, now)
+        if overlay is not self.overlay:
+            effects += told(ours, self._peers) + self._put(overlay)
+        effects += self._put(self.overlay.at(now))
+        for name, peer in self._peers.items():
+            if self._is_behind(peer) and now >= peer.told_at + OFFER_AGAIN_S:
+                peer.told_at = now
+                effects.append(self._offer(name))
+        return effects
+
+    @property
+    def next_deadline(self) -> float | None:
+        deadlines = [peer.told_at + OFFER_AGAIN_S for peer in self._peers.values() if self._is_behind(peer)]
+        deadlines += [at for at in (self.overlay.next_closing, self._endorser.next_deadline) if at is not None]
+        wanted = [peer for peer in self._peers.values() if self._is_wanted(peer)]
+        if self._pending is not None:
+            deadlines.append(self._pending[1])
+        elif wanted:
+            deadlines.append(min(_ready_at(peer) for peer in wanted))
+        return min(deadlines, default=None)
+
+    # -------------------------------------------------------------------------------------------- asking
+
+    def _is_behind(self, peer: _Peer) -> bool:
+        return peer.offered is not None and peer.offered.number < self._latest.number
+
+    def _is_wanted(self, peer: _Peer) -> bool:
+        """Whether it offers a newer version, or another of ours, which would show that the owner signs two."""
+        offered = peer.offered
+        if offered is None:
+            return False
+        if offered.number == self._latest.number:
+            return offered != self._latest and not self._equivocated
+        return offered.number > self._latest.number
+
+    def _ask(self, now: float) -> list[Effect]:
+        """Ask one neighbour that has something newer, unless one was asked just now."""
+        if self._pending is not None and now < self._pending[1]:
+            return []
+        self._pending = None
+        ready = [(peer.asked_at, name) for name, peer in self._peers.items()
+                 if self._is_wanted(peer) and now >= _ready_at(peer)]  # fmt: skip
+        if not ready:
+            return []
+        name = min(ready)[1]
+        peer = self._peers[name]
+        assert peer.offered is not None
+        peer.asked_at, peer.awaited = now, True
+        self._pending = (name, now + ASK_S)
+        return [Send(name, Wire(OVERLAY_TOPIC, peer.offered.encode(FLAG_ASK)))]
+
+    def _asked(self, name: str, peer: _Peer, now: float) -> list[Effect]:
+        """A neighbour wants what we offered: it gets the newest that we have."""
+        if not peer.documents.take(now):
+            return [Count("overlays_withheld", 1, name)]
+        payload = self._latest.encode(FLAG_DOCUMENT) + zlib.compress(self._document)
+        return [Send(name, Wire(OVERLAY_TOPIC, payload)), Count("overlays_sent")]
+
+    def _answered(self, name: str, peer: _Peer, stated: Version, packed: bytes, now: float) -> list[Effect]:
+        """What we asked for, also if others were asked meanwhile: a slow link is no lie, and asking in turn would miss
+        every answer. Raises keys errors; after one of them this neighbour is not asked for a while."""
+        if not peer.awaited:
+            raise Replayed("an overlay that was not asked for")
+        peer.awaited = False
+        if self._pending is not None and self._pending[0] == name:
+            self._pending = None
+        if stated.number < self._latest.number or stated == self._latest:
+            return self._ask(now)  # somebody else was faster
+        peer.distrusted_until = now + DISTRUST_S
+        overlay = self._verified(_unpacked(packed), stated, now)
+        peer.distrusted_until = float("-inf")
+        strange = overlay.unendorsed(self.overlay)
+        if strange:
+            peer.distrusted_until = now + UNENDORSED_S
+            return [Count("views_refused", 1, strange[0]), *self._ask(now)]
+        if stated.number == self._latest.number:
+            self._equivocated = True
+            why = f"the owner signed two overlays of version {stated.number}; ours stays"
+            return [Count("overlay_equivocations"), Blame(name, False, why), *self._ask(now)]
+        return self._take(overlay, stated, now)
+
+    def _verified(self, packed: bytes, stated: Version, now: float) -> Overlay:
+        try:
+            document = _parse(packed)
+            policy = Overlay.policy_of(document, self.overlay.owner)
+            if Version(policy.version, hashlib.sha256(policy.body()).digest()) != stated:
+                raise BadSignature("an overlay of another version than its wire says")
+            return Overlay.load(document, int(now * 1000), self.overlay.owner)
+        except OverlayError as error:
+            raise NotAuthorised(str(error)) from None
+
+    # ------------------------------------------------------------------------------------------ adopting
+
+    def _take(self, overlay: Overlay, version: Version, now: float) -> list[Effect]:
+        """A newer version that the owner signed: in force at once, or after a restart; the neighbours hear of it."""
+        overlay = overlay.following(self.overlay, now)
+        outcome = self._outcome(overlay)
+        self._latest, self._document, self._pending, self._equivocated = version, canonical(overlay), None, False
+        if outcome is not Adoption.RESTART:
+            self.overlay = overlay
+            self._endorser.adopt(overlay, now)
+        effects: list[Effect] = [Adopt(overlay, self._document, outcome), Count("overlays_adopted", 1, outcome.value)]
+        for name in [name for name in self._peers if name not in overlay.members and outcome is Adoption.LIVE]:
+            del self._peers[name]
+        self._away = {name: peer for name, peer in self._away.items() if name in overlay.members}
+        for name, peer in self._peers.items():
+            peer.told_at = now
+            effects.append(self._offer(name))
+        return effects + self._ask(now)
+
+    def _put(self, overlay: Overlay) -> list[Effect]:
+        """The same version with more endorsements or without what is over. The machines follow where views change."""
+        before, self.overlay = self.overlay, overlay
+        if overlay is before:
+            return []
+        if Version.of(overlay) == self._latest:
+            self._document = canonical(overlay)
+        if all(overlay.open_views(region) == before.open_views(region) for region in overlay.latest):
+            return []
+        outcome = Adoption.LIVE if _serves(overlay, self._name) else Adoption.REMOVED
+        return [Adopt(overlay, self._document, outcome), Count("views_changed")]
+
+    def _outcome(self, overlay: Overlay) -> Adoption:
+        if not _serves(overlay, self._name):
+            return Adoption.REMOVED
+        # the overlay in force may not list us any more, hence cannot say where we are
+        moved = _place_of(overlay, self._name) != self._place
+        return Adoption.RESTART if moved or not _same_shape(self.overlay, overlay) else Adoption.LIVE
+
+    def _offer(self, peer: str) -> Send:
+        return Send(peer, Wire(OVERLAY_TOPIC, self._latest.encode()))
+
+
+def canonical(overlay: Overlay) -> bytes:
+    """The overlay file: one version has one spelling."""
+    return json.dumps(overlay.to_document(), sort_keys=True, separators=(",", ":")).encode()
+
+
+def _ready_at(peer: _Peer) -> float:
+    return max(peer.asked_at + ASK_S, peer.distrusted_until)
+
+
+def _serves(overlay: Overlay, name: str) -> bool:
+    """Whether it is a member and, if a replica, in a view that is open or to come."""
+    member = overlay.members.get(name)
+    if member is None or member.certificate.role is not Role.REPLICA:
+        return member is not None
+    return name in overlay.replicas(member.certificate.region)
+
+
+def _place_of(overlay: Overlay, name: str) -> tuple[object, object]:
+    """Role and region of a member."""
+    certificate = overlay.certificate(name)
+    return certificate.role, certificate.region
+
+
+def _same_shape(old: Overlay, new: Overlay) -> bool:
+    """Whether regions, edges, everybody's region, the issuer and the numbering of epochs are the same."""
+
+    def shape(overlay: Overlay) -> tuple[object, ...]:
+        policy = overlay.policy
+        regions = {(view.region, view.trusted) for view in overlay.latest.values()}
+        edges = {frozenset(edge) for edge in policy.edges}
+        return regions, edges, policy.overlay, policy.issuer, policy.calendar.zero_ms, policy.calendar.length_s
+
+    def places(overlay: Overlay) -> list[tuple[object, object]]:
+        both = sorted(old.members.keys() & new.members.keys())
+        return [_place_of(overlay, name) for name in both]
+
+    return shape(old) == shape(new) and places(old) == places(new)
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """Raises BadFrame for what is no zlib stream, is cut off, or grows beyond `OVERLAY_BYTES_MAX`."""
+    stream = zlib.decompressobj()
+    try:
+        document = stream.decompress(packed, OVERLAY_BYTES_MAX + 1)
+    except zlib.error:
+        raise BadFrame("an overlay is not compressed as it should be") from None
+    if len(document) > OVERLAY_BYTES_MAX or not stream.eof or stream.unused_data:
+        raise BadFrame(f"an overlay is cut off, has a tail or more than {OVERLAY_BYTES_MAX} bytes")
+    return document
+
+
+def _parse(document: bytes) -> dict[str, Any]:
+    """Raises OverlayError."""
+    try:
+        parsed = json.loads(document)
+    except (ValueError, RecursionError):
+        raise OverlayError("overlay file is not JSON; make it with `veilmq overlay sign`") from None
+    if not isinstance(parsed, dict):
+        raise OverlayError("overlay file is not a JSON object; make it with `veilmq overlay sign`")
+    return parsed

@@ -1,0 +1,87 @@
+"""Endorsements of views: made by the replicas of the view before, and told to everybody (A13, A14; PROTOCOL §5).
+
+A replica endorses a view as soon as it adopted the owner's version with it, if it is a member of the view before. Where
+the view adds replicas it waits `ATTACH_S` first: the neighbours dial the newcomers as soon as *they* adopt, and a
+newcomer whose links are up before its view counts has heard every statement before the first publication (Algorithm 4
+connects and replicates routing state before it announces the new threshold).
+
+Endorsements flood as wires of their own (`$veil/views`): who hears a new one that holds passes it on. Who links up, or
+says that it has our version, is told those that we know. Not here: what follows from them (`succession`, `adopting`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from bridge.contract import Effect, Send, Wire
+from bridge.document import Overlay
+from bridge.document.region_view import Endorsement
+from keys.identity import Identity
+
+VIEWS_TOPIC = "$veil/views"
+ATTACH_S = 2.0  # for the links of a replica that is attached; after that it counts as one that is away
+
+
+class Endorser:
+    """What one member has to say about views; only replicas have an `identity` here."""
+
+    def __init__(self, name: str, identity: Identity | None) -> None:
+        self._name = name
+        self._identity = identity
+        self._due: dict[int, float] = {}  # by region (ours): when we endorse its latest view
+        self._told: dict[str, None] = {}  # neighbours that know what we knew when they had our version
+
+    def rotate(self, identity: Identity, overlay: Overlay, now: float) -> None:
+        """Another key pair: what we signed before may count no longer."""
+        if self._identity is not None:
+            self._identity = identity
+            self.adopt(overlay, now)
+
+    def adopt(self, overlay: Overlay, now: float) -> None:
+        """Another version: is there something to endorse?"""
+        self._told.clear()
+        self._due.clear()
+        member = overlay.members.get(self._name)
+        if self._identity is None or member is None:
+            return
+        region = member.certificate.region
+        latest = overlay.latest[region]
+        if latest.former is None or self._name not in latest.former.members:
+            return
+        if self._name not in overlay.endorsers(region):
+            adds = set(latest.members) - set(latest.former.members)
+            self._due[region] = now + (ATTACH_S if adds and not overlay.in_force(region) else 0.0)
+
+    def due(self, overlay: Overlay, now: float) -> list[Endorsement]:
+        """What we endorse now."""
+        regions = [region for region, at in self._due.items() if at <= now]
+        for region in regions:
+            del self._due[region]
+        assert self._identity is not None or not regions
+        return [Endorsement.of(overlay.latest[r], self._name, self._identity) for r in regions if self._identity]
+
+    @property
+    def next_deadline(self) -> float | None:
+        return min(self._due.values(), default=None)
+
+    def link_up(self, peer: str, overlay: Overlay) -> list[Effect]:
+        self._told.pop(peer, None)
+        return told(_open(overlay), [peer])
+
+    def agrees(self, peer: str, overlay: Overlay) -> list[Effect]:
+        """A neighbour has our version too; told once, since it may have heard them before it had the version."""
+        if peer in self._told:
+            return []
+        self._told[peer] = None
+        return told(_open(overlay), [peer])
+
+
+def _open(overlay: Overlay) -> list[Endorsement]:
+    """Those that somebody may still lack: with the view before, the owner drops the need for them."""
+    return [each for each in overlay.endorsements if overlay.latest[each.region].former is not None]
+
+
+def told(endorsements: Collection[Endorsement], peers: Collection[str]) -> list[Effect]:
+    """Wires that tell these neighbours."""
+    payloads = sorted(endorsement.encode() for endorsement in endorsements)
+    return [Send(peer, Wire(VIEWS_TOPIC, payload)) for peer in sorted(peers) for payload in payloads]

@@ -1,0 +1,177 @@
+"""How members get scopes' keys: the overlay as a directory of rights, requests and answers as wires, and what the
+owner hands over in the overlay itself (PROTOCOL §6).
+
+    asker -> server   `$veil/grant`, payload: `keys.requests.KeyRequest`
+    server -> asker   `$veil/grant`, payload: `keys.requests.KeyAnswer`, on the same link
+
+Not here: what a server checks (`keys.issuing`) and what an asker believes (`keys.fetching`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from bridge.contract import Blame, Count, Effect, KeysChanged, Received, Send, Wire
+from bridge.document import Issuer, Overlay, ScopeSecret
+from keys import fetching
+from keys.epochs import Calendar, KeyName, ScopeKeys
+from keys.errors import KeysError
+from keys.fetching import KeyFetcher
+from keys.handover import open_grants
+from keys.identity import Certificate, Identity
+from keys.issuing import KeyServer
+
+GRANT_TOPIC = "$veil/grant"
+
+
+class OverlayDirectory:
+    """One version of the overlay, as `keys.issuing.Directory`. Scopes without epoch keys do not exist here."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._bumps = {scope.filter: scope.bump for scope in overlay.policy.scopes if scope.keyed}
+
+    @property
+    def version(self) -> int:
+        return self._overlay.policy.version
+
+    @property
+    def calendar(self) -> Calendar:
+        return self._overlay.policy.calendar
+
+    @property
+    def servers(self) -> Sequence[str]:
+        return self._overlay.policy.key_servers
+
+    @property
+    def faults(self) -> int:
+        return self._overlay.policy.server_faults
+
+    @property
+    def chain(self) -> bool:
+        return self._overlay.policy.issuer is Issuer.CHAIN
+
+    def certificate(self, party: bytes) -> Certificate | None:
+        return self._overlay.by_party.get(party)
+
+    def scopes(self) -> Iterable[str]:
+        return self._bumps.keys()
+
+    def bump(self, scope: str) -> int | None:
+        return self._bumps.get(scope)
+
+    def may_read(self, name: str, scope: str, epoch: int) -> bool:
+        found = self._overlay.scope_named(scope) if scope in self._bumps else None
+        return found is not None and self._overlay.may_read(name, found, epoch)
+
+    def may_publish_in(self, name: str, scope: str, epoch: int) -> bool:
+        found = self._overlay.scope_named(scope) if scope in self._bumps else None
+        return found is not None and self._overlay.may_publish_in(name, found, epoch)
+
+    def readers(self, epoch: int) -> Iterable[tuple[Certificate, Sequence[str]]]:
+        for name, member in self._overlay.members.items():
+            scopes = [scope for scope in self._bumps if self.may_read(name, scope, epoch)]
+            for certificate in member.certificates if scopes else ():
+                yield certificate, scopes
+
+
+def answer(server: KeyServer, event: Received, now: float) -> list[Effect]:
+    """A request that came over a link. What gets no answer is counted and charged to the link."""
+    issued, refused = server.issued, server.refused
+    try:
+        data = server.answer(event.wire.payload, now)
+    except KeysError as error:
+        return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
+    effects: list[Effect] = [Send(event.peer, Wire(GRANT_TOPIC, data)), Count("key_requests_answered")]
+    effects += [Count("keys_issued", server.issued - issued)] if server.issued > issued else []
+    return effects + ([Count("keys_refused", server.refused - refused)] if server.refused > refused else [])
+
+
+class KeyClient:
+    """An asker's end: what `keys.fetching` wants sent, learned or blamed, as effects. `KeysChanged`: keys came.
+
+    `random(n)`: n random bytes.
+    """
+
+    def __init__(
+        self, overlay: Overlay, identity: Identity, name: str, keys: ScopeKeys, random: Callable[[int], bytes]
+    ) -> None:
+        self._fetcher = KeyFetcher(identity, name, OverlayDirectory(overlay), keys, random)
+
+    def link_up(self, server: str, now: float) -> list[Effect]:
+        return _as_effects(self._fetcher.link_up(server, now))
+
+    def link_down(self, server: str, now: float) -> list[Effect]:
+        return _as_effects(self._fetcher.link_down(server, now))
+
+    def received(self, event: Received, now: float) -> list[Effect]:
+        """An answer. What does not hold is dropped, counted and charged to the link."""
+        try:
+            return _as_effects(self._fetcher.answered(event.peer, event.wire.payload, now))
+        except KeysError as error:
+            return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
+
+    def want(self, name: KeyName, now: float) -> list[Effect]:
+        """Somebody sealed under a key that we lack."""
+        return _as_effects(self._fetcher.want(name, now))
+
+    def doubted(self, name: KeyName, now: float) -> list[Effect]:
+        """Somebody sealed under another key of that name than ours."""
+        return _as_effects(self._fetcher.doubted(name, now))
+
+    def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+        return _as_effects(self._fetcher.adopt(OverlayDirectory(overlay), now))
+
+    def rotate(self, identity: Identity) -> None:
+        self._fetcher.rotate(identity)
+
+    def tick(self, now: float) -> list[Effect]:
+        return _as_effects(self._fetcher.tick(now))
+
+    @property
+    def next_deadline(self) -> float | None:
+        at = self._fetcher.next_deadline
+        return None if at == float("inf") else at
+
+
+def _as_effects(said: Iterable[fetching.Effect]) -> list[Effect]:
+    effects: list[Effect] = []
+    learned = 0
+    for what in said:
+        match what:
+            case fetching.Ask(server, data):
+                effects += [Send(server, Wire(GRANT_TOPIC, data)), Count("key_requests")]
+            case fetching.Learned():
+                learned += 1
+            case fetching.Lied(server, why):
+                effects += [Blame(server, True, why), Count("key_server_lies", 1, server)]
+            case fetching.Refused(server, _):
+                effects.append(Count("key_refusals", 1, server))
+    return [*effects, Count("keys_fetched", learned), KeysChanged()] if learned else effects
+
+
+def handed_over(
+    overlay: Overlay, name: str, identity: Identity, known: Sequence[ScopeSecret], keys: ScopeKeys
+) -> tuple[list[ScopeSecret], bool]:
+    """The secrets of a member under a version of the overlay: what it knew of scopes that are left, and what the owner
+    put into its box; and whether epoch keys came with it, which go into `keys`.
+
+    A box that does not open is sealed to our next key: it opens after the rotation. What we knew holds until then.
+    """
+    secrets = {secret.scope.filter: secret for secret in known}
+    try:
+        grants = open_grants(overlay.policy.overlay, name, identity, overlay.members[name].box)
+    except KeysError:
+        grants = []
+    came = False
+    for grant in grants:
+        scope = overlay.scope_named(grant.wire_filter)
+        if scope is not None:
+            secrets[scope.filter] = ScopeSecret(scope, grant.clear_filter, grant.token_key)
+            for key_name, key in grant.keys:
+                if keys.get(key_name) != key:
+                    keys.replace(key_name, key)
+                    came = True
+    scopes = {scope.filter: scope for scope in overlay.policy.scopes}
+    return [replace(secret, scope=scopes[f]) for f, secret in secrets.items() if f in scopes], came

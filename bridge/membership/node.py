@@ -1,0 +1,144 @@
+"""What every node does as a member: refuse strangers, guard its links, follow newer versions of the overlay.
+
+`Node` is the part that gateways, jobs, replicas and key servers share; what they do with the rest stands in `node`. A
+wire passes, in this order: is it a neighbour's, has the link a budget left (E4), does it concern the overlay itself. A
+node that the overlay in force does not list any more does nothing but pass that overlay on.
+"""
+
+from __future__ import annotations
+
+from bridge.contract import (
+    Acked,
+    Adopt,
+    Adoption,
+    Blame,
+    Count,
+    Effect,
+    Event,
+    LinkDown,
+    LinkGuard,
+    LinkUp,
+    Received,
+    Rotated,
+    Tick,
+)
+from bridge.document import Overlay
+from bridge.membership.adopting import OVERLAY_TOPIC, OverlayKeeper
+from bridge.membership.endorsing import VIEWS_TOPIC
+from bridge.wire import CONTROL_ROOT
+from keys.identity import Identity, Role
+
+
+class Node:
+    """What every node does: refuse strangers, guard its links, keep the overlay up to date."""
+
+    def __init__(self, overlay: Overlay, name: str, identity: Identity | None = None) -> None:
+        """`identity`: a replica's, to endorse views with."""
+        self.name = name
+        self.keeper = OverlayKeeper(overlay, name, identity)
+        self._peers = peers_of(overlay, name)
+        self._links = LinkGuard()
+
+    @property
+    def overlay(self) -> Overlay:
+        """The version in force."""
+        return self.keeper.overlay
+
+    @property
+    def peers(self) -> frozenset[str]:
+        """Whom we have links with; nobody, once the overlay in force has no use for us."""
+        return frozenset() if self.keeper.removed else self._peers
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Effects in the order in which they must happen. A stranger's event is refused."""
+        match event:
+            case LinkUp(peer) | LinkDown(peer) | Received(peer, _) | Acked(peer, _) if peer not in self._peers:
+                return [Count("refused", 1, "stranger"), Blame(peer, False, "not a neighbour of ours")]
+            case Received(peer, _):
+                if self._links.closed(peer, now):
+                    return [Count("link_throttled", 1, peer)]
+                effects = self._received(event, now)
+                self._links.charge(peer, effects, now)
+                return effects
+        effects = [] if self.keeper.removed else self._event(event, now)
+        match event:
+            case LinkUp(peer) if peer not in self.overlay.hosted:
+                effects += self.keeper.link_up(peer, now)
+            case LinkDown(peer):
+                effects += self.keeper.link_down(peer, now)
+            case Tick():
+                effects += self._adopted(self.keeper.tick(now), now)
+            case Rotated(identity):
+                self.keeper.rotate(identity, now)
+        return effects
+
+    def _received(self, event: Received, now: float) -> list[Effect]:
+        topic = event.wire.topic
+        if event.peer in self.overlay.hosted and topic.startswith(f"{CONTROL_ROOT}/"):
+            # A stock broker has nothing to say of itself; whoever may publish there would say it in its name.
+            return [Count("refused", 1, "topic"), Blame(event.peer, False, "a hosted broker only carries")]
+        if topic == OVERLAY_TOPIC:
+            return self._adopted(self.keeper.received(event, now), now)
+        if topic == VIEWS_TOPIC:
+            return self._adopted(self.keeper.endorsed(event, now), now)
+        return [] if self.keeper.removed else self._event(event, now)
+
+    def offered(self, document: bytes, now: float) -> list[Effect]:
+        """The shell found another overlay file. Raises OverlayError, in one line, for what cannot be adopted."""
+        return self._adopted(self.keeper.offered(document, now), now)
+
+    @property
+    def next_deadline(self) -> float | None:
+        deadlines = [self.keeper.next_deadline, *([] if self.keeper.removed else self._deadlines())]
+        return min((d for d in deadlines if d is not None and d < float("inf")), default=None)
+
+    def _adopted(self, effects: list[Effect], now: float) -> list[Effect]:
+        """The machines follow what the keeper put in force. Members that left are neighbours no longer."""
+        outcomes = {effect.outcome for effect in effects if isinstance(effect, Adopt)}
+        if Adoption.REMOVED in outcomes:
+            self._erase()
+        if Adoption.LIVE not in outcomes or self.keeper.removed:
+            return effects
+        before, self._peers = self._peers, peers_of(self.overlay, self.name)
+        for peer in sorted(before - self._peers):
+            effects = effects + self.keeper.link_down(peer, now) + self._event(LinkDown(peer), now)
+        self._links.keep(self._peers)
+        return effects + self._adopt(self.overlay, now)
+
+    def _event(self, event: Event, now: float) -> list[Effect]:
+        """What the node's own machines do; never asked once the overlay does not list us."""
+        raise NotImplementedError
+
+    def _adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+        raise NotImplementedError
+
+    def _erase(self) -> None:
+        """The overlay does not list us any more: what must not outlive that goes."""
+
+    def _deadlines(self) -> list[float | None]:
+        raise NotImplementedError
+
+
+def peers_of(overlay: Overlay, name: str) -> frozenset[str]:
+    """Members that `name` has a link with: gateways and jobs with all replicas of their region, hosted ones included,
+    and all key servers; replicas of neighbouring regions with each other. Key servers hear of new overlays from
+    gateways and jobs.
+
+    Replicas of a view that is to come are neighbours already, those of the view before until it is closed."""
+    me = overlay.certificate(name)
+    clients = {
+        certificate.name: certificate.region
+        for certificate in (member.certificate for member in overlay.members.values())
+        if certificate.role in (Role.GATEWAY, Role.INGEST)
+    }
+    match me.role:
+        case Role.KEY_SERVER:
+            return frozenset(clients) if name in overlay.policy.key_servers else frozenset()
+        case Role.HOSTED:
+            return frozenset()
+        case Role.REPLICA:
+            regions = overlay.neighbours(me.region)
+            replicas = {member for region in regions for member in overlay.replicas(region)}
+            return frozenset(replicas | {client for client, region in clients.items() if region == me.region})
+        case _:
+            return frozenset(overlay.replicas(me.region)) | frozenset(overlay.policy.key_servers)

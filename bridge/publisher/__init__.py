@@ -1,0 +1,17 @@
+"""The publisher side at a gateway: from committed outbox entries to sealed publications at every replica of its
+region.
+
+Data keys, sealing, windows towards replicas, repair, own retained publications. Imports `wire` and below; never
+replica or reader.
+"""
+
+from __future__ import annotations
+
+from bridge.publisher.publisher import Publisher
+from bridge.publisher.windows import AHEAD_MAX, WINDOW_MAX
+
+__all__ = [
+    "AHEAD_MAX",
+    "WINDOW_MAX",
+    "Publisher",
+]

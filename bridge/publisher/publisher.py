@@ -1,0 +1,450 @@
+"""The publisher side at a gateway: what the outbox holds goes to every replica of the home region, in order.
+
+Each replica has its own window and its own place in the outbox, so that one that is away neither slows nor evicts
+what the others need. An entry is sealed when it is first sent (PROTOCOL §5); whenever its scope seals under another
+epoch key or for other views, what some replica still lacks is sealed anew under the same sequence. What cannot be
+sealed now waits without holding up the others. What is too old, by the outbox's own bound or by the message's expiry,
+is dropped and counted instead of sent. Not here: sealing (`sealing`), the disk (the shell keeps the outbox, asks
+whether there is room and says `Committed`), windows (`lanes`), bounds of memory (`residents`), how content is cut
+(`content`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from bridge.contract import Acked, Committed, Count, Effect, Forget, Publication, Received, Send, Wire
+from bridge.document import Overlay, ScopeSecret
+from bridge.document.overlay import RegionView
+from bridge.publisher.announcing import key_alone, sends
+from bridge.publisher.data_keys import LiveKey
+from bridge.publisher.handing_over import hand_over, has_enough
+from bridge.publisher.own_retained import OwnRetained
+from bridge.publisher.repairing import Repairable, check_ours
+from bridge.publisher.residents import Residents, Standing
+from bridge.publisher.sealing import BATCH_MAX, Entry, Sealer
+from bridge.publisher.windows import Lane, Lanes
+from bridge.wire import PullRequest
+from keys.envelope import Mode
+from keys.epochs import ScopeKeys
+from keys.identity import Identity
+
+STRAGGLER_ENTRIES_MAX = 20_000  # what a replica that is away may make us keep once n - f others have it
+STRAGGLER_BYTES_MAX = 64 << 20  # the same in topics and payloads
+STRAGGLER_S = 3600.0
+QOS0_ENTRIES_MAX = 10_000  # they are in memory only; without an uplink the oldest go first
+UNAUTHORISED_S = 24 * 3600.0  # an entry that we may not publish (any more) waits for the right for so long
+DROPPED_MAX = 65_536  # unsent entries that are remembered for what follows them on their topics; the oldest go
+
+
+class Publisher:
+    """Sends what the outbox holds. One a gateway. `sealer`: what our scopes seal under."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        identity: Identity,
+        name: str,
+        secrets: Sequence[ScopeSecret],
+        keys: ScopeKeys,
+        random: Callable[[int], bytes],
+        max_age_s: float | None = None,
+    ) -> None:
+        """`max_age_s`: what was published longer ago is dropped instead of sent; None: no bound."""
+        self._home = overlay.certificate(name).region
+        self.view = overlay.views[self._home]
+        self._hosted = overlay.hosted  # while we run
+        self.sealer = Sealer(overlay, identity, name, secrets, keys, random)
+        self._max_age_s = max_age_s
+        self._retained = OwnRetained()
+        self._residents = Residents()
+        self._entries: dict[int, Entry] = {}
+        self._young: dict[int, None] = {}  # entries whose stragglers' bound is still to come, oldest first
+        self._qos0: dict[int, None] = {}
+        self._dropped: OrderedDict[int, int] = OrderedDict()  # dropped -> the one before it that was not
+        self._repairable = Repairable()
+        self._lanes = Lanes()
+        self._up: set[str] = set()  # of whom those in the view in force have lanes
+        self._waiting: dict[int, bool] = {}  # entries that cannot be sealed now -> whether for want of the right
+        self._give_up_at = float("inf")  # when the first of those for want of the right goes
+        self._uncounted: dict[int, None] = {}  # entries whose acknowledgements did not count
+
+    @property
+    def depth(self) -> int:
+        """Entries in memory that some replica still lacks."""
+        return len(self._entries) - len(self._repairable)
+
+    @property
+    def unstored(self) -> int:
+        """How many of them are in memory only."""
+        return len(self._qos0)
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """New entries, and bytes of topics and payloads, that may come; what exceeds that is better left on disk."""
+        return self._residents.room(is_draining=len(self._lanes) >= len(self.view.members) - self.view.faults)
+
+    def is_stuck(self, topic: str) -> bool:
+        """Whether an entry on this topic would wait, and too many wait already."""
+        return self._residents.waiting_full and self.sealer.is_hindered(topic)
+
+    @property
+    def wants_late(self) -> bool:
+        """Whether what was left on disk may come now."""
+        return len(self._lanes) > 0 and self._residents.wants_backlog
+
+    # --------------------------------------------------------------------------------------------- events
+
+    def committed(self, event: Committed, now: float) -> list[Effect]:
+        """Take entries that are on disk, in order of sequence."""
+        refused: list[int] = []
+        effects: list[Effect] = []
+        taken: list[int] = []
+        for sequence, previous, publication in event.entries:
+            if sequence in self._entries:
+                continue
+            secret = self.sealer.secret_for(publication.topic)
+            if secret is None:  # the configuration changed while the entry lay on disk
+                refused.append(sequence)
+                continue
+            topic = secret.wire_topic(publication.topic)
+            entry = self._entries[sequence] = Entry(sequence, publication, secret, topic, previous, now)
+            self._residents.add(entry)
+            if publication.retain:
+                effects += self._retained.published(sequence, secret.scope.filter, publication)
+            self._young[sequence] = None
+            if publication.qos == 0:
+                self._qos0[sequence] = None
+            self._lanes.append(sequence, publication.topic, event.late)
+            taken.append(sequence)
+        effects += [Forget(tuple(refused))] if refused else []
+        effects += self._drop_expired(taken, now) if event.late else []
+        if len(self._qos0) > QOS0_ENTRIES_MAX:
+            excess = list(self._qos0)[: len(self._qos0) - QOS0_ENTRIES_MAX]
+            effects += [Count("qos0_dropped", len(excess)), *self._forget(excess)]
+        return effects + self._pump(now)
+
+    def link_up(self, peer: str, now: float) -> list[Effect]:
+        """A replica of the home region is reachable: it gets all that it has not acknowledged, in order. One that is
+        not in the view in force gets nothing of ours yet, or no more."""
+        self._up.add(peer)
+        if peer not in self.view.members:
+            return self._pump(now)
+        self._open_lane(peer)
+        return self._retell(peer, now) + self._pump(now)
+
+    def _open_lane(self, peer: str) -> None:
+        lacking = ((s, e.publication.topic) for s, e in self._entries.items() if peer not in e.acked)
+        self._lanes.up(peer, lacking)
+        for key in {id(e.key): e.key for e in self._entries.values() if e.key}.values():
+            key.forget_peer(peer)
+        self.sealer.forget_peer(peer)
+        self.sealer.ask_review()  # what it lacks may be sealed under what has ended
+
+    def _retell(self, peer: str, now: float) -> list[Effect]:
+        """What a replica that lost its memory would lack, beside what the outbox holds for it: keys in use that stand
+        alone, and what is retained and sealed for the present views."""
+        if peer in self._hosted:  # a stock broker keeps what is retained, and keys ride there
+            return []
+        retained = self._retained.to_retell(peer, now)
+        for key in {id(kept.key): kept.key for kept in retained if kept.key}.values():
+            key.forget_peer(peer)
+        effects: list[Effect] = [key_alone(peer, self.view, key) for key in self.sealer.keys_alone(now)]
+        for kept in retained:
+            entry = self._entries.get(kept.sequence)
+            waits = entry is not None and peer not in entry.acked
+            in_view = kept.key is None or kept.key.header.hops[0] == self.view.hop
+            fits = in_view and kept.name == self.sealer.present(kept.scope)
+            if kept.wire is not None and not waits and fits:
+                effects += self._sends(peer, kept.wire, kept.key, kept.publication, 0, now)
+        return effects
+
+    def link_down(self, peer: str) -> list[Effect]:
+        self._up.discard(peer)
+        self._lanes.down(peer)
+        return []
+
+    def acked(self, event: Acked, now: float, is_ahead: bool = False) -> list[Effect]:
+        """A replica has it: open its window, and forget what every replica has.
+
+        One that `is_ahead` of our overlay may have closed the view that it was sealed for, and refused it: its
+        acknowledgement does not count, and it gets the entry again once we have caught up.
+        """
+        if not self._lanes.acknowledged(event.peer, event.ticket, now):
+            return self._pump(now)
+        entry = self._entries.get(event.ticket)
+        effects: list[Effect] = []
+        if entry is not None and is_ahead:
+            self._uncounted[event.ticket] = None
+        elif entry is not None:
+            self._residents.acknowledged(entry, event.peer)
+            overdue = entry.publication.qos == 0 or now - entry.born >= STRAGGLER_S
+            if has_enough(entry, self.view) if overdue else entry.acked.issuperset(self.view.members):
+                effects += self._done(entry, now)
+            elif has_enough(entry, self.view):
+                self._residents.move(entry, Standing.SETTLED)
+                effects += self._sweep()
+        return effects + self._pump(now)
+
+    def tick(self, now: float) -> list[Effect]:
+        """Drop what only stragglers lack once their bound is passed. What too few have stays, and goes when
+        enough of them acknowledge it."""
+        gone = []
+        while self._young and now - self._entries[next(iter(self._young))].born >= STRAGGLER_S:
+            sequence = next(iter(self._young))
+            del self._young[sequence]
+            if has_enough(self._entries[sequence], self.view):
+                gone.append(sequence)
+        gone += self._repairable.due(now)
+        effects = self._forget(gone)
+        self._lanes.keep(self._entries.__contains__, len(self._entries))
+        return effects + self._drop_old(now) + self._pump(now)
+
+    def asked(self, event: Received, now: float) -> list[Effect]:
+        """A replica of our region lacks pieces of ours. Raises BadFrame, NotAuthorised."""
+        request = PullRequest.decode(event.wire.payload)
+        if not self._repairable.answers.may_ask(event.peer, now):
+            return [Count("pulls_refused")]
+        check_ours(self.sealer.is_us(request.publisher))
+        return self._repairable.asked(event, request, self._entries.get(request.sequence), now)
+
+    @property
+    def next_deadline(self) -> float | None:
+        first = next(iter(self._young), None)
+        straggler = None if first is None else self._entries[first].born + STRAGGLER_S
+        review = min(self.sealer.review_at or 0.0, self._give_up_at)
+        deadlines = (straggler, review, self._first_too_old_at(), self._repairable.next_deadline)
+        return min((at for at in deadlines if at is not None and at < float("inf")), default=None)
+
+    def keys_changed(self, now: float) -> list[Effect]:
+        """Epoch keys came, or one that was wrong was replaced: what waited goes on."""
+        self.sealer.keys_changed()
+        return self._pump(now)
+
+    def overtaken(self, topic: str, time_ms: int) -> None:
+        """Somebody else published on a clear topic, retained, at `time_ms`: an older one of ours is not sealed anew."""
+        self._retained.overtaken(topic, time_ms)
+
+    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
+        """Another version of the overlay, or other views, of the same regions: what is not sent yet follows it."""
+        self.sealer.adopt(overlay, secrets)
+        self._repairable.answers.keep(overlay.members)
+        effects = self._follow(overlay.views[self._home], now)
+        for entry in self._entries.values():
+            secret = self.sealer.secret_for(entry.publication.topic)
+            # What was protected does not go in clear, whatever the owner says now. It waits, as without any scope,
+            # under what it was committed for.
+            if secret is not None and (secret.scope.mode is not Mode.PLAIN or entry.secret.scope.mode is Mode.PLAIN):
+                entry.secret, entry.topic = secret, secret.wire_topic(entry.publication.topic)
+        return effects + self._pump(now)
+
+    def _follow(self, view: RegionView, now: float) -> list[Effect]:
+        """The replicas of another view have lanes from now on."""
+        before, self.view = self.view, view
+        lanes = {peer for peer, _ in self._lanes}
+        hand_over(self._entries.values(), self._residents, before, view, lanes)
+        for peer in lanes - set(view.members):
+            self._lanes.down(peer)
+        for peer in [peer for peer in view.members if peer in self._up - lanes]:
+            self._open_lane(peer)
+        done = [entry for entry in self._entries.values() if entry.acked.issuperset(view.members)]
+        return [effect for e in done if e.sequence in self._entries for effect in self._done(e, now)]
+
+    def rotate(self, identity: Identity) -> None:
+        """Sign with another key of ours from now on. What is sealed stays: its certificate counts to its end."""
+        self.sealer.rotate(identity)
+
+    def _sweep(self) -> list[Effect]:
+        """Too much that only stragglers lack: the oldest of it goes."""
+        effects: list[Effect] = []
+        residents = self._residents
+        while residents.settled_count > STRAGGLER_ENTRIES_MAX or residents.settled_bytes > STRAGGLER_BYTES_MAX:
+            effects += self._forget([residents.longest_settled])
+        if effects:
+            self._lanes.keep(self._entries.__contains__, len(self._entries))
+        return effects
+
+    def _done(self, entry: Entry, now: float) -> list[Effect]:
+        """Everybody has it, or is overdue. Of what not everybody has whole, others may lack pieces for a while yet."""
+        gone = self._repairable.keep(entry, now)
+        if gone is None:
+            return self._forget([entry.sequence])
+        self._young.pop(entry.sequence, None)
+        self._qos0.pop(entry.sequence, None)
+        self._residents.move(entry, Standing.SETTLED)
+        return self._forget(gone)
+
+    def _forget(self, sequences: Iterable[int]) -> list[Effect]:
+        gone = tuple(sequences)
+        for sequence in gone:
+            self._residents.remove(self._entries.pop(sequence))
+            self._young.pop(sequence, None)
+            self._qos0.pop(sequence, None)
+            self._repairable.forget(sequence)
+            self._waiting.pop(sequence, None)
+            self._uncounted.pop(sequence, None)
+        return [Forget(gone)] if gone else []
+
+    # ------------------------------------------------------------------------------------------- dropping
+
+    def _drop(self, sequences: Sequence[int]) -> list[Effect]:
+        """Forget entries that were not sent. What follows them on their topics must not name them as predecessors:
+        subscribers would wait for them in vain."""
+        for sequence in sequences:
+            entry = self._entries[sequence]
+            if entry.publication.qos:
+                self._dropped[sequence] = self._dropped.get(entry.previous, entry.previous)
+        while len(self._dropped) > DROPPED_MAX:
+            self._dropped.popitem(last=False)
+        return self._forget(sequences)
+
+    def _drop_expired(self, sequences: Iterable[int], now: float) -> list[Effect]:
+        """Drop those of these unsent entries that are too old by either bound."""
+        message, age = [], []
+        for sequence in sequences:
+            publication = self._entries[sequence].publication
+            if publication.expiry_s is not None and now > publication.time_ms / 1000 + publication.expiry_s:
+                message.append(sequence)
+            elif self._max_age_s is not None and now > publication.time_ms / 1000 + self._max_age_s:
+                age.append(sequence)
+        effects = self._drop([*message, *age]) if message or age else []
+        effects += [Count("outbox_expired", len(message), "message")] if message else []
+        return effects + ([Count("outbox_expired", len(age), "age")] if age else [])
+
+    def _drop_old(self, now: float) -> list[Effect]:
+        """What was in memory too long, though it may have been sent to some: the oldest first."""
+        old = []
+        for sequence, entry in self._entries.items() if self._max_age_s is not None else ():
+            assert self._max_age_s is not None
+            if now <= entry.publication.time_ms / 1000 + self._max_age_s:
+                break
+            old.append(sequence)
+        lost = [sequence for sequence in old if self._entries[sequence].standing is not Standing.SETTLED]
+        return [*self._drop(old), Count("outbox_expired", len(lost), "age")] if old else []
+
+    def _first_too_old_at(self) -> float | None:
+        """When `_drop_old` has something to do."""
+        first = next(iter(self._entries.values()), None)
+        if first is None or self._max_age_s is None:
+            return None
+        return first.publication.time_ms / 1000 + self._max_age_s + 0.001
+
+    # -------------------------------------------------------------------------------- epochs, keys, rights
+
+    def _review(self, now: float) -> list[Effect]:
+        """What a change of epoch keys or rights means for what is sealed, waits or is retained."""
+        scopes = {e.secret.scope.filter: e.secret.scope for e in self._entries.values()}
+        changed = self.sealer.review(scopes, now)
+        again = []
+        for sequence, entry in self._entries.items():
+            if entry.wire is None or self.sealer.is_current(entry):
+                continue
+            if any(peer not in entry.acked for peer, _ in self._lanes):
+                again.append(sequence)
+        for sequence in again:
+            entry = self._entries[sequence]
+            self._lanes.outdate(sequence)
+            entry.wire = entry.name = entry.key = None
+            self._residents.move(entry, Standing.FRESH)
+            entry.acked.clear()
+        back = [(s, self._entries[s].publication.topic) for s in (*again, *self._waiting, *self._uncounted)]
+        self._uncounted.clear()
+        self._lanes.requeue(back, lambda peer, s: peer not in self._entries[s].acked)
+        effects = self._give_up(now)
+        unsealed = {sequence for sequence, entry in self._entries.items() if entry.wire is None}
+        return effects + self._retained.due(changed, unsealed, now)
+
+    def _give_up(self, now: float) -> list[Effect]:
+        """Entries that waited too long for a right to publish them."""
+        old = [s for s, unauthorised in self._waiting.items() if unauthorised]
+        gone = [s for s in old if now - self._entries[s].born >= UNAUTHORISED_S]
+        rest = [self._entries[s].born + UNAUTHORISED_S for s in old if now - self._entries[s].born < UNAUTHORISED_S]
+        self._give_up_at = min(rest, default=float("inf"))
+        return [Count("not_authorised_dropped", len(gone)), *self._drop(gone)] if gone else []
+
+    def _set_aside(self, sequences: Sequence[int], now: float) -> tuple[list[int], list[Effect]]:
+        """Entries that can be sealed now; the others wait for a review, counted once."""
+        ready, effects = [], list[Effect]()
+        for sequence in sequences:
+            entry = self._entries[sequence]
+            why = self.sealer.hindrance(entry, now)
+            if why is None:
+                self._waiting.pop(sequence, None)
+                self._residents.move(entry, Standing.FRESH)
+                ready.append(sequence)
+                continue
+            unauthorised = why == "not_authorised"
+            if self._waiting.get(sequence) is not unauthorised:
+                effects.append(Count(why))
+            self._waiting[sequence] = unauthorised
+            self._residents.move(entry, Standing.WAITING)
+            if unauthorised:
+                self._give_up_at = min(self._give_up_at, entry.born + UNAUTHORISED_S)
+        return ready, effects
+
+    # -------------------------------------------------------------------------------------------- sending
+
+    def _pump(self, now: float) -> list[Effect]:
+        """Fill every open window, in order; seal what is sent for the first time, a batch a signature."""
+        effects: list[Effect] = []
+        if self.sealer.review_due(now) or now >= self._give_up_at:
+            effects += self._review(now)
+        sendable: list[tuple[str, int]] = []
+        lanes = deque(named for named in self._lanes if len(named[1]))  # none, after most acknowledgements
+        while lanes:
+            peer, lane = lanes.popleft()
+            may = partial(self._may_go, self._residents.leads(peer))
+            taken = lane.take(now, may, self._residents.lacked_by(peer))
+            if not taken:
+                continue
+            sealed, waits = self._sealed(taken, lane, now)
+            effects += waits
+            for sequence in taken:
+                if sequence not in sealed:
+                    lane.put_back(sequence)
+            sendable += [(peer, sequence) for sequence in taken if sequence in sealed]
+            if len(sealed) < len(taken):  # the window has room again, for what is behind those that wait
+                lanes.append((peer, lane))
+        for peer, sequence in sendable:
+            entry = self._entries[sequence]
+            wire = entry.wire_for(self.view.place_of(peer), len(self.view.members))
+            effects += self._sends(peer, wire, entry.key, entry.publication, sequence, now)
+        return effects
+
+    def _may_go(self, leads: bool, sequence: int) -> bool:
+        """Whether a replica, which leads or does not, may get an entry now: what is sealed always."""
+        if not leads:
+            return True
+        entry = self._entries.get(sequence)
+        return entry is None or entry.wire is not None
+
+    def _sealed(self, taken: Sequence[int], lane: Lane, now: float) -> tuple[set[int], list[Effect]]:
+        """Which of the entries that the lane took are sealed, after trying.
+
+        What the lane takes next is sealed with them as far as one signature reaches: windows open one by one, and
+        everybody on the way has to verify each signature.
+        """
+        unsealed = self._unsealed(taken)
+        if unsealed:
+            unsealed += self._unsealed(lane.next(-len(unsealed) % BATCH_MAX))
+        effects = self._drop_expired(unsealed, now)
+        ready, waits = self._set_aside([s for s in unsealed if s in self._entries], now)
+        for sequence in ready:
+            entry = self._entries[sequence]
+            entry.previous = self._dropped.get(entry.previous, entry.previous)
+        unsealable, counted = self.sealer.seal([self._entries[s] for s in ready], now)
+        effects += [*waits, *self._drop(unsealable), *counted]
+        for entry in (self._entries[s] for s in ready if s in self._entries):
+            self._residents.move(entry, Standing.SEALED)
+            if entry.publication.retain and entry.wire is not None:
+                effects += self._retained.sealed(entry)
+        there = (self._entries[s] for s in taken if s in self._entries)
+        return {entry.sequence for entry in there if entry.wire is not None}, effects
+
+    def _unsealed(self, sequences: Sequence[int]) -> list[int]:
+        return [s for s in sequences if s in self._entries and self._entries[s].wire is None]
+
+    def _sends(self, peer: str, wire: Wire, key: LiveKey | None, of: Publication, ticket: int, at: float) -> list[Send]:
+        return sends(peer, self.view, wire, key, of, ticket, at, hosted=peer in self._hosted)

@@ -1,0 +1,124 @@
+"""Content out of pieces at a reader, and what it asks for when pieces do not come (PROTOCOL §4, §5).
+
+Replicas of the reader's region send header and pieces; the first pieces that suffice give the content. If they do not
+suffice in time, replicas of the region are asked in turn, those first that announced the publication; a hole in a
+stream, a predecessor that nobody announced, is asked for in the same way. The broker's collector and the ingest
+receiver use this. Not here: whether a header holds, and whether the publication was delivered before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bridge.contract import Count, Effect, FairBytes
+from bridge.wire import PULL_S, Name, Pulls
+from bridge.wire import pieces as content
+from keys.envelope import MessageHeader
+
+ASSEMBLING_BYTES = 64 << 20  # of pieces of publications that are not whole yet; a flooder loses its own first
+ASSEMBLING_OVERHEAD_BYTES = 1024
+HOLE_S = 0.1  # before a predecessor is asked for: publications overtake each other
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What there is of one publication, and who announced it."""
+
+    header: MessageHeader
+    since: float
+    pieces: dict[int, bytes] = field(default_factory=dict, repr=False)
+    announcers: list[str] = field(default_factory=list)
+
+
+class Assembling:
+    """Publications of which pieces are missing. `replicas`: of the reader's region."""
+
+    def __init__(self, replicas: Sequence[str]) -> None:
+        self.replicas = tuple(replicas)
+        self._parts: FairBytes[Name, _Parts] = FairBytes(ASSEMBLING_BYTES, ASSEMBLING_OVERHEAD_BYTES)
+        self._pulls = Pulls()
+
+    def __len__(self) -> int:
+        """Pieces and requests that are held; 0: nothing is put together, and nothing asked for."""
+        return len(self._parts) + len(self._pulls)
+
+    def take(
+        self, peer: str, header: MessageHeader, pieces: Mapping[int, bytes], hops: int, now: float
+    ) -> bytes | None:
+        """What a replica sent of a publication that is wanted; the content once it is whole, then it is forgotten.
+
+        `pieces` fit their digests. `hops`: regions on the way from the publisher. Raises BadContent if all of it came
+        and is of no content: the publisher's fault.
+        """
+        name = (header.publisher, header.sequence)
+        known = self._parts.get(name)
+        if known is None or known.header.time_ms < header.time_ms:  # sealed anew, which counts
+            if content.suffices(header, pieces):
+                self.forget(name)
+                return content.join(header, pieces)
+            known = _Parts(header, now)
+            self._parts.put(name, header.publisher, known, 0)
+        elif known.header.digests != header.digests:
+            return content.join(header, pieces) if content.suffices(header, pieces) else None
+        if peer not in known.announcers:
+            known.announcers.append(peer)
+        fresh = {index: piece for index, piece in pieces.items() if index not in known.pieces}
+        if fresh:
+            known.pieces.update(fresh)
+            self._pulls.came(self._pulls.get(name), peer, now - known.since)
+        if content.suffices(header, known.pieces):
+            self.forget(name)
+            return content.join(header, known.pieces)
+        self._parts.grow(name, sum(map(len, fresh.values())))
+        self._pulls.begin(name, header.time_ms, header.publisher, now, PULL_S * (hops + 1))
+        return None
+
+    def holds(self, header: MessageHeader) -> bool:
+        """Whether pieces of the publication are here, or asked for."""
+        name = (header.publisher, header.sequence)
+        return self._parts.get(name) is not None or self._pulls.get(name) is not None
+
+    def miss(self, name: Name, now: float) -> bool:
+        """A publication that another one follows is not here: ask for it. True if that is news."""
+        before = self._pulls.get(name)
+        return self._pulls.begin(name, 0, name[0], now, HOLE_S) is not before
+
+    def asked_for(self, name: Name) -> bool:
+        """Whether the replicas were asked for it."""
+        pull = self._pulls.get(name)
+        return pull is not None and bool(pull.asked)
+
+    def forget(self, name: Name) -> None:
+        """It is whole, or nobody waits for it any more."""
+        self._parts.pop(name)
+        self._pulls.end(name)
+
+    def tick(self, now: float) -> list[Effect]:
+        """Ask for what is missing, or give it up."""
+        asking, gone = self._pulls.due(now)
+        effects: list[Effect] = [Count("content_given_up", len(gone))] if gone else []
+        for pull in gone:
+            self._parts.pop(pull.name)
+        for pull in asking:
+            known = self._parts.get(pull.name)
+            if known is None and pull.time_ms:  # evicted, and not a hole
+                self._pulls.end(pull.name)
+                continue
+            sends = self._pulls.ask(pull, self._sources(known), () if known is None else _lacking(known))
+            effects += [*sends, Count("pulls")] if sends else []
+        return effects
+
+    def _sources(self, known: _Parts | None) -> list[str]:
+        announcers = [] if known is None else [peer for peer in known.announcers if peer in self.replicas]
+        return [*dict.fromkeys((*announcers, *self.replicas))]
+
+    @property
+    def next_deadline(self) -> float | None:
+        return self._pulls.next_deadline
+
+
+def _lacking(known: _Parts) -> tuple[int, ...]:
+    """As many pieces as it takes, those first that need no arithmetic."""
+    missing = [index for index in range(len(known.header.digests)) if index not in known.pieces]
+    return tuple(missing[: content.needed(len(known.header.digests)) - len(known.pieces)])

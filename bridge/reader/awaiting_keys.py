@@ -1,0 +1,54 @@
+"""Publications at a subscriber that waited for their data key for too long to hold up what came after them.
+
+While fewer than n − f replicas of a region on the path are connected, content comes and its key does not: all copies
+of a publication may be here long before enough shares are. Dropped, it would be lost, since nobody sends it again. It
+is kept, without delaying anybody, until its key is there. Not here: what waits for its turn (`streams`), keys
+(`opening`).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from bridge.contract import FairTable
+from bridge.reader.streams import Held
+
+KEYLESS_MAX = 16_384  # publications without a key; a flooder loses its own oldest
+
+Name: TypeAlias = tuple[bytes, str, int]  # publisher, wire topic, sequence
+
+
+class Keyless:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._held: FairTable[Name, Held] = FairTable(KEYLESS_MAX)
+        self._by_key: dict[bytes, dict[Name, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def put(self, held: Held) -> bool:
+        """Keep it. False: another one had to go for it."""
+        header = held.admitted.header
+        name = (header.publisher, held.topic, header.sequence)
+        before = self._held.pop(name)
+        if before is not None:
+            self._forget(before)
+        gone = self._held.put(name, header.publisher, held)
+        self._by_key.setdefault(header.key_id, {})[name] = None
+        if gone is not None:
+            self._forget(gone[1])
+        return gone is None
+
+    def take(self, key_id: bytes) -> list[Held]:
+        """What waited for this key, which is there now, in order of sequence."""
+        found = [self._held.pop(name) for name in self._by_key.pop(key_id, ())]
+        return sorted((held for held in found if held is not None), key=lambda held: held.admitted.header.sequence)
+
+    def _forget(self, held: Held) -> None:
+        header = held.admitted.header
+        names = self._by_key[header.key_id]
+        del names[header.publisher, held.topic, header.sequence]
+        if not names:
+            del self._by_key[header.key_id]

@@ -1,0 +1,137 @@
+"""Who lied? Evidence from the shares of opened keys; whoever is *named* is guilty (PROTOCOL §3).
+
+One mismatch proves only that one end of a link lied, so the link is suspected. A replica is named only if the
+evidence allows no innocent explanation:
+
+* on a path of one region: its share contradicts the commitment that the publisher signed. An honest replica
+  checks that share on arrival and withholds a misfit, so it never delivers one;
+* on longer paths: an *explanation* is one k-subset of honest places for every region. Each key refutes the
+  explanations under which an allegedly honest column contradicts its commitment. Honest members always form
+  explanations that survive, so a member that is in no surviving explanation of the view lied.
+
+Counting accusers instead would frame innocents (PROTOCOL §3 has the figure). Absent, late or wrong-view shares
+are no evidence. Not here: contradicting signed statements, audit mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations, product
+
+from bridge.contract import Blame, Count, Effect
+from bridge.document import Overlay
+from keys.envelope import KeyHeader, check_share
+from keys.sharetree import Combination, Hop, Label, Share, level1_values
+
+EXPLANATIONS_MAX = 2_000  # bigger paths are judged by suspicion only; bounds memory and the time of one audit
+
+
+class Evidence:
+    """Explanations that still stand, by path and views."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._standing: dict[tuple[Hop, ...], set[Combination]] = {}
+        self._named: set[str] = set()
+
+    def adopt(self, overlay: Overlay) -> None:
+        """Another version of the overlay, or other views: what stood under views that are open still stands.
+
+        Explanations are of places in one set of views, so no evidence of one view is held against a member of another.
+        """
+        self._overlay = overlay
+        self._standing = {hops: standing for hops, standing in self._standing.items() if self._open(hops)}
+
+    def judge(
+        self,
+        header: KeyHeader,
+        hops: tuple[Hop, ...],
+        shares: Mapping[Label, Share],
+        winning: Combination,
+    ) -> list[Effect]:
+        """Audit all shares of one key that `winning` (k places of every region below the first) opened. Nothing is said
+        of views that are closed: who was at which place is not known any more."""
+        if not self._open(hops):
+            return []
+        values = level1_values(shares.values(), hops, winning)
+        mismatched = {p for p, value in values.items() if value is None or not check_share(header, p, value)}
+        effects: list[Effect] = [
+            Blame(self._member(hops[0], place), False, "shares contradict the signed commitment")
+            for place in sorted(mismatched)
+        ]
+        if len(hops) == 1:
+            return effects + self._name({self._member(hops[0], place) for place in mismatched})
+        standing = self._standing.get(hops)
+        if standing is None:
+            standing = self._standing[hops] = self._all_explanations(hops)
+        refuted = self._refuted(header, hops, shares, standing)
+        if refuted:
+            standing -= refuted
+            effects += self._suspect_inner(hops, refuted, winning, mismatched)
+            effects += self._name(self._in_none(hops, standing))
+        return effects
+
+    def _all_explanations(self, hops: tuple[Hop, ...]) -> set[Combination]:
+        total = 1
+        choices = []
+        for hop in hops:
+            subsets = list(combinations(range(1, hop.count + 1), hop.threshold))
+            total *= len(subsets)
+            choices.append(subsets)
+        return set(product(*choices)) if total <= EXPLANATIONS_MAX else set()
+
+    def _refuted(
+        self,
+        header: KeyHeader,
+        hops: Sequence[Hop],
+        shares: Mapping[Label, Share],
+        standing: set[Combination],
+    ) -> set[Combination]:
+        """Explanations under which some honest column is complete and yet contradicts its commitment."""
+        contradicted: dict[Combination, set[int]] = {}
+        for inner in {explanation[1:] for explanation in standing}:
+            values = level1_values(shares.values(), hops, inner)
+            contradicted[inner] = {
+                place for place, value in values.items() if value is None or not check_share(header, place, value)
+            }
+        return {e for e in standing if contradicted[e[1:]].intersection(e[0])}
+
+    def _suspect_inner(
+        self, hops: Sequence[Hop], refuted: set[Combination], winning: Combination, columns: set[int]
+    ) -> list[Effect]:
+        """Places below the first region that break columns which hold without them."""
+        suspects: dict[str, None] = {}
+        for explanation in refuted:
+            if columns.isdisjoint(explanation[0]):
+                for level, subset in enumerate(explanation[1:]):
+                    for place in set(subset) - set(winning[level]):
+                        suspects[self._member(hops[level + 1], place)] = None
+        return [Blame(member, False, "shares contradict the signed commitment") for member in sorted(suspects)]
+
+    def _in_none(self, hops: Sequence[Hop], standing: set[Combination]) -> set[str]:
+        """Members that no surviving explanation holds honest. Nothing is named if none survives."""
+        if not standing:
+            return set()
+        guilty = set()
+        for level, hop in enumerate(hops):
+            honest = {place for explanation in standing for place in explanation[level]}
+            guilty |= {self._member(hop, p) for p in range(1, hop.count + 1) if p not in honest}
+        return guilty
+
+    def _name(self, members: set[str]) -> list[Effect]:
+        effects: list[Effect] = []
+        for member in sorted(members - self._named):
+            self._named.add(member)
+            effects += [
+                Blame(member, True, "no explanation of the shares holds it honest"),
+                Count("named", 1, member),
+            ]
+        return effects
+
+    def _open(self, hops: Sequence[Hop]) -> bool:
+        return all(self._overlay.view(hop.region, hop.view) is not None for hop in hops)
+
+    def _member(self, hop: Hop, place: int) -> str:
+        view = self._overlay.view(hop.region, hop.view)
+        assert view is not None, "asked before"
+        return view.members[place - 1]

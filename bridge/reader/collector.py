@@ -1,0 +1,354 @@
+"""The subscriber side at a gateway: pieces from every replica of the home region in, publications in order out.
+
+A publication goes through three gates: it is *admitted* (signature, right, content digest), *opened* (its data
+key has been recombined from shares, see `opening`) and *in order* (its predecessor on the topic was delivered, or
+has been given up). State is kept per (publisher, topic), see `streams`. What was sealed in a dead epoch needs
+vouchers: f + 1 replicas of our region that delivered it, since honest ones let no such thing in. Content comes in
+pieces (`assembling`), and what is missing is asked for. Not here: keys from a repository, state that survives a
+restart.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from bridge.base import TopicError, check_name
+from bridge.contract import Blame, Count, Deliver, Effect, FairTable, Publication, Received
+from bridge.document import Overlay, ScopeSecret
+from bridge.reader.assembling import Assembling
+from bridge.reader.awaiting_keys import Keyless
+from bridge.reader.key_opening import KeyRing
+from bridge.reader.newest_retained import Joining, order_of
+from bridge.reader.streams import Held, Stream
+from bridge.wire import Admission, Admitted, carries_key_alone, refused
+from keys.envelope import PROPERTY_HEADER, Inner, Mode
+from keys.epochs import ScopeKeys
+from keys.errors import BadContent, BadFrame, KeysError
+
+HELD_MAX = 4096  # publications of one publisher that wait for a key or a predecessor; the next are dropped
+STREAMS_MAX = 100_000  # (publisher, topic) pairs remembered; a flooder of topics forgets its own first
+REPAIR_S = 10.0
+FRESH_S = 300.0
+VOUCHED_MAX = 4096  # publications of dead epochs that wait for vouchers; a flooder loses its own first
+EXPIRY_MAX_S = 0xFFFFFFFF  # MQTT 5.0 §3.3.2.3.3: four bytes; a publisher may sign any deadline
+
+StreamId: TypeAlias = tuple[bytes, str]
+
+
+class Collector:
+    """One gateway's subscriptions to the overlay."""
+
+    def __init__(self, overlay: Overlay, name: str, secrets: Sequence[ScopeSecret], keys: ScopeKeys) -> None:
+        self._name = name
+        self._hosted = overlay.hosted  # while we run
+        self._home = overlay.certificate(name).region
+        self._overlay = overlay
+        self._assembling = Assembling(_asked(overlay, self._home))
+        self._secrets = {secret.scope.filter: secret for secret in secrets}
+        self._admission = Admission(overlay, replica=False)
+        self._overlay = overlay
+        self._vouchers: FairTable[tuple[bytes, int, int, bytes, str], set[str]] = FairTable(VOUCHED_MAX)
+        self._keys = KeyRing(overlay, self._home, secrets, keys, self._admission)
+        self._joining = Joining()
+        self._streams: FairTable[StreamId, Stream] = FairTable(STREAMS_MAX)
+        self._generations: dict[str, int] = {}  # by scope: how often it was subscribed
+        self._held: dict[bytes, int] = {}  # by publisher
+        self._waiting: dict[bytes, set[tuple[bytes, str, int]]] = {}  # key id -> what is held and names it
+        self._keyless = Keyless()
+        self._deadlines: dict[StreamId, float] = {}
+        self._wakeups: list[tuple[float, StreamId]] = []  # a heap; those that `_deadlines` does not confirm are stale
+
+    # --------------------------------------------------------------------------------------------- events
+
+    def resumed(self, wire_filter: str) -> None:
+        """A scope is subscribed (again): what was published meanwhile is not waited for."""
+        self._generations[wire_filter] = self._generations.get(wire_filter, 0) + 1
+
+    def received(self, event: Received, now: float) -> list[Effect]:
+        """A wire from a replica of the home region."""
+        effects: list[Effect] = []
+        try:
+            properties = dict(event.wire.properties)
+            news, opened = self._keys.take(event.peer, properties, now)
+            effects += news
+            if opened is not None:
+                effects += self._wake(opened, now)
+            if not carries_key_alone(event.wire.topic):
+                if PROPERTY_HEADER not in properties:
+                    raise BadFrame("publication without a signed header")
+                effects += self._publication(event, self._admission.publication(event.wire, properties, now), now)
+        except KeysError as error:
+            # What the wire brought before its fault (a verified key may have opened something) stays valid.
+            effects += refused(event.peer, error)
+        return effects
+
+    def keys_changed(self, now: float) -> list[Effect]:
+        """Epoch keys came: what waited for them goes on."""
+        effects, opened = self._keys.keys_changed(now)
+        return effects + [effect for key_id in opened for effect in self._wake(key_id, now)]
+
+    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
+        """Another version of the overlay, or other views of it, of the same regions."""
+        self._overlay = overlay
+        self._assembling.replicas = _asked(overlay, self._home)
+        self._admission.adopt(overlay, now)
+        self._secrets = {secret.scope.filter: secret for secret in secrets}
+        effects, opened = self._keys.adopt(overlay, secrets, now)
+        return effects + [effect for key_id in opened for effect in self._wake(key_id, now)]
+
+    def tick(self, now: float) -> list[Effect]:
+        """Give up on what waited too long, search and audit keys, take up what is retained."""
+        effects, opened = self._keys.tick(now)
+        effects += self._assembling.tick(now)
+        for key_id in opened:
+            effects += self._wake(key_id, now)
+        for held in self._joining.due(now):
+            effects += self._hold(held, now)
+        while self._wakeups and self._wakeups[0][0] <= now:
+            at, stream_id = heapq.heappop(self._wakeups)
+            if self._deadlines.get(stream_id) == at:
+                effects += self._advance(stream_id, now)
+        return effects
+
+    @property
+    def next_deadline(self) -> float | None:
+        while self._wakeups and self._deadlines.get(self._wakeups[0][1]) != self._wakeups[0][0]:
+            heapq.heappop(self._wakeups)
+        first = self._wakeups[0][0] if self._wakeups else None
+        deadlines = (first, self._keys.next_deadline, self._joining.next_deadline, self._assembling.next_deadline)
+        return min((at for at in deadlines if at is not None), default=None)
+
+    # --------------------------------------------------------------------------------------- publications
+
+    def _publication(self, event: Received, admitted: Admitted, now: float) -> list[Effect]:
+        header = admitted.header
+        if not admitted.intact:
+            why = "content does not match the signed header"
+            return [Count("refused", 1, "content"), Blame(event.peer, False, why)]
+        if admitted.publisher.name == self._name:
+            return []
+        if header.deadline_ms and header.deadline_ms < now * 1000:
+            return [Count("expired")]
+        if not admitted.live and not self._vouched(event, admitted):
+            return [Count("vouchers_awaited")]
+        stream = self._streams.get((header.publisher, event.wire.topic)) or Stream()
+        waiting = stream.held.get(header.sequence)
+        if stream.delivered(header.sequence) or (waiting is not None and not _adds(admitted, waiting)):
+            return [Count("duplicates_dropped")]
+        new = not stream.knows(header.sequence)
+        if new and not header.retain and abs(now * 1000 - header.time_ms) > FRESH_S * 1000:
+            return [Count("replays_dropped")]
+        hops = len(self._overlay.path(admitted.publisher.region, self._home))
+        repaired = [Count("repairs")] if self._assembling.asked_for((header.publisher, header.sequence)) else []
+        try:
+            content = self._assembling.take(event.peer, header, admitted.pieces, hops, now)
+        except BadContent as error:
+            return [Count("unopened"), Blame(admitted.publisher.name, False, str(error))]
+        held = Held(admitted, content, event.wire.topic, now)
+        if content is None:
+            # Those behind it wait, too; not for what may be an old header that is replayed.
+            young = abs(now * 1000 - header.time_ms) < REPAIR_S * 1000
+            return self._hold(held, now) if waiting is None and young and header.sequence > stream.highest else []
+        if waiting is not None and waiting.content is None and waiting.admitted.header.time_ms == header.time_ms:
+            waiting.content = content
+            return [*repaired, *self._advance((header.publisher, held.topic), now)]
+        # The signed flag counts, not that of the packet, which any broker may set.
+        if new and header.retain and self._joining.may_be_old(held):
+            held.replayed = True
+            return [*repaired, *([] if self._joining.offer(held) else [Count("replays_dropped")])]
+        return [*repaired, *self._hold(held, now)]
+
+    def _vouched(self, event: Received, admitted: Admitted) -> bool:
+        """Whether enough replicas delivered this publication of a dead epoch: one of them is honest and took it when
+        it was fresh."""
+        header = admitted.header
+        what = (header.publisher, header.sequence, header.time_ms, header.digests[0], event.wire.topic)
+        peers = self._vouchers.get(what)
+        if peers is None:
+            peers = set()
+            self._vouchers.put(what, header.publisher, peers)
+        if event.peer not in self._hosted:  # a stock broker lets in whatever it is given, however old
+            peers.add(event.peer)
+        return self._overlay.honest_among(self._home, peers)
+
+    def _hold(self, held: Held, now: float) -> list[Effect]:
+        """Put a publication into its stream unless it was there before, and see what can go on."""
+        effects = self._enter(held)
+        return effects or self._advance((held.admitted.header.publisher, held.topic), now)
+
+    def _enter(self, held: Held, bounded: bool = True) -> list[Effect]:
+        """Put a publication into its stream. Returns what is counted if it does not go there."""
+        header = held.admitted.header
+        stream_id = (header.publisher, held.topic)
+        stream = self._stream(stream_id)
+        if stream.delivered(header.sequence):
+            return [Count("duplicates_dropped")]
+        before = stream.held.get(header.sequence)
+        if before is not None:
+            if header.time_ms <= before.admitted.header.time_ms:
+                return [Count("duplicates_dropped")]
+            # Sealed anew by a gateway that was killed: the key of the first sealing may never come.
+            self._drop(stream, header.sequence)
+        if bounded and self._held.get(header.publisher, 0) >= HELD_MAX:
+            return [Count("held_overflow"), *(self._set_aside(held) if self._lacks_key(held) else [])]
+        stream.held[header.sequence] = held
+        self._held[header.publisher] = self._held.get(header.publisher, 0) + 1
+        if header.mode is not Mode.PLAIN:
+            self._waiting.setdefault(header.key_id, set()).add((*stream_id, header.sequence))
+        return []
+
+    def _stream(self, stream_id: StreamId) -> Stream:
+        stream = self._streams.get(stream_id)
+        if stream is not None:
+            self._streams.touch(stream_id)
+            return stream
+        stream = Stream()
+        gone = self._streams.put(stream_id, stream_id[0], stream)
+        if gone is not None:
+            self._deadlines.pop(gone[0], None)
+            for sequence in list(gone[1].held):
+                self._drop(gone[1], sequence)
+        return stream
+
+    def _drop(self, stream: Stream, sequence: int) -> None:
+        held = stream.held.pop(sequence)
+        header = held.admitted.header
+        self._held[header.publisher] -= 1
+        waiting = self._waiting.get(header.key_id)
+        if waiting is not None:
+            waiting.discard((header.publisher, held.topic, sequence))
+            if not waiting:
+                del self._waiting[header.key_id]
+
+    def _wake(self, key_id: bytes, now: float) -> list[Effect]:
+        """A key is there: what waited for it goes on."""
+        effects: list[Effect] = []
+        for held in self._keyless.take(key_id):
+            held.arrived = now  # its predecessor's key may be as late
+            effects += self._enter(held, bounded=False)  # by far the most go on at once
+        streams: Iterable[StreamId] = sorted({(p, topic) for p, topic, _ in self._waiting.get(key_id, ())})
+        return effects + [effect for stream_id in streams for effect in self._advance(stream_id, now)]
+
+    def _advance(self, stream_id: StreamId, now: float) -> list[Effect]:
+        """Deliver what can be delivered, lowest sequence first; set the deadline of what cannot."""
+        stream = self._streams.get(stream_id)
+        effects: list[Effect] = []
+        wake_at = None
+        while stream is not None and stream.held:
+            sequence = min(stream.held)
+            held = stream.held[sequence]
+            wake_at = held.arrived + REPAIR_S
+            if held.content is None:
+                # Nothing that is whole waits for longer than that for what is not.
+                whole = (other.arrived + REPAIR_S for other in stream.held.values() if other.content is not None)
+                wake_at = min([wake_at, *whole])
+                if now < wake_at:
+                    break
+                self._drop(stream, sequence)
+                effects.append(Count("incomplete"))
+                continue
+            if self._lacks_key(held):
+                if now < wake_at:
+                    break
+                self._drop(stream, sequence)
+                effects += [Count("unopened"), *self._set_aside(held)]
+                continue
+            if self._misses_predecessor(stream, held):
+                if now < wake_at:
+                    if self._assembling.miss((stream_id[0], held.admitted.header.previous), now):
+                        effects.append(Count("reorder_waits"))
+                    break
+                effects.append(Count("holes"))
+            self._drop(stream, sequence)
+            late = stream.deliver(sequence)
+            if not held.replayed:
+                stream.generation = self._generations.get(held.admitted.scope.filter, 0)
+            effects += self._open(held, late)
+        if stream is None or not stream.held:
+            self._deadlines.pop(stream_id, None)
+        elif wake_at is not None and self._deadlines.get(stream_id) != wake_at:
+            self._deadlines[stream_id] = wake_at
+            heapq.heappush(self._wakeups, (wake_at, stream_id))
+        return effects
+
+    def _lacks_key(self, held: Held) -> bool:
+        return held.admitted.header.mode is not Mode.PLAIN and self._keys.waits_for(held.admitted)
+
+    def _set_aside(self, held: Held) -> list[Effect]:
+        return [] if self._keyless.put(held) else [Count("keyless_overflow")]
+
+    def _misses_predecessor(self, stream: Stream, held: Held) -> bool:
+        """Whether something before it on its topic is still to come. Not asked of the first one that a subscription
+        brings: what was published before is not missing."""
+        if held.replayed or stream.generation != self._generations.get(held.admitted.scope.filter, 0):
+            return False
+        return stream.first is not None and held.admitted.header.previous > stream.highest
+
+    # -------------------------------------------------------------------------------------------- opening
+
+    def _open(self, held: Held, late: bool) -> list[Effect]:
+        """Decrypt and hand out; a publisher's own mistakes are charged to the publisher."""
+        header = held.admitted.header
+        try:
+            inner = self._inner(held)
+        except (KeysError, TopicError) as error:
+            return [Count("unopened"), Blame(held.admitted.publisher.name, False, str(error))]
+        retain = header.retain
+        if retain:
+            order = order_of(held)
+            author = held.admitted.publisher.name
+            if self._joining.sealed_anew(held.topic, author, inner.encode(), self._keys.seal_of(held.admitted)):
+                self._joining.delivered(held.topic, order)
+                return [Count("reseals_dropped")]
+            if self._joining.superseded(held.topic, order):
+                retain = False  # it was overtaken: to retain it now would bring back an old value
+            else:
+                self._joining.delivered(held.topic, order)
+        expiry_s = max(0, header.deadline_ms - inner.time_ms) // 1000
+        publication = Publication(
+            topic=inner.topic,
+            payload=inner.payload,
+            qos=header.qos,
+            retain=retain,
+            content_type=inner.content_type,
+            response_topic=inner.response_topic,
+            correlation_data=inner.correlation_data,
+            payload_format=inner.payload_format,
+            properties=inner.properties,
+            expiry_s=min(expiry_s, EXPIRY_MAX_S) if header.deadline_ms else None,
+            time_ms=inner.time_ms,
+        )
+        name, scope = held.admitted.publisher.name, held.admitted.scope.filter
+        return [Deliver(name, header.sequence, publication, late, scope, header.time_ms), Count("delivered")]
+
+    def _inner(self, held: Held) -> Inner:
+        """Raises a keys error, or TopicError for names that would break the connections of local clients."""
+        header = held.admitted.header
+        assert held.content is not None
+        clear = held.content
+        if header.mode is not Mode.PLAIN:
+            clear = self._keys.data_key(held.admitted).open(header.prefix(), header.sequence, held.topic, clear)
+        inner = Inner.decode(clear)
+        secret = self._secrets.get(held.admitted.scope.filter)
+        check_name(inner.topic)
+        if secret is None or secret.wire_topic(inner.topic) != held.topic:
+            raise BadContent("sealed topic is not the one on the wire")
+        if inner.response_topic is not None:
+            check_name(inner.response_topic)
+        texts = [inner.content_type or "", *(text for pair in inner.properties for text in pair)]
+        if any("\0" in text for text in texts):
+            raise BadContent("sealed text contains U+0000")
+        return inner
+
+
+def _adds(admitted: Admitted, waiting: Held) -> bool:
+    """Whether what came is a later sealing than what waits, or may bring pieces that it waits for."""
+    before_ms = waiting.admitted.header.time_ms
+    return admitted.header.time_ms >= before_ms if waiting.content is None else admitted.header.time_ms > before_ms
+
+
+def _asked(overlay: Overlay, region: int) -> tuple[str, ...]:
+    """Who is asked for what does not come: nobody at stock brokers, which answer nothing."""
+    return tuple(name for name in overlay.views[region].members if name not in overlay.hosted)

@@ -1,0 +1,183 @@
+"""A gateway's own subscriptions to the overlay: from local filters to signed statements, one a scope.
+
+Local clients subscribe to clear filters; upstream the gateway asks for whole scopes (PROTOCOL §5), so replicas
+learn nothing finer. A subscription counts as *accepted* when a quorum of the home region's replicas
+acknowledged the statement. `subscriptions` has the other end. A hosted broker understands no statement: there an
+ordinary SUBSCRIBE is all, and its SUBACK counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from bridge.base import overlaps
+from bridge.contract import Acked, Count, Effect, Send, Watch, Wire
+from bridge.document import Overlay, ScopeSecret
+from bridge.wire import RENEW_AFTER_S, STATEMENT_LEASE_S, SUBSCRIBE_TOPIC, Statement
+from keys.identity import Identity
+
+REPEAT_S = 30.0  # after another version of the overlay, statements are repeated once when all must have it
+
+
+@dataclass(slots=True)
+class _Want:
+    """One scope that local clients want: the filters that want it and the statement that says so."""
+
+    filters: set[str] = field(default_factory=set)
+    statement: Statement | None = None
+    renew_at: float = 0.0
+    acked: set[str] = field(default_factory=set)
+
+
+class Interest:
+    """Which scopes this gateway wants, and whether its region knows."""
+
+    def __init__(self, overlay: Overlay, identity: Identity, name: str, secrets: Sequence[ScopeSecret]) -> None:
+        self._overlay = overlay
+        self._identity = identity
+        self._name = name
+        self._home = overlay.certificate(name).region
+        self._secrets = list(secrets)
+        self._readable: dict[str, ScopeSecret] = {}  # by wire filter, as of the last review
+        self._filters: set[str] = set()  # what local clients want, whether a scope has it or not
+        self._review_at = 0.0  # when rights may change next; 0: they were not looked at yet
+        self._wants: dict[str, _Want] = {}
+        self._up: set[str] = set()
+        # Ticket of the statement told last to a peer of a filter, both ways; negative: the outbox uses the positive
+        # ones. An acknowledgement of an earlier statement says nothing of the present one.
+        self._tickets: dict[tuple[str, str], int] = {}
+        self._told: dict[int, tuple[str, str]] = {}
+        self._last_ticket = 0
+        self._version = 0
+
+    def subscribed(self, topic_filter: str, now: float) -> list[Effect]:
+        self._filters.add(topic_filter)
+        if now >= self._review_at:
+            return self._review(now)
+        return self._want({topic_filter}, now)
+
+    def unsubscribed(self, topic_filter: str, now: float) -> list[Effect]:
+        self._filters.discard(topic_filter)
+        effects: list[Effect] = []
+        for wire_filter, want in self._wants.items():
+            if topic_filter in want.filters:
+                want.filters.discard(topic_filter)
+                if not want.filters:
+                    effects += self._state(wire_filter, want, False, now)
+        return effects
+
+    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
+        """Another version of the overlay, or other views, of the same regions: state what we may read only now."""
+        self._overlay = overlay
+        self._secrets = list(secrets)
+        effects = self._review(now)
+        for want in self._wants.values():  # a replica that adopts after us refuses a right that it does not know yet
+            if want.filters:
+                want.renew_at = min(want.renew_at, now + REPEAT_S)
+        return effects
+
+    def rotate(self, identity: Identity) -> None:
+        """Sign with another key of ours from now on."""
+        self._identity = identity
+
+    def _review(self, now: float) -> list[Effect]:
+        """State what local clients want and we may read now; take back what we may not read any more."""
+        calendar = self._overlay.policy.calendar
+        # Replicas' clocks may be behind by skew_s, and would refuse a right that begins with the epoch.
+        self._review_at = calendar.end_s(calendar.at(now - calendar.skew_s)) + calendar.skew_s
+        epochs = {calendar.at(now), calendar.at(now - calendar.skew_s)}
+        self._readable = {
+            secret.scope.filter: secret
+            for secret in self._secrets
+            if all(self._overlay.may_read(self._name, secret.scope, epoch) for epoch in epochs)
+        }
+        effects: list[Effect] = []
+        for wire_filter, want in self._wants.items():
+            if want.filters and wire_filter not in self._readable:
+                want.filters.clear()
+                effects += self._state(wire_filter, want, False, now)
+        return effects + self._want(self._filters, now)
+
+    def _want(self, topic_filters: Collection[str], now: float) -> list[Effect]:
+        """State every scope that these filters want and no statement says so yet."""
+        effects: list[Effect] = []
+        for wire_filter, secret in self._readable.items():
+            filters = {f for f in topic_filters if overlaps(secret.clear_filter, f)}
+            if filters:
+                want = self._wants.setdefault(wire_filter, _Want())
+                want.filters |= filters
+                if want.statement is None or not want.statement.on:
+                    effects += self._state(wire_filter, want, True, now)
+        return effects
+
+    def link_up(self, peer: str) -> list[Effect]:
+        """A replica is there, maybe without memory: repeat what we want."""
+        self._up.add(peer)
+        return [effect for f, want in self._wants.items() for effect in self._tell(peer, f, want)]
+
+    def link_down(self, peer: str) -> list[Effect]:
+        self._up.discard(peer)
+        self._tickets = {told: ticket for told, ticket in self._tickets.items() if told[0] != peer}
+        self._told = {ticket: told for told, ticket in self._tickets.items()}
+        return []
+
+    def acked(self, event: Acked) -> list[Effect]:
+        """A replica has the statement. Tells the moment at which a quorum has."""
+        told = self._told.get(event.ticket)
+        if told is None or told[0] != event.peer:
+            return []
+        del self._told[event.ticket], self._tickets[told]
+        want = self._wants[told[1]]
+        if event.peer in want.acked:
+            return []
+        before = self._has_quorum(want)
+        want.acked.add(event.peer)
+        return [Count("subscriptions_accepted")] if self._has_quorum(want) and not before else []
+
+    def wanted(self) -> frozenset[str]:
+        """Wire filters of the scopes that local clients want now."""
+        return frozenset(wire_filter for wire_filter, want in self._wants.items() if want.filters)
+
+    def accepted(self, wire_filter: str) -> bool:
+        """Whether a quorum of the home region, in its view in force, acknowledged that we want the scope."""
+        want = self._wants.get(wire_filter)
+        return want is not None and self._has_quorum(want)
+
+    def _has_quorum(self, want: _Want) -> bool:
+        return bool(want.filters) and self._overlay.views[self._home].quorum(want.acked)
+
+    def tick(self, now: float) -> list[Effect]:
+        """Renew leases in time, and see what we may read in a new epoch."""
+        effects = self._review(now) if 0 < self._review_at <= now else []
+        for wire_filter, want in self._wants.items():
+            if want.filters and want.renew_at <= now:
+                effects += self._state(wire_filter, want, True, now)
+        return effects
+
+    @property
+    def next_deadline(self) -> float | None:
+        renewals = [want.renew_at for want in self._wants.values() if want.filters]
+        review = [self._review_at] if self._filters and self._review_at < float("inf") else []
+        return min(renewals + review, default=None)
+
+    def _state(self, wire_filter: str, want: _Want, on: bool, now: float) -> list[Effect]:
+        """Make a new statement; its version is the time, so that it rises over restarts too."""
+        self._version = max(self._version + 1, int(now * 1000))
+        expires_ms = int((now + STATEMENT_LEASE_S) * 1000)
+        statement = Statement(self._name, wire_filter, self._version, on, expires_ms)
+        want.statement = statement.signed(self._identity)
+        want.renew_at = now + RENEW_AFTER_S
+        want.acked.clear()
+        return [effect for peer in sorted(self._up) for effect in self._tell(peer, wire_filter, want)]
+
+    def _tell(self, peer: str, wire_filter: str, want: _Want) -> list[Effect]:
+        assert want.statement is not None
+        self._last_ticket -= 1
+        self._told.pop(self._tickets.get((peer, wire_filter), 0), None)
+        self._told[self._last_ticket] = (peer, wire_filter)
+        self._tickets[peer, wire_filter] = self._last_ticket
+        if peer in self._overlay.hosted:
+            return [Watch(peer, wire_filter, want.statement.on, self._last_ticket)]
+        statement = Send(peer, Wire(SUBSCRIBE_TOPIC, want.statement.encode()), self._last_ticket)
+        return [Watch(peer, wire_filter, want.statement.on), statement]

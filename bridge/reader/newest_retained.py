@@ -1,0 +1,84 @@
+"""Which retained publication of a topic is the newest, at a subscriber that has just joined (PROTOCOL §5).
+
+A liar may replay any retained publication that its author ever signed; honest replicas pass it on, so counting
+replicas shows nothing. Hence what may be old waits `RETAINED_WAIT_S` for its betters, and of all that came the
+greatest (time, publisher, sequence) is the topic's. Live publications do not wait. Publishers seal what is retained
+anew at every epoch and bump; whoever has it already is not told again. Not here: replicas' own store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from typing import TypeAlias
+
+from bridge.contract import FairTable
+from bridge.reader.streams import Held
+
+RETAINED_WAIT_S = 0.5  # for replicas to send what they retain; PROTOCOL's `retained_ms`
+RETAINED_LIVE_S = 2.0  # a retained publication that was sealed longer ago may be a replay
+NEWEST_MAX = 20_000  # topics whose newest retained publication is remembered; a flooder forgets its own first
+WAITING_MAX = 10_000  # topics whose retained publication waits
+
+Order: TypeAlias = tuple[int, bytes, int]
+
+
+def order_of(held: Held) -> Order:
+    header = held.admitted.header
+    return header.time_ms, header.publisher, header.sequence
+
+
+class Joining:
+    """Per topic, the newest retained publication so far, and candidates that wait."""
+
+    def __init__(self) -> None:
+        self._newest: FairTable[str, Order] = FairTable(NEWEST_MAX)
+        # By topic: author, SHA-256 of what it sealed, and the epoch and bump of the seal.
+        self._sealed: FairTable[str, tuple[str, bytes, tuple[int, int]]] = FairTable(NEWEST_MAX)
+        self._waiting: FairTable[str, Held] = FairTable(WAITING_MAX)
+        self._until: OrderedDict[str, float] = OrderedDict()  # oldest first, all wait equally long
+
+    @staticmethod
+    def may_be_old(held: Held) -> bool:
+        return abs(held.arrived * 1000 - held.admitted.header.time_ms) > RETAINED_LIVE_S * 1000
+
+    def offer(self, held: Held) -> bool:
+        """Let it wait with others of its topic; False if a newer one is known, so that it is a replay."""
+        order = order_of(held)
+        best = self._waiting.get(held.topic)
+        if self.superseded(held.topic, order) or (best is not None and order <= order_of(best)):
+            return False
+        gone = self._waiting.put(held.topic, held.admitted.header.publisher, held)
+        self._until.setdefault(held.topic, held.arrived + RETAINED_WAIT_S)
+        if gone is not None:
+            self._until.pop(gone[0], None)
+        return True
+
+    def due(self, now: float) -> list[Held]:
+        """Those that waited long enough and are still their topics' newest."""
+        ready = []
+        while self._until and next(iter(self._until.values())) <= now:
+            topic, _ = self._until.popitem(last=False)
+            held = self._waiting.pop(topic)
+            if held is not None and not self.superseded(topic, order_of(held)):
+                ready.append(held)
+        return ready
+
+    @property
+    def next_deadline(self) -> float | None:
+        return next(iter(self._until.values()), None)
+
+    def superseded(self, topic: str, order: Order) -> bool:
+        newest = self._newest.get(topic)
+        return newest is not None and order < newest
+
+    def delivered(self, topic: str, order: Order) -> None:
+        """A retained publication is the topic's newest now."""
+        self._newest.put(topic, order[1], order)
+
+    def sealed_anew(self, topic: str, author: str, clear: bytes, seal: tuple[int, int]) -> bool:
+        """Whether the author's last retained publication of the topic was just this, under another epoch key."""
+        digest = hashlib.sha256(clear).digest()
+        known = self._sealed.get(topic)
+        self._sealed.put(topic, author.encode(), (author, digest, seal))
+        return known is not None and known[:2] == (author, digest) and known[2] != seal

@@ -1,0 +1,340 @@
+"""Content at one replica: which pieces go to whom, what is asked for, and what others may have of it (PROTOCOL §4).
+
+A header is passed on at once, to everybody. Content goes plane by plane: a neighbour that has its pieces from us gets
+them with the header if they are here; if not, an announcement after `pulling.PULL_S`, and the pieces when they come.
+Meanwhile we ask those who told us of the header. What passed lately stays here (`RECENT_S`, `RECENT_BYTES`): to answer
+who asks, and to be told again to a replica whose link was down. Hence bad replicas in different planes stop nothing:
+an honest one always heard of the header from an honest one, which asks in turn, as far as the publisher.
+
+Not here: whether a header is new and holds (`forwarding`, `arriving`), shares, the arithmetic (`content`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from bridge.contract import Allowance, Count, Effect, FairBytes, Received, Send, UserProperties, Wire
+from bridge.document import Scope
+from bridge.topology import Routes
+from bridge.wire import PULL_S, Admission, Admitted, Answers, Name, PullRequest, Pulls, RoutingTable
+from bridge.wire import pieces as content
+from keys.envelope import MessageHeader
+from keys.errors import NotAuthorised
+from keys.identity import Certificate
+
+RECENT_S = 30.0
+RECENT_BYTES = 64 << 20  # of content that passed lately; a flooder's own goes first
+RECENT_OVERHEAD_BYTES = 1024  # what header and tables cost beside the content: bounds the number too
+IN_FLIGHT_S = 2.0  # what was sent so shortly before a link went down may not have arrived
+COMEBACKS_BURST, COMEBACKS_EVERY_S = 8, 10.0  # of one link, after which what it missed is told again
+
+
+@dataclass(slots=True, eq=False)
+class Passing:
+    """A publication that was passed on. `owed`: by peer, the pieces that it has from us once they are here."""
+
+    topic: str
+    signed: UserProperties
+    admitted: Admitted
+    sender: str
+    since: float
+    pieces: dict[int, bytes] = field(repr=False)
+    peers: tuple[str, ...] = ()
+    announcers: list[str] = field(default_factory=list)
+    owed: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    announced: bool = False  # to those that are owed something
+    unmakeable: bool = False  # the publisher lied: its blocks are not of one content
+
+    @property
+    def header(self) -> MessageHeader:
+        return self.admitted.header
+
+    @property
+    def name(self) -> Name:
+        return self.header.publisher, self.header.sequence
+
+
+class Carrying:
+    """The content that one replica carries.
+
+    `give(peer, wire, admitted)`: sends with the key that the peer may lack; `keep(wire, admitted, now)`: retains;
+    `wanting(publisher, scope, now)`: peers that a publication goes on to.
+    """
+
+    def __init__(
+        self,
+        routes: Routes,
+        admission: Admission,
+        routing: RoutingTable,
+        give: Callable[[str, Wire, Admitted], list[Effect]],
+        keep: Callable[[Wire, Admitted, float], None],
+        wanting: Callable[[Certificate, Scope, float], Iterable[str]],
+    ) -> None:
+        self._routes, self._admission, self._routing = routes, admission, routing
+        self._give, self._keep, self._wanting = give, keep, wanting
+        self._recent: FairBytes[Name, Passing] = FairBytes(RECENT_BYTES, RECENT_OVERHEAD_BYTES)
+        self._pulls = Pulls()
+        self._answers = Answers()
+        self._down: dict[str, float] = {}  # since when a replica's link is down
+        self._comebacks: dict[str, Allowance] = {}
+
+    # ------------------------------------------------------------------------------------------- arriving
+
+    def first(
+        self, sender: str, topic: str, signed: UserProperties, admitted: Admitted, peers: Iterable[str], now: float
+    ) -> list[Effect]:
+        """A publication whose header is new: pass on header and what there is of its content."""
+        passing = Passing(topic, signed, admitted, sender, now, dict(admitted.pieces), tuple(peers), [sender])
+        self._expire(now)
+        size = sum(map(len, passing.pieces.values()))
+        self._recent.put(passing.name, passing.header.publisher, passing, size)
+        effects: list[Effect] = []
+        if content.rides_along(passing.header, passing.pieces):  # the usual case
+            wire = content.wire(topic, passing.header, signed, passing.pieces)
+            effects += [sent for peer in passing.peers for sent in self._give(peer, wire, admitted)]
+        else:
+            for peer in passing.peers:
+                parts = self._parts(passing.header, peer)
+                pieces = self._have(passing, parts)
+                if pieces is None:
+                    passing.owed[peer] = parts
+                else:
+                    effects += self._pass_on(peer, passing, pieces)
+        self._retain(passing, now)
+        return effects + self._settle(passing, now)
+
+    def again(
+        self, sender: str, topic: str, signed: UserProperties, admitted: Admitted, now: float
+    ) -> list[Effect] | None:
+        """The header was heard before. None if nothing of the content is new to us."""
+        name = (admitted.header.publisher, admitted.header.sequence)
+        passing = self._recent.get(name)
+        if passing is not None and len(passing.pieces) == len(passing.header.digests):
+            return None  # the usual case: a further copy of what is whole
+        pull = self._pulls.get(name)
+        if passing is None:  # it passed so long ago that it is forgotten; somebody may have asked for it again
+            return None if pull is None else self.first(sender, topic, signed, admitted, (), now)
+        if passing.header != admitted.header:  # another sealing, be it in the same millisecond: pieces of two never mix
+            return None
+        if sender not in passing.announcers:
+            passing.announcers.append(sender)
+        fresh = {index: piece for index, piece in admitted.pieces.items() if index not in passing.pieces}
+        if not fresh:
+            return None
+        if not passing.pieces and content.rides_along(passing.header, fresh):
+            passing.owed = dict.fromkeys(passing.peers, (0,))
+        passing.pieces.update(fresh)
+        self._recent.grow(name, sum(map(len, fresh.values())))
+        self._pulls.came(pull, sender, now - passing.since)
+        effects: list[Effect] = [Count("repairs")] if pull is not None and pull.asked else []
+        for peer, parts in list(passing.owed.items()):
+            pieces = self._have(passing, parts)
+            if pieces is not None:
+                del passing.owed[peer]
+                effects += self._pass_on(peer, passing, pieces)
+        self._retain(passing, now)
+        return [*effects, *self._settle(passing, now), Count("content_after")]
+
+    def _pass_on(self, peer: str, passing: Passing, pieces: content.Pieces) -> list[Effect]:
+        return self._give(peer, content.wire(passing.topic, passing.header, passing.signed, pieces), passing.admitted)
+
+    def _retain(self, passing: Passing, now: float) -> None:
+        if passing.header.retain and 0 in passing.pieces:
+            whole = content.wire(passing.topic, passing.header, passing.signed, passing.pieces)
+            self._keep(whole, passing.admitted, now)
+
+    def _parts(self, header: MessageHeader, peer: str) -> tuple[int, ...]:
+        """Pieces that a peer has from us."""
+        place, count = self._standing(self._routes.name)
+        if place is None:
+            return ()
+        if not self._routes.is_replica(peer):
+            return content.carried(header, place, count)
+        next_place, next_count = self._standing(peer)
+        return () if next_place is None else content.passed(header, place, count, next_place, next_count)
+
+    def _standing(self, replica: str) -> tuple[int | None, int]:
+        """A replica's place in the view in force of its region, and of how many. One that comes or leaves has none: it
+        carries no content, but hears of all, and may ask."""
+        view = self._routes.overlay.views[self._routes.region_of(replica)]
+        place = view.place_of(replica) if replica in view.members else None
+        return place, len(view.members)
+
+    def _expire(self, now: float) -> None:
+        while (oldest := next(self._recent.items(), None)) is not None and oldest[1].since < now - RECENT_S:
+            self._recent.pop(oldest[0])
+
+    # ---------------------------------------------------------------------------------- asking for content
+
+    def _have(self, passing: Passing, parts: tuple[int, ...]) -> dict[int, bytes] | None:
+        """All of these pieces, made of others where they suffice; None if one cannot be had. Each is made once: that
+        costs more than to ask for it."""
+        for index in parts:
+            if index in passing.pieces:
+                continue
+            if passing.unmakeable or not content.suffices(passing.header, passing.pieces):
+                return None
+            piece = content.remade(passing.header, passing.pieces, index)
+            if piece is None:
+                passing.unmakeable = True
+                return None
+            passing.pieces[index] = piece
+            self._recent.grow(passing.name, len(piece))
+        return {index: passing.pieces[index] for index in parts}
+
+    def _settle(self, passing: Passing, now: float) -> list[Effect]:
+        """Answer who asked for what is here now; ask for what is missing, or stop asking."""
+        effects: list[Effect] = []
+        pull = self._pulls.get(passing.name)
+        if pull is None and not passing.owed and (passing.pieces or not passing.header.retain):
+            return effects  # the usual case
+        if pull is not None:
+            for asker, parts in list(pull.askers.items()):
+                answer = self._answer(asker, passing, parts, now)
+                if answer is not None:
+                    del pull.askers[asker]
+                    effects += answer
+        if not self._missing(passing):
+            if pull is not None:
+                self._pulls.end(passing.name)
+        elif pull is None:
+            header = passing.header
+            way = self._routes.overlay.path(passing.admitted.publisher.region, self._routes.region)
+            self._pulls.begin(passing.name, header.time_ms, header.publisher, now, PULL_S * len(way))
+        return effects
+
+    def _missing(self, passing: Passing) -> tuple[int, ...]:
+        """Pieces that we lack for those that we owe them, for who asked, and to retain."""
+        wanted = {index for parts in passing.owed.values() for index in parts}
+        pull = self._pulls.get(passing.name)
+        if pull is not None:
+            wanted.update(index for parts in pull.askers.values() for index in _fitting(passing, parts))
+        if passing.header.retain:
+            wanted.add(0)
+        return tuple(sorted(wanted - passing.pieces.keys()))
+
+    def tick(self, now: float) -> list[Effect]:
+        """Ask the next source for what is missing; give up what nobody has."""
+        asking, gone = self._pulls.due(now)
+        effects: list[Effect] = [Count("content_given_up", len(gone))] if gone else []
+        for pull in asking:
+            passing = self._recent.get(pull.name)
+            publisher = self._routes.overlay.by_party.get(pull.name[0])
+            if publisher is None or (passing is None and not pull.askers):
+                self._pulls.end(pull.name)
+                continue
+            parts = self._missing(passing) if passing is not None else ()
+            if passing is not None and parts:  # of this sealing, whatever time somebody asked us for
+                pull.time_ms = passing.header.time_ms
+            if passing is not None and not passing.announced:
+                passing.announced = True
+                effects += [sent for peer in passing.owed for sent in self._pass_on(peer, passing, {})]
+            announcers = passing.announcers if passing is not None else ()
+            sends = self._pulls.ask(pull, self._sources(publisher, announcers), parts)
+            effects += [*sends, Count("pulls")] if sends else []
+        return effects
+
+    def _sources(self, publisher: Certificate, announcers: Iterable[str]) -> list[str]:
+        """Who can be asked for a publication: those that told us of it, then the others of the region before ours."""
+        way = self._routes.overlay.path(publisher.region, self._routes.region)
+        before = self._routes.members_up(way[-2]) if len(way) > 1 else [publisher.name]
+        return [peer for peer in dict.fromkeys((*announcers, *before)) if peer in self._routes.up]
+
+    @property
+    def next_deadline(self) -> float | None:
+        return self._pulls.next_deadline
+
+    # -------------------------------------------------------------------------------------------- answering
+
+    def asked(self, event: Received, now: float) -> list[Effect]:
+        """A neighbour lacks something. Raises BadFrame, NotAuthorised."""
+        peer, request = event.peer, PullRequest.decode(event.wire.payload)
+        if not self._answers.may_ask(peer, now):
+            return [Count("pulls_refused")]
+        self._check_way(peer, self._admission.publisher(request.publisher, now))
+        passing = self._recent.get(request.name)
+        if passing is not None and passing.header.time_ms >= request.time_ms:
+            content.check_parts(passing.header, request.parts, request.time_ms)
+            self._check_right(peer, passing, now)
+            answer = self._answer(peer, passing, request.parts, now)
+            if answer is not None:
+                return answer
+        elif not self._answers.may_ask_unknown(peer, now):
+            return [Count("pulls_refused")]
+        pull = self._pulls.begin(request.name, request.time_ms, peer.encode(), now, 0.0)
+        pull.askers[peer] = request.parts
+        return [Count("pulls_passed_on")]
+
+    def _answer(self, peer: str, passing: Passing, parts: tuple[int, ...], now: float) -> list[Effect] | None:
+        """What is sent to who asked; None if we lack it."""
+        pieces = self._have(passing, content.enough(passing.header, _fitting(passing, parts) or passing.pieces))
+        if pieces is None:
+            return None
+        try:
+            self._check_right(peer, passing, now)
+        except NotAuthorised:  # of one who asked before we knew what for
+            return [Count("pulls_refused")]
+        given = self._answers.give(peer, passing.name, passing.header.time_ms, pieces, now)
+        if given is None or peer not in self._routes.up:
+            return [Count("pulls_refused")]
+        wire = content.wire(passing.topic, passing.header, passing.signed, given)
+        return [Send(peer, wire), Count("pulls_answered")]
+
+    def _check_way(self, peer: str, publisher: Certificate) -> None:
+        """Raise NotAuthorised for a replica that would not have the publisher's publications from us."""
+        if self._routes.is_replica(peer):
+            way = self._routes.overlay.path(publisher.region, self._routes.region_of(peer))
+            if len(way) < 2 or way[-2] != self._routes.region:
+                raise NotAuthorised(f"{peer} is not behind us on the way from {publisher.name}")
+
+    def _check_right(self, peer: str, passing: Passing, now: float) -> None:
+        """Raise NotAuthorised unless a replica's region carries the scope, or a reader may read it now."""
+        scope = passing.admitted.scope
+        if self._routes.is_replica(peer):
+            allowed = self._routes.region_of(peer) in self._routes.overlay.regions_of(scope)
+        else:
+            allowed = self._routing.may_read(peer, scope, now)
+        if not allowed:
+            raise NotAuthorised(f"{peer} may not have publications of {scope.filter}")
+
+    # ---------------------------------------------------------------------------------------------- changes
+
+    def link_down(self, peer: str, now: float) -> None:
+        if self._routes.is_replica(peer):
+            self._down.setdefault(peer, now)
+
+    def link_up(self, peer: str, now: float) -> list[Effect]:
+        """Tell a replica of the next region again what passed while its link was down. It knows what it has."""
+        since = self._down.pop(peer, None)
+        allowance = self._comebacks.setdefault(peer, Allowance(COMEBACKS_BURST, COMEBACKS_EVERY_S, now))
+        if since is None or not allowance.take(now):
+            return []
+        self._expire(now)
+        effects: list[Effect] = []
+        for _, passing in self._recent.items():
+            admitted = passing.admitted
+            if passing.since < since - IN_FLIGHT_S:
+                continue
+            if peer not in self._wanting(admitted.publisher, admitted.scope, now):
+                continue
+            inline = content.rides_along(passing.header, passing.pieces)
+            pieces = passing.pieces if inline else self._have(passing, self._parts(passing.header, peer))
+            effects += self._pass_on(peer, passing, pieces or {})
+        return effects
+
+    def adopt(self) -> None:
+        """Another version of the overlay, which the others know already."""
+        members = self._routes.overlay.members
+        self._answers.keep(members)
+        for _, passing in self._recent.items():
+            passing.peers = tuple(peer for peer in passing.peers if peer in members)
+            passing.owed = {peer: parts for peer, parts in passing.owed.items() if peer in members}
+        self._pulls.keep(members)
+        self._down = {peer: since for peer, since in self._down.items() if peer in members}
+        self._comebacks = {peer: left for peer, left in self._comebacks.items() if peer in members}
+
+
+def _fitting(passing: Passing, parts: tuple[int, ...]) -> tuple[int, ...]:
+    """The pieces that somebody asked for; none, hence all, if it had another sealing in mind, or none at all."""
+    return parts if parts and parts[-1] < len(passing.header.digests) else ()

@@ -1,0 +1,304 @@
+"""Shares at one replica (A5): taken from the region before ours, split anew for every replica of each next one.
+
+Key headers and shares ride on publications or come alone. A share that we hold is split once for each
+next region, and sub-share x goes to its replica x alone; readers of our region get the shares as they are. Whoever was
+told of a key gets what comes later. Keys go with their epoch, and with the views that they were split for: places and
+thresholds are those of the views that a key's header names, whichever are in force now. Not here: publications
+(`forwarding`), who may read (`subscriptions`), the arithmetic (`keys.sharetree`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from math import inf, prod
+
+from bridge.contract import Allowance, Blame, Count, Effect, FairTable, Send, UserProperties, Wire
+from bridge.document import Overlay
+from bridge.replica.retained import DataKeyName
+from bridge.topology import Routes
+from bridge.wire import KEYS_TOPIC, Admission, Ahead, Use, check_key_topic, key_topic, refused
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, check_share, to_property
+from keys.errors import BadShare, Expired, KeysError, TooOften, UnknownView
+from keys.sharetree import Hop, Label, Place, Share, encode_shares, resplit
+
+KEYS_HELD_MAX = 4096  # a flood of keys evicts the oldest of its publisher, or of who replays it
+GATHER_S = 0.05  # an entry's further shares wait so long for those of the other replicas before us
+NEW_KEYS_BURST = 2_000  # data keys of one publisher at once, of one sender ...
+NEW_KEYS_EVERY_S = 0.001  # ... and then a thousand a second: each is verified, remembered and split for every region
+
+
+@dataclass(slots=True)
+class HeldKey:
+    """A verified key header and our shares under it, each with its splits for the next regions."""
+
+    header: KeyHeader
+    use: Use
+    shares: dict[Label, Share] = field(default_factory=dict)
+    splits: dict[tuple[int, Label], list[Share]] = field(default_factory=dict, repr=False)
+    announced: dict[str, int] = field(default_factory=dict)
+    """Peer that got a publication under it -> how many shares it was given; 0: it is to be told, as soon as may be."""
+    is_vouched_for: bool = False
+
+    @property
+    def name(self) -> DataKeyName:
+        return self.header.publisher, self.header.scope, self.header.key_id
+
+
+class Resplitter:
+    """The keys of one replica. `seeds` gives its 32 random bytes for the splits of an epoch: durable before use, the
+    same at every call, erased once the epoch is dead (PROTOCOL §3).
+
+    `came(held)` is called for every new key before anything is sent; `may_get(peer, scope's filter, now)` says whether
+    a peer may have shares, `over(held, now)` whether nobody needs a key any more: it may come anew, as if it were new.
+    """
+
+    def __init__(
+        self,
+        routes: Routes,
+        admission: Admission,
+        seeds: Callable[[int], bytes],
+        came: Callable[[HeldKey], None],
+        may_get: Callable[[str, str, float], bool],
+        over: Callable[[HeldKey, float], bool],
+    ) -> None:
+        self._routes = routes
+        self._admission = admission
+        self._seeds = seeds
+        self._came = came
+        self._may_get = may_get
+        self._over = over
+        self._known_seeds: dict[int, bytes] = {}  # of live epochs: the provider reads a disk
+        self._held: FairTable[DataKeyName, HeldKey] = FairTable(KEYS_HELD_MAX)
+        self._new_keys: dict[tuple[bytes, str], Allowance] = {}  # by publisher and who brought them
+        self._gathering: dict[DataKeyName, float] = {}  # when to pass on what came; oldest first, of those in `_held`
+        self._ahead = Ahead()
+
+    def __iter__(self) -> Iterator[HeldKey]:
+        return iter(self._held.values())
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def get(self, name: DataKeyName) -> HeldKey | None:
+        return self._held.get(name)
+
+    # ------------------------------------------------------------------------------------------- changes
+
+    def forget_peer(self, peer: str) -> None:
+        """The peer may have lost its memory: it is told again of every key, with the next publication or share."""
+        for held in self._held.values():
+            if peer in held.announced:
+                held.announced[peer] = 0
+
+    def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
+        """Another version of the overlay, or other views. `Routes` and `Admission` followed by others."""
+        of_members = (pair for pair in self._new_keys if pair[0] in overlay.by_party and pair[1] in overlay.members)
+        self._new_keys = {pair: self._new_keys[pair] for pair in of_members}
+        for held in self._held.values():
+            for peer in [peer for peer in held.announced if peer not in overlay.members]:
+                del held.announced[peer]
+        effects: list[Effect] = []
+        for sender, topic, properties in self._ahead.take():
+            if sender in overlay.members:
+                try:
+                    effects += self.take(sender, properties, now, topic)
+                except KeysError as error:
+                    effects += refused(sender, error)
+        return effects
+
+    def erase_all(self) -> None:
+        """We are no replica any more."""
+        self._held, self._ahead = FairTable(KEYS_HELD_MAX), Ahead()
+        self._gathering.clear()
+        self._known_seeds.clear()
+
+    def erase_ended(self, now: float) -> None:
+        """Erase keys and shares whose epoch is dead, whose bump is outdated, whose publisher is gone, one of whose
+        views is closed or that are over, and seeds of dead epochs. A seed says nothing of a split whose share is
+        erased: the share's value is part of what coefficients are derived from."""
+        members, oldest = self._routes.overlay.by_party, self._admission.oldest(now)
+        ended = [
+            held.name
+            for held in self._held.values()
+            if held.header.publisher not in members or self.ended(held, now) or self._over(held, now)
+        ]
+        for name in ended:
+            self._held.pop(name)
+            self._gathering.pop(name, None)
+        self._known_seeds = {epoch: seed for epoch, seed in self._known_seeds.items() if epoch >= oldest}
+
+    def ended(self, held: HeldKey, now: float) -> bool:
+        """Whether nothing under this key can be fresh any more."""
+        views = (self._routes.overlay.view(hop.region, hop.view) for hop in held.header.hops)
+        return self._admission.stale(held.header.epoch_key, now) or None in views
+
+    @property
+    def holds_secrets(self) -> bool:
+        """Whether there is anything to erase one day."""
+        return bool(len(self._held) or self._known_seeds)
+
+    # --------------------------------------------------------------------------------------------- taking
+
+    def take(self, sender: str, properties: dict[str, str], now: float, topic: str = KEYS_TOPIC) -> list[Effect]:
+        """A key header and shares; whoever already has the key's header gets the news at once. `topic`: where it stood.
+        Raises keys errors."""
+        try:
+            header = self._admission.key(properties, now)
+        except UnknownView:
+            self._ahead.keep(sender, properties, topic)
+            return [Count("keys_ahead")]
+        if header is None:
+            return []
+        check_key_topic(topic, header)
+        publisher = self._admission.publisher(header.publisher)
+        self._routes.check(sender, publisher.region, publisher.name)
+        own = self._routes.place_in(header.hops, self._routes.name)
+        if own is None:
+            raise Expired("a key of a view in which we have no place")
+        held = self._hold(header, sender, now)
+        effects: list[Effect] = []
+        fresh: dict[Label, Share] = {}
+        for share in self._admission.shares(properties, self._expected(header, sender, publisher.region, own)):
+            known = held.shares.get(share.label)
+            if known is None:
+                if len(share.label) == 1 and not check_share(header, own.place, share.value):
+                    # Passing it on would make us the liar; withheld and complained about (PROTOCOL §3).
+                    effects += [Count("complaints"), Blame(sender, False, "share misfits its commitment")]
+                    continue
+                held.shares[share.label] = fresh[share.label] = share
+                effects.append(Count("shares_received"))
+            elif known != share:
+                effects.append(Blame(sender, False, "a second, different share for one label"))
+        if fresh and not held.is_vouched_for and self._is_vouched_for(held, publisher.region):
+            held.is_vouched_for = True
+            self._held.put(held.name, header.publisher, held)
+        if fresh and self._gathered(held, publisher.region, now):
+            effects += self._pass_on(held, now)
+        return effects
+
+    def _is_vouched_for(self, held: HeldKey, home: int) -> bool:
+        """Whether so many replicas before us gave shares that one of them is honest: it replays nothing."""
+        before = held.header.along(self._routes.overlay.path(home, self._routes.region))[:-1]
+        return bool(before) and len({label[-2].place for label in held.shares}) >= before[-1].threshold
+
+    def _gathered(self, held: HeldKey, home: int, now: float) -> bool:
+        """Whether what is not passed on yet goes now. With a publication it does. An entry that stands alone waits for
+        as many shares as its receivers need of us at least, then for all or, since some may never come, a moment."""
+        if not self.alone(held):
+            return True
+        before = held.header.along(self._routes.overlay.path(home, self._routes.region))[:-1]
+        fewest, most = prod(hop.threshold for hop in before), prod(hop.count for hop in before)
+        if len(held.shares) < fewest:
+            return False
+        if len(held.shares) == most or not any(held.announced.values()):
+            self._gathering.pop(held.name, None)
+            return True
+        self._gathering.setdefault(held.name, now + GATHER_S)
+        return False
+
+    def _pass_on(self, held: HeldKey, now: float) -> list[Effect]:
+        """What came since, to everybody who was told of the key."""
+        shares = list(held.shares.items())
+        return [
+            self.wire(peer, held, dict(shares[given:]))
+            for peer, given in held.announced.items()
+            if peer in self._routes.up and given < len(shares) and self._may_get(peer, held.header.scope, now)
+        ]
+
+    def tick(self, now: float) -> list[Effect]:
+        """Shares of entries that waited for others long enough."""
+        effects: list[Effect] = []
+        while self._gathering and self.next_deadline <= now:
+            name = next(iter(self._gathering))
+            del self._gathering[name]
+            held = self._held.get(name)
+            effects += self._pass_on(held, now) if held is not None else []
+        return effects
+
+    @property
+    def next_deadline(self) -> float:
+        """Infinite if nothing waits."""
+        return next(iter(self._gathering.values()), inf)
+
+    def _hold(self, header: KeyHeader, sender: str, now: float) -> HeldKey:
+        """Our entry for a verified key, made if it is new. Raises TooOften for a publisher of keys without end, or for
+        a sender that replays its old ones: those count to both until others bring them too."""
+        name = (header.publisher, header.scope, header.key_id)
+        held = self._held.get(name)
+        if held is None or self._over(held, now):
+            brought = header.publisher, sender
+            allowance = self._new_keys.setdefault(brought, Allowance(NEW_KEYS_BURST, NEW_KEYS_EVERY_S, now))
+            if not allowance.take(now):
+                raise TooOften("a publisher makes more data keys than its publications can need")
+            held = HeldKey(header, Use(now))
+            gone = self._held.put(name, header.publisher + sender.encode(), held)
+            if gone is not None:
+                self._gathering.pop(gone[0], None)
+            self._came(held)
+        return held
+
+    def _expected(self, header: KeyHeader, sender: str, home: int, own: Place) -> list[Place | Hop]:
+        """What labels from this sender must say: its own place last-but-one, ours last (PROTOCOL §3)."""
+        path = header.along(self._routes.overlay.path(home, self._routes.region))
+        expected: list[Place | Hop] = [*path[:-1], own]
+        if len(path) > 1:
+            place = self._routes.place_in(header.hops, sender)
+            if place is None:
+                raise BadShare("shares from a replica that the key gives no place")
+            expected[-2] = place
+        return expected
+
+    # -------------------------------------------------------------------------------------------- giving
+
+    def riding(self, peer: str, held: HeldKey, again: bool) -> UserProperties:
+        """What a publication under this key carries to `peer`: nothing if it was told before, unless `again`."""
+        if (held.announced.get(peer) and not again) or not self.concerns(peer, held):
+            return ()
+        if not held.shares:
+            held.announced.setdefault(peer, 0)
+            return ()
+        held.announced[peer] = len(held.shares)
+        return self._carried(held, self._shares_for(peer, held, held.shares))
+
+    def wire(self, peer: str, held: HeldKey, shares: dict[Label, Share]) -> Send:
+        """Key header and shares alone, for a peer that they concern."""
+        held.announced[peer] = len(held.shares)
+        carried = self._carried(held, self._shares_for(peer, held, shares))
+        if self.alone(held):
+            return Send(peer, Wire(key_topic(held.header.scope, held.header.publisher), b"", 1, True, carried))
+        return Send(peer, Wire(KEYS_TOPIC, b"", 1, False, carried))
+
+    def alone(self, held: HeldKey) -> bool:
+        """Whether the key never rides on a publication."""
+        scope = self._routes.overlay.scope_named(held.header.scope)
+        return scope is not None and scope.keys_on_topic
+
+    def concerns(self, peer: str, held: HeldKey) -> bool:
+        """Whether the key has a place for the peer; a replica that is only in another view of its region has none."""
+        return not self._routes.is_replica(peer) or self._routes.place_in(held.header.hops, peer) is not None
+
+    @staticmethod
+    def _carried(held: HeldKey, shares: Iterable[Share]) -> UserProperties:
+        """The properties `vmq-key` and `vmq-shares`."""
+        key = to_property(held.header.encode())
+        return (PROPERTY_KEY, key), (PROPERTY_SHARES, to_property(encode_shares(list(shares))))
+
+    def _shares_for(self, peer: str, held: HeldKey, shares: dict[Label, Share]) -> list[Share]:
+        """Our shares as they are to a reader; to a replica of the next region its sub-share of each."""
+        if not self._routes.is_replica(peer):
+            return list(shares.values())
+        place = self._routes.place_in(held.header.hops, peer)
+        assert place is not None, "asked before"
+        return [self._split(held, share, place.region)[place.place - 1] for share in shares.values()]
+
+    def _split(self, held: HeldKey, share: Share, region: int) -> list[Share]:
+        split = held.splits.get((region, share.label))
+        if split is None:
+            epoch = held.header.epoch
+            if epoch not in self._known_seeds:
+                self._known_seeds[epoch] = self._seeds(epoch)
+            (hop,) = held.header.along([region])
+            split = resplit(share, held.header.digest, hop, self._known_seeds[epoch])
+            held.splits[region, share.label] = split
+        return split

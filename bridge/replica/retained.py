@@ -1,0 +1,134 @@
+"""What a replica keeps for others: retained publications, and what it owes to whom once a key comes (PROTOCOL §5).
+
+The greatest (time, publisher, sequence) of a topic is kept; all of it goes when the replica says so (`drop`): with
+its epoch, since publishers seal what they retain anew in each. Not here: who may have it (`forwarding`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeAlias, TypeVar
+
+from bridge.contract import FairTable, Wire
+from bridge.wire import Admitted
+from keys.envelope import Mode
+
+OWED_MAX = 4096  # keys that are awaited for somebody; a flood of unknown key ids evicts its publisher's own
+OWED_TOPICS_MAX = 256  # retained topics that wait for one key; an honest key serves 64 messages
+RETAINED_MAX = 10_000  # retained publications; a flood of topics evicts its publisher's own oldest
+RETAINED_AHEAD_S = 300.0  # a sealing time further ahead would pin its topic against every other publisher
+
+Key = TypeVar("Key")
+
+# What identifies a data key: a key id alone may be named by anybody, in any scope.
+DataKeyName: TypeAlias = tuple[bytes, str, bytes]
+
+
+def data_key_name(admitted: Admitted) -> DataKeyName:
+    return admitted.header.publisher, admitted.scope.filter, admitted.header.key_id
+
+
+@dataclass(slots=True)
+class Kept(Generic[Key]):
+    """A retained publication, and its key once that is here."""
+
+    order: tuple[int, bytes, int]
+    wire: Wire
+    admitted: Admitted
+    key: Key | None
+
+
+class Retained(Generic[Key]):
+    """By wire topic, the newest retained publication."""
+
+    def __init__(self) -> None:
+        self._kept: FairTable[str, Kept[Key]] = FairTable(RETAINED_MAX)
+        self._named: Counter[DataKeyName] = Counter()  # how many of them are sealed under a key
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def values(self) -> Iterator[Kept[Key]]:
+        return self._kept.values()
+
+    def keep(self, wire: Wire, admitted: Admitted, key: Key | None, now: float) -> bool:
+        """Keep the greatest (time, publisher, sequence) of a topic; tombstones stay, or an old value returns."""
+        header = admitted.header
+        order = (header.time_ms, header.publisher, header.sequence)
+        known = self._kept.get(wire.topic)
+        if header.time_ms > (now + RETAINED_AHEAD_S) * 1000 or (known is not None and known.order >= order):
+            return False
+        self._pop(wire.topic)
+        gone = self._kept.put(wire.topic, header.publisher, Kept(order, wire, admitted, key))
+        self._named[data_key_name(admitted)] += 1
+        if gone is not None:
+            self._forget(gone[1])
+        return True
+
+    def names(self, key: DataKeyName) -> bool:
+        """Whether something that is retained is sealed under this key."""
+        return key in self._named
+
+    def key_came(self, wire_topic: str, name: DataKeyName, key: Key) -> None:
+        kept = self._kept.get(wire_topic)
+        if kept is not None and data_key_name(kept.admitted) == name:
+            kept.key = key
+
+    def drop(self, ended: Callable[[Admitted, Key | None], bool]) -> int:
+        """Drop all that has `ended`; how many."""
+        gone = [kept.wire.topic for kept in self._kept.values() if ended(kept.admitted, kept.key)]
+        for topic in gone:
+            self._pop(topic)
+        return len(gone)
+
+    def _pop(self, wire_topic: str) -> None:
+        gone = self._kept.pop(wire_topic)
+        if gone is not None:
+            self._forget(gone)
+
+    def _forget(self, gone: Kept[Key]) -> None:
+        name = data_key_name(gone.admitted)
+        self._named[name] -= 1
+        if not self._named[name]:
+            del self._named[name]
+
+
+@dataclass(slots=True)
+class Owed:
+    """A key that was named before it came: who got a publication without it, which retained topics lack it."""
+
+    peers: set[str] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
+
+
+class Owing:
+    """What is owed to whom for keys that are not here yet."""
+
+    def __init__(self) -> None:
+        self._owed: FairTable[DataKeyName, Owed] = FairTable(OWED_MAX)
+
+    def peer(self, admitted: Admitted, peer: str) -> None:
+        """`peer` got the publication without its key."""
+        if admitted.header.mode is not Mode.PLAIN:
+            self._entry(admitted).peers.add(peer)
+
+    def topic(self, wire_topic: str, admitted: Admitted) -> None:
+        """The publication is retained without its key."""
+        if admitted.header.mode is not Mode.PLAIN:
+            topics = self._entry(admitted).topics
+            if len(topics) < OWED_TOPICS_MAX:
+                topics.add(wire_topic)
+
+    def settle(self, name: DataKeyName) -> Owed:
+        """The key came: what was owed."""
+        return self._owed.pop(name) or Owed()
+
+    def _entry(self, admitted: Admitted) -> Owed:
+        name = data_key_name(admitted)
+        owed = self._owed.get(name)
+        if owed is None:
+            owed = Owed()
+            self._owed.put(name, admitted.header.publisher, owed)
+        return owed

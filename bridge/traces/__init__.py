@@ -1,0 +1,109 @@
+"""Entities that know VeilMQ: topics of their own, registrations, pings, signed traces, trackers and witnesses (B1-B9).
+
+Imports `contract`, `document`, `base`; knows nothing of secret forwarding.
+"""
+
+from __future__ import annotations
+
+from bridge.traces.availability import (
+    Announce,
+    Availability,
+    AvailabilityEvent,
+    EntityConnected,
+    EntityEvent,
+    EntityGone,
+    EntitySeen,
+    entity_level,
+)
+from bridge.traces.discovery import Asked, DiscoveryEffect, DiscoveryNode, Heard, Share, entity_of
+from bridge.traces.entity import Keep, Listen, Told, Wishes
+from bridge.traces.kinds import (
+    ADVERTISEMENTS,
+    ADVERTISEMENTS_FILTER,
+    ANSWERS_FILTER,
+    CREATION_TOPIC,
+    DISCOVERY_TOPIC,
+    EVERYTHING,
+    GAUGE_EVERY_S,
+    REGISTRATION_TOPIC,
+    STATES,
+    Interest,
+    TraceKind,
+    advertisement_topic,
+    answers_to,
+    interest_of,
+)
+from bridge.traces.pings import PRESETS
+from bridge.traces.registrations import Admission
+from bridge.traces.reporting import Report, ReportEffect, Reporter
+from bridge.traces.telling import Voice
+from bridge.traces.tracer import (
+    ClientGone,
+    Interested,
+    Registered,
+    Registering,
+    SendAway,
+    Spoke,
+    Tracer,
+    TracingEffect,
+    TracingEvent,
+)
+from bridge.traces.tracker import Follow, Leave, Observed, Unfollow
+from bridge.traces.witnessed import WitnessedEntity
+from bridge.traces.witnessing import Opinion
+
+__all__ = [
+    "ADVERTISEMENTS",
+    "ADVERTISEMENTS_FILTER",
+    "ANSWERS_FILTER",
+    "CREATION_TOPIC",
+    "DISCOVERY_TOPIC",
+    "EVERYTHING",
+    "GAUGE_EVERY_S",
+    "PRESETS",
+    "REGISTRATION_TOPIC",
+    "STATES",
+    "Admission",
+    "Announce",
+    "Asked",
+    "Availability",
+    "AvailabilityEvent",
+    "ClientGone",
+    "DiscoveryEffect",
+    "DiscoveryNode",
+    "EntityConnected",
+    "EntityEvent",
+    "EntityGone",
+    "EntitySeen",
+    "Follow",
+    "Heard",
+    "Interest",
+    "Interested",
+    "Keep",
+    "Leave",
+    "Listen",
+    "Observed",
+    "Opinion",
+    "Registered",
+    "Registering",
+    "Report",
+    "ReportEffect",
+    "Reporter",
+    "SendAway",
+    "Share",
+    "Spoke",
+    "Told",
+    "TraceKind",
+    "Tracer",
+    "TracingEffect",
+    "TracingEvent",
+    "Unfollow",
+    "Voice",
+    "Wishes",
+    "WitnessedEntity",
+    "advertisement_topic",
+    "answers_to",
+    "entity_level",
+    "entity_of",
+    "interest_of",
+]

@@ -1,0 +1,349 @@
+"""Which entities are alive: heartbeats in, one retained publication per entity out.
+
+For a gateway that watches its local clients: connection, traffic, keep-alive and the way a connection ended
+become `PREFIX/GATEWAY/ENTITY/availability`, a retained JSON object that Home Assistant reads with
+`availability_template: "{{ value_json.state }}"`. Published are changes, and for a live entity one refresh of
+`last_seen` per `refresh_s`; a client that flaps costs at most one publication per `settle_s`.
+
+It does not ping, does not vote with other witnesses and does not trace (B4, B5, B9): it is the first form of
+that part. The gateway's own death shows as entities that a restarted gateway remembers (`EntityRemembered`)
+and declares offline unless they come back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import quote, unquote
+
+from bridge.contract import Count, Publication, Tick
+from bridge.document import OwnTopics
+
+DEFAULT_PREFIX = "entities"
+ONLINE = "online"
+OFFLINE = "offline"
+MAX_ENTITIES = 100_000
+"""Stops a client that connects under ever new names from filling memory and the retained store."""
+MAX_LEVEL_BYTES = 200
+"""Stops a 64 KiB client id from making a topic that no broker accepts."""
+KEEP_ALIVE_FACTOR = 1.5
+"""MQTT 5.0 §3.1.2.10: a client is dead one and a half keep-alive periods after its last packet."""
+
+
+# ---------------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class EntityConnected:
+    """A local client was accepted, maybe in place of a connection that it had. `keep_alive_s` 0: none promised.
+
+    `at`, here and below: when it happened, seconds since the UNIX epoch.
+    """
+
+    client_id: str
+    keep_alive_s: int
+    at: float
+    origin: str = ""
+    """Who answers for it: its address. A user name is often only claimed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntitySeen:
+    """A packet of this client arrived; at most one event a second and client."""
+
+    client_id: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class EntityGone:
+    """Its connection ended and no other took its place. `clean`: it sent DISCONNECT with code 0.
+
+    `reason`: a few words for people, may be empty.
+    """
+
+    client_id: str
+    clean: bool
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRemembered:
+    """Before a restart this entity was announced as online, in that state since `since_ms`."""
+
+    client_id: str
+    since_ms: int
+    last_seen_ms: int
+
+
+EntityEvent: TypeAlias = EntityConnected | EntitySeen | EntityGone
+AvailabilityEvent: TypeAlias = EntityEvent | EntityRemembered | Tick
+
+
+# --------------------------------------------------------------------------------------------- effects
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Publish as the gateway itself: retained, QoS 1, by the same rules as any local publication."""
+
+    publication: Publication
+
+
+AvailabilityEffect: TypeAlias = Announce | Count
+
+
+# ---------------------------------------------------------------------------------------------- names
+
+
+def entity_level(client_id: str) -> str:
+    """`client_id` as one topic level: percent-encoded UTF-8, so `/ + # $` and controls cannot act.
+
+    Different ids give different levels. An encoding over MAX_LEVEL_BYTES is cut and gets a hash after `%-`,
+    which no encoding contains.
+    """
+    encoded = quote(client_id, safe="") or "%-"
+    if len(encoded) <= MAX_LEVEL_BYTES:
+        return encoded
+    digest = hashlib.sha256(client_id.encode()).hexdigest()[:32]
+    return f"{encoded[: MAX_LEVEL_BYTES // 2]}%-{digest}"
+
+
+def client_id_of(level: str) -> str | None:
+    """The id that `entity_level` encoded; None when it was cut."""
+    if level == "%-":
+        return ""
+    return None if "%-" in level else unquote(level)
+
+
+def availability_topic(gateway: str, client_id: str, prefix: str = DEFAULT_PREFIX) -> str:
+    return f"{prefix}/{entity_level(gateway)}/{entity_level(client_id)}/availability"
+
+
+# -------------------------------------------------------------------------------------------- machine
+
+
+@dataclass(slots=True)
+class _Entity:
+    state: str
+    since: float
+    last_seen: float
+    reason: str
+    keep_alive_s: int = 0
+    connected: bool = False
+    dirty: bool = True
+    announced: float = float("-inf")
+    """When it was last published."""
+    due: float | None = None
+    """When it is looked at next; its entry in the heap with another time is stale."""
+
+
+class Availability:
+    """Machine over the events above; `handle(event, now)` and `next_deadline` as in `bridge/contract/machine.py`.
+
+    `refresh_s`: how often `last_seen` of a live, unchanged entity is published again.
+    `settle_s`: shortest time between two publications about one entity.
+    `rejoin_s`: how long a remembered entity may take to come back before it is declared offline.
+    """
+
+    def __init__(
+        self,
+        gateway: str,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        refresh_s: float = 300.0,
+        settle_s: float = 1.0,
+        rejoin_s: float = 60.0,
+        max_entities: int = MAX_ENTITIES,
+    ) -> None:
+        if not prefix or any(c in prefix for c in "+#\0") or prefix.startswith(("$", "/")):
+            raise ValueError(f"availability prefix {prefix!r} is not a plain topic; take one like 'entities'")
+        if refresh_s < settle_s:
+            raise ValueError("refresh_s is shorter than settle_s: an entity would be due before it may be published")
+        self._gateway = gateway
+        self._prefix = prefix
+        self._refresh_s = refresh_s
+        self._settle_s = settle_s
+        self._rejoin_s = rejoin_s
+        self._max_entities = max_entities
+        self._entities: dict[str, _Entity] = {}
+        self._offline: OrderedDict[str, None] = OrderedDict()  # oldest first: what may be evicted
+        self._heap: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._entities)
+
+    def guard(self, own: OwnTopics) -> None:
+        """Nobody else says who is available."""
+        own.add_documents(self._prefix, entity_level(self._gateway), "availability")
+
+    def state(self, client_id: str) -> str | None:
+        """`online`, `offline`, or None for an entity never seen (or evicted)."""
+        entity = self._entities.get(client_id)
+        return entity.state if entity else None
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When `handle(Tick(), now)` is wanted next."""
+        heap = self._heap
+        while heap and not self._current(heap[0]):
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def handle(self, event: AvailabilityEvent, now: float) -> Sequence[AvailabilityEffect]:
+        effects: list[AvailabilityEffect] = []
+        if isinstance(event, EntitySeen):
+            self._on_seen(event, now, effects)
+        elif isinstance(event, EntityConnected):
+            self._on_connected(event, now, effects)
+        elif isinstance(event, EntityGone):
+            self._on_gone(event, now, effects)
+        elif isinstance(event, EntityRemembered):
+            self._on_remembered(event, now, effects)
+        self._run_due(now, effects)
+        return effects
+
+    # ------------------------------------------------------------------------------------------ events
+
+    def _on_connected(self, event: EntityConnected, now: float, effects: list[AvailabilityEffect]) -> None:
+        entity = self._entities.get(event.client_id) or self._admit(event.client_id, now, effects)
+        if entity is None:
+            return
+        entity.keep_alive_s = event.keep_alive_s
+        entity.connected = True
+        entity.last_seen = max(entity.last_seen, event.at)
+        self._turn(event.client_id, entity, ONLINE, "connected", event.at)
+        self._look(event.client_id, entity, now, effects)
+
+    def _on_seen(self, event: EntitySeen, now: float, effects: list[AvailabilityEffect]) -> None:
+        entity = self._entities.get(event.client_id)
+        if entity is None or not entity.connected:
+            return
+        entity.last_seen = max(entity.last_seen, event.at)
+        if entity.state == OFFLINE:  # silent beyond its keep-alive, but the connection held
+            self._turn(event.client_id, entity, ONLINE, "seen again", event.at)
+            self._look(event.client_id, entity, now, effects)
+
+    def _on_gone(self, event: EntityGone, now: float, effects: list[AvailabilityEffect]) -> None:
+        entity = self._entities.get(event.client_id)
+        if entity is None:
+            return
+        entity.connected = False
+        reason = event.reason or ("disconnected" if event.clean else "connection lost")
+        self._turn(event.client_id, entity, OFFLINE, reason, event.at)
+        self._look(event.client_id, entity, now, effects)
+
+    def _on_remembered(self, event: EntityRemembered, now: float, effects: list[AvailabilityEffect]) -> None:
+        if event.client_id in self._entities:
+            return
+        entity = self._admit(event.client_id, now, effects)
+        if entity is None:
+            return
+        self._offline.pop(event.client_id, None)
+        entity.state = ONLINE
+        entity.since = event.since_ms / 1000
+        entity.last_seen = event.last_seen_ms / 1000
+        entity.dirty = False
+        entity.announced = now
+        self._schedule(event.client_id, entity, now + self._rejoin_s)
+
+    # ----------------------------------------------------------------------------------------- details
+
+    def _admit(self, client_id: str, now: float, effects: list[AvailabilityEffect]) -> _Entity | None:
+        """A new entry; an old offline one makes room, its retained publication is cleared."""
+        if len(self._entities) >= self._max_entities:
+            if not self._offline:
+                effects.append(Count("availability_refused"))
+                return None
+            oldest, _ = self._offline.popitem(last=False)
+            del self._entities[oldest]
+            topic = availability_topic(self._gateway, oldest, self._prefix)
+            effects.append(Announce(Publication(topic, b"", qos=1, retain=True, time_ms=int(now * 1000))))
+        entity = self._entities[client_id] = _Entity(OFFLINE, now, now, "")
+        self._offline[client_id] = None
+        return entity
+
+    def _turn(self, client_id: str, entity: _Entity, state: str, reason: str, now: float) -> None:
+        if entity.state == state and entity.reason:
+            return
+        if entity.state != state:
+            entity.since = now
+        entity.state = state
+        entity.reason = reason
+        entity.dirty = True
+        if state == OFFLINE:
+            self._offline[client_id] = None
+            self._offline.move_to_end(client_id)
+        else:
+            self._offline.pop(client_id, None)
+
+    def _run_due(self, now: float, effects: list[AvailabilityEffect]) -> None:
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            entry = heapq.heappop(heap)
+            if self._current(entry):
+                entity = self._entities[entry[1]]
+                entity.due = None
+                self._look(entry[1], entity, now, effects)
+
+    def _look(self, client_id: str, entity: _Entity, now: float, effects: list[AvailabilityEffect]) -> None:
+        """Judge silence, publish what may be published, and say when to look again."""
+        if entity.state == ONLINE and now >= (silent := self._silent_at(entity)):
+            if entity.connected:
+                self._turn(client_id, entity, OFFLINE, "keep alive exceeded", silent)
+            else:
+                self._turn(client_id, entity, OFFLINE, "not back after restart", now)
+        refresh = entity.state == ONLINE and now >= entity.announced + self._refresh_s
+        if (entity.dirty or refresh) and now >= entity.announced + self._settle_s:
+            effects.append(Announce(self._publication(client_id, entity, now)))
+            entity.dirty = False
+            entity.announced = now
+        if entity.dirty:
+            self._schedule(client_id, entity, entity.announced + self._settle_s)
+        elif entity.state == ONLINE:
+            self._schedule(client_id, entity, min(self._silent_at(entity), entity.announced + self._refresh_s))
+
+    def _silent_at(self, entity: _Entity) -> float:
+        if not entity.connected:
+            return entity.announced + self._rejoin_s
+        if not entity.keep_alive_s:
+            return float("inf")
+        return entity.last_seen + KEEP_ALIVE_FACTOR * entity.keep_alive_s
+
+    def _publication(self, client_id: str, entity: _Entity, now: float) -> Publication:
+        body = {
+            "state": entity.state,
+            "since": int(entity.since * 1000),
+            "last_seen": int(entity.last_seen * 1000),
+            "reason": entity.reason,
+            "entity": client_id,
+            "gateway": self._gateway,
+        }
+        return Publication(
+            availability_topic(self._gateway, client_id, self._prefix),
+            json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(),
+            qos=1,
+            retain=True,
+            content_type="application/json",
+            payload_format=1,
+            time_ms=int(now * 1000),
+        )
+
+    def _schedule(self, client_id: str, entity: _Entity, due: float) -> None:
+        if entity.due is not None and entity.due <= due:
+            return  # it will be looked at earlier anyway, and then sees what is left to do
+        entity.due = due
+        heapq.heappush(self._heap, (due, client_id))
+        if len(self._heap) > 4 * len(self._entities) + 64:  # stale entries do not pile up
+            self._heap = [(e.due, name) for name, e in self._entities.items() if e.due is not None]
+            heapq.heapify(self._heap)
+
+    def _current(self, entry: tuple[float, str]) -> bool:
+        entity = self._entities.get(entry[1])
+        return entity is not None and entity.due == entry[0]

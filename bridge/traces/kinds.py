@@ -1,0 +1,283 @@
+"""Traces: their kinds, the topics that they go to, who asked for which (B4, B6).
+
+A trace topic is a UUID that only those know who may discover it; the topics below derive from it. Five of them carry
+traces, one for each kind of *interest*; trackers are asked every 30 s what they want, and what somebody wants lives
+90 s. Nobody's interest, no traces. Not here: signatures (`keys.delegation`), when something is traced (`tracing`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from math import isfinite
+from typing import Any
+
+from bridge.document import BROKER, TRACES, Actions, Constrained, Distribution
+from keys.delegation import BODY_MAX_BYTES
+from keys.errors import BadFrame
+from keys.frames import Kind, Reader, from_property, number, opening, sized, to_property
+from keys.ownword import OwnWord
+
+GAUGE_EVERY_S = 30.0
+INTEREST_LIVES_S = 90.0
+TRACKERS_MAX = 1_024  # whose interest in one entity is remembered; all of them could discover its topic
+NESTED_MAX = 256  # objects and arrays in one body: a JSON writer that stands deeper must not run out of stack
+DIGITS_MAX = 20  # of a whole number in a body
+STATE_MAX_BYTES = BODY_MAX_BYTES - 64  # of a state's fields, which may be sealed
+DESCRIPTOR = "Availability/Traces/"
+DISCOVER = ("Availability/Traces", "Liveness")  # what a query may begin with; the second is the source's other spelling
+
+
+class TraceKind(IntEnum):
+    """What a trace says. The first four are the entity's own words, the others its broker's."""
+
+    INITIALIZING = 1
+    RECOVERING = 2
+    READY = 3
+    SHUTDOWN = 4
+    FAILURE_SUSPICION = 5
+    FAILED = 6
+    DISCONNECT = 7
+    JOIN = 8
+    REVERTING_TO_SILENT_MODE = 9
+    ALLS_WELL = 10
+    LOAD_INFORMATION = 11
+    NETWORK_METRICS = 12
+    GAUGE_INTEREST = 13
+
+
+STATES = frozenset({TraceKind.INITIALIZING, TraceKind.RECOVERING, TraceKind.READY, TraceKind.SHUTDOWN})
+OWN = STATES | {TraceKind.LOAD_INFORMATION, TraceKind.REVERTING_TO_SILENT_MODE}  # what an entity says of itself
+
+
+class Interest(IntFlag):
+    """What a tracker wants to hear, in any combination."""
+
+    CHANGES = 1
+    ALL_UPDATES = 2
+    STATES = 4
+    LOAD = 8
+    NETWORK = 16
+
+
+EVERYTHING = Interest(31)
+_ANEW = 128
+_SUFFIX = {
+    Interest.CHANGES: "ChangeNotifications",
+    Interest.ALL_UPDATES: "AllUpdates",
+    Interest.STATES: "StateTransitions",
+    Interest.LOAD: "Load",
+    Interest.NETWORK: "NetworkMetrics",
+}
+_OF_KIND = {
+    **dict.fromkeys(STATES, Interest.STATES),
+    TraceKind.ALLS_WELL: Interest.ALL_UPDATES,
+    TraceKind.LOAD_INFORMATION: Interest.LOAD,
+    TraceKind.NETWORK_METRICS: Interest.NETWORK,
+}
+
+
+def interest_of(kind: TraceKind) -> Interest:
+    """Who hears of it. What changes whether an entity is there concerns those who want changes."""
+    return _OF_KIND.get(kind, Interest.CHANGES)
+
+
+# ---------------------------------------------------------------------------------------------- topics
+
+
+def uuid_of(topic: bytes) -> str:
+    """The name of a trace topic's 16 bytes (RFC 9562, section 4)."""
+    digits = topic.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _topic(constrainer: str, actions: Actions, *suffixes: str, stays: bool = False) -> str:
+    distribution = Distribution.SUPPRESS if stays else Distribution.DISSEMINATE
+    return str(Constrained(TRACES, constrainer, actions, distribution, suffixes))
+
+
+ADVERTISEMENTS = "Advertisements"
+REGISTRATION_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "Registration", stays=True)
+CREATION_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "TopicCreation", stays=True)
+DISCOVERY_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "Discovery", stays=True)
+ADVERTISEMENTS_FILTER = _topic(BROKER, Actions.BOTH, ADVERTISEMENTS, "+")
+ANSWERS_FILTER = _topic(BROKER, Actions.SUBSCRIBE, "+", "Interest")  # a broker's own: what trackers anywhere want
+
+
+def advertisement_topic(topic: bytes) -> str:
+    """Where discovery nodes tell each other of a trace topic; retained there, for those that come later."""
+    return ADVERTISEMENTS_FILTER.replace("+", uuid_of(topic))
+
+
+def trace_topic(topic: bytes, interest: Interest) -> str:
+    """Where traces of one kind of interest go. `topic`: 16 bytes."""
+    return _topic(BROKER, Actions.PUBLISH, uuid_of(topic), _SUFFIX[interest])
+
+
+def gauge_topic(topic: bytes) -> str:
+    """Where a broker asks who is interested."""
+    return _topic(BROKER, Actions.PUBLISH, uuid_of(topic), "Interest")
+
+
+def answer_topic(topic: bytes) -> str:
+    """Where trackers say what they want."""
+    return _topic(BROKER, Actions.SUBSCRIBE, uuid_of(topic), "Interest")
+
+
+def to_broker(topic: bytes, session: bytes) -> str:
+    """Where an entity speaks to the broker that traces it."""
+    return _topic(BROKER, Actions.SUBSCRIBE, uuid_of(topic), session.hex(), stays=True)
+
+
+def to_entity(entity: str, topic: bytes, session: bytes) -> str:
+    """Where that broker speaks to the entity."""
+    return _topic(entity, Actions.SUBSCRIBE, uuid_of(topic), session.hex(), stays=True)
+
+
+def key_topic(tracker: str, topic: bytes) -> str:
+    """Where a tracker gets the key of sealed traces, sealed to it."""
+    return _topic(tracker, Actions.SUBSCRIBE, uuid_of(topic), "Keys")
+
+
+def answers_to(client: str) -> str:
+    """Where a client hears the answers of nodes to its registration, creation or discovery requests."""
+    return _topic(client, Actions.SUBSCRIBE, "Answers", stays=True)
+
+
+# ---------------------------------------------------------------------------------------------- bodies
+
+
+def body_of(fields: Mapping[str, object]) -> bytes:
+    """A trace's body: a JSON object, so that every dashboard reads what is not sealed. Raises ValueError for what JSON
+    has no words for: a number that is none, half a character."""
+    return json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
+
+
+def fields_of(body: bytes) -> dict[str, Any]:
+    """Inverse of `body_of`: whatever is read here can be written again. Raises BadFrame."""
+    try:
+        if body.count(b"[") + body.count(b"{") > NESTED_MAX:
+            raise ValueError
+        text = body.decode()
+        fields = json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+        if "\\u" in text:
+            json.dumps(fields, ensure_ascii=False).encode()
+    except ValueError:
+        raise BadFrame("the body of a trace is not JSON") from None
+    if not isinstance(fields, dict):
+        raise BadFrame("the body of a trace is not a JSON object")
+    return fields
+
+
+def _whole(written: str) -> int:
+    """What is longer no database and no float takes. Raises ValueError."""
+    if len(written) > DIGITS_MAX:
+        raise ValueError(written)
+    return int(written)
+
+
+def _finite(written: str) -> float:
+    """A median of what is no number would be whatever a liar likes. Raises ValueError."""
+    found = float(written)
+    if not isfinite(found):
+        raise ValueError(written)
+    return found
+
+
+def state_of(body: bytes) -> tuple[TraceKind, dict[str, Any]]:
+    """What an entity says of its state: a byte of `STATES`, and fields if it has several witnesses. Raises BadFrame."""
+    if not body or body[0] not in STATES:
+        raise BadFrame("an entity's state is one of four")
+    kind = TraceKind(body[0])
+    fields = {**(fields_of(body[1:]) if len(body) > 1 else {}), "state": kind.name}
+    if len(body_of(fields)) > STATE_MAX_BYTES:
+        raise BadFrame("a state that does not fit a trace")  # it is told again to whoever comes later
+    return kind, fields
+
+
+def own_fields(word: OwnWord) -> dict[str, object]:
+    """The fields by which a witness passes on what an entity says of itself."""
+    return {"word": to_property(word.encode())}
+
+
+def own_word(fields: Mapping[str, Any]) -> OwnWord:
+    """Inverse of `own_fields`, whatever else a witness put beside it. Raises BadFrame."""
+    word = fields.get("word")
+    if not isinstance(word, str):
+        raise BadFrame("what an entity says of itself is not signed by it")
+    return OwnWord.decode(from_property(word))
+
+
+# ---------------------------------------------------------------------------------------------- interest
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A tracker's answer to GAUGE_INTEREST: what it wants, and where a sealed trace key reaches it.
+
+    `credentials`: its encoded certificate, which the trace key is sealed to; empty where traces are clear.
+    `anew`: it has heard nothing yet that it could open, whatever it was given and told in a former life.
+    """
+
+    tracker: str
+    interest: Interest
+    credentials: bytes = b""
+    anew: bool = False
+
+    def encode(self) -> bytes:
+        wants = self.interest | _ANEW * self.anew
+        parts = (opening(Kind.INTEREST), sized(self.tracker.encode()), number(wants, 1))
+        return b"".join((*parts, sized(self.credentials)))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Wanted:
+        """Raises BadFrame."""
+        reader = Reader(data)
+        reader.opening(Kind.INTEREST)
+        try:
+            tracker = reader.sized().decode()
+        except UnicodeDecodeError:
+            raise BadFrame("a tracker's name is not UTF-8") from None
+        wants, credentials = reader.number(1), reader.sized()
+        reader.end()
+        interest = wants & ~_ANEW
+        if interest > EVERYTHING:
+            raise BadFrame(f"interest {interest} is of no known kind")
+        return cls(tracker, Interest(interest), credentials, bool(wants & _ANEW))
+
+
+class Audience:
+    """Who wants to hear of one entity, and until when."""
+
+    def __init__(self, now: float) -> None:
+        """Trackers are asked at once."""
+        self.gauge_at = now
+        self._trackers: OrderedDict[str, tuple[Interest, float]] = OrderedDict()  # the next to be forgotten first
+
+    def gauged(self, now: float) -> None:
+        """Trackers are asked now."""
+        self.gauge_at = now + GAUGE_EVERY_S
+
+    def answered(self, wanted: Wanted, now: float) -> None:
+        """A tracker answered; one that wants nothing any more is forgotten."""
+        self._trackers.pop(wanted.tracker, None)
+        if wanted.interest:
+            self._trackers[wanted.tracker] = (wanted.interest, now + INTEREST_LIVES_S)
+            if len(self._trackers) > TRACKERS_MAX:
+                self._trackers.popitem(last=False)
+
+    def wants(self, now: float) -> Interest:
+        """What somebody wants now."""
+        while self._trackers and next(iter(self._trackers.values()))[1] <= now:
+            self._trackers.popitem(last=False)
+        found = Interest(0)
+        for interest, _ in self._trackers.values():
+            found |= interest
+        return found
+
+    def __len__(self) -> int:
+        """Trackers whose interest is remembered."""
+        return len(self._trackers)

@@ -1,0 +1,163 @@
+"""Traces for those who read a topic of the overlay: `PREFIX/GATEWAY/ENTITY/trace`, an ordinary publication (B4, B6).
+
+A tracker needs the trace topic, which only those learn who may discover the entity. A report says the same in JSON to
+whoever may read the topic's scope, and is sealed like telemetry:
+
+    {"entity": name, "gateway": name, "kind": "NETWORK_METRICS", "time_ms": ms, "number": n, "fields": {...}}
+
+`number` rises by one with each report of an entity, so that a reader sees gaps; it begins anew with the gateway.
+
+So only entities are reported that consent: their restrictions of discovery admit this gateway, or name the report by
+its filter, `PREFIX/#`; sealed traces are no exception. A report is an interest that never ends, at the pace of a gauge:
+of what does not change (ALLS_WELL, load, metrics) one of each kind in `STEADY_S`. Changes are reported at once, up to
+`CHANGES_BURST` and then one a second; of those in between the newest is kept, so that the last word is always said.
+All entities together have a pace as well, one for changes and one for the rest: thousands that die at once are told of
+one after the other.
+
+Not here: what is traced and told to trackers, who may publish on these topics (`owntopics`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from bridge.contract import Allowance, Count
+from bridge.document import OwnTopics
+from bridge.traces.availability import entity_level
+from bridge.traces.kinds import GAUGE_EVERY_S, Interest, TraceKind, body_of, fields_of, interest_of, own_word
+from keys.delegation import admits
+from keys.errors import KeysError
+
+STEADY_S = GAUGE_EVERY_S  # between two reports of one kind that change nothing
+CHANGES_BURST = 20  # changes of one entity that are reported at once ...
+CHANGES_EVERY_S = (
+    1.0  # ... and how long each further one waits: an entity may say another state a thousand times a second
+)
+REPORTS_BURST, REPORTS_PER_S = 5_000, 1_000  # of all entities together: changes, and as many that change nothing
+REPORTED_MAX = 65_536  # entities whose pace is remembered; who was silent longest is forgotten, what it held is said
+_STEADY = frozenset({Interest.ALL_UPDATES, Interest.LOAD, Interest.NETWORK})
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """To be published as the gateway, QoS 1."""
+
+    topic: str
+    payload: bytes = field(repr=False)
+
+
+ReportEffect: TypeAlias = Report | Count
+
+
+class _Told(NamedTuple):
+    entity: str
+    kind: TraceKind
+    fields: Mapping[str, object]
+    at: float
+
+
+@dataclass(slots=True)
+class _Pace:
+    """Of one entity."""
+
+    changes: Allowance
+    steady: dict[TraceKind, float] = field(default_factory=dict)  # when each kind was reported last
+    held: _Told | None = None
+    number: int = 0
+
+
+class Reporter:
+    """One gateway's reports. `name`, `domain`: what its certificate says, for the restrictions of entities."""
+
+    def __init__(self, name: str, domain: str, prefix: str) -> None:
+        self._name, self._domain, self._prefix = name, domain, prefix
+        self._paces: OrderedDict[str, _Pace] = OrderedDict()
+        self._held: list[tuple[float, str]] = []  # entries whose entity holds nothing any more are stale
+        self._changes, self._steady = (Allowance(REPORTS_BURST, 1 / REPORTS_PER_S, 0.0) for _ in range(2))
+        self._resumes_at = 0.0  # when there is room for a further change
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When `due` is wanted next."""
+        return max(self._held[0][0], self._resumes_at) if self._held else None
+
+    def guard(self, own: OwnTopics) -> None:
+        """A client that publishes beside us would speak in a gateway's name."""
+        own.add_documents(self._prefix, entity_level(self._name), "trace")
+
+    def consents(self, discoverers: Sequence[str]) -> bool:
+        """Whether an entity with these restrictions may be reported."""
+        return f"{self._prefix}/#" in discoverers or admits(discoverers, self._name, self._domain)
+
+    def told(
+        self, entity: str, kind: TraceKind, fields: Mapping[str, object], now: float, to: Interest | None = None
+    ) -> list[ReportEffect]:
+        """A trace of an entity that consents is made. `to`: as of the trace, None for what its kind says."""
+        if kind is TraceKind.GAUGE_INTEREST:
+            return []  # a question to trackers
+        effects = list(self.due(now))
+        pace, told = self._pace(entity, now, effects), _Told(entity, kind, fields, now)
+        if (interest_of(kind) if to is None else to) in _STEADY:
+            if 0 <= now - pace.steady.get(kind, float("-inf")) < STEADY_S:  # a clock that goes back stops nothing
+                return effects
+            if not self._steady.take(now):
+                return [*effects, Count("reports_skipped")]
+            pace.steady[kind] = now
+            return [*effects, self._report(pace, told)]
+        if pace.held is None and pace.changes.take(now) and self._changes.take(now):
+            return [*effects, self._report(pace, told)]
+        if pace.held is None:
+            heapq.heappush(self._held, (now + CHANGES_EVERY_S, entity))
+        else:
+            effects.append(Count("reports_skipped"))
+        pace.held = told
+        return effects
+
+    def due(self, now: float) -> Iterator[ReportEffect]:
+        """What was held back and may be said now."""
+        while self._held and self._held[0][0] <= now and self._resumes_at <= now:
+            pace = self._paces.get(self._held[0][1])
+            held = None if pace is None else pace.held
+            if held is not None and not self._changes.take(now):
+                self._resumes_at = now + 1 / REPORTS_PER_S
+                return
+            heapq.heappop(self._held)
+            if pace is not None and held is not None:
+                pace.changes.take(now)
+                pace.held = None
+                yield self._report(pace, held)
+
+    def _pace(self, entity: str, now: float, effects: list[ReportEffect]) -> _Pace:
+        pace = self._paces.get(entity)
+        if pace is None:
+            pace = self._paces[entity] = _Pace(Allowance(CHANGES_BURST, CHANGES_EVERY_S, now))
+            if len(self._paces) > REPORTED_MAX:
+                forgotten = self._paces.popitem(last=False)[1]
+                if forgotten.held is not None:
+                    effects.append(self._report(forgotten, forgotten.held))
+        else:
+            self._paces.move_to_end(entity)
+        return pace
+
+    def _report(self, pace: _Pace, told: _Told) -> Report:
+        pace.number += 1
+        body = {
+            "entity": told.entity, "gateway": self._name, "kind": told.kind.name, "time_ms": int(told.at * 1000),
+            "number": pace.number, "fields": _in_clear(told.fields),
+        }  # fmt: skip
+        topic = f"{self._prefix}/{entity_level(self._name)}/{entity_level(told.entity)}/trace"
+        return Report(topic, body_of(body))
+
+
+def _in_clear(fields: Mapping[str, object]) -> Mapping[str, object]:
+    """What an entity with several witnesses says of itself comes as one signed word; readers get what is in it."""
+    if "word" not in fields:
+        return fields
+    try:
+        return {**fields_of(own_word(fields).body), **{name: fields[name] for name in fields if name != "word"}}
+    except KeysError:
+        return fields  # a load may have a figure of that name

@@ -1,0 +1,201 @@
+"""One trace topic's voice: who wants to hear, the right to speak, and the signed traces that leave (B6, B7, B8).
+
+Every trace that a broker makes passes here, whoever's it is: an entity's that registered (`tracing`), an unchanged
+device's (`device_tracing`). Changes always find their topic, everything else only while somebody wants it. Once there
+is a trace key traces are sealed under it, and each authorised tracker gets it, sealed to that tracker.
+
+Not here: what is true of an entity, timers, who may publish where (`constrained`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from bridge.contract import Count
+from bridge.traces.kinds import (
+    DESCRIPTOR,
+    Audience,
+    Interest,
+    TraceKind,
+    Wanted,
+    body_of,
+    gauge_topic,
+    interest_of,
+    key_topic,
+    trace_topic,
+)
+from bridge.traces.reporting import Report, Reporter
+from keys.delegation import Advertisement, Token, Trace
+from keys.errors import BadFrame, NotAuthorised
+from keys.frames import Kind, opening
+from keys.identity import Certificate, Identity, Role
+from keys.sealedbox import seal_box
+from keys.tracesession import KEY_BYTES
+
+KEYED_MAX = 1_024  # trackers of one entity that were given its trace key; more are asked to answer again
+
+
+@dataclass(slots=True)  # not frozen: there is one for each ping, and freezing doubles what it costs
+class Say:
+    """Publish as the broker, QoS 1 unless it is a ping."""
+
+    topic: str = field(repr=False)  # it holds the trace topic, which those who may know it know
+    payload: bytes = field(repr=False)
+    qos: int = 1
+
+
+Told: TypeAlias = Say | Report | Count
+
+
+class Voice:
+    """What is told on one trace topic. `random`: fresh secret bytes of a length; `reporter`: who else is told of an
+    entity that consents."""
+
+    __slots__ = (
+        "_holder",
+        "_keyed",
+        "_number",
+        "_random",
+        "_reporter",
+        "_token",
+        "_trace_key",
+        "advertisement",
+        "again",
+        "audience",
+    )
+
+    def __init__(
+        self,
+        advertisement: Advertisement,
+        random: Callable[[int], bytes],
+        now: float,
+        reporter: Reporter | None = None,
+    ) -> None:
+        self.advertisement = advertisement
+        consents = reporter is not None and reporter.consents(advertisement.discoverers)
+        self._reporter = reporter if consents else None
+        self.audience = Audience(now)
+        self.again: dict[Interest, tuple[TraceKind, Mapping[str, object]]] = {}
+        """What holds now, by who wants such things; whoever comes later is told."""
+        self._random = random
+        self._token: Token | None = None
+        self._holder: Identity | None = None
+        self._trace_key = b""
+        self._keyed: OrderedDict[bytes, None] = OrderedDict()
+        self._number = 0
+
+    @property
+    def topic(self) -> bytes:
+        return self.advertisement.topic
+
+    @property
+    def token(self) -> Token | None:
+        """Our right to speak; None before there is one."""
+        return self._token
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether somebody may want to hear more than changes."""
+        return self._reporter is not None or len(self.audience) > 0
+
+    def authorise(self, token: Token, holder: Identity) -> None:
+        """From now on we may tell. `holder`: the key pair that the token names; both are verified."""
+        self._token, self._holder = token, holder
+
+    def seal(self, trace_key: bytes, now: float) -> None:
+        """From now on what is told is sealed. Raises BadFrame for what is no key."""
+        if len(trace_key) != KEY_BYTES:
+            raise BadFrame(f"a trace key has {KEY_BYTES} bytes")
+        self._trace_key = trace_key
+        self._keyed.clear()
+        self.audience.gauge_at = now  # trackers need the new key
+
+    # --------------------------------------------------------------------------------------------- telling
+
+    def tell(
+        self,
+        kind: TraceKind,
+        fields: Mapping[str, object],
+        now: float,
+        to: Interest | None = None,
+        is_news: bool = True,
+    ) -> list[Told]:
+        """A signed trace, if somebody wants it and we may tell. Changes are told unasked: they are few, and a tracker
+        that has just come would miss the one that matters. News are reported whoever wants them."""
+        interest = interest_of(kind) if to is None else to
+        unasked = kind is TraceKind.GAUGE_INTEREST or interest is Interest.CHANGES
+        wanted = unasked or interest in self.audience.wants(now)
+        reporter = self._reporter if is_news else None
+        if not wanted and reporter is None:
+            return []
+        if self._token is None or self._holder is None:
+            return [Count("traces_unauthorised")]
+        now_ms = int(now * 1000)
+        if now_ms > self._token.not_after_ms:
+            return [Count("traces_expired")]
+        told: list[Told] = []
+        if reporter is not None:
+            told += reporter.told(self.advertisement.descriptor.removeprefix(DESCRIPTOR), kind, fields, now, to)
+        if not wanted:
+            return told
+        self._number += 1
+        bare = Trace(self._token, kind, self._number, now_ms, body_of(fields))
+        if self._trace_key and kind is not TraceKind.GAUGE_INTEREST:
+            bare = bare.sealed_under(self._trace_key, self._random(12))
+        where = gauge_topic(self.topic) if kind is TraceKind.GAUGE_INTEREST else trace_topic(self.topic, interest)
+        return [*told, Say(where, bare.signed(self._holder).encode()), Count("traces", 1, kind.name)]
+
+    def gauge(self, now: float) -> list[Told]:
+        """Ask who is interested, if it is time."""
+        if self._token is None or now < self.audience.gauge_at:
+            return []
+        self.audience.gauged(now)
+        return self.tell(TraceKind.GAUGE_INTEREST, {"sealed": bool(self._trace_key)}, now)
+
+    # -------------------------------------------------------------------------------------------- trackers
+
+    def answered(self, data: bytes, authority: bytes, now: float) -> list[Told]:
+        """A tracker's answer; one that comes anew hears what holds. Raises keys errors."""
+        wanted = Wanted.decode(data)
+        effects: list[Told] = []
+        if self._trace_key:
+            tracker = Certificate.decode(wanted.credentials)
+            tracker.verify(authority, int(now * 1000))
+            if tracker.role is not Role.ENTITY or tracker.name != wanted.tracker:
+                raise NotAuthorised("a tracker that is somebody else")
+            if not self.advertisement.may_discover(tracker):
+                raise NotAuthorised("a tracker that may not discover the trace topic")
+            if wanted.anew:
+                self._keyed.pop(tracker.party_id, None)
+            effects = self._give_key(tracker)
+        self.audience.answered(wanted, now)
+        if wanted.anew:
+            for interest, (kind, fields) in self.again.items():
+                if interest in wanted.interest:
+                    effects += self.tell(kind, fields, now, to=interest, is_news=False)
+        return effects
+
+    def _give_key(self, tracker: Certificate) -> list[Told]:
+        """The trace key, sealed to a tracker that has not got it. Raises OurFault for a key that is none."""
+        if tracker.party_id in self._keyed:
+            return []
+        head = opening(Kind.TRACE_KEY) + self.topic
+        box = seal_box(tracker.agreement_key, self._trace_key, head, self._random(32))
+        self._keyed[tracker.party_id] = None
+        if len(self._keyed) > KEYED_MAX:
+            self._keyed.popitem(last=False)
+        return [Say(key_topic(tracker.name, self.topic), head + box), Count("trace_keys_given")]
+
+
+def open_trace_key(data: bytes, topic: bytes, tracker: Identity) -> bytes:
+    """The trace key that a broker sealed to us. Raises BadFrame, BadContent."""
+    head = opening(Kind.TRACE_KEY) + topic
+    if data[: len(head)] != head:
+        raise BadFrame("not the trace key of this trace topic")
+    key = tracker.open_box(data[len(head) :], head)
+    if len(key) != KEY_BYTES:
+        raise BadFrame(f"a trace key has {KEY_BYTES} bytes")
+    return key

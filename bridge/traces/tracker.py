@@ -1,0 +1,417 @@
+"""The tracker's side: finds entities, says what it wants to hear, believes only traces that hold (B6, B7, B8).
+
+A tracker asks discovery nodes for an entity's trace topic, listens to the topics of its interests, answers every
+GAUGE_INTEREST, and verifies each trace: the topic's owner let the signer speak, it is of now, and it did not come
+before. Sealed traces wait, a few of them, for their key. Of an entity with one witness each trace is observed; of one
+with several, what a majority of them says, and what the entity itself signed. Not here: MQTT, history on disk, what a
+majority is (`witnessing`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from bridge.contract import Count, Tick
+from bridge.traces.discovery import Request, entity_of, open_found, owns
+from bridge.traces.entity import ASK_AGAIN_MAX_S, ASK_AGAIN_S, Connected, Listen, Told
+from bridge.traces.kinds import (
+    DESCRIPTOR,
+    DISCOVERY_TOPIC,
+    EVERYTHING,
+    GAUGE_EVERY_S,
+    OWN,
+    Interest,
+    TraceKind,
+    Wanted,
+    answer_topic,
+    answers_to,
+    fields_of,
+    gauge_topic,
+    interest_of,
+    key_topic,
+    own_word,
+    trace_topic,
+)
+from bridge.traces.tracer import Say, open_trace_key
+from bridge.traces.witnessing import Opinion, Panel
+from keys.delegation import SKEW_MS, Advertisement, Trace
+from keys.errors import BadContent, Expired, KeysError, NotAuthorised, Replayed
+from keys.identity import Certificate, Identity
+from keys.ownword import OwnWord
+from keys.tracesession import REQUEST_BYTES
+
+ENTITIES_MAX = 100_000  # that one tracker follows
+NUMBERS_MAX = 64  # (token, topic) of one witness whose highest number is remembered; what is older than one that is
+# forgotten is no news. An honest witness uses a dozen
+UNOPENED_MAX = 64  # sealed traces of one witness that wait for their key
+KEYS_MAX = 32  # of one entity: each witness has its own, and a liar sends what opens nothing
+CLAIMED = ""  # as if it were a node's: what the entity itself says
+ANSWERS_MAX = 16  # to questions of one witness in `GAUGE_EVERY_S`: an honest one asks two or three times
+TRACE_FRESH_MS = 300_000  # a trace that is older, though its token counts, is a replay or too late to matter
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Track an entity from now on."""
+
+    entity: str
+    interest: Interest = EVERYTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Unfollow:
+    entity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Unsubscribe from a topic."""
+
+    topic: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A trace that holds. `time_ms`: its broker's clock; of what a majority says, ours; of what an entity with several
+    witnesses says of itself, its own. `fields` of what a majority says: see `witnessing.Belief`."""
+
+    entity: str
+    kind: TraceKind
+    time_ms: int
+    number: int
+    fields: Mapping[str, Any]
+
+
+TrackingEvent: TypeAlias = Follow | Unfollow | Connected | Told | Tick
+TrackingEffect: TypeAlias = Say | Listen | Leave | Observed | Count
+
+
+@dataclass(slots=True)
+class _Source:
+    """One witness of an entity. What it fills is its own."""
+
+    key: bytes = field(default=b"", repr=False)  # that opened what it said last
+    # The highest number of each token's key on each topic, and when it was said: topics overtake each other.
+    numbers: OrderedDict[tuple[bytes, str], tuple[int, int]] = field(default_factory=OrderedDict)
+    forgotten_ms: int = -1  # no number that was forgotten was said later
+    unopened: deque[Trace] = field(default_factory=lambda: deque(maxlen=UNOPENED_MAX))
+    answered: deque[float] = field(default_factory=lambda: deque(maxlen=ANSWERS_MAX))
+
+    def is_news(self, key: tuple[bytes, str], trace: Trace) -> bool:
+        """Whether a trace neither came already nor is of a key that may have been forgotten."""
+        known = self.numbers.get(key)
+        return trace.time_ms > self.forgotten_ms if known is None else trace.number > known[0]
+
+    def heard(self, key: tuple[bytes, str], trace: Trace) -> None:
+        """A trace that holds. Who was silent longest is forgotten."""
+        self.numbers[key] = trace.number, trace.time_ms
+        self.numbers.move_to_end(key)
+        if len(self.numbers) > NUMBERS_MAX:
+            self.forgotten_ms = max(self.forgotten_ms, self.numbers.popitem(last=False)[1][1])
+
+
+@dataclass(slots=True)
+class _Followed:
+    """One entity that we track."""
+
+    interest: Interest
+    # What nodes answered, by node, and as what the entity registered: a node that lies names a topic where nobody
+    # speaks. The first on which a majority of the witnesses is heard is `proven`, and the only one from then on.
+    candidates: dict[str, Advertisement] = field(default_factory=dict)
+    claimed_ms: int = -1  # when it registered so
+    heard_on: dict[bytes, set[int]] = field(default_factory=dict)  # by topic: witnesses whose traces hold
+    proven: bool = False
+    heard: bool = False  # a trace that we could open
+    request: bytes = b""
+    ask_at: float = 0.0
+    asked: int = 0
+    panel: Panel = field(default_factory=Panel)
+    keys: deque[bytes] = field(default_factory=lambda: deque(maxlen=KEYS_MAX), repr=False)  # the newest first
+    sources: dict[int, _Source] = field(default_factory=dict)
+
+
+class Tracker:
+    """One tracker. `nodes`: discovery nodes' public keys by name; `random`: fresh secret bytes of a length."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        certificate: Certificate,
+        nodes: Mapping[str, bytes],
+        authority: bytes,
+        random: Callable[[int], bytes],
+    ) -> None:
+        self._identity = identity
+        self._certificate = certificate
+        self._nodes = dict(nodes)
+        self._authority = authority
+        self._random = random
+        self._followed: dict[str, _Followed] = {}
+        self._topics: dict[str, tuple[str, Advertisement]] = {}  # each topic that we listen to -> its entity
+        self._requests: dict[bytes, str] = {}
+        self._connected = False
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When an entity that was not found is asked for again, or a topic of before ends."""
+        return min((each.ask_at for each in self._followed.values()), default=None) if self._connected else None
+
+    def opinions(self, entity: str, now: float) -> tuple[Opinion, ...]:
+        """What each witness of an entity says last; who dissents is wrong, cut off, or lies. Empty before one spoke."""
+        followed = self._followed.get(entity)
+        return () if followed is None else followed.panel.opinions(now)
+
+    def handle(self, event: TrackingEvent, now: float) -> list[TrackingEffect]:
+        """Effects in the order in which they must happen. What does not hold is counted and dropped."""
+        match event:
+            case Follow(entity, interest):
+                return self._follow(entity, interest, now)
+            case Unfollow(entity):
+                return self._leave(entity)
+            case Connected():
+                self._connected = True
+                effects: list[TrackingEffect] = [Listen(answers_to(self._certificate.name))]
+                effects += [Listen(topic) for topic in self._topics]
+                for entity, followed in self._followed.items():
+                    followed.asked = 0
+                    if not followed.proven:
+                        effects += self._ask(entity, followed, now)
+                    # This broker may not know yet what we want.
+                    effects += [self._want(followed, each) for each in followed.candidates.values()]
+                return effects
+            case Told(topic, payload):
+                try:
+                    return self._told(topic, payload, now)
+                except KeysError as error:
+                    return [Count("traces_refused", 1, type(error).__name__)]
+            case Tick():
+                due = [(name, each) for name, each in self._followed.items() if now >= each.ask_at]
+                return [effect for name, each in due for effect in self._ask(name, each, now)]
+
+    # --------------------------------------------------------------------------------------------- finding
+
+    def _follow(self, entity: str, interest: Interest, now: float) -> list[TrackingEffect]:
+        if entity in self._followed or len(self._followed) >= ENTITIES_MAX:
+            return []
+        followed = self._followed[entity] = _Followed(interest)
+        followed.ask_at = now
+        return self._ask(entity, followed, now) if self._connected else []
+
+    def _ask(self, entity: str, followed: _Followed, now: float) -> list[TrackingEffect]:
+        """For the entity's topic; again and again, for there is no telling why nobody answers."""
+        effects: list[TrackingEffect] = []
+        for slot, ended in list(followed.candidates.items()):
+            if now < ended.not_after_ms / 1000:
+                continue
+            effects += self._drop(followed, slot)
+            followed.claimed_ms = -1
+            followed.heard_on.clear()
+            followed.asked, followed.proven, followed.heard = 0, False, False
+            followed.keys.clear()
+            followed.sources.clear()
+        followed.ask_at = now + min(ASK_AGAIN_S * (1 << min(followed.asked, 10)), ASK_AGAIN_MAX_S)
+        followed.asked += 1
+        self._requests.pop(followed.request, None)
+        followed.request = self._random(REQUEST_BYTES)
+        self._requests[followed.request] = entity
+        request = Request(self._certificate, DESCRIPTOR + entity, followed.request, int(now * 1000))
+        return [*effects, Say(DISCOVERY_TOPIC, request.signed(self._identity).encode())]
+
+    def _found(self, payload: bytes, now: float) -> list[TrackingEffect]:
+        """A discovery node's answer. Raises keys errors."""
+        request, advertisement, claim = open_found(payload, self._identity)
+        entity, node = self._requests.get(request), self._nodes.get(advertisement.node)
+        if entity is None:
+            return []  # of before, or a trace topic is proven
+        if node is None:
+            raise BadContent("an answer of a discovery node that we do not know")
+        advertisement.verify(node, self._authority, int(now * 1000))
+        if entity_of(advertisement.descriptor) != entity or not owns(advertisement.certificate.name, entity):
+            raise NotAuthorised("an advertisement of another entity")
+        followed = self._followed[entity]
+        slot = advertisement.node
+        if claim is not None:
+            claim.verify(advertisement, claim.time_ms)  # however old it is: the latest counts
+            slot = CLAIMED
+        former = followed.candidates.get(slot)
+        if claim is not None and claim.time_ms <= followed.claimed_ms:
+            return []
+        if claim is None and former is not None and former.created_ms >= advertisement.created_ms:
+            return []  # another node was faster
+        effects = self._drop(followed, slot)
+        followed.candidates[slot] = advertisement
+        followed.claimed_ms = followed.claimed_ms if claim is None else claim.time_ms
+        followed.ask_at = min(advertisement.not_after_ms / 1000, now + ASK_AGAIN_MAX_S)
+        topics = self._topics_of(advertisement, followed.interest)
+        self._topics.update(dict.fromkeys(topics, (entity, advertisement)))
+        return [*effects, *(Listen(topic) for topic in topics), self._want(followed, advertisement)]
+
+    def _prove(self, followed: _Followed, advertisement: Advertisement, trace: Trace) -> list[TrackingEffect]:
+        """A trace holds: the entity let somebody speak here. Once a majority does, other topics are forgotten."""
+        if followed.proven:
+            return []
+        heard = followed.heard_on.setdefault(advertisement.topic, set())
+        heard.add(0 if trace.token.seat is None else trace.token.seat.witness)
+        if len(heard) <= followed.panel.size // 2:
+            return []
+        others = [each for each in followed.candidates.values() if each.topic != advertisement.topic]
+        followed.proven, followed.candidates = True, {advertisement.node: advertisement}
+        followed.heard_on.clear()
+        followed.ask_at = advertisement.not_after_ms / 1000
+        self._requests.pop(followed.request, None)
+        return [effect for other in others for effect in self._unlisten(other)]
+
+    def _topics_of(self, advertisement: Advertisement, interest: Interest) -> list[str]:
+        topics = [trace_topic(advertisement.topic, each) for each in Interest if each in interest]
+        return [*topics, gauge_topic(advertisement.topic), key_topic(self._certificate.name, advertisement.topic)]
+
+    def _drop(self, followed: _Followed, slot: str) -> list[TrackingEffect]:
+        """One candidate less; its topics are left unless another one has them, too."""
+        gone = followed.candidates.pop(slot, None)
+        if gone is None or any(each.topic == gone.topic for each in followed.candidates.values()):
+            return []
+        followed.heard_on.pop(gone.topic, None)
+        return self._unlisten(gone)
+
+    def _unlisten(self, advertisement: Advertisement) -> list[TrackingEffect]:
+        gone = [topic for topic in self._topics_of(advertisement, EVERYTHING) if self._topics.pop(topic, None)]
+        return [Leave(topic) for topic in gone]
+
+    def _leave(self, entity: str) -> list[TrackingEffect]:
+        followed = self._followed.pop(entity, None)
+        if followed is None:
+            return []
+        self._requests.pop(followed.request, None)
+        nothing = Wanted(self._certificate.name, Interest(0), self._certificate.encode()).encode()
+        effects: list[TrackingEffect] = []
+        for each in followed.candidates.values():
+            effects += [Say(answer_topic(each.topic), nothing), *self._unlisten(each)]
+        return effects
+
+    def _want(self, followed: _Followed, advertisement: Advertisement) -> Say:
+        anew = any(each.unopened for each in followed.sources.values()) or not (followed.keys or followed.heard)
+        wanted = Wanted(self._certificate.name, followed.interest, self._certificate.encode(), anew)
+        return Say(answer_topic(advertisement.topic), wanted.encode())
+
+    # --------------------------------------------------------------------------------------------- hearing
+
+    def _told(self, topic: str, payload: bytes, now: float) -> list[TrackingEffect]:
+        """Raises keys errors."""
+        if topic == answers_to(self._certificate.name):
+            return self._found(payload, now)
+        entity, advertisement = self._topics.get(topic, ("", None))
+        if advertisement is None:
+            return []
+        followed = self._followed[entity]
+        if topic == key_topic(self._certificate.name, advertisement.topic):
+            return self._key_came(entity, followed, open_trace_key(payload, advertisement.topic, self._identity), now)
+        trace = Trace.decode(payload)
+        source = self._verify(followed, advertisement, topic, trace, now)
+        if trace.kind == TraceKind.GAUGE_INTEREST:
+            if topic != gauge_topic(advertisement.topic):
+                raise BadContent("a question on another topic")
+            effects = self._answer(followed, source, advertisement, now)
+            return effects + self._prove(followed, advertisement, trace)
+        wellness = trace.kind == TraceKind.ALLS_WELL and topic == trace_topic(advertisement.topic, Interest.CHANGES)
+        if not wellness and topic != trace_topic(advertisement.topic, interest_of(TraceKind(trace.kind))):
+            raise BadContent("a trace on another topic than that of its kind")
+        effects = self._observed(entity, followed, source, trace, now)
+        return effects + self._prove(followed, advertisement, trace)
+
+    def _verify(
+        self, followed: _Followed, advertisement: Advertisement, topic: str, trace: Trace, now: float
+    ) -> _Source:
+        """Which witness says so. Raises keys errors."""
+        now_ms, heard_by = int(now * 1000), (trace.token.public_key, topic)
+        claimed = followed.sources.get(0 if trace.token.seat is None else trace.token.seat.witness)
+        if claimed is not None and not claimed.is_news(heard_by, trace):  # several brokers bring the same: before
+            raise Replayed("a trace came twice, or after a later one")  # it is verified
+        trace.verify(advertisement, now_ms)
+        if trace.kind not in TraceKind.__members__.values():
+            raise BadContent("a trace of an unknown kind")
+        if not now_ms - TRACE_FRESH_MS <= trace.time_ms <= now_ms + SKEW_MS:
+            raise Expired("the trace is not of now")
+        source = followed.sources.setdefault(followed.panel.seat(trace.token, now), _Source())
+        source.heard(heard_by, trace)
+        return source
+
+    def _answer(
+        self, followed: _Followed, source: _Source, advertisement: Advertisement, now: float
+    ) -> list[TrackingEffect]:
+        """What we want, to whoever asks; one that asks all the time would have the others busy with our answers."""
+        if len(source.answered) == ANSWERS_MAX and now - source.answered[0] < GAUGE_EVERY_S:
+            return [Count("gauges_unanswered")]
+        source.answered.append(now)
+        return [self._want(followed, advertisement)]
+
+    def _key_came(self, entity: str, followed: _Followed, key: bytes, now: float) -> list[TrackingEffect]:
+        followed.keys.appendleft(key)
+        effects: list[TrackingEffect] = []
+        for source in followed.sources.values():
+            waiting, source.unopened = list(source.unopened), deque(maxlen=UNOPENED_MAX)
+            for trace in waiting:
+                if _try(trace, key) is None:  # the other keys were tried when it came, or when they did
+                    source.unopened.append(trace)
+                    continue
+                try:
+                    effects += self._observed(entity, followed, source, trace, now)
+                except KeysError as error:
+                    effects.append(Count("traces_refused", 1, type(error).__name__))
+        return effects
+
+    def _observed(
+        self, entity: str, followed: _Followed, source: _Source, trace: Trace, now: float
+    ) -> list[TrackingEffect]:
+        """Raises keys errors."""
+        body = _opened(followed, source, trace)
+        if body is None:
+            source.unopened.append(trace)  # its key is a newer one, and on its way
+            return [Count("traces_unopened")]
+        fields, kind = fields_of(body), TraceKind(trace.kind)
+        followed.heard = True
+        if followed.panel.size == 1:
+            return [Observed(entity, kind, trace.time_ms, trace.number, fields)]
+        if kind in OWN:
+            word = own_word(fields)
+            for owner in [each for each in followed.candidates.values() if each.topic == trace.token.topic]:
+                word.verify(owner.certificate.public_key)
+                return self._own(entity, followed, word, kind, now)
+            return []  # on a topic that is left
+        belief = followed.panel.hear(trace.token, kind, trace.number, trace.time_ms, fields, now)
+        return [] if belief is None else [Observed(entity, belief.kind, int(now * 1000), trace.number, belief.fields)]
+
+    def _own(
+        self, entity: str, followed: _Followed, word: OwnWord, kind: TraceKind, now: float
+    ) -> list[TrackingEffect]:
+        """What the entity says of itself, whichever witness brings it; its signature holds. Raises keys errors."""
+        if word.kind != kind:
+            raise BadContent("a witness that passes something on as something else")
+        if word.time_ms > now * 1000 + SKEW_MS:
+            raise Expired("a word of later than now")
+        if kind is TraceKind.LOAD_INFORMATION and abs(now * 1000 - word.time_ms) > TRACE_FRESH_MS:
+            raise Expired("a load that is not of now")
+        if not followed.panel.own(word):
+            return []  # another witness was faster
+        return [Observed(entity, kind, word.time_ms, word.number, fields_of(word.body))]
+
+
+def _opened(followed: _Followed, source: _Source, trace: Trace) -> bytes | None:
+    """The body of a trace, None as long as no key opens it."""
+    if not trace.sealed:
+        return trace.body
+    for key in dict.fromkeys((source.key, *followed.keys)):
+        body = _try(trace, key) if key else None
+        if body is not None:
+            source.key = key
+            return body
+    return None
+
+
+def _try(trace: Trace, key: bytes) -> bytes | None:
+    try:
+        return trace.opened(key)
+    except BadContent:
+        return None

@@ -1,0 +1,56 @@
+"""What everybody checks first: admission of signed frames, pieces of content, requests, statements, keys that come
+early.
+
+The same rules for replicas, gateways and ingest jobs. Imports `contract`, `document`, `base`; never publisher,
+replica or reader.
+"""
+
+from __future__ import annotations
+
+from bridge.wire.admission import Admission, Admitted, refused
+from bridge.wire.early_keys import Ahead
+from bridge.wire.key_repository import SWEEP_S, Use, carries_key_alone, check_key_topic, key_topic
+from bridge.wire.pieces import NO_PART, PROPERTY_PART, check_mode, read
+from bridge.wire.pulling import PULL_S, PULL_TOPIC, Answers, Name, PullRequest, Pulls
+from bridge.wire.statements import (
+    CONTROL_ROOT,
+    DOMAIN,
+    KEYS_TOPIC,
+    RENEW_AFTER_S,
+    STATEMENT_LEASE_S,
+    SUBSCRIBE_TOPIC,
+    RoutingTable,
+    Statement,
+    verify_author,
+)
+
+__all__ = [
+    "CONTROL_ROOT",
+    "DOMAIN",
+    "KEYS_TOPIC",
+    "NO_PART",
+    "PROPERTY_PART",
+    "PULL_S",
+    "PULL_TOPIC",
+    "RENEW_AFTER_S",
+    "STATEMENT_LEASE_S",
+    "SUBSCRIBE_TOPIC",
+    "SWEEP_S",
+    "Admission",
+    "Admitted",
+    "Ahead",
+    "Answers",
+    "Name",
+    "PullRequest",
+    "Pulls",
+    "RoutingTable",
+    "Statement",
+    "Use",
+    "carries_key_alone",
+    "check_key_topic",
+    "check_mode",
+    "key_topic",
+    "read",
+    "refused",
+    "verify_author",
+]

@@ -1,0 +1,40 @@
+"""Keys that came before the views that they were split for: kept until those are in force here too.
+
+Views come into force at each member a little earlier or later. A publisher that is ahead of us seals for a view that we
+do not know yet; that is no fault of anybody's, and the content goes on meanwhile. What a neighbour says of such a key
+waits here, under its publisher's verified signature, and is looked at again when our views change. Bounded and fair: a
+publisher that names views that never come, or a liar that says ever new things of one key, loses its own only. Not
+here: who asks (`resplitting`, `opening`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from bridge.contract import FairTable
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, from_property
+
+AHEAD_MAX = 2048  # (neighbour, key, shares); of the publisher with most of them at one neighbour the oldest goes
+
+
+class Ahead:
+    """Key headers with shares, as they came: from whom, on which topic and in which properties."""
+
+    def __init__(self) -> None:
+        self._kept: FairTable[bytes, tuple[str, str, dict[str, str]]] = FairTable(AHEAD_MAX)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, sender: str, properties: dict[str, str], topic: str) -> None:
+        """`properties` hold a key header whose signature was verified."""
+        told = {name: properties[name] for name in (PROPERTY_KEY, PROPERTY_SHARES) if name in properties}
+        name = hashlib.sha256("\0".join((sender, topic, *told.values())).encode()).digest()
+        if self._kept.get(name) is None:
+            publisher = KeyHeader.decode(from_property(told[PROPERTY_KEY])).publisher
+            self._kept.put(name, publisher + sender.encode(), (sender, topic, told))
+
+    def take(self) -> list[tuple[str, str, dict[str, str]]]:
+        """All of it, in the order in which it came; nothing is kept."""
+        kept, self._kept = list(self._kept.values()), FairTable(AHEAD_MAX)
+        return kept

@@ -1,0 +1,187 @@
+"""Content in pieces: how a publication is cut, who carries which piece, what a wire says of them (A10, PROTOCOL §4).
+
+Every publication has as many pieces as its signed header has digests, of which some number suffices: one of one in
+modes `copies`, `one` and `plain`; in mode `blocks` any n - f of n Reed-Solomon blocks, n being the size of the
+publisher's region. Blocks carry the length of the content before the content.
+
+    copies   each replica carries the whole content, and has it from one of the region before: its own plane
+    one      one replica of each region carries it: place (sequence mod n) + 1
+    blocks   block i is carried by place (i mod n) + 1
+
+Property `vmq-part` says which pieces the payload is: absent for the only one there is; `-` for none, an announcement;
+else indexes, ascending, of blocks that follow one another. Not here: when to send, ask or give up (`carrying`,
+`pulling`, `assembling`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from bridge.contract import UserProperties, Wire
+from keys import reedsolomon
+from keys.envelope import MessageHeader, Mode, content_digest
+from keys.errors import BadContent, BadFrame
+
+PROPERTY_PART = "vmq-part"
+NO_PART = "-"
+INLINE_BYTES = 512  # such content rides on all cross links: a header with its proof is as long, and has to anyway
+AUTO_COPIES_BYTES = 1024  # `auto` cuts longer content into blocks
+_LENGTH_BYTES = 4
+
+Pieces: TypeAlias = Mapping[int, bytes]
+
+
+# -------------------------------------------------------------------------------------------------- cutting
+
+
+def chosen(scope_mode: Mode, size_bytes: int, retain: bool) -> Mode:
+    """How a publication of a scope travels. What is retained, and what rides along anyway, goes as copies."""
+    if scope_mode is Mode.PLAIN or retain or size_bytes <= INLINE_BYTES:
+        return Mode.PLAIN if scope_mode is Mode.PLAIN else Mode.COPIES
+    if scope_mode is Mode.AUTO:
+        return Mode.COPIES if size_bytes <= AUTO_COPIES_BYTES else Mode.BLOCKS
+    return scope_mode
+
+
+def check_mode(header: MessageHeader, scope_mode: Mode) -> None:
+    """Raises BadFrame for plain content in a sealed scope, the reverse, and what is retained in blocks or by one.
+
+    Which sealed mode the scope names is for its publishers: another one costs nobody else, and a policy that changes
+    it reaches members at different times.
+    """
+    if (header.mode is Mode.PLAIN) is not (scope_mode is Mode.PLAIN):
+        raise BadFrame(f"content mode {header.mode.name} does not fit the scope's {scope_mode.name}")
+    if header.retain and header.mode in (Mode.ONE, Mode.BLOCKS):
+        raise BadFrame("what is retained travels as copies, so that each replica holds it")
+
+
+def needed(total: int) -> int:
+    """n - f: so many of a publication's pieces suffice."""
+    return total - (total - 1) // 2
+
+
+def cut(content: bytes, mode: Mode, count: int) -> tuple[bytes, ...]:
+    """The pieces of sealed content; `count`: replicas of the publisher's region."""
+    if mode is not Mode.BLOCKS:
+        return (content,)
+    return reedsolomon.encode(len(content).to_bytes(_LENGTH_BYTES) + content, needed(count), count)
+
+
+def suffices(header: MessageHeader, pieces: Pieces) -> bool:
+    """Whether these pieces give the content."""
+    return len(pieces) >= needed(len(header.digests))
+
+
+def enough(header: MessageHeader, indexes: Iterable[int]) -> tuple[int, ...]:
+    """As many of these pieces as suffice: more in one packet could be longer than the content may be."""
+    return tuple(sorted(indexes))[: needed(len(header.digests))]
+
+
+def check_parts(header: MessageHeader, parts: Sequence[int], time_ms: int) -> None:
+    """Raises BadFrame for a request for pieces that the publication does not have. Asked for an earlier sealing, which
+    may have had more of them (views change), nobody can be blamed."""
+    if parts and parts[-1] >= len(header.digests) and time_ms in (0, header.time_ms):
+        raise BadFrame("a request for pieces that the publication does not have")
+
+
+def join(header: MessageHeader, pieces: Pieces) -> bytes:
+    """The content behind pieces that suffice and fit their digests.
+
+    Raises BadContent for blocks that are not all of one content: the publisher's fault, and every reader's finding,
+    whichever blocks it has.
+    """
+    total = len(header.digests)
+    if header.mode is not Mode.BLOCKS:
+        return pieces[0]
+    size = len(next(iter(pieces.values())))
+    if any(len(piece) != size for piece in pieces.values()):
+        raise BadContent("blocks of a publication differ in length")
+    data = reedsolomon.decode(pieces, needed(total), total, needed(total) * size)
+    length = int.from_bytes(data[:_LENGTH_BYTES])
+    content = data[_LENGTH_BYTES : _LENGTH_BYTES + length]
+    again = cut(content, Mode.BLOCKS, total) if content else ()
+    if len(content) != length or tuple(map(content_digest, again)) != header.digests:
+        raise BadContent("blocks of a publication are not of one content")
+    return content
+
+
+def remade(header: MessageHeader, pieces: Pieces, index: int) -> bytes | None:
+    """A piece, made of others if they suffice; None if it cannot be had, or misfits its digest (the publisher lies)."""
+    if index in pieces:
+        return pieces[index]
+    if not suffices(header, pieces) or len({len(piece) for piece in pieces.values()}) != 1:
+        return None
+    total = len(header.digests)
+    piece = reedsolomon.rebuild(pieces, index, needed(total), total)
+    return piece if content_digest(piece) == header.digests[index] else None
+
+
+# --------------------------------------------------------------------------------------------- who has what
+
+
+def carried(header: MessageHeader, place: int, count: int) -> tuple[int, ...]:
+    """Pieces that pass through the replica at `place` of a region of `count`: never more than suffice."""
+    total = len(header.digests)
+    if header.mode is Mode.ONE:
+        return (0,) if header.sequence % count == place - 1 else ()
+    if header.mode is Mode.BLOCKS:
+        return tuple(range(place - 1, total, count))[: needed(total)]
+    return (0,)
+
+
+def passed(header: MessageHeader, place: int, count: int, next_place: int, next_count: int) -> tuple[int, ...]:
+    """Pieces that the replica at `place` of `count` sends to the one at `next_place` of the next region."""
+    pieces = carried(header, next_place, next_count)
+    if header.mode in (Mode.ONE, Mode.BLOCKS):
+        mine = carried(header, place, count)
+        return tuple(index for index in pieces if index in mine)
+    return pieces if (next_place - 1) % count == place - 1 else ()
+
+
+# --------------------------------------------------------------------------------------------------- wires
+
+
+def rides_along(header: MessageHeader, pieces: Pieces) -> bool:
+    """Whether the whole content is here and small enough for all cross links."""
+    return header.mode not in (Mode.ONE, Mode.BLOCKS) and len(pieces) == 1 and len(pieces[0]) <= INLINE_BYTES
+
+
+def wire(topic: str, header: MessageHeader, properties: UserProperties, pieces: Pieces) -> Wire:
+    """A publication with these of its pieces. `properties`: the signed header's, and what else rides along."""
+    if header.mode is not Mode.BLOCKS and pieces:
+        return Wire(topic, pieces[0], 1, header.retain, properties)
+    part = ",".join(map(str, sorted(pieces))) or NO_PART
+    payload = b"".join(pieces[index] for index in sorted(pieces))
+    return Wire(topic, payload, 1, header.retain, (*properties, (PROPERTY_PART, part)))
+
+
+def read(header: MessageHeader, payload: bytes, part: str | None) -> dict[int, bytes] | None:
+    """The pieces that a wire brings; None if one misfits its signed digest. Raises BadFrame for what cannot be."""
+    if part is None and header.mode is not Mode.BLOCKS:  # the usual case
+        return {0: payload} if content_digest(payload) == header.digests[0] else None
+    if part == NO_PART:
+        if payload:
+            raise BadFrame("an announcement with content")
+        return {}
+    if part is None or header.mode is not Mode.BLOCKS:
+        raise BadFrame(f"part {part} of a publication in mode {header.mode.name}")
+    indexes = _indexes(part, len(header.digests))
+    size, rest = divmod(len(payload), len(indexes))
+    if rest:
+        raise BadFrame("blocks of different length")
+    pieces = {index: payload[size * at : size * (at + 1)] for at, index in enumerate(indexes)}
+    # Blocks of no length fit no content: whoever signs them is found out here, not where they are put together.
+    fit = size > 0 and all(content_digest(piece) == header.digests[index] for index, piece in pieces.items())
+    return pieces if fit else None
+
+
+def _indexes(part: str, total: int) -> list[int]:
+    """Strict: one set of pieces has one spelling."""
+    words = part.split(",", total)
+    if not all(word.isascii() and word.isdigit() and len(word) <= 3 for word in words):
+        raise BadFrame("property vmq-part is no list of pieces")
+    indexes = [int(word) for word in words]
+    if indexes != sorted(set(indexes)) or indexes[-1] >= total or ",".join(map(str, indexes)) != part:
+        raise BadFrame("property vmq-part lists no pieces of this publication")
+    return indexes

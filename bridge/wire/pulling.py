@@ -1,0 +1,237 @@
+"""Asking for what is missing: the frame of `$veil/pull`, whom to ask when, and what one link may ask (PROTOCOL §4).
+
+One mechanism for three wants: a replica that lacks what it must pass on, a reader that lacks content or blocks, and a
+reader whose stream has a hole. Sources are asked one at a time, each once before any again, those first that answer;
+who is asked and lacks it too asks those before it, so that a request goes back as far as the publisher. An answer is
+an ordinary publication wire and is verified as one: a request can give away nothing but sealed content.
+
+Requests are not signed, unlike PROTOCOL §4: they travel over one mutually authenticated link, whose other end is the
+asker. Not here: what is held and given (`carrying`, `publishing`), what readers miss (`assembling`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from bridge.contract import Budget, FairTable, Send, Wire
+from bridge.wire.pieces import Pieces
+from bridge.wire.statements import CONTROL_ROOT
+from keys.errors import BadFrame
+from keys.frames import Kind, Reader, number, opening
+
+PULL_TOPIC = f"{CONTROL_ROOT}/pull"
+PULL_S = 0.02  # content may come so much later than its header, a region; then it is asked for
+PATIENCE_MAX_S = 0.5  # where content is usually late, we wait for as long as usual, up to this: a busy host is no liar
+RETRY_S = 0.1  # for an answer, before the next is asked; doubled after each four requests, up to
+RETRY_MAX_S = 1.6
+GIVE_UP_S = 10.0
+PULLS_MAX = 8_192  # publications that are asked for at once; who wants most loses its own oldest
+REQUESTS_PER_S, REQUESTS_BURST = 2_000.0, 4_000.0  # of one neighbour; honest ones ask once or twice a publication
+ANSWER_BYTES_PER_S, ANSWER_BYTES_BURST = 64e6, 256e6  # to one neighbour
+UNKNOWN_PER_S, UNKNOWN_BURST = 50.0, 500.0  # requests of one neighbour for what we never heard of: each makes us ask
+ANSWERS_MAX = 3  # of one piece to one asker
+_HEADER, _HEADER_BYTES = -1, 512  # an announcement counts as a piece of its own
+ANSWERED_MAX = 16_384  # (asker, publication) whose answers are counted; who asks most is forgotten first
+
+Name: TypeAlias = tuple[bytes, int]
+"""Publisher and sequence."""
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """Frame: opening(3) publisher(16) sequence(8) time_ms(8) count(1) indexes(1 each).
+
+    `time_ms`: the sealing that is wanted, or a later one; 0 for any. `parts`: indexes of pieces, ascending; none: all
+    that there are at the one who is asked, and the header if there are none.
+    """
+
+    publisher: bytes
+    sequence: int
+    time_ms: int = 0
+    parts: tuple[int, ...] = ()
+
+    def encode(self) -> bytes:
+        head = opening(Kind.PULL) + self.publisher + number(self.sequence, 8) + number(self.time_ms, 8)
+        return head + number(len(self.parts), 1) + bytes(self.parts)
+
+    @classmethod
+    def decode(cls, data: bytes) -> PullRequest:
+        """Raises BadFrame."""
+        frame = Reader(data)
+        frame.opening(Kind.PULL)
+        publisher, sequence, time_ms = frame.take(16), frame.number(8), frame.number(8)
+        parts = tuple(frame.take(frame.number(1)))
+        frame.end()
+        if list(parts) != sorted(set(parts)):
+            raise BadFrame("a request for pieces that are not in order")
+        return cls(publisher, sequence, time_ms, parts)
+
+    @property
+    def name(self) -> Name:
+        return self.publisher, self.sequence
+
+
+def request_of(peer: str, request: PullRequest) -> Send:
+    return Send(peer, Wire(PULL_TOPIC, request.encode()))
+
+
+@dataclass(slots=True)
+class Pull:
+    """A publication of which we lack something. `askers`: who asked us, with the pieces each wants."""
+
+    name: Name
+    time_ms: int
+    at: float
+    until: float
+    asked: list[str] = field(default_factory=list)
+    askers: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def anything(self) -> bool:
+        """Whether to ask for all that there is: every fourth request, in case nobody can get what was asked for, or of
+        the sealing that somebody made us ask for."""
+        return len(self.asked) % 4 == 3
+
+
+class Pulls:
+    """What we lack, and whom we ask next."""
+
+    def __init__(self) -> None:
+        self._pulls: FairTable[Name, Pull] = FairTable(PULLS_MAX)
+        self._wakeups: list[tuple[float, Name]] = []  # a heap; those that no pull confirms are stale
+        self._unanswered: Counter[str] = Counter()  # requests since a neighbour last answered
+        self._late_s = self._spread_s = 0.0  # by how much content comes after its header, where it does, and its spread
+
+    def __len__(self) -> int:
+        return len(self._pulls)
+
+    def get(self, name: Name) -> Pull | None:
+        return self._pulls.get(name)
+
+    def begin(self, name: Name, time_ms: int, owner: bytes, now: float, wait_s: float) -> Pull:
+        """Ask for it, from `now + wait_s` on, or later where content usually is; at once if that is 0.
+
+        One that is asked for already stays as it is, for the latest sealing.
+        """
+        pull = self._pulls.get(name)
+        if pull is not None:
+            pull.time_ms = max(pull.time_ms, time_ms)
+            return pull
+        wait_s = max(wait_s, self.patience_s) if wait_s else 0.0
+        pull = Pull(name, time_ms, now + wait_s, now + wait_s + GIVE_UP_S)
+        self._pulls.put(name, owner, pull)
+        heapq.heappush(self._wakeups, (pull.at, name))
+        return pull
+
+    def end(self, name: Name) -> Pull | None:
+        return self._pulls.pop(name)
+
+    def came(self, pull: Pull | None, peer: str, after_s: float) -> None:
+        """The neighbour brought content that fits, so long after we heard of its header.
+
+        Whether that was an answer cannot be told if we asked that neighbour; then it says nothing of what is usual.
+        """
+        self._unanswered.pop(peer, None)
+        if pull is None or peer not in pull.asked:
+            after_s = min(after_s, PATIENCE_MAX_S)
+            self._spread_s += (abs(after_s - self._late_s) - self._spread_s) / 4
+            self._late_s += (after_s - self._late_s) / 8
+
+    @property
+    def patience_s(self) -> float:
+        """How long content that was announced usually takes, with a margin (as RFC 6298 §2 has it for TCP)."""
+        return min(PATIENCE_MAX_S, self._late_s + 4 * self._spread_s)
+
+    def due(self, now: float) -> tuple[list[Pull], list[Pull]]:
+        """Those to ask for now, and those that are given up and forgotten."""
+        asking, gone = [], []
+        while (at := self.next_deadline) is not None and at <= now:
+            name = heapq.heappop(self._wakeups)[1]
+            pull = self._pulls.get(name)
+            assert pull is not None
+            if now >= pull.until:
+                self._pulls.pop(name)
+                gone.append(pull)
+                continue
+            retry_s = min(RETRY_MAX_S, RETRY_S * 2 ** (len(pull.asked) // 4))
+            pull.at = min(pull.until, now + max(retry_s, self.patience_s))
+            heapq.heappush(self._wakeups, (pull.at, name))
+            asking.append(pull)
+        return asking, gone
+
+    def ask(self, pull: Pull, sources: Iterable[str], parts: Sequence[int]) -> list[Send]:
+        """The request to the next source: each once before any again, those first that answer."""
+        candidates = [(pull.asked.count(peer), self._unanswered[peer], at, peer) for at, peer in enumerate(sources)]
+        if not candidates:
+            return []
+        peer = min(candidates)[-1]
+        time_ms, wanted = (0, ()) if pull.anything else (pull.time_ms, tuple(parts))
+        pull.asked.append(peer)
+        self._unanswered[peer] += 1
+        return [request_of(peer, PullRequest(*pull.name, time_ms, wanted))]
+
+    def keep(self, peers: Collection[str]) -> None:
+        """Whoever is no neighbour any more asked for nothing."""
+        for pull in self._pulls.values():
+            pull.askers = {peer: parts for peer, parts in pull.askers.items() if peer in peers}
+
+    @property
+    def next_deadline(self) -> float | None:
+        while self._wakeups:
+            at, name = self._wakeups[0]
+            pull = self._pulls.get(name)
+            if pull is not None and pull.at == at:
+                return at
+            heapq.heappop(self._wakeups)
+        return None
+
+
+class Answers:
+    """What neighbours may ask for: requests and bytes a second, each piece a few times."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, Budget] = {}  # by neighbour
+        self._unknown: dict[str, Budget] = {}
+        self._bytes: dict[str, Budget] = {}
+        self._given: FairTable[tuple[str, Name, int], Counter[int]] = FairTable(ANSWERED_MAX)
+
+    def may_ask(self, peer: str, now: float) -> bool:
+        """Whether a request is looked at."""
+        return _pay(self._requests.setdefault(peer, Budget(REQUESTS_PER_S, REQUESTS_BURST, now)), 1, now)
+
+    def may_ask_unknown(self, peer: str, now: float) -> bool:
+        """Whether a request for what nobody told us of makes us ask others."""
+        return _pay(self._unknown.setdefault(peer, Budget(UNKNOWN_PER_S, UNKNOWN_BURST, now)), 1, now)
+
+    def give(self, peer: str, name: Name, time_ms: int, pieces: Pieces, now: float) -> dict[int, bytes] | None:
+        """What of these pieces the neighbour may have; None if it had all of them often enough, or too much."""
+        given = self._given.get((peer, name, time_ms))
+        if given is None:
+            given = Counter()
+            self._given.put((peer, name, time_ms), peer.encode(), given)
+        left = [index for index in (list(pieces) or [_HEADER]) if given[index] < ANSWERS_MAX]
+        allowed = {index: pieces[index] for index in left if index != _HEADER}
+        budget = self._bytes.setdefault(peer, Budget(ANSWER_BYTES_PER_S, ANSWER_BYTES_BURST, now))
+        if not left or not _pay(budget, _HEADER_BYTES + sum(map(len, allowed.values())), now):
+            return None
+        given.update(left)
+        return allowed
+
+    def keep(self, peers: Iterable[str]) -> None:
+        """Forget whoever is no neighbour any more."""
+        kept = set(peers)
+        for budgets in (self._requests, self._unknown, self._bytes):
+            for peer in budgets.keys() - kept:
+                del budgets[peer]
+
+
+def _pay(budget: Budget, cost: float, now: float) -> bool:
+    """Whether something was left; then it is spent, if need be into debt."""
+    if not budget.open(now):
+        return False
+    budget.spend(cost, now)
+    return True

@@ -1,0 +1,165 @@
+"""Who wants what: signed subscription statements and the routing table they make.
+
+A gateway states, per scope, that it wants it: a frame (gateway, wire filter, version, on/off, lease) that it
+signs. Statements flood along the region tree; because the author signs, one copy suffices and the highest
+version wins, so a lying replica can withhold a statement but neither invent nor undo one. A gateway counts a
+subscription as *accepted* once a quorum of its region's replicas acknowledged it (k = threshold: at least one
+more than can lie). Not here: unsigned summaries and majority adoption at attach (A14).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from bridge.contract import Allowance
+from bridge.document import Member, Overlay, Scope
+from keys.errors import BadFrame, BadSignature, Expired, NotAuthorised, TooOften
+from keys.frames import Kind, Reader, number, opening, text
+from keys.identity import Identity, verify
+
+FLAG_ON = 0x01
+DOMAIN = "veilmq/1 subscription"
+STATEMENT_LEASE_S = 3600.0
+RENEW_AFTER_S = STATEMENT_LEASE_S / 3
+NEWS_BURST = 4_096  # statements of one member at once: it has 1,024 scopes at most ...
+NEWS_EVERY_S = 0.1  # ... and then ten a second: each is verified, remembered and passed on to everybody
+STATEMENTS_MAX = 100_000  # stops a flood of filters: gateways x scopes of the policy is far below it
+
+CONTROL_ROOT = "$veil"
+SUBSCRIBE_TOPIC = f"{CONTROL_ROOT}/subscribe"
+KEYS_TOPIC = f"{CONTROL_ROOT}/keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`member` wants (`on`) what matches the wire `filter` until `expires_ms`."""
+
+    member: str
+    filter: str
+    version: int
+    on: bool
+    expires_ms: int
+    signature: bytes = b""
+
+    def body(self) -> bytes:
+        names = opening(Kind.STATEMENT, FLAG_ON if self.on else 0) + text(self.member) + text(self.filter)
+        return names + number(self.version, 8) + number(self.expires_ms, 8)
+
+    def signed(self, identity: Identity) -> Statement:
+        return replace(self, signature=identity.sign(DOMAIN, self.body()))
+
+    def encode(self) -> bytes:
+        return self.body() + self.signature
+
+    @classmethod
+    def decode(cls, data: bytes) -> Statement:
+        if len(data) < 64:
+            raise BadFrame("statement is too short")
+        body, signature = data[:-64], data[-64:]
+        frame = Reader(body)
+        flags = frame.opening(Kind.STATEMENT, FLAG_ON)
+        statement = cls(
+            member=frame.text(),
+            filter=frame.text(),
+            on=bool(flags & FLAG_ON),
+            version=frame.number(8),
+            expires_ms=frame.number(8),
+            signature=signature,
+        )
+        frame.end()
+        return statement
+
+
+class RoutingTable:
+    """The newest statement of every (filter, member), verified against the overlay.
+
+    A statement leads nowhere in an epoch in which its author may not read: the right is asked at every use.
+    """
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._statements: dict[str, dict[str, Statement]] = {}
+        self._count = 0
+        self._allowances: dict[str, Allowance] = {}  # by author
+        self._rights: dict[tuple[str, str, int], bool] = {}  # (member, filter, epoch); bounded by members x scopes
+        self._epoch = 0
+
+    def adopt(self, overlay: Overlay) -> None:
+        """Another version of the overlay: statements of members and scopes that it does not list are forgotten."""
+        self._overlay = overlay
+        self._rights.clear()
+        self._allowances = {name: left for name, left in self._allowances.items() if name in overlay.members}
+        for wire_filter in list(self._statements):
+            if overlay.scope_named(wire_filter) is None:
+                del self._statements[wire_filter]
+        for of_filter in self._statements.values():
+            for member in [member for member in of_filter if member not in overlay.members]:
+                del of_filter[member]
+        self._count = sum(map(len, self._statements.values()))
+
+    def may_read(self, member: str, scope: Scope, now: float) -> bool:
+        """Whether the member may read the whole scope in the present epoch."""
+        epoch = self._overlay.policy.calendar.at(now)
+        if epoch != self._epoch:
+            self._rights.clear()
+            self._epoch = epoch
+        asked = (member, scope.filter, epoch)
+        allowed = self._rights.get(asked)
+        if allowed is None:
+            allowed = self._rights[asked] = self._overlay.may_read(member, scope, epoch)
+        return allowed
+
+    def accept(self, statement: Statement, now: float) -> bool:
+        """Take a statement; True if it is news that must be passed on.
+
+        Raises BadSignature, Expired, TooOften, or NotAuthorised for a stranger, an unknown scope or a missing right.
+        """
+        member = self._overlay.members.get(statement.member)
+        scope = self._overlay.scope_named(statement.filter)
+        if member is None or scope is None:
+            raise NotAuthorised(f"statement of {statement.member!r} for an unknown member or scope")
+        of_filter = self._statements.setdefault(statement.filter, {})
+        known = of_filter.get(statement.member)
+        if known is not None and known.version >= statement.version:
+            return False
+        verify_author(member, DOMAIN, statement.body(), statement.signature, now)
+        if statement.on and not self.may_read(statement.member, scope, now):
+            raise NotAuthorised(f"{statement.member} may not read {statement.filter}")
+        if statement.expires_ms <= now * 1000:
+            return False  # an old one of the author's, replayed: it may not spend what the author has left
+        allowance = self._allowances.setdefault(statement.member, Allowance(NEWS_BURST, NEWS_EVERY_S, now))
+        if not allowance.take(now):
+            raise TooOften(f"{statement.member} states more often than it can have news")
+        if known is None and self._count >= STATEMENTS_MAX:
+            return False
+        self._count += known is None
+        of_filter[statement.member] = statement
+        return True
+
+    def wanting(self, scope: Scope, now: float) -> list[str]:
+        """Members that may read the scope now and whose live statement says that they want it. A lease ends with its
+        author's certificate."""
+        return [
+            s.member
+            for s in self._statements.get(scope.filter, {}).values()
+            if s.on
+            and now * 1000 < min(s.expires_ms, self._overlay.certificate(s.member).not_after_ms)
+            and self.may_read(s.member, scope, now)
+        ]
+
+    def all(self) -> list[Statement]:
+        """Everything known, for a neighbour whose link came up."""
+        return [statement for of_filter in self._statements.values() for statement in of_filter.values()]
+
+
+def verify_author(member: Member, domain: str, body: bytes, signature: bytes, now: float) -> None:
+    """Raise unless a certificate of the member that counts now, present or former, fits the signature."""
+    for certificate in member.certificates:
+        try:
+            verify(certificate.public_key, domain, body, signature)
+        except BadSignature:
+            continue
+        if now * 1000 > certificate.not_after_ms:
+            raise Expired(f"the certificate of {member.certificate.name} ended")
+        return
+    raise BadSignature(f"what names {member.certificate.name} as its author is not signed by it")

@@ -1,0 +1,167 @@
+"""Enhanced authentication: CONNECT with a method, AUTH to and fro, again at any time while connected.
+
+The plug point is an ordinary plugin of the configuration that derives from `EnhancedAuthPlugin` and names its
+method; `scram_plugin.ScramPlugin` is the one that comes with the broker. A client that gives a method is
+authenticated by that plugin alone: amqtt's authentication plugins are not asked, and the user name that topic
+plugins see is the proven one. Nothing here knows what a method does with its bytes, or sessions.
+Source: MQTT 5.0 §3.15, §4.12.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from amqtt.broker import BrokerContext
+from amqtt.plugins.base import BasePlugin
+from amqtt.session import Session
+
+from gateway.base import StartError
+from gateway.mqtt5.encoding import encode
+from gateway.mqtt5.packets import Auth, Connect, Disconnect, Properties, Version
+from gateway.mqtt5.session import Close
+from gateway.mqtt5.types import MAXIMUM_REMAINING_LENGTH, MqttError, PacketTooLarge, ProtocolViolation, ReasonCode
+
+if TYPE_CHECKING:
+    from gateway.clients import Client, ClientConnection
+    from gateway.plugins import EdgeSession
+
+log = logging.getLogger("veilmq.broker")
+
+#: Stops an exchange that never comes to an end.
+STEPS_MAX = 16
+
+
+class AuthRefused(Exception):  # noqa: N818 - an outcome, and a plugin's to raise
+    """Raised by `AuthExchange.step`: the client is not let in. The text goes into our log, not to the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """The client is `username`; `data` goes with the CONNACK or the last AUTH."""
+
+    username: str
+    data: bytes = field(default=b"", repr=False)
+
+
+class AuthExchange(Protocol):
+    """One exchange with one client."""
+
+    async def step(self, data: bytes) -> bytes | Proven:
+        """What to answer the client's bytes: bytes of the next AUTH, or Proven. Raises AuthRefused."""
+
+
+class EnhancedAuthPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc]
+    """An authentication method. Derive from it, name the class under `plugins`, set `method`."""
+
+    #: As clients name it in CONNECT, e.g. "SCRAM-SHA-256".
+    method: ClassVar[str]
+
+    @abstractmethod
+    def begin(self, session: Session) -> AuthExchange:
+        """Called for each CONNECT with this method and each re-authentication; not trusted with the outcome yet."""
+
+
+class EnhancedAuth:
+    """Runs the exchanges of all clients. `timeout_s`: from CONNECT to the end of its exchange."""
+
+    def __init__(self, plugins: Iterable[object], timeout_s: float) -> None:
+        self.methods: dict[str, EnhancedAuthPlugin] = {}
+        self._timeout_s = timeout_s
+        for plugin in plugins:
+            if isinstance(plugin, EnhancedAuthPlugin):
+                other = self.methods.setdefault(plugin.method, plugin)
+                if other is not plugin:
+                    raise StartError(f"plugins: two plugins for authentication method {plugin.method}; remove one")
+
+    async def connect(self, connection: ClientConnection, connect: Connect, view: EdgeSession) -> Properties:
+        """Authenticate a CONNECT that gives a method of ours: the properties of its CONNACK; `view` gets the name.
+
+        Raises MqttError with the code of the refusal, ConnectionError if the client leaves before the end.
+        """
+        method = connect.properties.authentication_method
+        assert method is not None
+        most = connect.properties.maximum_packet_size or MAXIMUM_REMAINING_LENGTH + 5
+        exchange = self.methods[method].begin(view)
+        data = connect.properties.authentication_data or b""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                for _ in range(STEPS_MAX):
+                    outcome = await _step(exchange, data)
+                    if isinstance(outcome, Proven):
+                        return _proven(method, outcome, view)
+                    challenge = _auth(ReasonCode.CONTINUE_AUTHENTICATION, method, outcome)
+                    if len(challenge) > most:
+                        raise PacketTooLarge("AUTH exceeds the client's maximum packet size")
+                    data = _answer(await connection.challenge(challenge), method)
+        except TimeoutError:
+            raise MqttError(f"no end of {method} within {self._timeout_s:g} s", ReasonCode.NOT_AUTHORIZED) from None
+        raise MqttError(f"no end of {method} after {STEPS_MAX} steps", ReasonCode.NOT_AUTHORIZED)
+
+    async def again(self, client: Client, packet: Auth, close: Callable[[Client, Close], None]) -> None:
+        """AUTH of a connected client (§4.12.1). Who fails to prove the same name again is disconnected."""
+        connection, known = client.connection, client.session.connect
+        if connection is None or known is None:
+            return
+        method = known.properties.authentication_method
+        try:
+            if method is None:
+                raise ProtocolViolation("AUTH without a method in CONNECT")
+            exchange = connection.reauthentication
+            if (packet.code == ReasonCode.RE_AUTHENTICATE) is (exchange is not None):
+                raise ProtocolViolation("AUTH in the midst of an exchange, or without one")
+            if exchange is None:
+                exchange = connection.reauthentication = self.methods[method].begin(client.view)
+            outcome = await _step(exchange, packet.properties.authentication_data or b"")
+            code, data = ReasonCode.CONTINUE_AUTHENTICATION, outcome
+            if isinstance(outcome, Proven):
+                connection.reauthentication = None
+                if outcome.username != client.view.username:
+                    raise MqttError("re-authenticated as another user", ReasonCode.NOT_AUTHORIZED)
+                code, data = ReasonCode.SUCCESS, outcome.data
+            assert isinstance(data, bytes)
+            answer = _auth(code, method, data)
+            if len(answer) > (known.properties.maximum_packet_size or MAXIMUM_REMAINING_LENGTH + 5):
+                raise PacketTooLarge("AUTH exceeds the client's maximum packet size")
+            connection.write(answer)
+        except MqttError as error:
+            if client.connection is connection:  # it may have been taken over meanwhile
+                close(client, client.session.close(error.reason, str(error)))
+
+
+async def _step(exchange: AuthExchange, data: bytes) -> bytes | Proven:
+    """One step of a plugin; one that fails refuses."""
+    try:
+        return await exchange.step(data)
+    except AuthRefused as error:
+        raise MqttError(f"authentication refused: {error}", ReasonCode.NOT_AUTHORIZED) from None
+    except Exception:
+        log.exception("an authentication method failed; the client is refused")
+        raise MqttError("an authentication method failed", ReasonCode.NOT_AUTHORIZED) from None
+
+
+def _auth(code: ReasonCode, method: str, data: bytes) -> bytes:
+    properties = Properties(authentication_method=method, authentication_data=data or None)
+    return encode(Auth(code, properties), Version.V5)
+
+
+def _answer(packet: object, method: str) -> bytes:
+    """The data of an AUTH that came before CONNACK (MQTT-3.1.2-30: nothing but AUTH and DISCONNECT may)."""
+    if isinstance(packet, Disconnect):
+        raise ConnectionAbortedError("the client gave up")
+    if not isinstance(packet, Auth) or packet.code != ReasonCode.CONTINUE_AUTHENTICATION:
+        raise ProtocolViolation(f"{type(packet).__name__} while authentication is under way")
+    if packet.properties.authentication_method != method:
+        raise ProtocolViolation("AUTH with another authentication method than CONNECT")
+    return packet.properties.authentication_data or b""
+
+
+def _proven(method: str, outcome: Proven, view: EdgeSession) -> Properties:
+    if view.username is not None and view.username != outcome.username:
+        raise MqttError("proves another user name than CONNECT gives", ReasonCode.BAD_USER_NAME_OR_PASSWORD)
+    view.username, view.is_anonymous = outcome.username, False
+    return Properties(authentication_method=method, authentication_data=outcome.data or None)

@@ -1,0 +1,54 @@
+"""What every process needs: configuration, limits, log lines, figures, files that hold a secret.
+
+Imports pure rooms of `bridge` for names in configurations; no other room of `gateway`.
+"""
+
+from __future__ import annotations
+
+from gateway.base.config import ConfigError, Listener, OverlaySettings, Settings, StartError, load, load_hosted
+from gateway.base.config_discovery import Discovery
+from gateway.base.config_hosted import Hosted
+from gateway.base.config_traces import DeviceSettings, TraceSettings, WatchedSettings
+from gateway.base.figures import FIGURES_TOPIC, Figures, LinkFigures, LinkState
+from gateway.base.limits import Limits
+from gateway.base.private import (
+    PrivateFileError,
+    erase,
+    lock_exclusively,
+    private_directory,
+    read_private,
+    sync_directory,
+    write_private,
+    write_public,
+)
+from gateway.base.sealed_file import SealedFile, SealedFileError
+
+__all__ = [
+    "FIGURES_TOPIC",
+    "ConfigError",
+    "DeviceSettings",
+    "Discovery",
+    "Figures",
+    "Hosted",
+    "Limits",
+    "LinkFigures",
+    "LinkState",
+    "Listener",
+    "OverlaySettings",
+    "PrivateFileError",
+    "SealedFile",
+    "SealedFileError",
+    "Settings",
+    "StartError",
+    "TraceSettings",
+    "WatchedSettings",
+    "erase",
+    "load",
+    "load_hosted",
+    "lock_exclusively",
+    "private_directory",
+    "read_private",
+    "sync_directory",
+    "write_private",
+    "write_public",
+]

@@ -1,0 +1,429 @@
+"""One YAML file a role: listeners, plugins, limits, overlay, availability; one line per mistake.
+
+An ordinary amqtt.yaml (`listeners`, `plugins`, `timeout_disconnect_delay`, the old `auth` and `topic-check`
+sections) loads too. Nothing here opens a socket or a certificate: `gateway/broker/edge_broker.py` does, and raises
+`StartError`. Plugins are named only; amqtt's plugin manager checks their options.
+
+    ConfigError   the file is wrong: file, place in the file, cause, cure
+    StartError    the file is right but the machine disagrees: port in use, certificate missing
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from bridge.base import TopicError, check_filter
+from gateway.base.config_discovery import Discovery
+from gateway.base.config_hosted import Hosted
+from gateway.base.config_traces import DeviceSettings, HeartbeatSettings, ReportSettings, TraceSettings, WatchedSettings
+from gateway.base.limits import Limits, Metrics, Model
+
+MAX_CONFIG_BYTES = 1 << 20
+"""Stops a wrong path (a disk image, a device) from being read as a configuration."""
+
+
+class ConfigError(Exception):
+    """What is wrong with a configuration, in one line: file, place, cause and cure. Exit status 2."""
+
+
+class StartError(Exception):
+    """Why the broker cannot start with a valid configuration, in one line. Exit status 2."""
+
+
+def _filter(text: str) -> str:
+    try:
+        return check_filter(text)
+    except TopicError as error:
+        raise ValueError(str(error)) from None
+
+
+def _is_text_or_number(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+TopicFilter = Annotated[str, AfterValidator(_filter)]
+UNIX = "unix:"
+"""What `bind` of a Unix socket begins with."""
+
+#: amqtt allows a bare port number.
+Bind = Annotated[str, BeforeValidator(_is_text_or_number)]
+
+
+class Listener(Model):
+    """One address that clients connect to. What is absent is taken from the listener named `default`."""
+
+    type: Literal["tcp", "ws", "external"] = "tcp"
+    bind: Bind = Field(default="127.0.0.1:1883", description="HOST:PORT, or unix:PATH for a Unix socket")
+    max_connections: int = Field(default=0, ge=-1, description="0 or -1: only limits.connections applies")
+    ssl: bool = False
+    certfile: Path | None = None
+    keyfile: Path | None = None
+    cafile: Path | None = None
+    capath: Path | None = None
+    cadata: str | None = Field(default=None, repr=False)
+    require_client_certificate: bool = Field(
+        default=False, description="refuse clients without a certificate that the CA signed"
+    )
+    overlay: bool = Field(
+        default=False, description="members of the overlay connect here, over MQTT 5 and mutual TLS only"
+    )
+    origins: list[str] = Field(
+        default=[], description="pages whose scripts may connect by WebSocket, e.g. https://ward.example; none: any"
+    )
+    reader: str | None = None
+    writer: str | None = None
+
+    @property
+    def unix_path(self) -> Path | None:
+        """Where the Unix socket of this listener is; None for any other."""
+        return Path(self.bind.removeprefix(UNIX)) if self.bind.startswith(UNIX) else None
+
+    @model_validator(mode="after")
+    def _tls_is_complete(self) -> Listener:
+        if (self.certfile is None) != (self.keyfile is None):
+            raise ValueError("certfile and keyfile go together; give both")
+        if self.ssl and self.certfile is None and not self.overlay:
+            raise ValueError("ssl needs certfile and keyfile; give both")
+        if self.require_client_certificate and not self.ssl:
+            raise ValueError("require_client_certificate needs ssl: true")
+        authority = self.cafile or self.capath or self.cadata
+        if self.require_client_certificate and not authority and not self.overlay:
+            raise ValueError("require_client_certificate needs the CA that signs clients; give cafile")
+        if self.overlay and self.type != "tcp":
+            raise ValueError("an overlay listener is of type tcp")
+        if self.bind == UNIX:
+            raise ValueError("bind names no path; write unix:/run/veilmq.sock")
+        if self.origins and self.type != "ws":
+            raise ValueError("origins is for listeners of type ws")
+        return self
+
+
+class Protect(Model):
+    """A scope whose publications are sealed; a topic belongs to its most specific scope."""
+
+    filter: TopicFilter
+    regions: list[str] | None = Field(default=None, description="path through the overlay; absent: as the policy says")
+    mode: Literal["auto", "copies", "one", "blocks"] | None = Field(
+        default=None, description="how content travels; absent: as the policy says, but sealed"
+    )
+    tokens: bool = Field(default=False, description="hide topic names from the replicas")
+
+
+class KeyServer(Model):
+    """What a key server needs beside its identity."""
+
+    material: Path = Field(description="what the overlay's owner handed over; taken in at the first start, then erased")
+
+
+class OverlaySettings(Model):
+    """Who we are in the overlay, and what of our clients' traffic goes through it."""
+
+    identity: Path = Field(description="directory with our key and certificate")
+    overlay: Path = Field(description="the owner-signed description of the overlay")
+    protect: list[Protect] = Field(default=[])
+    share_plain: list[TopicFilter] = Field(default=[], description="filters that cross the overlay unsealed")
+    outbox_bytes: int = Field(
+        default=1 << 30, ge=1 << 16, description="what waits to be sent; beyond it publications are refused"
+    )
+    outbox_age_s: int = Field(default=0, ge=0, description="what waited longer is dropped; 0: nothing ever is")
+    key_server: KeyServer | None = Field(default=None, description="for an identity of role keyserver")
+    discovery: Discovery = Discovery()
+    hosted: dict[str, Hosted] = Field(default={}, description="logins at hosted brokers of our region, by name")
+
+
+class Availability(Model):
+    """Whether local clients are traced, and where the traces are published."""
+
+    enabled: bool = False
+    topic_prefix: str = "veilmq/traces"
+
+
+class Settings(Model):
+    """The whole file. `auth` and `topic_check` are amqtt's old sections, understood as plugins."""
+
+    listeners: dict[str, Listener] = Field(default={"default": Listener()})
+    plugins: dict[str, dict[str, Any]] = Field(default={}, repr=False)
+    allow_anonymous: bool = Field(default=False, description="let clients in that give no user name")
+    response_information: str | None = Field(
+        default=None,
+        description="where MQTT 5 clients that ask may await answers; {client_id} stands for theirs",
+    )
+    limits: Limits = Limits()
+    data: Path | None = Field(default=None, description="directory for what must survive a restart")
+    overlay: OverlaySettings | None = None
+    availability: Availability = Availability()
+    traces: TraceSettings | None = None
+    watched: WatchedSettings | None = Field(default=None, description="absent: no other broker traces us")
+    timeout_disconnect_delay: int = Field(default=0, ge=0, description="seconds added to every client's keep-alive")
+    session_expiry_interval: int | None = Field(default=None, ge=0, description="as limits.session_expiry_s")
+    sys_interval: int | None = Field(
+        default=None, ge=0, description="seconds between $SYS messages; 0: none; absent: 10, or as amqtt's plugin does"
+    )
+    metrics: Metrics | None = Field(default=None, description="absent: none")
+    log: Literal["text", "json"] = Field(default="text", description="key=value or JSON, one line an event")
+
+    @model_validator(mode="after")
+    def _listeners_fit(self) -> Settings:
+        if not self.listeners:
+            raise ValueError("no listeners; give one, e.g. default: {bind: 127.0.0.1:1883}")
+        taken: dict[str, str] = {self.metrics.bind: "metrics"} if self.metrics else {}
+        for name, listener in self.listeners.items():
+            if listener.type == "external":
+                continue
+            if listener.overlay and self.overlay is None and listener.certfile is None:
+                raise ValueError(f"listener {name} is an overlay listener, but there is no overlay section")
+            other = taken.setdefault(listener.bind, name)
+            if other != name and not listener.bind.endswith(":0"):
+                raise ValueError(f"listeners {other} and {name} both bind {listener.bind}; change one")
+        return self
+
+    @model_validator(mode="after")
+    def _reports_are_sealed(self) -> Settings:
+        if self.traces is not None and self.traces.report is not None and self.overlay is not None:
+            protected = [protect.filter for protect in self.overlay.protect]
+            self.traces.report.check_sealed(protected, self.overlay.share_plain)
+        return self
+
+    @property
+    def session_expiry_s(self) -> int:
+        """Longest life of an unused session, in seconds."""
+        if self.session_expiry_interval is None:
+            return self.limits.session_expiry_s
+        return min(self.session_expiry_interval, self.limits.session_expiry_s)
+
+
+_HOSTED = TypeAdapter(dict[str, Hosted])
+
+# ------------------------------------------------------------------------------------------- loading
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which a repeated key is an error: the second `limits:` would silently undo the first."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable) and key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key} is repeated", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def load(path: Path | str) -> Settings:
+    """Read and validate a configuration file. Relative paths in it are taken from its directory.
+
+    Raises ConfigError with file, place, cause and cure.
+    """
+    path = Path(path)
+    try:
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise ConfigError(f"{path}: larger than {MAX_CONFIG_BYTES} bytes; is this the configuration?")
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}; give another file with -c") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not UTF-8 text; is this the configuration?") from None
+    try:
+        content = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "cannot be read"
+        raise ConfigError(f"{path}{place}: not valid YAML: {problem}") from None
+    return parse({} if content is None else content, source=str(path), directory=path.parent)
+
+
+def parse(content: object, *, source: str = "configuration", directory: Path | None = None) -> Settings:
+    """Validate a configuration given as nested dictionaries. Raises ConfigError as `load` does."""
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{source}: the top level is not a mapping; write e.g. listeners: {{...}}")
+    tree = _spelling(dict(content))
+    _old_sections(tree, source)
+    tree["plugins"] = _plugins(tree.get("plugins"), source)
+    if "listeners" in tree:
+        tree["listeners"] = _inherit(tree["listeners"])
+    try:
+        settings = Settings.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(_one_line(error.errors(include_url=False)[0], source)) from None
+    return _anchored(settings, directory) if directory else settings
+
+
+def load_hosted(path: Path) -> dict[str, Hosted]:
+    """A file that holds what `overlay.hosted` does, for whoever has no broker's configuration. Raises ConfigError."""
+    try:
+        content = yaml.load(path.read_text("utf-8")[:MAX_CONFIG_BYTES], _Loader)  # noqa: S506 - a SafeLoader
+        return {name: one.anchored(path.parent) for name, one in _HOSTED.validate_python(content or {}).items()}
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}; name the file with logins at hosted brokers") from None
+    except (yaml.YAMLError, UnicodeDecodeError):
+        raise ConfigError(f"{path}: not valid YAML; write NAME: {{username: ..., password_file: ...}}") from None
+    except ValidationError as error:
+        raise ConfigError(_one_line(error.errors(include_url=False)[0], str(path))) from None
+
+
+def _spelling(tree: dict[Any, Any]) -> dict[Any, Any]:
+    """amqtt's documentation writes keys with hyphens, its code with underscores: accept both."""
+    known = ("plugins", "auth", "topic_check")
+    return {
+        (name := key.replace("-", "_") if isinstance(key, str) else key): (
+            value if name in known or not isinstance(value, dict) else _spelling_below(name, value)
+        )
+        for key, value in tree.items()
+    }
+
+
+def _spelling_below(name: str, value: dict[Any, Any]) -> dict[Any, Any]:
+    if name in ("listeners", "hosted"):  # names of listeners and brokers stay as written
+        return {key: _spelling(below) if isinstance(below, dict) else below for key, below in value.items()}
+    return _spelling(value)
+
+
+def _inherit(listeners: object) -> object:
+    """What a listener leaves out comes from the one named `default`, as in amqtt.
+
+    A `default` that binds nothing, beside others, is no listener itself.
+    """
+    if not isinstance(listeners, dict):
+        return listeners
+    base = listeners.get("default")
+    result: dict[Any, Any] = {}
+    for name, listener in listeners.items():
+        if listener is base and isinstance(base, dict) and "bind" not in base and len(listeners) > 1:
+            continue  # a template for the others, as in amqtt's manual
+        own = {} if listener is None else listener
+        inherits = isinstance(base, dict) and isinstance(own, dict)
+        result[name] = {**base, **own} if inherits and isinstance(base, dict) else own
+    return result
+
+
+def _plugins(plugins: object, source: str) -> object:
+    """amqtt's list form becomes its dictionary form."""
+    entries: list[Any]
+    if plugins is None:
+        return {}
+    if isinstance(plugins, dict):
+        entries = [plugins]
+    elif isinstance(plugins, list):
+        entries = [{entry: {}} if isinstance(entry, str) else entry for entry in plugins]
+    else:
+        return plugins
+    result: dict[Any, Any] = {}
+    for place, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            raise ConfigError(f"{source}: plugins.{place}: not a plugin; write package.module.Class: {{options}}")
+        result.update({name: {} if options is None else options for name, options in entry.items()})
+    return result
+
+
+_OLD_AUTH = {
+    "auth_anonymous": (
+        "amqtt.plugins.authentication.AnonymousAuthPlugin",
+        {"allow-anonymous": "allow_anonymous"},
+    ),
+    "auth_file": ("amqtt.plugins.authentication.FileAuthPlugin", {"password-file": "password_file"}),
+}
+_OLD_TOPIC = {
+    "topic_taboo": ("amqtt.plugins.topic_checking.TopicTabooPlugin", {}),
+    "topic_acl": (
+        "amqtt.plugins.topic_checking.TopicAccessControlListPlugin",
+        {"acl": "acl", "publish-acl": "publish_acl"},
+    ),
+}
+
+
+def _old_sections(tree: dict[Any, Any], source: str) -> None:
+    """Turn amqtt's `auth` and `topic-check` into the plugins that they named, where `plugins` is absent."""
+    old: dict[str, dict[str, Any]] = {}
+    for section, table in (("auth", _OLD_AUTH), ("topic_check", _OLD_TOPIC)):
+        options = tree.pop(section, None)
+        if not isinstance(options, dict) or options.get("enabled") is False:
+            continue
+        for name in options.get("plugins") or []:
+            if name not in table:
+                raise ConfigError(f"{source}: {section}.plugins: {name} is unknown; name its class under plugins")
+            path, renamed = table[name]
+            spelled = {key.replace("_", "-"): value for key, value in options.items()}
+            old[path] = {new: spelled[key] for key, new in renamed.items() if key in spelled}
+    if "plugins" not in tree:  # amqtt ignores the old sections beside the new one
+        tree["plugins"] = old
+
+
+def _anchored(settings: Settings, directory: Path) -> Settings:
+    """The same settings with relative paths taken from the directory of the file."""
+
+    def anchored(path: Path | None) -> Path | None:
+        return None if path is None else directory / path.expanduser()
+
+    def anchored_listener(listener: Listener) -> Listener:
+        update: dict[str, Any] = {
+            key: anchored(getattr(listener, key)) for key in ("certfile", "keyfile", "cafile", "capath")
+        }
+        if listener.unix_path is not None:
+            update["bind"] = f"{UNIX}{anchored(listener.unix_path)}"
+        return listener.model_copy(update=update)
+
+    listeners = {name: anchored_listener(listener) for name, listener in settings.listeners.items()}
+    overlay = settings.overlay
+    if overlay is not None:
+        paths: dict[str, Any] = {key: anchored(getattr(overlay, key)) for key in ("identity", "overlay")}
+        if overlay.key_server is not None:
+            paths["key_server"] = KeyServer(material=directory / overlay.key_server.material.expanduser())
+        paths["hosted"] = {name: one.anchored(directory) for name, one in overlay.hosted.items()}
+        overlay = overlay.model_copy(update=paths)
+    changed = {
+        "listeners": listeners,
+        "data": anchored(settings.data),
+        "overlay": overlay,
+        "traces": settings.traces and settings.traces.anchored(directory),
+        "watched": settings.watched and settings.watched.anchored(directory),
+    }
+    return settings.model_copy(update=changed)
+
+
+def _one_line(error: ErrorDetails, source: str) -> str:
+    place = ".".join(str(part) for part in error["loc"])
+    where = f"{source}: {place}" if place else source
+    if error["type"] == "extra_forbidden":
+        known = _fields_at(error["loc"][:-1])
+        near = difflib.get_close_matches(str(error["loc"][-1]), known, 1)
+        cure = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}" if known else "remove it"
+        return f"{where}: unknown key; {cure}"
+    if error["type"] == "missing":
+        return f"{where}: missing; add it"
+    message = error["msg"].removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    value = error["input"]
+    given = f" (not {value!r:.60})" if isinstance(value, str | int | float) else ""
+    return f"{where}: {message}{given}"
+
+
+def _fields_at(path: tuple[int | str, ...]) -> list[str]:
+    """Names of the keys that are allowed at a place of the file."""
+    model: type[BaseModel] | None = Settings
+    table: dict[str, type[BaseModel]] = {
+        "listeners": Listener, "limits": Limits, "metrics": Metrics, "overlay": OverlaySettings, "protect": Protect,
+        "availability": Availability, "key_server": KeyServer, "discovery": Discovery, "hosted": Hosted,
+        "traces": TraceSettings, "watched": WatchedSettings, "devices": DeviceSettings, "heartbeats": HeartbeatSettings,
+        "report": ReportSettings,
+    }  # fmt: skip
+    for part in path:
+        if isinstance(part, str) and part in table:
+            model = table[part]
+    return sorted(model.model_fields) if model else []

@@ -1,0 +1,142 @@
+"""`traces:` in a configuration: who is traced here, by whose word, and how fast a death is noticed. `watched:`: which
+brokers trace us ourselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, field_validator
+
+from bridge.base import TopicError, check_filter, check_name, covers, overlaps, specificity
+from bridge.devices import MARK
+from gateway.base.limits import Model
+from keys.delegation import WITNESSES_MAX
+
+HEARTBEATS_MAX = 64  # every publication is compared with each of them
+Convention = Literal["homeassistant", "homie", "sparkplug"]
+
+
+class HeartbeatSettings(Model):
+    """Messages by which something behind a bridge is known to live."""
+
+    topic: str = Field(description="a filter with levels {device}, which name it: sensors/{device}/state")
+    every_s: float | None = Field(default=None, gt=0, le=7 * 86_400, description="how often they come; absent: learned")
+
+    @field_validator("topic")
+    @classmethod
+    def _names_a_device(cls, topic: str) -> str:
+        if MARK not in topic.split("/") or topic.startswith("$"):
+            raise ValueError(f"no level of {topic!r} is {MARK}; write one like sensors/{MARK}/state")
+        try:
+            check_filter(topic)
+        except TopicError as error:
+            raise ValueError(f"{topic!r} is no filter: {error}") from None
+        return topic
+
+
+class DeviceSettings(Model):
+    """Traces of devices that know nothing of VeilMQ, in the gateway's name."""
+
+    owner: Path = Field(description="credentials made by `trust issue --role entity`; devices are called NAME:DEVICE")
+    discoverers: list[str] = Field(
+        default=[], max_length=256, description="patterns of names, or @domain, that may track the devices"
+    )
+    clients: list[str] = Field(default=["*"], description="patterns of client ids that are devices")
+    heartbeats: list[HeartbeatSettings] = Field(default=[], max_length=HEARTBEATS_MAX)
+    conventions: list[Convention] = Field(
+        default=["homeassistant", "homie", "sparkplug"], description="whose words about devices are read"
+    )
+    dashboards: list[Literal["homeassistant", "homie"]] = Field(
+        default=[], description="conventions in which local clients are shown the devices"
+    )
+    grace_s: float = Field(default=10.0, ge=0, le=86_400, description="how long a lost connection may take to be back")
+
+
+def _plain_topic(text: str) -> str:
+    try:
+        check_name(text)
+    except TopicError as error:
+        raise ValueError(str(error)) from None
+    if text.startswith(("$", "/")):
+        raise ValueError("is no plain topic; take one like 'entities'")
+    return text
+
+
+class ReportSettings(Model):
+    """Traces as ordinary publications, `PREFIX/GATEWAY/ENTITY/trace`, of entities that consent."""
+
+    prefix: Annotated[str, AfterValidator(_plain_topic)] = Field(description="a topic of a protected scope")
+
+    def check_sealed(self, protected: Sequence[str], plain: Sequence[str]) -> None:
+        """Raises ValueError if a filter of `plain` would take reports across the overlay unsealed."""
+        reports = f"{self.prefix}/+/+/trace"
+        sealing = min((specificity(each) for each in protected if covers(each, reports)), default=None)
+        for each in plain:
+            if overlaps(each, reports) and (sealing is None or specificity(each) < sealing):
+                raise ValueError(f"replicas would read what traces.report says, under share_plain {each}; protect it")
+
+
+class TraceSettings(Model):
+    """Tracing of entities. Absent: constrained topics are ordinary ones."""
+
+    authority: Path = Field(description="ca.pem of the trust domain that certifies entities and trackers")
+    identity: Path = Field(description="our identity directory: it signs advertisements")
+    nodes: list[Path] = Field(default=[], description="card.json of other gateways that are discovery nodes")
+    report: ReportSettings | None = Field(default=None, description="whether traces are published, too, and where")
+    preset: Literal["lan", "wan", "cellular"] = Field(
+        default="lan", description="times of pings, see bridge/traces/pings.py"
+    )
+    caution: float = Field(
+        default=1.0, ge=0.1, le=10, description="scales patience: less tells deaths sooner, some of them wrongly"
+    )
+    devices: DeviceSettings | None = Field(default=None, description="absent: who does not know VeilMQ is not traced")
+
+    def anchored(self, directory: Path) -> TraceSettings:
+        """The same with relative paths taken from a directory."""
+        devices = self.devices
+        if devices is not None:
+            devices = devices.model_copy(update={"owner": directory / devices.owner.expanduser()})
+        return self.model_copy(
+            update={
+                "authority": directory / self.authority.expanduser(),
+                "identity": directory / self.identity.expanduser(),
+                "nodes": [directory / node.expanduser() for node in self.nodes],
+                "devices": devices,
+            }
+        )
+
+
+class WatchedSettings(Model):
+    """We are an entity ourselves, at other brokers: trackers hear when a majority of them holds us for failed."""
+
+    credentials: Path = Field(description="ours as an entity, made by `trust issue --role entity`")
+    brokers: list[str] = Field(
+        max_length=WITNESSES_MAX,
+        description="HOST:PORT of brokers with `traces:`, an odd number, each of another operator",
+    )
+    discoverers: list[str] = Field(
+        default=[], max_length=256, description="patterns of names, or @domain, that may track us"
+    )
+    secured: bool = Field(default=False, description="seal the traces for those who may track us")
+    username: str | None = None
+    password_file: Path | None = None
+    cafile: Path | None = Field(default=None, description="connect by TLS, trusting it")
+
+    @field_validator("brokers")
+    @classmethod
+    def _have_a_majority(cls, brokers: list[str]) -> list[str]:
+        if len(brokers) % 2 == 0:
+            raise ValueError(f"{len(brokers)} witnesses have no useful majority; name 1, 3, 5 ... brokers")
+        if len({each.lower() for each in brokers}) < len(brokers):
+            raise ValueError("a broker is named twice, and is one witness; name each once")
+        return brokers
+
+    def anchored(self, directory: Path) -> WatchedSettings:
+        """The same with relative paths taken from a directory."""
+        paths = {
+            name: path and directory / path.expanduser()
+            for name, path in (("password_file", self.password_file), ("cafile", self.cafile))
+        }
+        return self.model_copy(update={"credentials": directory / self.credentials.expanduser(), **paths})

@@ -1,0 +1,119 @@
+"""Counters that people read: what this party did, whom it suspects and names (PROTOCOL §7), how its links are.
+
+Kept in memory and published once a second as one retained JSON object on `$SYS/veilmq/figures` to local clients.
+Not here: the broker's own counters (`traffic.py`) and the endpoint that shows both (`prometheus.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.contract import Blame, Count
+
+FIGURES_TOPIC = "$SYS/veilmq/figures"
+LABELS_MAX = 1000  # distinct figures; a peer that invents reasons cannot grow the object
+
+
+LINKS_SHOWN_MAX = 256  # of these in the JSON object, which is sent anew every second; Prometheus is shown all
+
+
+@dataclass(slots=True)
+class LinkFigures:
+    """What went over the connections of one link since it is kept. Bytes are MQTT packets before TLS."""
+
+    sent: int = 0
+    sent_bytes: int = 0
+    received: int = 0
+    received_bytes: int = 0
+    connections: int = 0
+    acknowledge_s: float | None = None
+    """From writing a message to its acknowledgement, the last time that it was measured; there is one at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """One link at this moment. `dialled`: by us; else `peer` dialled us, and its reconnects are its business."""
+
+    peer: str
+    dialled: bool
+    up: bool
+    in_flight: int
+    """Messages to the peer that it has not acknowledged."""
+    waiting: int
+    """Messages that wait for room in its window."""
+    figures: LinkFigures
+
+    @property
+    def reconnects(self) -> int:
+        return max(0, self.figures.connections - 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        one = self.figures
+        shown = {"up": self.up, "in_flight": self.in_flight, "waiting": self.waiting, "reconnects": self.reconnects}
+        shown |= {"sent": one.sent, "sent_bytes": one.sent_bytes}
+        shown |= {"received": one.received, "received_bytes": one.received_bytes}
+        return shown if one.acknowledge_s is None else {**shown, "acknowledge_s": round(one.acknowledge_s, 6)}
+
+
+@dataclass(slots=True)
+class Figures:
+    """Counts by name (and label), suspicions by member, and the members that are named. `links` says how they are."""
+
+    name: str
+    role: str
+    counts: Counter[str] = field(default_factory=Counter)
+    suspected: Counter[str] = field(default_factory=Counter)
+    named: dict[str, str] = field(default_factory=dict)
+    links: Callable[[], Sequence[LinkState]] = tuple
+    heard: dict[str, LinkFigures] = field(default_factory=dict)
+    """What came from members that dialled us; of members of the overlay only, so it is as bounded as that."""
+
+    def count(self, effect: Count) -> None:
+        key = f"{effect.name}.{effect.label}" if effect.label else effect.name
+        if key in self.counts or len(self.counts) < LABELS_MAX:
+            self.counts[key] += effect.amount
+
+    def received(self, peer: str, payload_bytes: int) -> None:
+        """A publication of a member that dialled us."""
+        heard = self.heard.get(peer)
+        if heard is None:
+            heard = self.heard[peer] = LinkFigures()
+        heard.received += 1
+        heard.received_bytes += payload_bytes
+
+    def keep(self, members: Container[str]) -> None:
+        """What came from members that left is not shown any more."""
+        for name in [name for name in self.heard if name not in members]:
+            del self.heard[name]
+
+    def blame(self, effect: Blame) -> bool:
+        """Note it; True the first time this is said of the member."""
+        if effect.named:
+            return self.named.setdefault(effect.member, effect.why) is effect.why
+        self.suspected[effect.member] += 1
+        return self.suspected[effect.member] == 1
+
+    def to_dict(self, **more: Any) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "role": self.role,
+            "counts": dict(sorted(self.counts.items())),
+            "suspected": dict(sorted(self.suspected.items())),
+            "named": sorted(self.named),
+            "peers": self._peers(),
+            **more,
+        }
+
+    def to_json(self, **more: Any) -> bytes:
+        return json.dumps(self.to_dict(**more), separators=(",", ":")).encode()
+
+    def _peers(self) -> dict[str, dict[str, Any]]:
+        """By member, then by who dialled."""
+        shown: dict[str, dict[str, Any]] = {}
+        for link in self.links()[:LINKS_SHOWN_MAX]:
+            shown.setdefault(link.peer, {})["dialled" if link.dialled else "accepted"] = link.to_dict()
+        return shown

@@ -1,0 +1,22 @@
+"""The broker of local clients: connections, who may come in, subscriptions, the exchange of publications, wills.
+
+It extends amqtt's `Broker` and replaces its data plane. Imports every room below it; never `overlay`, which it meets
+through `clients.overlay_port`.
+"""
+
+from __future__ import annotations
+
+from gateway.broker.connection import MqttConnection
+from gateway.broker.edge_broker import EdgeBroker, run_broker
+from gateway.broker.exchange import Exchange
+from gateway.broker.lifecycle import Lifecycle
+from gateway.broker.member_sessions import LINK_LIMITS
+
+__all__ = [
+    "LINK_LIMITS",
+    "EdgeBroker",
+    "Exchange",
+    "Lifecycle",
+    "MqttConnection",
+    "run_broker",
+]

@@ -1,0 +1,463 @@
+"""`EdgeBroker`: amqtt's broker with our data plane.
+
+Kept from `amqtt.broker.Broker`: configuration, states, plugin manager, auth and topic plugins, events,
+`BrokerContext`, listeners. Replaced: protocol handling, sessions, routing, delivery. What is overridden of
+amqtt's private names is held by `tests/gateway/test_broker_contract.py`. In order of reading: `connection.py`
+(bytes), `lifecycle.py` (CONNECT to the end), `exchange.py` (publish), `subscribing.py`, `routing.py`.
+
+    await run_broker(settings)                      # until SIGTERM or SIGINT
+
+Errors of the operator: `config.ConfigError`, `config.StartError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import ssl
+import time
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from typing import Any
+
+from amqtt.adapters import ReaderAdapter, WriterAdapter
+from amqtt.broker import DEFAULT_PORTS, Broker, ExternalServer, Server
+from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
+from amqtt.errors import PluginError, PluginLoadError
+from amqtt.events import MQTTEvents
+
+from bridge.contract import Publication, UserProperties
+from gateway.base import ConfigError, Limits, Listener, Settings, StartError
+from gateway.broker.connection import Flusher, Later, MqttConnection
+from gateway.broker.exchange import Exchange
+from gateway.broker.lifecycle import Lifecycle
+from gateway.broker.member_sessions import send as send_to_member
+from gateway.broker.observing import observe
+from gateway.broker.restoring import restore
+from gateway.clients import (
+    Done,
+    EntityConnected,
+    EntityEvent,
+    EntityGone,
+    EntitySeen,
+    Overlay,
+    PeerMessage,
+    SharedName,
+    message_of,
+)
+from gateway.listening import (
+    BACKLOG,
+    WebSocketProtocol,
+    amqtt_config,
+    amqtt_listener,
+    open_sockets,
+    open_unix_socket,
+    remove_stale_socket,
+    serve_adapter,
+    server_context,
+)
+from gateway.mqtt5.codec import Decoder
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import Properties, Subscribe, Subscription
+from gateway.operation import Operation
+from gateway.outbox.database import StoreError
+from gateway.plugins import EdgeSession, PacketView, PluginHost
+from gateway.sessions import SessionStore
+
+log = logging.getLogger("veilmq.broker")
+
+__all__ = [
+    "ConfigError",
+    "EdgeBroker",
+    "EntityConnected",
+    "EntityEvent",
+    "EntityGone",
+    "EntitySeen",
+    "Overlay",
+    "StartError",
+    "make_broker",
+    "run_broker",
+]
+
+#: How often retained messages that have expired are cleared out; nobody sees them in between.
+SWEEP_S = 30.0
+#: Publications that wait for a plugin and have no connection to hold back; more are dropped.
+WAITING_PUBLICATIONS = 10_000
+
+
+class EdgeBroker(Broker):  # type: ignore[misc]
+    """One broker. Create and `start` it on a running event loop; `shutdown` ends it.
+
+    `config` is amqtt's `BrokerConfig` or dictionary, or our `Settings`. `overlay_context` is the TLS context
+    of listeners with `overlay: true`. `allow_anonymous` lets clients in that give no user name; without it
+    and without an authentication plugin nobody gets in. Only plugins that the configuration names are loaded.
+    """
+
+    def __init__(
+        self,
+        config: Settings | BrokerConfig | dict[str, Any] | None = None,
+        *,
+        overlay: Overlay | None = None,
+        overlay_context: ssl.SSLContext | None = None,
+        allow_anonymous: bool | None = None,
+    ) -> None:
+        settings = config if isinstance(config, Settings) else None
+        self.limits = settings.limits if settings else Limits()
+        self._settings = settings
+        self._overlay_context = overlay_context
+        super().__init__(amqtt_config(settings) if settings else config or BrokerConfig(plugins={}))
+        if settings is not None:
+            # amqtt would fill what equals a default from the listener `default`; ours are complete already.
+            self.listeners_config = {name: amqtt_listener(one) for name, one in settings.listeners.items()}
+        if allow_anonymous is None:
+            allow_anonymous = settings.allow_anonymous if settings else False
+        self._started_at = time.time() - time.monotonic()
+        self.host = PluginHost(self.plugins_manager, allow_anonymous=allow_anonymous)
+        self.exchange = Exchange(self.host, self.limits, self.now)
+        self.exchange.overlay = overlay
+        self.exchange.in_order = self._in_order
+        self._retained_messages = self.exchange.retained
+        expiry_s = self.limits.session_expiry_s
+        if self.config.session_expiry_interval is not None:
+            expiry_s = min(expiry_s, self.config.session_expiry_interval)
+        grace_s = self.config.timeout_disconnect_delay or 0
+        self.lifecycle = Lifecycle(self.exchange, self.limits, expiry_s, grace_s, self._sessions, self._servers)
+        self.lifecycle.response_information = settings.response_information if settings else None
+        self.operation = Operation(
+            settings,
+            self.exchange.limits,
+            partial(observe, self.lifecycle, self.exchange),
+            self.exchange.inject,
+            lambda: self.exchange.overlay,
+        )
+        #: Called when everything listens and before the first connection is accepted.
+        self.before_serving: Callable[[EdgeBroker], None] | None = None
+        self._flusher = Flusher(self._loop)
+        self._store: SessionStore | None = None
+        self._sockets: dict[str, list[socket.socket]] = {}
+        self._contexts: dict[str, ssl.SSLContext | None] = {}
+
+    def now(self) -> float:
+        """Seconds since the UNIX epoch, from a clock that does not jump: no step makes keep-alives run out."""
+        return self._started_at + time.monotonic()
+
+    # ------------------------------------------------------------------------------------- start, stop
+
+    async def start(self) -> None:
+        """Bind all listeners, restore sessions, then serve. Raises StartError and StoreError (`outbox.py`)."""
+        self._prepare_listeners()
+        try:
+            self.operation.prepare()
+            if self._settings is not None and self._settings.data is not None:
+                self._store = SessionStore.open(self._settings.data)
+        except (StartError, StoreError):
+            self._close_sockets()
+            raise
+        await super().start()
+        if self._store is not None:
+            restore(self._store, self.lifecycle, self.exchange)
+        if self.before_serving is not None:
+            self.before_serving(self)
+        self.operation.start()
+        for server in self._servers.values():
+            if server.instance is not None:
+                await server.instance.start_serving()
+
+    def _prepare_listeners(self) -> None:
+        try:
+            for name, listener in self.listeners_config.items():
+                self._contexts[name] = self._context_of(name, listener)
+                if listener.type == ListenerType.EXTERNAL or not listener.bind:
+                    continue
+                ours = self._listener(name)
+                if ours is not None and (path := ours.unix_path) is not None:
+                    self._sockets[name] = [open_unix_socket(name, path)]
+                    continue
+                try:
+                    host, port = self._split_bindaddr_port(listener.bind, DEFAULT_PORTS[listener.type])
+                except ValueError:
+                    raise StartError(f"listener {name}: {listener.bind!r} is no HOST:PORT; correct bind") from None
+                self._sockets[name] = open_sockets(name, host, port)
+        except StartError:
+            self._close_sockets()
+            raise
+
+    def _listener(self, name: str) -> Listener | None:
+        """The listener as our configuration has it; None where amqtt's was given."""
+        return self._settings.listeners.get(name) if self._settings else None
+
+    def _is_overlay(self, listener: str) -> bool:
+        ours = self._listener(listener)
+        return ours is not None and ours.overlay
+
+    def _context_of(self, name: str, listener: ListenerConfig) -> ssl.SSLContext | None:
+        is_overlay = self._is_overlay(name)
+        if is_overlay and self.exchange.overlay is None:
+            raise StartError(f"listener {name}: is an overlay listener, but no overlay is configured")
+        if is_overlay and self._overlay_context is not None:
+            return self._overlay_context
+        if not listener.ssl:
+            if is_overlay:
+                raise StartError(f"listener {name}: members connect over mutual TLS only; set ssl: true")
+            return None
+        ours = self._listener(name)
+        return server_context(name, listener, is_overlay or bool(ours and ours.require_client_certificate))
+
+    async def _start_listeners(self) -> None:
+        for name, listener in self.listeners_config.items():
+            if listener.type == ListenerType.EXTERNAL:
+                self._servers[name] = ExternalServer()
+                continue
+            for place, sock in enumerate(self._sockets.pop(name, [])):
+                context = self._contexts[name]
+                factory = partial(self._websocket if listener.type == ListenerType.WS else self._protocol, name)
+                is_unix = sock.family == socket.AF_UNIX
+                create: Any = self._loop.create_unix_server if is_unix else self._loop.create_server
+                # A handshake that never ends must not hold a socket for longer than a missing CONNECT.
+                most_s = self.limits.connect_timeout_s if context else None
+                instance = await create(
+                    factory, sock=sock, ssl=context, backlog=BACKLOG, start_serving=False, ssl_handshake_timeout=most_s
+                )
+                # A name that stands for two addresses is two servers of one listener.
+                key = name if place == 0 else f"{name} ({place + 1})"
+                self._servers[key] = Server(name, instance, listener.max_connections or -1)
+                where = listener.bind if is_unix else ":".join(map(str, sock.getsockname()[:2]))
+                log.info("listener %s: %s", name, where)
+
+    def port(self, listener: str = "default") -> int:
+        """The TCP port that a listener is bound to."""
+        return int(self._servers[listener].instance.sockets[0].getsockname()[1])
+
+    def _close_sockets(self) -> None:
+        for sockets in self._sockets.values():
+            for sock in sockets:
+                sock.close()
+        self._sockets.clear()
+        self._remove_unix_sockets()
+
+    async def shutdown(self) -> None:
+        """Stop listening, finish what was read, tell clients, end plugins. Clients have `limits.shutdown_s` for it."""
+        for server in self._servers.values():
+            if server.instance is not None:
+                server.instance.close()
+        await self.lifecycle.drain(self.limits.shutdown_s / 4)
+        self.lifecycle.close_all()
+        await self.lifecycle.all_gone(self.limits.shutdown_s / 2)
+        self.exchange.keep_in(None)
+        if self._store is not None:
+            await self._store.close()
+        await self.operation.stop()
+        await super().shutdown()
+        self._remove_unix_sockets()
+
+    def _remove_unix_sockets(self) -> None:
+        for listener in self._settings.listeners.values() if self._settings else ():
+            if listener.unix_path is not None:
+                remove_stale_socket(listener.unix_path)
+
+    async def _cleanup_session(self, client_id: str) -> None:
+        """amqtt's shutdown calls this for every session."""
+        client = self.lifecycle.clients.get(client_id)
+        if client is not None:
+            self.lifecycle.forget(client)
+
+    async def _session_monitor(self) -> None:
+        """amqtt starts this task; our sessions have their own deadlines, retained messages are swept here."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self.exchange.retained.drop_expired(self.now())
+
+    # ------------------------------------------------------------------------------------- connections
+
+    def _protocol(self, listener: str) -> MqttConnection:
+        server = self._servers.get(listener)
+        most = self.listeners_config[listener].max_connections
+        over = server is not None and 0 < most <= server.conn_count
+        connection = MqttConnection(self.lifecycle, self._flusher, listener, self._is_overlay(listener), over)
+        if self.host.sees_packets_sent:
+            connection.tap = partial(self._packets_sent, connection)
+        return connection
+
+    def _websocket(self, listener: str) -> WebSocketProtocol:
+        ours = self._listener(listener)
+        return WebSocketProtocol(self._protocol(listener), self.limits.packet_bytes, ours.origins if ours else ())
+
+    async def external_connected(self, reader: ReaderAdapter, writer: WriterAdapter, listener_name: str) -> None:
+        """Serve an established connection of another server until it ends (amqtt's extension point)."""
+        await serve_adapter(reader, writer, self._protocol(listener_name), self.limits.packet_bytes)
+
+    def tick(self, now: float) -> None:
+        """Attend to whatever is due at `now`. The broker's own timer does so; tests bring a time of theirs."""
+        self.lifecycle.tick(now)
+
+    # ------------------------------------------------------------------------- what plugins and amqtt call
+
+    async def internal_message_broadcast(self, topic: str, data: bytes, qos: int | None = None) -> None:
+        """`BrokerContext.broadcast_message`. Without a QoS each subscriber gets its subscription's."""
+        if self.operation.owns(topic):
+            return
+        later = self.exchange.route(Message(topic, bytes(data), 2 if qos is None else qos), None)
+        if later is not None:
+            await later
+
+    async def retain_message(
+        self,
+        source_session: Any,
+        topic_name: str | None,
+        data: bytes | bytearray | None,
+        qos: int | None = None,
+    ) -> None:
+        """`BrokerContext.retain_message`; empty data clears the topic."""
+        if topic_name is not None and not self.operation.owns(topic_name):
+            self.exchange.retain(source_session, Message(topic_name, bytes(data or b""), qos or 0, True))
+
+    def create_offline_session(self, client_id: str) -> tuple[Any, EdgeSession]:
+        """A session without a connection; amqtt enters what this returns into its table."""
+        client = self.lifecycle.create_offline(client_id)
+        return client, client.view
+
+    async def add_subscription(self, subscription: tuple[str, int], session: Any) -> int:
+        """`BrokerContext.add_subscription`: the granted QoS, or 0x80."""
+        client = self.lifecycle.clients.get(session.client_id)
+        if client is None:
+            return 0x80
+        topic_filter, qos = subscription
+        packet = Subscribe(1, (Subscription(topic_filter, qos),))
+        before = client.filters.get(topic_filter)
+        later = self.lifecycle.subscribing.subscribe(client, packet, quiet=True)
+        if later is not None:
+            await later
+        after = client.filters.get(topic_filter)
+        return qos if after is not None and after is not before else 0x80
+
+    @property
+    def subscriptions(self) -> dict[str, list[tuple[Any, int]]]:
+        """Filter -> (session, QoS), computed for plugins when they ask."""
+        found: dict[str, list[tuple[Any, int]]] = {}
+        for entry in self.exchange.router.entries():
+            found.setdefault(entry.options.filter, []).append((entry.client.view, entry.options.qos))
+        return found
+
+    def _packets_sent(self, connection: MqttConnection, data: bytes) -> None:
+        """Tell plugins that declare `mqtt_packet_sent` what goes out; read back, since it is bytes by now."""
+        client = connection.client
+        if client is None:
+            return
+        version = client.session.version
+        for packet in Decoder(version, role="client").feed(data):
+            self.host.fire(MQTTEvents.PACKET_SENT, packet=PacketView(packet, version), session=client.view)
+
+    def _in_order(self, later: Later) -> bool:
+        if self._broadcast_queue.qsize() < WAITING_PUBLICATIONS:
+            self._broadcast_queue.put_nowait(later)
+            return True
+        log.warning("topic plugins are too slow; a publication is dropped")
+        later.close()
+        return False
+
+    async def _broadcast_loop(self) -> None:
+        """amqtt starts this task: it runs what waits for plugins and has no connection, in order."""
+        stop = self._broadcast_shutdown_waiter
+        while not stop.done():
+            following = asyncio.ensure_future(self._broadcast_queue.get())
+            await asyncio.wait([following, stop], return_when=asyncio.FIRST_COMPLETED)
+            if not following.done():
+                following.cancel()
+                return
+            try:
+                await following.result()
+            except Exception:
+                log.exception("a publication failed")
+
+    # -------------------------------------------------------------------------------------- overlay
+
+    def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
+        """Route a publication of the overlay to local clients and the retained store, never back. `groups_lost`: but
+        not to these shared groups. Raises `bridge.base.topics.TopicError` for an invalid topic."""
+        self.exchange.deliver_local(publication, groups_lost)
+
+    def deliver_shared(self, name: SharedName, publication: Publication) -> None:
+        """A publication of the overlay for one local shared group only."""
+        self.lifecycle.subscribing.give_shared(name, message_of(publication, self.now()))
+
+    def send_to_peer(self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Done) -> bool:
+        """QoS 1 PUBLISH to a member; `on_ack(code)` when it acknowledges, maybe on a later connection.
+
+        False, and nothing was sent: it has no session, its queue (`limits.member_queue_*`) is full, or the
+        message is too large for it. When its session ends, acknowledgements that are still out never come.
+        """
+        client = self.lifecycle.peers.get(peer)
+        if client is None:
+            return False
+        message = PeerMessage(topic, payload, 1, properties=Properties(user=properties))
+        message.on_ack = on_ack
+        return send_to_member(client, message, self.now(), self.exchange.reached)
+
+    def local_filters(self) -> list[str]:
+        """Distinct filters that local clients hold, share prefixes stripped."""
+        return self.exchange.router.filters()
+
+    def local_groups(self) -> list[SharedName]:
+        """Shared groups that have local members."""
+        return self.exchange.router.groups()
+
+    def clients(self) -> Iterator[tuple[str, bool]]:
+        """(client id, is it connected) of every local session."""
+        for client in self.lifecycle.clients.values():
+            if client.peer is None:
+                yield client.client_id, client.connection is not None
+
+
+def make_broker(
+    settings: Settings,
+    overlay: Overlay | None = None,
+    overlay_context: ssl.SSLContext | None = None,
+) -> EdgeBroker:
+    """An `EdgeBroker` whose plugins are loaded. Raises StartError if one cannot be."""
+    try:
+        return EdgeBroker(settings, overlay=overlay, overlay_context=overlay_context)
+    except (PluginError, PluginLoadError) as error:
+        cause = str(error.__cause__ or error).splitlines()[0]
+        raise StartError(f"plugins: {error}: {cause}" if cause != str(error) else f"plugins: {error}") from None
+
+
+async def run_broker(
+    settings: Settings,
+    overlay: Overlay | None = None,
+    *,
+    overlay_context: ssl.SSLContext | None = None,
+    started: Callable[[EdgeBroker], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Serve until SIGTERM, SIGINT or `stop`, then end cleanly.
+
+    `started` is called when all ports are bound and plugins are started, before the first connection is
+    accepted. Raises StartError. Run it with `uvloop.run` where uvloop is installed.
+    """
+    stop = stop or asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread
+            loop.add_signal_handler(name, stop.set)
+    broker = make_broker(settings, overlay, overlay_context)
+    broker.before_serving = started
+    try:
+        await broker.start()
+        await stop.wait()
+    finally:
+        if broker.transitions.state == "started":
+            await _shut_down(broker)
+
+
+async def _shut_down(broker: EdgeBroker) -> None:
+    within_s = broker.limits.shutdown_s
+    log.info("stopping", extra={"within_s": within_s, "connections": len(broker.lifecycle.connections)})
+    try:
+        await asyncio.wait_for(broker.shutdown(), within_s)
+    except TimeoutError:
+        log.error("limits.shutdown_s is over; a plugin or a client that does not finish is left")
+    else:
+        log.info("stopped")

@@ -1,0 +1,459 @@
+"""Who may connect, and when a client's session begins and ends.
+
+CONNECT to `Client`: limits, members by certificate, authentication, takeover, resumption. End of a connection:
+will, expiry, events. The clock of all of it. Not here: listeners and amqtt's side (`broker.py`), what connected
+clients publish (`exchange.py`) and subscribe (`subscribing.py`).
+Source: MQTT 5.0 §3.1.4, §4.1, §4.13.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import MutableMapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from amqtt.events import BrokerEvents, MQTTEvents
+
+from gateway.auth import EnhancedAuth
+from gateway.base import Limits
+from gateway.broker.connection import DRAINING, Later, MqttConnection
+from gateway.broker.door import Door, origin_of
+from gateway.broker.exchange import Exchange
+from gateway.broker.member_sessions import RECEIVE_MAXIMUM
+from gateway.broker.subscribing import Subscribing
+from gateway.broker.wills import decided, publish_will
+from gateway.clients import Client, ClientConnection, Deadlines, EntityConnected, EntityGone, Pace
+from gateway.mqtt5.endings import tellings
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import (
+    NO_PROPERTIES,
+    Auth,
+    Connect,
+    Packet,
+    Properties,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+    Version,
+)
+from gateway.mqtt5.session import (
+    Action,
+    Close,
+    Connection,
+    PublishWill,
+    ServerOffer,
+    ServerSession,
+    SessionEnded,
+    SessionLimits,
+    check_connect,
+)
+from gateway.mqtt5.types import MqttError, ReasonCode
+from gateway.plugins import EdgeSession, PacketView
+
+log = logging.getLogger("veilmq.broker")
+
+#: Members have a name space of their own: U+0000 cannot occur in a client id that came over the wire.
+PEER_PREFIX = "\0"
+#: After we paused reading, a client has so long to be heard again before its keep-alive counts.
+HELD_GRACE_S = 1.0
+#: How often `drain` looks whether everything is decided.
+DRAIN_LOOK_S = 0.005
+
+
+class Lifecycle:
+    """All clients, connected or away; the `connection.Core` of every connection.
+
+    `sessions` is amqtt's table (client id -> (session, handler)), kept in step. `servers` counts connections
+    per listener. `grace_s` is added to every keep-alive.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        limits: Limits,
+        session_expiry_s: int,
+        grace_s: float,
+        sessions: MutableMapping[str, Any],
+        servers: MutableMapping[str, Any],
+    ) -> None:
+        self.limits, self.exchange = limits, exchange
+        self.subscribing = Subscribing(exchange)
+        self.clients: dict[str, Client] = {}
+        self.peers: dict[str, Client] = {}
+        self.connections: set[MqttConnection] = set()
+        self.reached, self.traffic = exchange.reached, exchange.traffic
+        self.door = Door(limits, self.reached)
+        self._connected = 0
+        self._host, self._grace_s = exchange.host, grace_s
+        self._sessions, self._servers = sessions, servers
+        self._none_left = asyncio.Event()
+        self._deadlines = Deadlines(exchange.now, self._due)
+        self._offer = _offer(limits, session_expiry_s)
+        self._peer_offer = replace(self._offer, receive_maximum=RECEIVE_MAXIMUM)
+        self._peer_limits = SessionLimits(
+            in_flight_messages=limits.member_in_flight,
+            queue_messages=limits.member_queue_messages,
+            queue_bytes=limits.member_queue_bytes,
+            subscriptions=limits.subscriptions,
+            subscription_bytes=limits.subscription_bytes,
+        )
+        self._session_limits = SessionLimits(
+            in_flight_messages=limits.in_flight,
+            queue_messages=limits.queue_messages,
+            queue_bytes=limits.queue_bytes,
+            subscriptions=limits.subscriptions,
+            subscription_bytes=limits.subscription_bytes,
+        )
+        self.enhanced_auth = EnhancedAuth(self._host.plugins, limits.connect_timeout_s)
+        self._host.has_methods = bool(self.enhanced_auth.methods)
+        #: Told to MQTT 5 clients that ask where answers may go; `{client_id}` stands for theirs.
+        self.response_information: str | None = None
+        exchange.close = self._close
+        self.now = exchange.now
+
+    # ------------------------------------------------------------------------------- what connections call
+
+    def received(self, client: Client, packets: Sequence[Packet], now: float) -> list[Action]:
+        return self.exchange.received(client, packets, now)
+
+    def published(self, client: Client, publish: Publish) -> Later | None:
+        return self.exchange.published(client, publish)
+
+    def opened(self, connection: MqttConnection) -> bool:
+        """Count a new connection; False if there are too many to answer it even with a refusal."""
+        self.traffic.sockets += 1
+        if not self.door.enter(connection):
+            return False
+        self.connections.add(connection)
+        self._none_left.clear()
+        if (server := self._servers.get(connection.listener)) is not None:
+            server.conn_count += 1
+        return True
+
+    def lost(self, connection: MqttConnection, error: Exception | None) -> None:
+        """The network connection has ended, whoever ended it."""
+        if connection in self.connections:
+            self.connections.discard(connection)
+            self.door.leave(connection)
+            if (server := self._servers.get(connection.listener)) is not None:
+                server.conn_count -= 1
+        if connection.client is not None:
+            self._gone(connection.client, connection)
+        if not self.connections:
+            self._none_left.set()
+
+    async def connecting(self, connection: MqttConnection, connect: Connect) -> None:
+        """Authenticate a CONNECT and begin or resume its session, or refuse it with the right code."""
+        try:
+            peer = self._admit(connection, connect)
+            client_id = connect.client_id or f"veilmq-{secrets.token_hex(10)}"
+            if self._host.sees_packets_received:
+                self._host.fire(MQTTEvents.PACKET_RECEIVED, packet=PacketView(connect, connect.version))
+            view = EdgeSession.of(connect, client_id, connection.peer, connection.tls)
+            proof = NO_PROPERTIES
+            if connect.properties.authentication_method is not None:
+                proof = await self.enhanced_auth.connect(connection, connect, view)
+            # A member was recognised by its certificate, which is more than a password.
+            elif peer is None and not await self._host.authenticate(view):
+                code = ReasonCode.BAD_USER_NAME_OR_PASSWORD if connect.username else ReasonCode.NOT_AUTHORIZED
+                raise MqttError(f"{client_id!r} is not authorised", code)
+            if not connection.closed:
+                self._begin(connection, connect, view, peer, proof)
+                if peer is None and view.client_id in self.exchange.undecided:
+                    await decided(self.exchange, view.client_id)
+        except ConnectionError:
+            connection.close()
+        except MqttError as error:
+            said = {"address": connection.address, "client": connect.client_id, "code": f"0x{error.reason:02x}"}
+            log.info("%s", error, extra=said)
+            connection.refuse(error.reason, connect.version, connect.properties.maximum_packet_size)
+
+    def perform(self, client: Client, action: Action) -> Later | None:
+        """What a session wants done, other than writing and publishing."""
+        match action:
+            case Subscribe():
+                return self.subscribing.subscribe(client, action)
+            case Unsubscribe():
+                self.subscribing.unsubscribe(client, action)
+            case Close():
+                self._close(client, action)
+            case PublishWill():
+                publish_will(self.exchange, client, action.will)
+                if self.exchange.store is not None:
+                    self.exchange.store.changed(client)
+            case SessionEnded(unfinished):
+                self.forget(client, unfinished)
+            case Auth():
+                return self.enhanced_auth.again(client, action, self._close)
+            case _:
+                raise AssertionError(f"unexpected {type(action).__name__}")
+        return None
+
+    # ---------------------------------------------------------------------------------------- the beginning
+
+    def _admit(self, connection: MqttConnection, connect: Connect) -> str | None:
+        """The name of the member, on an overlay listener. Raises MqttError for whoever may not try at all."""
+        if connection.over_limit:
+            raise MqttError(f"listener {connection.listener} is full", ReasonCode.QUOTA_EXCEEDED)
+        method = connect.properties.authentication_method
+        if method is not None and (connection.is_overlay or method not in self.enhanced_auth.methods):
+            raise MqttError("asks for extended authentication", ReasonCode.BAD_AUTHENTICATION_METHOD)
+        if not connection.is_overlay:
+            if len(self.clients) >= self.limits.sessions and connect.client_id not in self.clients:
+                self.reached.note("sessions", connection.address)
+                raise MqttError("limits.sessions is reached", ReasonCode.QUOTA_EXCEEDED)
+            self.reached.check_connect(connect, self.limits, self._offer.session_expiry_max_s)
+            return None
+        if connect.version != Version.V5:
+            raise MqttError(
+                "refused: a hop below MQTT 5 strips user properties; let the member speak MQTT 5",
+                ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
+            )
+        assert self.exchange.overlay is not None
+        tls = connection.tls
+        certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+        peer = self.exchange.overlay.recognise(certificate, connect.client_id) if certificate else None
+        if peer is None:
+            raise MqttError(
+                f"refused: the certificate of {connect.client_id!r} is none of the overlay's",
+                ReasonCode.NOT_AUTHORIZED,
+            )
+        return peer
+
+    def _begin(
+        self, connection: MqttConnection, connect: Connect, view: EdgeSession, peer: str | None, proof: Properties
+    ) -> None:
+        """From here on nothing is waited for: two connections of one client id cannot interleave."""
+        now = self.now()
+        properties = tellings(connect, view.client_id, proof, self.response_information)
+        offer = self._offer if peer is None else self._peer_offer
+        check_connect(connect, offer, properties)
+        key = view.client_id if peer is None else f"{PEER_PREFIX}{peer}"
+        client = self.clients.get(key)
+        # Starting anew does not fill the bucket.
+        pace = (client.pace if client is not None else None) or self._new_pace(peer, now)
+        if client is not None:
+            self.dismiss(client, ReasonCode.SESSION_TAKEN_OVER)
+            for action in client.session.tick(now) if client.alive else ():
+                self.perform(client, action)  # a will that fell due this moment is not lost
+            # Whoever authenticates as another user does not inherit the former one's subscriptions.
+            is_other = client.view.owner_known and client.view.username != view.username
+            if connect.clean_start or not client.alive or is_other:
+                for action in client.session.end() if client.alive else ():
+                    self.perform(client, action)
+                client = None
+        client = self._adopt(client, key, connect, view, connection)
+        client.peer, client.connection, client.goodbye = peer, connection, (False, "connection lost")
+        client.pace = pace
+        self._count_in(client, connection)
+        answer = client.session.connected(connect, offer, now, properties)
+        if self.exchange.store is not None:
+            self.exchange.store.opened(client)
+        for data in answer:
+            connection.write(data)
+        asked = connect.properties
+        is_plain = peer is None and not asked.topic_alias_maximum and not asked.maximum_packet_size
+        client.plain = int(connect.version == Version.V5) if is_plain else None
+        connection.established(client)
+        self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
+        self._restore_from_plugin(client, now)
+        self._announce(client)
+
+    def _new_pace(self, peer: str | None, now: float) -> Pace | None:
+        limits = self.limits
+        if peer is not None or not limits.publish_rate:
+            return None
+        return Pace(limits.publish_rate, limits.publish_burst, now)
+
+    def _count_in(self, client: Client, connection: MqttConnection) -> None:
+        self.door.accepted(connection)
+        traffic = self.traffic
+        traffic.connects += 1
+        if client.peer is None:
+            self._connected += 1
+            traffic.clients_maximum = max(traffic.clients_maximum, self._connected)
+
+    def _adopt(
+        self, client: Client | None, key: str, connect: Connect, view: EdgeSession, connection: MqttConnection
+    ) -> Client:
+        if client is None:
+            limits = self._peer_limits if key.startswith(PEER_PREFIX) else self._session_limits
+            client = Client(ServerSession(view.client_id, limits), view)
+        else:
+            # Plugins may hold on to the session object of a client that comes back, as in amqtt.
+            kept = client.view
+            kept.adopt(connect, view.client_id, connection.peer, connection.tls)
+            kept.attributes.update(view.attributes)
+            kept.username, kept.is_anonymous = view.username, view.is_anonymous
+        client.view.transitions.connect()
+        client.view.parent = int(client.session.begun)
+        self.clients[key] = client
+        self._sessions[key] = (client.view, client)
+        return client
+
+    def _restore_from_plugin(self, client: Client, now: float) -> None:
+        """Messages that amqtt's persistence plugin kept for the client."""
+        while client.view.has_retained_messages:
+            old = client.view.retained_messages.get_nowait()
+            message = Message(old.topic, bytes(old.data), old.qos or 0)
+            self.exchange.give(client, message, message.qos, False, (), now)
+
+    def _announce(self, client: Client) -> None:
+        overlay = self.exchange.overlay
+        if client.peer is not None:
+            assert overlay is not None
+            self.peers[client.peer] = client
+            overlay.peer_connected(client.peer, client.session)
+            return
+        if client.connection is not None and log.isEnabledFor(logging.INFO):
+            said = {"version": client.session.version.name, "listener": client.connection.listener}
+            log.info("connected", extra={**self._names(client, client.connection), **said})
+        self._host.fire(BrokerEvents.CLIENT_CONNECTED, client_id=client.client_id, client_session=client.view)
+        host = client.connection.peer if client.connection is not None else None
+        origin = origin_of(host[0]) if host is not None else None
+        self.exchange.tell(EntityConnected(client.client_id, client.view.keep_alive, time.time(), origin or "local"))
+
+    def _names(self, client: Client, connection: ClientConnection) -> dict[str, str]:
+        return {"client": client.client_id, "address": connection.address}
+
+    def create_offline(self, client_id: str) -> Client:
+        """A session without a connection, as amqtt's persistence plugin makes them; the one we have, if we do."""
+        known = self.clients.get(client_id)
+        if known is not None:
+            return known
+        view = EdgeSession()
+        view.client_id, view.clean_session, view.owner_known = client_id, False, False
+        return self.enter_offline(view)
+
+    def enter_offline(self, view: EdgeSession) -> Client:
+        """A session that begins without a connection."""
+        view.transitions.disconnect()
+        client = Client(ServerSession(view.client_id, self._session_limits), view)
+        client.session.begun = True
+        self.clients[view.client_id] = client
+        self._sessions[view.client_id] = (view, client)
+        return client
+
+    def attend_to(self, client: Client) -> None:
+        """Look after the client when its session next wants it."""
+        self._deadlines.wake(client, self._deadline_of(client), len(self.clients))
+
+    # ---------------------------------------------------------------------------------------------- the end
+
+    def dismiss(self, client: Client, reason: ReasonCode) -> None:
+        """End the connection of a client, if it has one, with DISCONNECT where its version has that."""
+        if client.connection is not None:
+            self._close(client, client.session.close(reason))
+
+    def _close(self, client: Client, action: Close) -> None:
+        connection = client.connection
+        if connection is None:
+            return
+        clean = action.reason == ReasonCode.SUCCESS and not action.farewell
+        client.goodbye = (clean, action.text or action.reason.name.lower().replace("_", " "))
+        if not clean:
+            log.info("disconnected", extra={**self._names(client, connection), "reason": client.goodbye[1]})
+        if action.farewell or client.session.version != Version.V5:  # ours, not what a client's DISCONNECT says
+            self.reached.note_reason(action.reason, client.client_id)
+        connection.close(action.farewell)
+        self._gone(client, connection, replaced=action.reason == ReasonCode.SESSION_TAKEN_OVER)
+
+    def _gone(self, client: Client, connection: ClientConnection, replaced: bool = False) -> None:
+        """The client has lost this connection: will, expiry, events. Nothing if it has another already."""
+        if client.connection is not connection:
+            return
+        client.connection = None
+        now = self.now()
+        client.view.transitions.disconnect()
+        for action in client.session.disconnected(now):
+            self.perform(client, action)
+        if self.exchange.store is not None:
+            self.exchange.store.changed(client)
+        self.attend_to(client)
+        self._connected -= client.peer is None
+        if client.peer is not None:
+            return  # the member's session may outlive its connection, and then queues what it misses
+        self._host.fire(BrokerEvents.CLIENT_DISCONNECTED, client_id=client.client_id, client_session=client.view)
+        if not replaced:
+            self.exchange.tell(EntityGone(client.client_id, *client.goodbye, time.time()))
+
+    def forget(self, client: Client, unfinished: Sequence[Message] = ()) -> None:
+        """The session has ended: everything about it goes, and `unfinished` to other members of its groups."""
+        self.subscribing.forget(client, unfinished)
+        if self.exchange.store is not None:
+            self.exchange.store.forgotten(client)
+        if client.peer is not None and self.peers.get(client.peer) is client:
+            del self.peers[client.peer]
+            if self.exchange.overlay is not None:
+                self.exchange.overlay.peer_disconnected(client.peer)
+        key = client.client_id if client.peer is None else f"{PEER_PREFIX}{client.peer}"
+        if self.clients.get(key) is client:
+            del self.clients[key]
+            self._sessions.pop(key, None)
+            self.traffic.session_ended(client.session.figures)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Read nothing more, and wait until what was read is decided and acknowledged."""
+        for connection in self.connections:
+            connection.pause(DRAINING)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while any(one.is_waiting or (one.client and one.client.acks) for one in self.connections):  # noqa: ASYNC110
+                    await asyncio.sleep(DRAIN_LOOK_S)
+
+    def close_all(self) -> None:
+        """Say goodbye to everybody; what has been written leaves first."""
+        for client in list(self.clients.values()):
+            self.dismiss(client, ReasonCode.SERVER_SHUTTING_DOWN)
+        for connection in list(self.connections):
+            connection.close()
+        self._deadlines.stop()
+
+    async def all_gone(self, timeout_s: float) -> None:
+        """Wait until no connection is left; cut off those that are after `timeout_s`."""
+        if self.connections:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._none_left.wait(), timeout_s)
+        for connection in list(self.connections):
+            self.reached.note("shutdown_s", connection.address)
+            connection.abort()
+
+    # -------------------------------------------------------------------------------------------- deadlines
+
+    def _deadline_of(self, client: Client) -> float | None:
+        at = client.session.next_deadline
+        if at is not None and client.session.state is Connection.CONNECTED:
+            at += self._grace_s
+        return at
+
+    def _due(self, client: Client, now: float) -> float | None:
+        at = self._deadline_of(client)
+        if at is None:
+            return None
+        connection = client.connection
+        if connection is not None and (connection.is_held or connection.held_until > now - HELD_GRACE_S):
+            return now + HELD_GRACE_S  # we did not read: its silence proves nothing
+        if at <= now:
+            for action in client.session.tick(now):
+                self.perform(client, action)
+        self.traffic.expired += not client.alive
+        return self._deadline_of(client) if client.alive else None
+
+    def tick(self, now: float) -> None:
+        """Attend to whatever is due at `now`. The timer does so; tests bring a time of theirs."""
+        self._deadlines.tick(now, len(self.clients))
+
+
+def _offer(limits: Limits, session_expiry_s: int) -> ServerOffer:
+    return ServerOffer(
+        receive_maximum=limits.receive_maximum,
+        maximum_packet_size=limits.packet_bytes,
+        topic_alias_maximum=limits.topic_aliases,
+        session_expiry_max_s=session_expiry_s,
+        keep_alive_max_s=limits.keep_alive_max_s,
+    )

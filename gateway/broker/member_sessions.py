@@ -1,0 +1,73 @@
+"""What goes between members of the overlay and us, and its acknowledgements.
+
+A member's session is a client's with bounds of its own (`limits.member_queue_*`). What members publish goes to the
+overlay, which says when it is acknowledged (`backpressure.py`); what goes to them is never waited for. What they
+subscribe to is `subscribing.py`'s business; who is a member is decided in `lifecycle.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from bridge.publisher import WINDOW_MAX
+from gateway.broker.connection import UNACKNOWLEDGED
+from gateway.clients import Client, Overlay, PeerMessage, Reached
+from gateway.mqtt5.actions import SessionLimits
+from gateway.mqtt5.packets import Packet, PubAck, Publish
+from gateway.mqtt5.types import ReasonCode
+
+#: Of the window between two members, what only control wires may take: they do not wait behind a slow region.
+CONTROL_WINDOW = 64
+#: Our Receive Maximum towards members, so that what they are not acknowledged is bounded.
+RECEIVE_MAXIMUM = WINDOW_MAX + CONTROL_WINDOW
+#: What may be in flight to a member that we dialled, and wait for it.
+LINK_LIMITS = SessionLimits(
+    in_flight_messages=RECEIVE_MAXIMUM,
+    reserved_in_flight=CONTROL_WINDOW,
+    queue_messages=32_768,
+    queue_bytes=32 << 20,
+)
+
+
+def published(client: Client, publish: Publish, overlay: Overlay) -> None:
+    """A PUBLISH of a member: to the overlay, which may hold its acknowledgement back."""
+    assert client.peer is not None
+    hold = overlay.peer_published(client.peer, publish)
+    if hold is None:
+        _acknowledge(client, publish, ReasonCode.SUCCESS)
+    elif not hold(partial(_acknowledge, client, publish)) and client.connection is not None:
+        client.connection.pause(UNACKNOWLEDGED)
+
+
+def _acknowledge(client: Client, publish: Publish, code: int) -> None:
+    data = client.session.acknowledge(publish, ReasonCode(code))
+    connection = client.connection
+    if connection is not None:
+        if data:
+            connection.write(data)
+        connection.resume(UNACKNOWLEDGED)
+
+
+def send(client: Client, message: PeerMessage, now: float, reached: Reached) -> bool:
+    """Queue a QoS 1 PUBLISH for a member whose session lives. False: its queue is full, or it is too large."""
+    session, connection = client.session, client.connection
+    limits, figures = session.limits, session.figures
+    full = len(session.waiting) >= limits.queue_messages
+    if full or session.held_bytes + message.held_bytes > limits.queue_bytes:
+        reached.note("member_queue_messages" if full else "member_queue_bytes", client.client_id)
+        return False
+    too_large = figures.dropped_too_large
+    data = session.deliver(message, 1, False, now)
+    if data is not None and connection is not None:
+        connection.write(data)
+    return figures.dropped_too_large == too_large
+
+
+def hear_acks(client: Client, packets: Sequence[Packet]) -> None:
+    """Tell whoever waits for the acknowledgement of a `PeerMessage`."""
+    for packet in packets:
+        if type(packet) is PubAck:
+            entry = client.session.outbound.unacknowledged.get(packet.packet_id)
+            if entry is not None and isinstance(entry[0].message, PeerMessage):
+                entry[0].message.on_ack(packet.code)

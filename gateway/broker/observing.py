@@ -1,0 +1,53 @@
+"""A look at the whole broker: what `operation` shows on `$SYS` and to Prometheus, added up when somebody asks."""
+
+from __future__ import annotations
+
+import time
+
+from gateway.broker.exchange import Exchange
+from gateway.broker.lifecycle import Lifecycle
+from gateway.mqtt5.actions import SessionFigures
+from gateway.operation import Snapshot, add_up
+
+
+def observe(lifecycle: Lifecycle, exchange: Exchange) -> Snapshot:
+    """Look at everything: time proportional to sessions, some microseconds for each."""
+    total = SessionFigures()
+    add_up(total, exchange.traffic.ended)
+    connected = members = subscriptions = shared = queued = queued_bytes = in_flight = 0
+    for client in lifecycle.clients.values():
+        session = client.session
+        add_up(total, session.figures)
+        queued += len(session.waiting)
+        queued_bytes += session.held_bytes
+        in_flight += session.outbound.in_flight
+        if client.peer is not None:
+            members += client.connection is not None
+            continue
+        connected += client.connection is not None
+        subscriptions += len(client.filters)
+        shared += sum(topic_filter.startswith("$share/") for topic_filter in client.filters)
+    reached = dict(exchange.reached.counts)
+    reached["queue_messages"] += total.dropped_queue_full - total.dropped_queue_bytes
+    reached["queue_bytes"] += total.dropped_queue_bytes
+    reached["in_flight"] += total.waited_in_flight
+    reached["subscriptions"] += total.refused_subscriptions
+    reached["subscription_bytes"] += total.refused_subscription_bytes
+    return Snapshot(
+        traffic=exchange.traffic,
+        figures=total,
+        uptime_s=time.time() - exchange.traffic.started_at,
+        connections=len(lifecycle.connections),
+        half_open=lifecycle.door.half_open,
+        clients_connected=connected,
+        sessions=len(lifecycle.clients) - len(lifecycle.peers),
+        members=members,
+        subscriptions=subscriptions,
+        shared_subscriptions=shared,
+        retained_messages=len(exchange.retained) + len(exchange.system),
+        retained_bytes=exchange.retained.held_bytes,
+        queued_messages=queued,
+        queued_bytes=queued_bytes,
+        in_flight=in_flight,
+        reached=reached,
+    )

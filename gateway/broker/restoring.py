@@ -1,0 +1,102 @@
+"""What an earlier process of the broker left on disk, back in place before the first connection is accepted.
+
+Sessions go on as if their connections had ended now: will delay and session expiry of those that were connected
+begin, those of others go on, and what is overdue follows with the first tick. Messages keep the instant of their
+expiry. amqtt's persistence plugin may have restored sessions of its own by then; they give way.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from gateway.broker.exchange import Exchange
+from gateway.broker.lifecycle import PEER_PREFIX, Lifecycle
+from gateway.clients import Client, EdgeRetained
+from gateway.mqtt5.delivery import Queued
+from gateway.mqtt5.message import Message
+from gateway.outbox.database import StoreError
+from gateway.plugins import EdgeSession
+from gateway.sessions import (
+    IN_FLIGHT,
+    RELEASED,
+    Content,
+    Held,
+    Row,
+    SessionRecord,
+    SessionStore,
+    kept_of,
+    message_of,
+    queued_of,
+    subscription_of,
+)
+
+log = logging.getLogger("veilmq.broker")
+
+
+def restore(store: SessionStore, lifecycle: Lifecycle, exchange: Exchange) -> None:
+    """Fill an idle broker from its store, then let the store hear of every change. Raises StoreError."""
+    for key, client in list(lifecycle.clients.items()):
+        if not key.startswith(PEER_PREFIX):
+            lifecycle.forget(client)
+    exchange.retained.clear()
+    content = store.load()
+    now = exchange.now()
+    for row in content.retained:
+        exchange.retained[row[0]] = EdgeRetained(None, message_of(row))
+    messages: dict[int, Message] = {}
+    for row in content.messages.values():
+        message = messages[row[0]] = message_of(row)
+        message.stored = Held(row[0])
+    for row in content.sessions:
+        _restore_session(store, lifecycle, row, content, messages, now)
+    exchange.keep_in(store)
+    exchange.retained.drop_expired(now)
+    if content.sessions or content.retained:
+        log.info("restored %d sessions and %d retained messages", len(content.sessions), len(content.retained))
+
+
+def _restore_session(
+    store: SessionStore, lifecycle: Lifecycle, row: Row, content: Content, messages: dict[int, Message], now: float
+) -> None:
+    id_, client_id, user, anonymous = row[:4]
+    kept, was_connected = kept_of(row), bool(row[6])
+    view = EdgeSession()
+    view.client_id, view.clean_session = client_id, False
+    view.username, view.is_anonymous = user, bool(anonymous)
+    client = lifecycle.enter_offline(view)
+    session = client.session
+    record = client.record = SessionRecord(store, client, id_)
+    session.restore(kept, content.received.get(id_, ()))
+    _restore_queue(client, record, content.deliveries.get(id_, []), messages)
+    if was_connected:
+        session.begin_absence(now)
+    if kept.session_expiry_s:  # others are kept for their wills only
+        session.journal = record
+    for stored in content.subscriptions.get(id_, ()):
+        subscription = subscription_of(stored)
+        topic_filter = subscription.options.filter
+        session.subscriptions[topic_filter] = client.filters[topic_filter] = subscription
+        # The overlay asks for all filters when it starts, which is later.
+        lifecycle.exchange.router.subscribe(client, subscription.options, subscription.identifier)
+    lifecycle.attend_to(client)
+
+
+def _restore_queue(client: Client, record: SessionRecord, rows: list[Row], messages: dict[int, Message]) -> None:
+    waiting: list[Queued] = []
+    in_flight: dict[int, Queued] = {}
+    for row in rows:
+        packet_id, stage = row[6:]
+        if stage == RELEASED:
+            record.released_ids[packet_id] = row[0]
+            continue
+        message = messages.get(row[2])
+        if message is None:
+            raise StoreError("the data directory lacks a queued message; restore it or empty the directory")
+        assert isinstance(message.stored, Held)
+        message.stored.references += 1
+        queued = queued_of(row, message)
+        if stage == IN_FLIGHT:
+            in_flight[packet_id] = queued
+        else:
+            waiting.append(queued)
+    client.session.restore_outbound(waiting, in_flight, record.released_ids)

@@ -1,0 +1,257 @@
+"""SUBSCRIBE and UNSUBSCRIBE: who may, what is answered, which retained messages follow.
+
+Shared subscriptions and overlapping filters are `routing.py`'s business, delivery is `exchange.py`'s. A member
+of the overlay is granted whatever it asks, but its filters go to the overlay, never into the local router.
+Source: MQTT 5.0 §3.8 to §3.11.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from amqtt.events import BrokerEvents
+
+from bridge.base import SHARE_PREFIX, TopicError, matches, split_share
+from gateway.broker.connection import Later
+from gateway.broker.exchange import Exchange
+from gateway.clients import Client, Group, SharedName, fits
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import Subscribe, Unsubscribe
+from gateway.mqtt5.session import Granted, SessionSubscription
+from gateway.mqtt5.types import ReasonCode
+from gateway.plugins import Action
+
+#: Retained messages of a new subscription are handed over in parts of so many bytes.
+RETAINED_TURN_BYTES = 1 << 20
+
+
+class Subscribing:
+    """Answers subscriptions. A method that returns `Later` waits for a plugin."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange, self._host = exchange, exchange.host
+
+    def subscribe(self, client: Client, packet: Subscribe, quiet: bool = False) -> Later | None:
+        """Grant, answer, and send retained messages. `quiet`: a plugin subscribes for the client."""
+        packet = self._canonical(client, packet)
+        verdicts: list[bool | None] = []
+        for asked in packet.subscriptions:
+            topic_filter = _inner(asked.filter)
+            known = None if topic_filter is None else self._may_subscribe(client, topic_filter)
+            verdicts.append(False if topic_filter is None else known)
+        if None in verdicts:
+            return self._subscribe_asking(client, packet, quiet)
+        return self._grant(client, packet, [bool(verdict) for verdict in verdicts], quiet)
+
+    def _may_subscribe(self, client: Client, topic_filter: str) -> bool | None:
+        if client.peer is not None:
+            return True
+        tracing = self._exchange.tracing
+        if tracing is not None and not tracing.admit(topic_filter, client.client_id, publishes=False)[1]:
+            return False
+        return self._host.verdict(client.view, topic_filter, Action.SUBSCRIBE)
+
+    def _canonical(self, client: Client, packet: Subscribe) -> Subscribe:
+        """Constrained filters in the spelling in which they are routed."""
+        if self._exchange.tracing is None or client.peer is not None:
+            return packet
+        asked = tuple(replace(each, filter=self._routed(each.filter)) for each in packet.subscriptions)
+        return replace(packet, subscriptions=asked)
+
+    def _routed(self, topic_filter: str) -> str:
+        inner, tracing = _inner(topic_filter), self._exchange.tracing
+        if inner is None or tracing is None:
+            return topic_filter
+        return topic_filter.removesuffix(inner) + tracing.admit(inner, "", publishes=False)[0]
+
+    async def _subscribe_asking(self, client: Client, packet: Subscribe, quiet: bool) -> None:
+        verdicts: list[bool] = []
+        for asked in packet.subscriptions:
+            topic_filter = _inner(asked.filter)
+            if topic_filter is None:
+                verdicts.append(False)
+                continue
+            verdict = self._may_subscribe(client, topic_filter)
+            if verdict is None:
+                verdict = await self._host.ask(client.view, topic_filter, Action.SUBSCRIBE)
+            verdicts.append(verdict)
+        later = self._grant(client, packet, verdicts, quiet)
+        if later is not None:
+            await later
+
+    def _grant(self, client: Client, packet: Subscribe, verdicts: list[bool], quiet: bool) -> Later | None:
+        if not client.alive:
+            return None
+        codes: list[int] = []
+        for asked, permitted in zip(packet.subscriptions, verdicts, strict=True):
+            inner = _inner(asked.filter)
+            bound = None if inner is None or client.peer is not None else fits(inner, self._exchange.limits)
+            if bound is not None:
+                self._exchange.reached.note(bound, client.client_id)
+            if inner is None or bound is not None:
+                codes.append(ReasonCode.TOPIC_FILTER_INVALID)
+            else:
+                codes.append(asked.qos if permitted else ReasonCode.NOT_AUTHORIZED)
+        granted = client.session.subscribed(packet, codes)
+        self.enter(client, granted)
+        if client.connection is not None and not quiet:
+            client.connection.write(granted.suback)
+        for subscription in granted.subscriptions:
+            self._host.fire(
+                BrokerEvents.CLIENT_SUBSCRIBED,
+                client_id=client.client_id,
+                topic=subscription.options.filter,
+                qos=subscription.options.qos,
+            )
+        if quiet or client.peer is not None:
+            return None
+        return self._send_retained(client, granted.retained)
+
+    def enter(self, client: Client, granted: Granted) -> None:
+        """Put granted subscriptions into the router; a member's go to the overlay instead."""
+        for subscription in granted.subscriptions:
+            topic_filter = subscription.options.filter
+            client.filters[topic_filter] = subscription
+            if self._exchange.store is not None:
+                self._exchange.store.subscribed(client, topic_filter, subscription)
+            if client.peer is not None:
+                self._tell("peer_subscribed", client.peer, topic_filter)
+                continue
+            fresh = self._exchange.router.subscribe(client, subscription.options, subscription.identifier)
+            if self._exchange.overlay is not None:
+                group, plain_filter = split_share(topic_filter)
+                if fresh:
+                    self._exchange.overlay.subscribed(plain_filter)
+                if group is not None:
+                    self._tell("group_joined", group, plain_filter)
+
+    def _send_retained(self, client: Client, subscriptions: Sequence[SessionSubscription]) -> Later | None:
+        """All of them at once if they are few and no plugin has to be asked."""
+        now = self._exchange.now()
+        pending = self._retained_for(subscriptions, now)
+        given_bytes = 0
+        for subscription, message in pending:
+            verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
+            if verdict is None or given_bytes > RETAINED_TURN_BYTES or client.session.paused:
+                return self._send_other_retained(client, chain([(subscription, message)], pending))
+            if verdict:
+                given_bytes += message.held_bytes
+                self._give_retained(client, subscription, message, now)
+        return None
+
+    def _retained_for(
+        self, subscriptions: Sequence[SessionSubscription], now: float
+    ) -> Iterator[tuple[SessionSubscription, Message]]:
+        for subscription in subscriptions:
+            topic_filter = subscription.options.filter
+            stores = [self._exchange.retained]
+            if topic_filter.startswith("$"):  # wildcards match no such name (MQTT-4.7.2-1)
+                stores.append(self._exchange.system)
+            for store in stores:
+                for message in store.matching(topic_filter, now):
+                    yield subscription, message
+
+    async def _send_other_retained(
+        self, client: Client, pending: Iterator[tuple[SessionSubscription, Message]]
+    ) -> None:
+        """A part at a time, as the client takes them: 100,000 messages for one that does not read fill no memory."""
+        connection, given_bytes = client.connection, RETAINED_TURN_BYTES
+        for subscription, message in pending:
+            verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
+            if verdict is None:
+                verdict = await self._host.ask(client.view, message.topic, Action.RECEIVE)
+            if given_bytes >= RETAINED_TURN_BYTES or client.session.paused:
+                given_bytes = 0
+                await asyncio.sleep(0)
+                while connection is not None and await connection.room() and client.session.paused:
+                    pass  # something else has filled its buffer again
+            if not client.alive:
+                return
+            if verdict:
+                given_bytes += message.held_bytes
+                self._give_retained(client, subscription, message, self._exchange.now())
+
+    def _give_retained(self, client: Client, subscription: SessionSubscription, message: Message, now: float) -> None:
+        ids = (subscription.identifier,) if subscription.identifier else ()
+        self._exchange.give(client, message, min(message.qos, subscription.options.qos), True, ids, now)
+
+    def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
+        """Remove, and answer."""
+        if self._exchange.tracing is not None and client.peer is None:
+            packet = replace(packet, filters=tuple(map(self._routed, packet.filters)))
+        data, _ = client.session.unsubscribed(packet)
+        for topic_filter in packet.filters:
+            if client.filters.pop(topic_filter, None) is not None:
+                self._leave(client, topic_filter)
+                if self._exchange.store is not None:
+                    self._exchange.store.subscribed(client, topic_filter, None)
+                self._host.fire(BrokerEvents.CLIENT_UNSUBSCRIBED, client_id=client.client_id, topic=topic_filter)
+        if client.connection is not None:
+            client.connection.write(data)
+
+    def forget(self, client: Client, unfinished: Sequence[Message] = ()) -> None:
+        """The session has ended: its subscriptions go, and what its shared groups sent it goes to other members."""
+        client.alive = False
+        if client.acks:
+            client.acks.clear()
+        filters, client.filters = client.filters, {}
+        for topic_filter in filters:
+            self._leave(client, topic_filter)
+        if unfinished and client.peer is None and any(f.startswith(SHARE_PREFIX) for f in filters):
+            self._pass_on(unfinished, [split_share(topic_filter) for topic_filter in filters])
+
+    def _pass_on(self, unfinished: Sequence[Message], filters: Sequence[tuple[str | None, str]]) -> None:
+        """Of each message as many copies as came by shared groups: one was its own if another filter matches it."""
+        copies = Counter(map(id, unfinished))
+        for message in {id(message): message for message in unfinished}.values():
+            fitting = [(group, wanted) for group, wanted in filters if matches(wanted, message.topic)]
+            came_shared = copies[id(message)] - any(group is None for group, _ in fitting)
+            groups = [self._exchange.router.group(group, wanted) for group, wanted in fitting if group is not None]
+            for group in list(filter(None, groups))[: max(0, came_shared)]:
+                self._exchange.in_order(self._give_to_group(group, message))
+
+    def give_shared(self, name: SharedName, message: Message) -> None:
+        """A message that is for one shared group only, as soon as no plugin has to be asked."""
+        group = self._exchange.router.group(*name)
+        if group is not None:
+            self._exchange.in_order(self._give_to_group(group, message))
+
+    async def _give_to_group(self, group: Group[Client], message: Message) -> None:
+        allowed: set[int] = set()
+        for member in list(group.members):
+            verdict = self._host.verdict(member.view, message.topic, Action.RECEIVE)
+            if verdict or (verdict is None and await self._host.ask(member.view, message.topic, Action.RECEIVE)):
+                allowed.add(id(member.view))
+        if group.members and not message.expired(self._exchange.now()):
+            self._exchange.deliver_to_group(group, message, allowed, self._exchange.now())
+
+    def _leave(self, client: Client, topic_filter: str) -> None:
+        if client.peer is not None:
+            self._tell("peer_unsubscribed", client.peer, topic_filter)
+            return
+        last = self._exchange.router.unsubscribe(client, topic_filter)
+        if self._exchange.overlay is None:
+            return
+        group, plain_filter = split_share(topic_filter)
+        if group is not None and self._exchange.router.group(group, plain_filter) is None:
+            self._tell("group_left", group, plain_filter)
+        if last:
+            self._exchange.overlay.unsubscribed(plain_filter)
+
+    def _tell(self, what: str, *names: str) -> None:
+        """Call a method of the overlay that it need not have."""
+        told = getattr(self._exchange.overlay, what, None)
+        if told is not None:
+            told(*names)
+
+
+def _inner(topic_filter: str) -> str | None:
+    """The filter without share prefix; None if it is not valid."""
+    try:
+        return split_share(topic_filter)[1]
+    except TopicError:
+        return None

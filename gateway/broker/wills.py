@@ -1,0 +1,65 @@
+"""Wills: published as the client's own publications, if it may, when its connection is gone without goodbye.
+
+When that is, and after what delay, is the session's business (`mqtt5.session`). Where a plugin has to think about a
+will that is due, its client may be back before: the will is published all the same (MQTT 5.0 §3.1.2.5), but nothing of
+the new connection counts before it (`decided`), lest `offline` follows on `online`; and nobody takes it for a death.
+"""
+
+from __future__ import annotations
+
+from gateway.broker.exchange import RESERVED_TOPICS, Exchange
+from gateway.clients import Client, Undecided, publication_of
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import Will
+from gateway.plugins import Action
+
+
+def publish_will(exchange: Exchange, client: Client, will: Will) -> None:
+    """Ask whether the client may, then publish."""
+    if client.peer is not None:
+        return  # members publish their clients' wills themselves
+    permitted = will.topic not in exchange.own_topics
+    if exchange.tracing is not None:
+        will, may = exchange.tracing.willing(client.client_id, will)
+        permitted = permitted and may
+    verdict = permitted and exchange.host.verdict(client.view, will.topic, Action.PUBLISH)
+    if verdict is None:
+        waits = Undecided()
+        if exchange.in_order(_asking(exchange, client, will, waits)):
+            exchange.undecided.setdefault(client.client_id, []).append(waits)
+    elif verdict:
+        _accept(exchange, client, will)
+
+
+async def decided(exchange: Exchange, client_id: str) -> None:
+    """Wait for the wills of a client's former connections. It is back: they say nothing about it any more."""
+    for waits in exchange.undecided.get(client_id, [])[:]:
+        waits.is_back = True
+        await waits.decision
+
+
+async def _asking(exchange: Exchange, client: Client, will: Will, waits: Undecided) -> None:
+    try:
+        if await exchange.host.ask(client.view, will.topic, Action.PUBLISH):
+            _accept(exchange, client, will, is_back=waits.is_back)
+    finally:
+        waits.decision.set_result(None)
+        left = exchange.undecided[client.client_id]
+        left.remove(waits)
+        if not left:
+            del exchange.undecided[client.client_id]
+
+
+def _accept(exchange: Exchange, client: Client, will: Will, *, is_back: bool = False) -> None:
+    if will.topic.startswith(RESERVED_TOPICS):
+        return
+    if exchange.tracing is not None and not is_back:
+        exchange.tracing.willed(client.client_id, will)
+    message = Message.of_will(will, exchange.now(), client.client_id)
+    exchange.inject(message, client.view)
+    if exchange.overlay is not None:
+        exchange.overlay.publish(client.client_id, publication_of(message, exchange.now()), _nothing)
+
+
+def _nothing(code: int) -> None:
+    """Nobody waits for the acknowledgement of a will."""

@@ -1,0 +1,21 @@
+"""An asyncio client of MQTT 5 that comes back by itself, with TLS, redialling and what waits for acknowledgement.
+
+Imports `base` and `mqtt5`; knows neither broker nor overlay.
+"""
+
+from __future__ import annotations
+
+from gateway.client.complaints import ClientError
+from gateway.client.mqtt_client import PACKET_BYTES_MAX, Client
+from gateway.client.redial import Address, split_host_port
+from gateway.client.tls import LinkTls, TlsError
+
+__all__ = [
+    "PACKET_BYTES_MAX",
+    "Address",
+    "Client",
+    "ClientError",
+    "LinkTls",
+    "TlsError",
+    "split_host_port",
+]

@@ -1,0 +1,59 @@
+"""Who waits for the acknowledgement of a publication, or for its refusal, and how long the server takes to give it.
+
+One publication at a time is timed, from its writing to its acknowledgement. No I/O: `mqtt_client` calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from gateway.base import LinkFigures
+from gateway.mqtt5.client_session import Completed
+from gateway.mqtt5.types import ReasonCode
+
+
+@dataclass(frozen=True, slots=True)
+class Awaiting:
+    """The token of one publication. `written_at`: of `time.perf_counter` (uvloop's clock counts milliseconds)."""
+
+    on_ack: Callable[[], None] | None
+    on_refused: Callable[[int], None] | None
+    written_at: float | None
+
+
+class Acknowledgements:
+    """Those of one client. `refused`: publications that the server answered with a reason code of failure."""
+
+    def __init__(self, figures: LinkFigures) -> None:
+        self.refused = 0
+        self._figures = figures
+        self._timed: float | None = None
+
+    def of(
+        self, on_ack: Callable[[], None] | None, on_refused: Callable[[int], None] | None, written_now: bool
+    ) -> Awaiting:
+        return Awaiting(on_ack, on_refused, time.perf_counter() if written_now and self._timed is None else None)
+
+    def written(self, awaiting: Awaiting) -> None:
+        """It is on its way, not in a queue."""
+        self._timed = awaiting.written_at or self._timed
+
+    def completed(self, action: Completed) -> None:
+        awaiting = cast(Awaiting, action.token)
+        if action.code >= ReasonCode.UNSPECIFIED_ERROR:
+            self.refused += 1
+            self._timed = None
+            if awaiting.on_refused is not None:
+                awaiting.on_refused(action.code)
+            return
+        if awaiting.written_at is not None and self._timed == awaiting.written_at:
+            self._timed, self._figures.acknowledge_s = None, time.perf_counter() - awaiting.written_at
+        if awaiting.on_ack is not None:
+            awaiting.on_ack()
+
+    def lost(self) -> None:
+        """The connection is gone: nothing is timed any more."""
+        self._timed = None

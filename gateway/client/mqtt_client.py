@@ -1,0 +1,442 @@
+"""An asyncio client of MQTT 5: one connection that comes back by itself, with batched reads and writes.
+
+What packets mean is `mqtt5.client_session`; here are sockets, TLS, timers, reconnecting and subscribing anew.
+`Client` serves the links of the overlay and everything that wants to talk to a broker;
+`gateway/overlay/region_client.py` has one to each replica of a region. Callbacks run on the event loop and must not
+block.
+
+    clean_start (the default)   nothing survives a connection: what was not acknowledged is the caller's to repeat
+    clean_start=False           QoS 1 and 2 survive reconnects, and wait here, bounded, while there is no connection
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as random_module
+import ssl as ssl_module
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from gateway.base import LinkFigures
+from gateway.client.awaited import Acknowledgements
+from gateway.client.batched import BatchedWriter
+from gateway.client.complaints import CONNACK_OF_V3, NOT_MQTT5, ClientError, Complaints
+from gateway.client.redial import Address, Redial, host_port
+from gateway.client.tls import SOMEBODY_ELSE, explain, shows
+from gateway.client.wanted import WantedSubscriptions
+from gateway.mqtt5.actions import Close, SessionLimits
+from gateway.mqtt5.client_session import Answered, ClientAction, ClientSession, Completed, Connected, Unanswered
+from gateway.mqtt5.codec import Decoder
+from gateway.mqtt5.copies import Copies
+from gateway.mqtt5.packets import (
+    NO_PROPERTIES,
+    ConnAck,
+    Connect,
+    Properties,
+    Publish,
+    Subscription,
+    UserProperties,
+    Version,
+    Will,
+)
+from gateway.mqtt5.types import MAXIMUM_REMAINING_LENGTH, MqttError, ReasonCode, Refused
+
+CONNECT_TIMEOUT_S = 10.0
+END_S = 1.0
+"""A peer that does not take our farewell is cut off: with TLS it could otherwise keep the connection from ending."""
+PACKET_BYTES_MAX = MAXIMUM_REMAINING_LENGTH + 5
+TOO_MUCH = (ReasonCode.PACKET_TOO_LARGE, ReasonCode.QOS_NOT_SUPPORTED, ReasonCode.RETAIN_NOT_SUPPORTED)
+
+
+class Client(asyncio.Protocol):
+    """See the module. `start` (or `connect`), then use it; `close` ends it for good.
+
+    `verify_peer`: gets the certificate (DER) after the TLS handshake and says whether it is the one we meant.
+    `receive_maximum`: messages that the server may have sent us and we not yet acknowledged (back-pressure).
+    `manual_ack`: messages are acknowledged by `acknowledge`, not when `on_publish` returns.
+    `limits`: what may be in flight to the server, and wait for it. `random`: 0..1, spreads reconnects.
+    `elsewhere`: where the server may be besides; asked, and tried, whenever it does not answer at its address.
+    `unusable`: why the server's offer (CONNACK) rules it out; empty if it does not. Then the connection ends.
+    `copies`: shared by clients to which the same publications come.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str = "",
+        ssl: ssl_module.SSLContext | None = None,
+        verify_peer: Callable[[bytes], bool] | None = None,
+        username: str | None = None,
+        password: bytes | None = None,
+        will: Will | None = None,
+        keep_alive_s: int = 30,
+        clean_start: bool = True,
+        session_expiry_s: int = 0,
+        receive_maximum: int = 1024,
+        packet_bytes: int = 2 << 20,
+        properties: UserProperties = (),
+        manual_ack: bool = False,
+        limits: SessionLimits | None = None,
+        random: Callable[[], float] = random_module.random,
+        elsewhere: Callable[[], Sequence[Address]] = tuple,
+        unusable: Callable[[ConnAck], str] = lambda connack: "",
+        copies: Copies | None = None,
+    ) -> None:
+        self.address = self._where = host_port((host, port))
+        self.manual_ack = manual_ack
+        self.on_publish: Callable[[Publish], object] = lambda _: None
+        self.on_publishes: Callable[[Sequence[Publish]], object] | None = None
+        """With `manual_ack`, instead of `on_publish`: what one read brought, while nothing else came with it."""
+        self.on_up: Callable[[], object] = lambda: None
+        self.on_down: Callable[[], object] = lambda: None
+        self.last_error = ""
+        self.session_present = False
+        self.packet_limit = PACKET_BYTES_MAX
+        """The largest packet, in bytes, that the server takes, as it said last."""
+        self.figures = LinkFigures()
+        self._redial, self._unusable = Redial((host, port), elsewhere, random), unusable
+        self._ssl, self._verify_peer = ssl, verify_peer
+        offer = Properties(
+            session_expiry_s=session_expiry_s or None,
+            receive_maximum=receive_maximum,
+            maximum_packet_size=packet_bytes,
+            user=properties,
+        )
+        self._connect = Connect(client_id, Version.V5, clean_start, keep_alive_s, username, password, will, offer)
+        self._limits, self._packet_bytes = limits, packet_bytes
+        self._session = self._new_session()
+        self._copies = copies
+        self._decoder = self._new_decoder()
+        self._wanted = WantedSubscriptions(self.address)
+        self._out = BatchedWriter(self.figures)
+        self._write, self._flush = self._out.write, self._out.flush
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._lost: asyncio.Future[None] | None = None
+        self._first: asyncio.Future[None] | None = None
+        self._up = False
+        self._up_at: float | None = None
+        self._wait_longest = False
+        self._why = ""
+        self._complaints = Complaints()
+        self.acks = Acknowledgements(self.figures)
+
+    def _new_session(self) -> ClientSession:
+        return ClientSession(self._connect, self._limits, adopt=not self._connect.clean_start)
+
+    def _new_decoder(self) -> Decoder:
+        return Decoder(Version.V5, self._packet_bytes, "client", copies=self._copies)
+
+    def __repr__(self) -> str:
+        return f"Client({self.address!r}, {'up' if self._up else 'down'})"
+
+    # ------------------------------------------------------------------------------------- lifetime
+
+    def start(self) -> None:
+        """Connect in the background, and again whenever the connection is lost. Needs a running event loop."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"client {self.address}")
+
+    async def connect(self) -> None:
+        """`start`, and wait for the first CONNACK. Raises ClientError when the first attempt fails."""
+        self._first = asyncio.get_running_loop().create_future()
+        self.start()
+        try:
+            await self._first
+        except ClientError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """DISCONNECT and end. What still waits is given up."""
+        task, self._task = self._task, None
+        transport = self._out.transport
+        if transport is not None and self._up and not transport.is_closing():
+            self._write(self._session.disconnect())
+            self._flush()
+            transport.close()
+            if self._lost is not None:
+                await asyncio.wait([self._lost], timeout=1.0)
+        transport = self._out.transport  # gone, if the connection ended meanwhile
+        if transport is not None:
+            transport.abort()
+            if self._lost is not None:
+                await asyncio.wait([self._lost], timeout=1.0)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    @property
+    def connected(self) -> bool:
+        """CONNACK came and the connection stands."""
+        return self._up
+
+    @property
+    def load(self) -> tuple[int, int, int]:
+        """Messages that the server has not acknowledged, those that wait for its window or for a connection, and what
+        both cost, in bytes."""
+        session = self._session
+        return len(session.outbound.unacknowledged), len(session.waiting), session.held_bytes
+
+    async def _run(self) -> None:
+        while True:
+            self._where = host_port(self._redial.address)
+            up_s = await self._connection()
+            self.note(self._why or f"{self._where} closed the connection; check the log of that broker")
+            await asyncio.sleep(self._redial.ended(up_s, self._wait_longest))
+
+    async def _connection(self) -> float | None:
+        """One connection from its beginning to its end; how long it was up, in seconds, or None."""
+        loop = asyncio.get_running_loop()
+        self._up_at, self._why, self._wait_longest = None, "", False
+        lost = self._lost = loop.create_future()
+        handshake_s = CONNECT_TIMEOUT_S if self._ssl else None
+        host, port = self._redial.address
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await loop.create_connection(lambda: self, host, port, ssl=self._ssl, ssl_handshake_timeout=handshake_s)
+        except (OSError, ssl_module.SSLError, TimeoutError) as error:
+            self._why = self._why or explain(error, self._where)
+            return None
+        await lost
+        return None if self._up_at is None else loop.time() - self._up_at
+
+    def note(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
+        """Remember why there is no connection; say so once, not at every attempt."""
+        self.last_error = text
+        self._complaints.say(text)
+        if self._first is not None and not self._first.done():
+            self._first.set_exception(ClientError(text, code))
+
+    # ------------------------------------------------------------------------------------- requests
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        qos: int = 0,
+        retain: bool = False,
+        properties: UserProperties | Properties = (),
+        on_ack: Callable[[], None] | None = None,
+        on_refused: Callable[[int], None] | None = None,
+        urgent: bool = False,
+    ) -> bool:
+        """Send or queue a message. False: it was not taken (no connection, queue full, too large).
+
+        `properties`: user properties, or all of them. `on_ack` is called once the server has taken a message
+        of QoS 1 or 2; never if the server refuses it, nor after the connection if nothing survives one. `on_refused`
+        gets the reason code if the server refuses it or has said that it cannot take it; then the result is True.
+        `urgent`: see `ClientSession.publish`.
+        Raises MalformedPacket or UnsendablePacket for what no MQTT packet can carry.
+        """
+        if not self._up and (not qos or self._connect.clean_start):
+            return False
+        if not isinstance(properties, Properties):
+            properties = Properties(user=properties) if properties else NO_PROPERTIES
+        publish = Publish(topic, payload, qos, retain, properties=properties)
+        awaiting = self.acks.of(on_ack, on_refused, self._up and qos > 0)
+        try:
+            data = self._session.publish(publish, awaiting, self._now(), urgent)
+        except Refused:
+            return False
+        except MqttError as error:
+            if error.reason in TOO_MUCH:
+                self.note(f"{self.address}: {error}; raise its limits")
+                if on_refused is not None:
+                    on_refused(error.reason)
+                return on_refused is not None
+            raise
+        if data is not None:
+            self._write(data)
+            self.acks.written(awaiting)
+        self.figures.sent += 1
+        return True
+
+    def subscribe(
+        self,
+        topic_filter: str,
+        qos: int = 1,
+        *,
+        no_local: bool = False,
+        retain_as_published: bool = True,
+        retain_handling: int = 0,
+        on_answer: Callable[[int], None] | None = None,
+    ) -> None:
+        """Want a filter, now and after every reconnect. `on_answer` gets the reason code of each SUBACK.
+
+        The same wish twice on one connection is asked once. Raises TooManySubscriptionsError.
+        """
+        options = Subscription(topic_filter, qos, no_local, retain_as_published, retain_handling)
+        if self._wanted.want(options, on_answer):
+            self._ask()
+
+    def unsubscribe(self, topic_filter: str) -> None:
+        """Want the filter no longer."""
+        if self._wanted.drop(topic_filter):
+            self._ask()
+
+    def acknowledge(self, publish: Publish, code: int = ReasonCode.SUCCESS) -> None:
+        """With `manual_ack`: the message (the object that `on_publish` got) is dealt with. Any order, any time."""
+        data = self._session.acknowledge(publish, ReasonCode(code))
+        if data:
+            self._write(data)
+
+    def acknowledge_all(self, publishes: Sequence[Publish]) -> None:
+        """The same for several at once."""
+        data = self._session.acknowledge_all(publishes)
+        if data:
+            self._write(data)
+
+    def _ask(self) -> None:
+        if self._up:
+            self._wanted.ask(self._session, self._write, self._now())
+
+    # ----------------------------------------------------------------- transport, called by asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's TLS transport is no subclass of asyncio.Transport, but offers the same.
+        self._out.transport = cast(asyncio.Transport, transport)
+        if self._verify_peer is not None and not shows(transport.get_extra_info("ssl_object"), self._verify_peer):
+            self._why = f"{self._where} {SOMEBODY_ELSE}"
+            self._out.transport.abort()
+            return
+        self._decoder = self._new_decoder()
+        if self._connect.clean_start:
+            self._session = self._new_session()
+        self._write(self._session.open(self._now()))
+        self._flush()
+        self._arm()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._up and data.startswith(CONNACK_OF_V3):
+            self._useless(NOT_MQTT5, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
+            return
+        self.figures.received_bytes += len(data)
+        self._perform(self._session.received_all(self._decoder.feed(data), self._now()))
+        if self._decoder.error is not None and self._out.transport is not None:
+            self._why = f"{self._where} sent what is not MQTT 5: {self._decoder.error}; check what listens there"
+            if self._up:
+                self._write(self._session.disconnect(self._decoder.error.reason))
+            self._end()
+        self._flush()
+
+    def pause_writing(self) -> None:
+        self._session.pause()
+
+    def resume_writing(self) -> None:
+        for data in self._session.resume(self._now()):
+            self._write(data)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if error is not None and not self._why:
+            self._why = explain(error, self._where)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._out.transport = None
+        self.acks.lost()
+        self._out.clear()
+        was_up, self._up = self._up, False
+        self._perform(self._session.disconnected(self._now()))
+        if was_up:
+            self.on_down()
+        if self._lost is not None and not self._lost.done():
+            self._lost.set_result(None)
+
+    # -------------------------------------------------------------------------------------- actions
+
+    def _perform(self, actions: Sequence[ClientAction]) -> None:
+        if self.on_publishes is not None and self.manual_ack:
+            publishes = [action for action in actions if type(action) is Publish]
+            if publishes and len(publishes) == len(actions):
+                self.figures.received += len(publishes)
+                self.on_publishes(publishes)
+                return
+        # Bytes first: what a resumed session repeats goes before what a callback publishes (§4.6).
+        for action in actions:
+            if type(action) is bytes:
+                self._write(action)
+        for action in actions:
+            if isinstance(action, Publish):
+                self.figures.received += 1
+                self.on_publish(action)
+                if action.qos and not self.manual_ack:
+                    self.acknowledge(action)
+            elif isinstance(action, Completed):
+                self.acks.completed(action)
+            elif isinstance(action, Connected):
+                self._connected(action)
+            elif isinstance(action, Answered):
+                self._wanted.answered(action)
+                self._ask()
+            elif isinstance(action, Unanswered):
+                self._wanted.unanswered(action)
+            elif isinstance(action, Close):
+                self._closed_by_session(action)
+
+    def _connected(self, action: Connected) -> None:
+        offer = action.connack.properties
+        self.packet_limit = offer.maximum_packet_size or PACKET_BYTES_MAX
+        if why := self._unusable(action.connack):
+            self._write(self._session.disconnect())
+            self._useless(why)
+            return
+        self._up, self._up_at, self.last_error = True, self._now(), ""
+        self._complaints.forget()
+        self.figures.connections += 1
+        self.session_present = action.connack.session_present
+        self._wanted.connected(self.session_present and not action.doubtful)
+        self._ask()
+        self._arm()
+        if self._first is not None and not self._first.done():
+            self._first.set_result(None)
+        self.on_up()
+
+    def _closed_by_session(self, action: Close) -> None:
+        if not self._up and action.reason is ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
+            self._useless(NOT_MQTT5, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
+            return
+        verb = "ended the connection" if self._up else "refused the connection"
+        self._why = f"{self._where} {verb}: {action.text} (0x{action.reason:02x}); see the log of that broker"
+        # Whoever took our session over would be thrown out by us in turn, for ever.
+        self._wait_longest = action.reason is ReasonCode.SESSION_TAKEN_OVER
+        if self._first is not None and not self._first.done():
+            self._first.set_exception(ClientError(self._why, action.reason))
+        if action.farewell:
+            self._write(action.farewell)
+        self._end(0.0 if action.reason is ReasonCode.KEEP_ALIVE_TIMEOUT else END_S)
+
+    def _useless(self, why: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
+        self._why, self._wait_longest = f"broker {self._where} {why}", True
+        self.note(self._why, code)
+        self._end()
+
+    # ---------------------------------------------------------------------------------------- bytes
+
+    def _end(self, within_s: float = END_S) -> None:
+        self._flush()
+        if self._out.transport is not None:
+            self._out.transport.close()
+            asyncio.get_running_loop().call_later(within_s, self._out.transport.abort)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _arm(self) -> None:
+        """(Re)start the session's timer: CONNACK, keep-alive, an unanswered PINGREQ."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline = self._session.next_deadline
+        if deadline is not None and self._out.transport is not None:
+            self._timer = asyncio.get_running_loop().call_at(deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._perform(self._session.tick(self._now()))
+        self._arm()

@@ -1,0 +1,111 @@
+"""What enforces the bounds that no other module owns, and the count of how often each was reached.
+
+`Reached` counts by the name of the bound in `limits` and says so in the log, but not once per offence. `Pace` is the
+token bucket of one client's publications. `fits` looks at topics. Bounds of a session (queues, flows) are kept in
+`mqtt5/delivery.py`, those of the retained store in `retained.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from gateway.base import Limits
+from gateway.mqtt5.packets import Connect, Publish
+from gateway.mqtt5.types import MqttError, ReasonCode
+
+log = logging.getLogger("veilmq.limits")
+
+#: One line for each bound at most so often: a flood must not fill the log too.
+LOG_EVERY_S = 10.0
+#: Publications that are held back wait at least so long, so that a low rate does not cost a wake-up for each.
+PACE_S = 0.01
+#: What a client did that its session ends with such a code.
+_BY_REASON = {
+    ReasonCode.RECEIVE_MAXIMUM_EXCEEDED: "receive_maximum",
+    ReasonCode.PACKET_TOO_LARGE: "packet_bytes",
+    ReasonCode.TOPIC_ALIAS_INVALID: "topic_aliases",
+}
+
+
+class Reached:
+    """How often each bound was reached since the start."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.counts = dict.fromkeys(Limits.model_fields, 0)
+        self._now = now
+        self._logged: dict[str, tuple[float, int]] = {}
+
+    def note(self, bound: str, who: str = "", amount: int = 1) -> None:
+        """Count; `who` (an address or client id) goes to the log."""
+        self.counts[bound] += amount
+        now, (at, before) = self._now(), self._logged.get(bound, (-LOG_EVERY_S, 0))
+        if now - at < LOG_EVERY_S:
+            return
+        count = self.counts[bound]
+        self._logged[bound] = (now, count)
+        log.warning(
+            "limits.%s is reached",
+            bound,
+            extra={"limit": bound, "who": who, "times": count - before, "total": count},
+        )
+
+    def note_reason(self, reason: int, who: str = "") -> None:
+        """Count what a reason code says, if it speaks of a bound."""
+        bound = _BY_REASON.get(ReasonCode(reason))
+        if bound is not None:
+            self.note(bound, who)
+
+    def check_publish(self, publish: Publish, limits: Limits, who: str) -> ReasonCode | None:
+        """The code that refuses a publication which exceeds a bound; it goes nowhere then."""
+        bound, code = fits(publish.topic, limits), ReasonCode.TOPIC_NAME_INVALID
+        if bound is None:
+            if len(publish.properties.user) <= limits.user_properties:
+                return None
+            bound, code = "user_properties", ReasonCode.QUOTA_EXCEEDED
+        self.note(bound, who)
+        return code
+
+    def check_connect(self, connect: Connect, limits: Limits, session_expiry_max_s: int) -> None:
+        """Raises MqttError for a CONNECT that is well-formed and too much."""
+        will = connect.will
+        bound, code = None if will is None else fits(will.topic, limits), ReasonCode.TOPIC_NAME_INVALID
+        most = max(len(connect.properties.user), len(will.properties.user) if will is not None else 0)
+        if most > limits.user_properties:
+            bound, code = "user_properties", ReasonCode.QUOTA_EXCEEDED
+        if bound is not None:
+            self.note(bound, connect.client_id)
+            raise MqttError(f"CONNECT exceeds limits.{bound}", code)
+        asked_s = connect.properties.session_expiry_s
+        if asked_s is not None and asked_s > session_expiry_max_s:
+            self.note("session_expiry_s", connect.client_id)  # granted is less, and CONNACK says so
+
+
+class Pace:
+    """A token bucket: `rate` publications a second, `burst` at once. Nothing is dropped: the sender waits."""
+
+    __slots__ = ("_at", "_burst", "_rate", "_tokens")
+
+    def __init__(self, rate: float, burst: int, now: float) -> None:
+        self._rate, self._burst = rate, burst
+        self._tokens, self._at = float(burst), now
+
+    def take(self, now: float) -> float:
+        """Take one token: 0.0. None is left: the seconds to wait before asking again."""
+        if self._tokens < 1:
+            self._tokens = min(self._burst, self._tokens + max(now - self._at, 0.0) * self._rate)
+            self._at = now
+            if self._tokens < 1:
+                return max((1 - self._tokens) / self._rate, PACE_S)
+        self._tokens -= 1
+        return 0.0
+
+
+def fits(topic: str, limits: Limits) -> str | None:
+    """The bound that a topic name or filter exceeds, or None."""
+    if topic.count("/") >= limits.topic_levels:
+        return "topic_levels"
+    # A character is four bytes at most: most names need not be encoded.
+    if 4 * len(topic) > limits.topic_bytes and len(topic.encode()) > limits.topic_bytes:
+        return "topic_bytes"
+    return None

@@ -1,0 +1,157 @@
+"""What the broker tells the overlay, and asks of it. Types only; `gateway/overlay/driver.py` implements `Overlay`.
+
+All methods are called on the event loop and must not block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from bridge.contract import Publication, UserProperties
+from bridge.traces import EntityConnected, EntityGone, EntitySeen
+from gateway.base import Figures
+from gateway.mqtt5.packets import Publish, Will
+from gateway.mqtt5.session import ServerSession
+
+__all__ = [
+    "Constraining",
+    "Done",
+    "EntityConnected",
+    "EntityEvent",
+    "EntityGone",
+    "EntitySeen",
+    "LocalBroker",
+    "Measured",
+    "Overlay",
+    "PeerSubscriptions",
+    "SharedName",
+    "SharedSubscriptions",
+]
+
+#: Name and filter of a shared group, without prefix.
+SharedName: TypeAlias = tuple[str, str]
+#: Called once with an MQTT reason code.
+Done: TypeAlias = Callable[[int], None]
+
+
+EntityEvent: TypeAlias = EntityConnected | EntitySeen | EntityGone
+
+
+class Overlay(Protocol):
+    """The broker's view of whatever carries publications beyond it. Absent: a plain broker."""
+
+    def publish(self, client_id: str, publication: Publication, done: Done) -> bool:
+        """Every authorised PUBLISH and will of a local client. False: the topic is local only.
+
+        True: it is taken, and `done(code)` is called once when PUBACK or PUBREC may go; a code >= 0x80
+        refuses it (clients below MQTT 5 are disconnected and will repeat it).
+        """
+        ...
+
+    def subscribed(self, topic_filter: str, /) -> None:
+        """First local subscription of a filter; share prefix stripped."""
+        ...
+
+    def unsubscribed(self, topic_filter: str, /) -> None:
+        """The last local subscription of a filter is gone."""
+        ...
+
+    def recognise(self, certificate_der: bytes, client_id: str) -> str | None:
+        """Name of the member whose certificate this is; None refuses the connection (0x87)."""
+        ...
+
+    def peer_connected(self, peer: str, session: ServerSession) -> None:
+        """A member connected; called again for every connection, also of a session that lives on."""
+        ...
+
+    def peer_disconnected(self, peer: str) -> None:
+        """The member's session has ended: with its connection, or when it expired."""
+        ...
+
+    def peer_published(self, peer: str, publish: Publish) -> Callable[[Done], bool] | None:
+        """A PUBLISH of a member, alias resolved. None: it is acknowledged now.
+
+        Else the answer is called at once with what acknowledges it later; False: read nothing of the member until then.
+        """
+        ...
+
+    def entity_event(self, event: EntityEvent) -> None: ...
+
+
+class Constraining(Protocol):
+    """Constrained topics (B2): enforced wherever a client names one. Absent: they are ordinary topics."""
+
+    def admit(self, topic: str, client_id: str, *, publishes: bool) -> tuple[str, bool]:
+        """The spelling under which a name or filter is routed, and whether the client may publish or subscribe."""
+        ...
+
+    def publishing(self, client_id: str, publish: Publish) -> bool:
+        """Whether a client may; the PUBLISH gets the spelling under which it is routed."""
+        ...
+
+    def willing(self, client_id: str, will: Will) -> tuple[Will, bool]:
+        """A client's will in that spelling, and whether it may be published."""
+        ...
+
+    def answered(self, client_id: str, publish: Publish) -> bool:
+        """A client's plain QoS 0 PUBLISH, not asked about before. True: all is done that `publishing` and `heard` would
+        have, and it is for nobody else. False: nothing is done."""
+        ...
+
+    def heard(self, client_id: str, publish: Publish) -> bool:
+        """A client's PUBLISH that is accepted. True: it was said to the broker, and nobody else may hear it."""
+        ...
+
+    def arrived(self, publication: Publication) -> bool:
+        """A publication that is for local clients, over the overlay or our own. True: it is for nobody but us."""
+        ...
+
+    def willed(self, client_id: str, will: Will) -> None:
+        """A client's will that is published."""
+        ...
+
+    def entity_event(self, event: EntityEvent) -> None: ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """An `Overlay` that counts: shown to Prometheus. `gauges`: name -> what is so at this moment."""
+
+    figures: Figures
+
+    def gauges(self) -> dict[str, int]: ...
+
+
+class SharedSubscriptions(Protocol):
+    """Optional methods of an `Overlay` that shares groups with other gateways."""
+
+    def group_joined(self, group: str, topic_filter: str) -> None:
+        """The first local member of a shared group; after `subscribed`. May be told again."""
+        ...
+
+    def group_left(self, group: str, topic_filter: str) -> None:
+        """The last one is gone; before `unsubscribed`."""
+        ...
+
+
+class PeerSubscriptions(Protocol):
+    """Optional methods of an `Overlay`: what a member subscribes to at us. Nothing local is routed to it."""
+
+    def peer_subscribed(self, peer: str, topic_filter: str) -> None: ...
+
+    def peer_unsubscribed(self, peer: str, topic_filter: str) -> None: ...
+
+
+class LocalBroker(Protocol):
+    """What an overlay needs of `EdgeBroker`."""
+
+    def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None: ...
+
+    def deliver_shared(self, name: SharedName, publication: Publication) -> None: ...
+
+    def send_to_peer(self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Done) -> bool: ...
+
+    def local_filters(self) -> Sequence[str]: ...
+
+    def local_groups(self) -> Sequence[SharedName]: ...

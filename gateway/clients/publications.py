@@ -1,0 +1,61 @@
+"""A message as the overlay takes it, and what of a message is the overlay's alone. No routing, no state."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from bridge.base import check_name
+from bridge.contract import Publication
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import NO_PROPERTIES, Properties
+
+#: User properties with this prefix belong to the overlay; ordinary clients neither send nor see them.
+RESERVED_PROPERTY = "vmq"
+
+
+def publication_of(message: Message, now: float) -> Publication:
+    """The message as the overlay takes it; expiry is what is left of it at `now`, in seconds."""
+    properties = message.properties
+    return Publication(
+        message.topic,
+        message.payload,
+        message.qos,
+        message.retain,
+        content_type=properties.content_type,
+        response_topic=properties.response_topic,
+        correlation_data=properties.correlation_data,
+        payload_format=properties.payload_format,
+        properties=properties.user,
+        expiry_s=message.remaining_s(now),
+        time_ms=time.time_ns() // 1_000_000,
+    )
+
+
+def message_of(publication: Publication, now: float) -> Message:
+    """The other way: what came over the overlay, as local clients get it. Raises TopicError."""
+    properties = Properties(
+        payload_format=publication.payload_format,
+        content_type=publication.content_type,
+        response_topic=publication.response_topic,
+        correlation_data=publication.correlation_data,
+        user=publication.properties,
+    )
+    topic, expiry_s = check_name(publication.topic), publication.expiry_s
+    return Message(
+        topic,
+        publication.payload,
+        publication.qos,
+        publication.retain,
+        without_reserved(properties),
+        None if expiry_s is None else now + expiry_s,
+    )
+
+
+def without_reserved(properties: Properties) -> Properties:
+    """The same without the user properties that belong to the overlay."""
+    user = tuple(pair for pair in properties.user if not pair[0].startswith(RESERVED_PROPERTY))
+    if len(user) == len(properties.user):
+        return properties
+    properties = replace(properties, user=user)
+    return NO_PROPERTIES if properties == NO_PROPERTIES else properties

@@ -1,0 +1,214 @@
+"""The broker's record of one client, and the times at which clients need attention.
+
+A `Client` joins what three others know: the protocol state (`mqtt5/session.py`), what amqtt's plugins see
+(`plugin.EdgeSession`) and the network connection, if there is one. No decisions here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gateway.mqtt5.delivery import Journal
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import Packet, Publish
+from gateway.mqtt5.session import ServerSession, SessionSubscription
+from gateway.plugins import EdgeSession
+
+if TYPE_CHECKING:
+    from gateway.clients.bounds import Pace
+    from gateway.clients.overlay_port import Done
+
+
+class Owed:
+    """An acknowledgement that we owe a client; `code` None: not decided yet. `answers` are waited for."""
+
+    __slots__ = ("_worst", "answers", "code", "publish")
+
+    def __init__(self, publish: Publish, code: int | None = None) -> None:
+        self.publish, self.code = publish, code
+        self.answers, self._worst = 1, 0
+
+    def answer(self, code: int) -> None:
+        """One of those who must have the message says so, or refuses it."""
+        self._worst = max(self._worst, code)
+        self.answers -= 1
+        if self.answers <= 0:
+            self.code = self._worst
+
+
+class PeerMessage(Message):
+    """A publication to a member of the overlay whose acknowledgement somebody waits for."""
+
+    __slots__ = ("on_ack",)
+
+    on_ack: Done
+
+
+class ClientConnection(Protocol):
+    """The network connection of a client, as everybody but its own module sees it (`broker/connection.py`)."""
+
+    closed: bool
+    is_overlay: bool
+    listener: str
+    reauthentication: Any
+    held_until: float
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def peer(self) -> tuple[str, int] | None: ...
+    @property
+    def is_held(self) -> bool: ...
+    @property
+    def is_waiting(self) -> bool: ...
+    async def challenge(self, data: bytes) -> Packet: ...
+    async def room(self) -> bool: ...
+    def write(self, data: bytes) -> None: ...
+    def gate(self, batch: int) -> bool: ...
+    def release(self, batch: int) -> None: ...
+    def pause(self, why: int) -> None: ...
+    def resume(self, why: int) -> None: ...
+    def close(self, farewell: bytes = b"") -> None: ...
+    def abort(self) -> None: ...
+
+
+class StoredSession(Journal, Protocol):
+    """A session on disk, as everybody but the store sees it (`sessions/store.py`)."""
+
+    id: int
+    client: Client
+
+    def row(self) -> tuple[object, ...]: ...
+    def gate(self) -> None: ...
+
+
+class Client:
+    """One client id. `filters`: what the router holds for it; `alive` is False once the session has ended."""
+
+    __slots__ = (
+        "acks",
+        "alive",
+        "connection",
+        "filters",
+        "goodbye",
+        "pace",
+        "peer",
+        "plain",
+        "record",
+        "seen_at",
+        "session",
+        "view",
+        "wake_at",
+    )
+
+    def __init__(self, session: ServerSession, view: EdgeSession) -> None:
+        self.session, self.view = session, view
+        self.connection: ClientConnection | None = None
+        self.peer: str | None = None
+        #: How fast it may publish; None: as fast as it likes.
+        self.pace: Pace | None = None
+        #: 0 (3.1.1) or 1 (MQTT 5) where a QoS 0 message needs nothing of the session: no alias, no size limit.
+        self.plain: int | None = None
+        #: What is stored of the session (`session_store.py`), if anything is.
+        self.record: StoredSession | None = None
+        self.acks: deque[Owed] | tuple[()] = ()
+        self.filters: dict[str, SessionSubscription] = {}
+        self.alive = True
+        self.goodbye = (False, "connection lost")
+        self.seen_at = 0.0
+        self.wake_at: float | None = None
+
+    @property
+    def client_id(self) -> str:
+        return self.session.client_id
+
+    def owe(self, owed: Owed) -> None:
+        """One more acknowledgement, to be sent after those in `acks`; most clients never make a queue of them."""
+        if isinstance(self.acks, tuple):
+            self.acks = deque()
+        self.acks.append(owed)
+
+    def __repr__(self) -> str:
+        return f"Client({self.client_id!r})"
+
+
+class Undecided:
+    """A will that is due, of which a plugin has not said whether it may be published."""
+
+    __slots__ = ("decision", "is_back")
+
+    def __init__(self) -> None:
+        self.decision: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_back = False
+
+
+#: Entries that no client waits for any more are cleared out when there are so many more than clients.
+STALE_ENTRIES = 1_024
+#: Clients whose time has come are collected for at least so long, so that thousands cost one wake-up.
+COLLECT_S = 0.05
+
+
+class Deadlines:
+    """Calls `due(client, now)` when a client's session wants it: keep-alive, will delay, expiry.
+
+    One heap and one timer for all clients. A message moves a keep-alive deadline only in the session, not
+    here: an entry that comes too early is put back at its new time.
+    """
+
+    def __init__(self, now: Callable[[], float], due: Callable[[Client, float], float | None]) -> None:
+        """`due` does what is due and returns when the client wants attention next, or None."""
+        self._now, self._due = now, due
+        self._heap: list[tuple[float, int, Client]] = []
+        self._serial = itertools.count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    def wake(self, client: Client, at: float | None, clients: int) -> None:
+        """The client wants attention at `at` or later; an earlier entry of it stays and is put back."""
+        if at is None or (client.wake_at is not None and client.wake_at <= at):
+            return
+        client.wake_at = at
+        heapq.heappush(self._heap, (at, next(self._serial), client))
+        if len(self._heap) > 2 * clients + STALE_ENTRIES:
+            self._heap = [entry for entry in self._heap if entry[2].wake_at == entry[0] and entry[2].alive]
+            heapq.heapify(self._heap)
+        self._arm()
+
+    def tick(self, now: float, clients: int) -> None:
+        """Attend to everybody whose time has come. Called by the timer, and by tests with a time of theirs."""
+        while self._heap and self._heap[0][0] <= now:
+            at, _, client = heapq.heappop(self._heap)
+            if client.wake_at != at or not client.alive:
+                continue
+            client.wake_at = None
+            following = self._due(client, now)
+            if following is not None:
+                self.wake(client, max(following, now + COLLECT_S), clients)
+        self._arm()
+
+    def _arm(self) -> None:
+        if not self._heap:
+            return
+        at = self._heap[0][0]
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        delay_s = max(at - self._now(), 0.0) + COLLECT_S
+        self._timer_at = at
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self.tick(self._now(), len(self._heap))
+
+    def stop(self) -> None:
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

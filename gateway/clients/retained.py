@@ -1,0 +1,125 @@
+"""Retained messages of the broker: what a new subscriber gets at once (MQTT 5.0 §3.3.1.3).
+
+A mapping from topic to amqtt's `RetainedApplicationMessage`, because plugins of amqtt read and fill it;
+ours carry the MQTT 5 message besides. In memory, bounded in number and bytes.
+"""
+
+from __future__ import annotations
+
+from collections import UserDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from amqtt.broker import RetainedApplicationMessage
+
+from bridge.base import NameTree, has_wildcard
+from gateway.mqtt5.message import Message
+
+#: What an entry costs beside its topic and payload, so that many small ones count too.
+ENTRY_BYTES = 256
+
+
+class EdgeRetained(RetainedApplicationMessage):  # type: ignore[misc]
+    """A retained message as amqtt's plugins know it, with the message that subscribers get."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, session: Any, message: Message) -> None:
+        super().__init__(session, message.topic, message.payload, message.qos)
+        self.message = message
+
+
+class RetainedStore(UserDict[str, Any]):
+    """Topic -> retained message, with the names in a tree for filters with wildcards.
+
+    `maximum` and `maximum_bytes` stop clients that retain under ever new names from filling memory. Plugins
+    may assign directly; that is the operator's code and is not bounded.
+    """
+
+    def __init__(self, maximum: int, maximum_bytes: int) -> None:
+        self._names = NameTree()
+        self._maximum, self._maximum_bytes = maximum, maximum_bytes
+        self.held_bytes = 0
+        #: Told of every change: topic, and message or None.
+        self.changed: Callable[[str, Message | None], None] | None = None
+        super().__init__()
+
+    def __setitem__(self, topic: str, retained: Any) -> None:
+        if (old := self.data.get(topic)) is None:
+            self._names.add(topic)
+        else:
+            self.held_bytes -= _cost(topic, old)
+        self.held_bytes += _cost(topic, retained)
+        self.data[topic] = retained
+        if self.changed is not None:
+            self.changed(topic, _message(retained))
+
+    def __delitem__(self, topic: str) -> None:
+        self.held_bytes -= _cost(topic, self.data.pop(topic))
+        self._names.discard(topic)
+        if self.changed is not None:
+            self.changed(topic, None)
+
+    def keep(self, session: Any, message: Message) -> RetainedApplicationMessage | None:
+        """Retain a publication, or clear the topic if its payload is empty.
+
+        What plugins are told: the new entry, or the old one emptied; None if there was nothing to clear.
+        Raises StoreFullError.
+        """
+        topic = message.topic
+        old = self.data.get(topic)
+        if not message.payload:
+            if old is None:
+                return None
+            del self[topic]
+            old.data = b""  # how amqtt tells its plugins that a topic was cleared
+            return old
+        retained = EdgeRetained(session, message)
+        freed = 0 if old is None else _cost(topic, old)
+        if old is None and len(self.data) >= self._maximum:
+            raise StoreFullError("retained_messages")
+        if self.held_bytes - freed + _cost(topic, retained) > self._maximum_bytes:
+            raise StoreFullError("retained_bytes")
+        self[topic] = retained
+        return retained
+
+    def matching(self, topic_filter: str, now: float) -> Iterator[Message]:
+        """What a subscription to the filter gets; what has expired by `now` is dropped."""
+        if has_wildcard(topic_filter):
+            topics = list(self._names.matching(topic_filter))
+        else:
+            topics = [topic_filter] if topic_filter in self.data else []
+        for topic in topics:
+            retained = self.data.get(topic)
+            if retained is None:  # cleared while the receiver was waited for
+                continue
+            message = _message(retained)
+            if message.expired(now):
+                del self[topic]
+            else:
+                yield message
+
+    def drop_expired(self, now: float) -> None:
+        for topic in [topic for topic, retained in self.data.items() if _message(retained).expired(now)]:
+            del self[topic]
+
+
+class StoreFullError(Exception):
+    """Bounds of the store are reached: the message reached its subscribers but is not retained. `bound`: which."""
+
+    def __init__(self, bound: str) -> None:
+        super().__init__(bound)
+        self.bound = bound
+
+
+def _message(retained: Any) -> Message:
+    if isinstance(retained, EdgeRetained):
+        return retained.message
+    # Put here by a plugin of amqtt.
+    return Message(retained.topic, bytes(retained.data), retained.qos or 0, retain=True)
+
+
+def _cost(topic: str, retained: Any) -> int:
+    if isinstance(retained, EdgeRetained):
+        return ENTRY_BYTES + retained.message.held_bytes
+    return ENTRY_BYTES + len(topic) + len(retained.data or b"")

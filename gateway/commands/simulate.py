@@ -1,0 +1,268 @@
+"""`veilmq simulate`: runs one figure of one experiment, prints its table and notes, and writes its picture.
+
+The experiments are pure (`bridge.sim`); what they cannot know comes from here: the time that real operations take on
+this machine (`measure`), and a clock. Not here: how pictures are drawn (`figures`), what figures mean (their notes).
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from bridge.sim.experiments import Figure
+from bridge.sim.loads import Costs
+from bridge.wire import DOMAIN, Statement
+from gateway.commands.pictures import SUFFIXES, NoMatplotlib, draw
+from gateway.mqtt5.codec import Decoder
+from gateway.mqtt5.encoding import encode_publish
+from gateway.mqtt5.packets import Version
+from keys.envelope import (
+    BATCH_LIMIT,
+    HeaderVerifier,
+    Inner,
+    MessageHeader,
+    Mode,
+    SignedHeader,
+    content_digest,
+    from_property,
+    leaf,
+    make_key,
+    open_key,
+    sign_batch,
+    to_property,
+)
+from keys.epochs import KeyName, scope_key
+from keys.identity import Identity, verify
+from keys.sharetree import Hop
+
+EXPERIMENTS: Mapping[str, str] = {
+    "eventguard": "bridge.sim.eventguard",
+    "secret-forwarding": "bridge.sim.secret_forwarding",
+}
+"""Modules with `FIGURES`: figure number -> function `(seed, progress)`, imported when one of them is asked for."""
+ROUNDS = 11
+ROUND_S = 0.01
+PAYLOAD_BYTES = 256
+TOPIC = "plant/line/speed"
+TEXT_CHARS = 8  # a column of text can be as narrow
+_NUMBER = re.compile(r"[-+.,e\d]+")
+
+
+class SimulateError(Exception):
+    """What was asked for does not exist or cannot be written: one line, cause and cure."""
+
+
+def simulate(experiment: str, number: str, seed: int, out: Path | None, as_json: bool) -> int:
+    """Run, print, draw; the exit status. With JSON, a picture is written only if `out` says where."""
+    function = _find(experiment, number)
+    path = out or (None if as_json else Path(f"{experiment}-{number}.svg"))
+    if path is not None:
+        _check_path(path)
+    figure = _run(function, seed, f"{experiment} {number}")
+    if as_json:
+        print(json.dumps(asdict(figure), indent=2, ensure_ascii=False))
+    else:
+        print_figure(figure, Console())
+    if path is not None:
+        _draw(figure, path, quiet=as_json)
+    return 0
+
+
+def _find(experiment: str, number: str) -> Callable[..., Figure]:
+    module = EXPERIMENTS.get(experiment)
+    if module is None:
+        raise SimulateError(f"no experiment {experiment}; take one of {', '.join(EXPERIMENTS)}")
+    figures: Mapping[str, Callable[..., Figure]] = importlib.import_module(module).FIGURES
+    if number not in figures:
+        raise SimulateError(f"{experiment} has no figure {number}; take one of {', '.join(figures)}")
+    return figures[number]
+
+
+def _check_path(path: Path) -> None:
+    """Before the run, which takes a while."""
+    if path.suffix not in SUFFIXES:
+        raise SimulateError(f"cannot tell the format of {path}; end it in {' or '.join(SUFFIXES)}")
+    if not path.parent.is_dir():
+        raise SimulateError(f"there is no directory {path.parent}; make it or choose another --out")
+
+
+def _run(function: Callable[..., Figure], seed: int, name: str) -> Figure:
+    """Pass in what this function asks for by keyword and a pure module cannot have."""
+    offered: dict[str, Callable[[], object]] = {"costs": measure, "clock": lambda: time.perf_counter}
+    wanted = inspect.signature(function).parameters
+    impure = {keyword: make() for keyword, make in offered.items() if keyword in wanted}
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(name, total=1.0)
+        return function(seed, lambda done: bar.update(task, completed=done), **impure)
+
+
+def _draw(figure: Figure, path: Path, quiet: bool) -> None:
+    try:
+        draw(figure, path)
+    except NoMatplotlib as error:
+        print(f"veilmq: no picture in {path}: {error}", file=sys.stderr)
+    except OSError as error:
+        raise SimulateError(f"cannot write {path}: {error.strerror}; choose another --out") from error
+    else:
+        if not quiet:
+            print(f"picture in {path}")
+
+
+def print_figure(figure: Figure, console: Console) -> None:
+    """Title, table and notes."""
+    # Text: brackets of a title are not markup
+    title = Text(f"{figure.experiment}, figure {figure.number}: {figure.title}")
+    table = Table(title=title, title_justify="left", box=SIMPLE)
+    columns, rows = _with_spread(figure)
+    cells_of = [[row[place] for row in rows] for place in range(len(columns))]
+    # A number that is broken over two lines reads as another one: texts make room, where there is any.
+    widths = [max(map(len, cells)) if all(map(_NUMBER.fullmatch, cells)) else None for cells in cells_of]
+    is_wide = sum(width or TEXT_CHARS for width in widths) + 3 * len(columns) <= console.width
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(Text(column), justify="right", overflow="fold", min_width=width if is_wide else None)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+    for note in figure.notes:
+        console.print(Text(f"* {note}"))
+
+
+def _with_spread(figure: Figure) -> tuple[list[str], list[list[str]]]:
+    """Columns and cells as text; a column `sd` (standard deviation) joins the one before it."""
+    spreads = {place for place, column in enumerate(figure.columns) if column == "sd" and place}
+    columns = [
+        f"{column} ± sd" if place + 1 in spreads else column
+        for place, column in enumerate(figure.columns)
+        if place not in spreads
+    ]
+    rows = []
+    for row in figure.rows:
+        cells = [cell if isinstance(cell, str) else _rounded(cell) for cell in row]
+        for place in spreads:
+            cells[place - 1] += f" ±{float(row[place]):.1g}"
+        rows.append([cell for place, cell in enumerate(cells) if place not in spreads])
+    return columns, rows
+
+
+def _rounded(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+# ------------------------------------------------------------------------------------------------ measuring
+
+
+def measure() -> Costs:
+    """What real operations on a publication of 256 bytes cost on this machine: medians, in about a second."""
+    return Costs(**{name: median_us(work) / share for name, work, share in _operations()})
+
+
+def median_us(work: Callable[[], object]) -> float:
+    """The median over `ROUNDS` rounds of the time of one call, in microseconds."""
+    calls, spent_s = 1, 0.0
+    while spent_s < ROUND_S:
+        calls *= 2
+        spent_s = _round_s(work, calls)
+    return statistics.median(_round_s(work, calls) for _ in range(ROUNDS)) / calls * 1e6
+
+
+def _round_s(work: Callable[[], object], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        work()
+    return time.perf_counter() - start
+
+
+def _operations() -> Iterator[tuple[str, Callable[[], Any], int]]:
+    """(field of `Costs`, a call, how many operations the call is)."""
+    identity, payload = Identity.generate(os.urandom(32)), os.urandom(PAYLOAD_BYTES)
+    packet = encode_publish(TOPIC, payload, qos=1, packet_id=1)
+    decoder = Decoder(Version.V5)
+    yield "parse_us", lambda: decoder.feed(packet), 1
+    yield "write_us", lambda: encode_publish(TOPIC, payload, qos=1, packet_id=1), 1
+    yield from _sealing(identity, payload)
+    headers = [
+        _header(identity, os.urandom(16), sequence, (content_digest(payload),)) for sequence in range(BATCH_LIMIT)
+    ]
+    leaves = [leaf(header.encode(), TOPIC) for header in headers]
+    yield "sign_us", lambda: sign_batch(identity, leaves[:1]), 1
+    yield "batched_sign_us", lambda: sign_batch(identity, leaves), BATCH_LIMIT
+
+    def verify_all(properties: list[str]) -> None:
+        verifier = HeaderVerifier()
+        for text in properties:
+            verifier.verify(SignedHeader.decode(from_property(text)), TOPIC, identity.public_bytes)
+
+    alone = _properties(identity, headers[:1])
+    together = _properties(identity, headers)
+    yield "verify_us", lambda: verify_all(alone), 1
+    yield "batched_verify_us", lambda: verify_all(together), BATCH_LIMIT
+    root = os.urandom(32)
+    yield "derive_us", lambda: scope_key(root, "plant/#", 1), 1
+    statement = Statement("gateway", "plant/#", 1, True, 1)
+    frame = statement.signed(identity).encode()
+    yield "statement_us", lambda: statement.signed(identity).encode(), 1
+
+    def check_statement() -> None:
+        stated = Statement.decode(frame)
+        verify(identity.public_bytes, DOMAIN, stated.body(), stated.signature)
+
+    yield "check_statement_us", check_statement, 1
+
+
+def _sealing(identity: Identity, payload: bytes) -> Iterator[tuple[str, Callable[[], Any], int]]:
+    """Sealing as a publisher does it, with header and digest; opening as a subscriber does."""
+    key = os.urandom(32)
+    name, hop = KeyName("plant/#", 1, 0), Hop(1, 1, 1, 1)
+    key_header, data_key, shares = make_key(identity, name, (hop,), 1, 1 << 31, key, os.urandom)
+    sequences = iter(range(1, 1 << 31))
+
+    def seal() -> tuple[MessageHeader, bytes]:
+        sequence = next(sequences)
+        header = _header(identity, key_header.key_id, sequence, ())
+        sealed = data_key.seal(header.prefix(), sequence, TOPIC, Inner(TOPIC, 1, payload).encode())
+        return _header(identity, key_header.key_id, sequence, (content_digest(sealed),)), sealed
+
+    yield "seal_us", seal, 1
+    header, sealed = seal()
+    reader = open_key(key_header, shares[0].value, key)
+    prefix = header.prefix()
+    yield "open_us", lambda: Inner.decode(reader.open(prefix, header.sequence, TOPIC, sealed)), 1
+
+
+def _header(identity: Identity, key_id: bytes, sequence: int, digests: tuple[bytes, ...]) -> MessageHeader:
+    return MessageHeader(
+        publisher=identity.party_id,
+        key_id=key_id,
+        sequence=sequence,
+        previous=0,
+        time_ms=1,
+        deadline_ms=0,
+        qos=1,
+        retain=False,
+        tombstone=False,
+        mode=Mode.COPIES,
+        digests=digests,
+    )
+
+
+def _properties(identity: Identity, headers: list[MessageHeader]) -> list[str]:
+    proofs = sign_batch(identity, [leaf(header.encode(), TOPIC) for header in headers])
+    pairs = zip(headers, proofs, strict=True)
+    return [to_property(SignedHeader(header, proof).encode()) for header, proof in pairs]

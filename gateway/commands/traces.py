@@ -1,0 +1,190 @@
+"""`veilmq traces`: a live table of entities, the latest of each, and what was observed of one."""
+
+# ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.commands.printing import as_text, print_json, print_table
+from gateway.commands.trust import OPTIONS, Json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from bridge.traces import Observed
+    from gateway.commands.trace_board import Board
+
+traces_app = typer.Typer(help="Which entities are alive.", **OPTIONS)
+
+History = Annotated[Path, typer.Option("--history", metavar="FILE", help="What was observed (SQLite).")]
+DEFAULT_HISTORY = Path("traces.sqlite3")
+REFRESH_S = 0.5
+
+
+@traces_app.command("watch")
+def watch(
+    entities: Annotated[list[str], typer.Argument(metavar="ENTITY...", help="Whom to follow.")],
+    credentials: Annotated[Path, typer.Option(metavar="DIR", help="Ours, made by `trust issue --role entity`.")],
+    gateway: Annotated[
+        list[str], typer.Option(metavar="HOST:PORT", help="Where to connect; several, for several witnesses.")
+    ] = ["127.0.0.1:1883"],  # noqa: B006  typer copies it
+    username: Annotated[str | None, typer.Option(help="For the gateway.")] = None,
+    password_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Holds the password.")] = None,
+    cafile: Annotated[Path | None, typer.Option(metavar="FILE", help="Connect by TLS, trusting it.")] = None,
+    history: Annotated[Path | None, typer.Option("--history", metavar="FILE", help="Also write it down here.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0, help="Stop after so long.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each trace.")] = False,
+) -> None:
+    """Follow entities: a live table, or JSON lines; Ctrl-C ends it."""
+    from gateway.commands.trace_board import Board
+    from gateway.tracing.client import Tracker, address, connection
+    from gateway.tracing.store import TraceStore
+
+    store = TraceStore(history) if history is not None else None
+    brokers = [address(each) for each in gateway]
+    until = None if seconds is None else time.monotonic() + seconds
+    board = Board(tuple(entities))
+    try:
+        with Tracker(credentials, brokers, configure=connection(username, password_file, cafile)) as tracker:
+            for entity in entities:
+                tracker.follow(entity)
+            screen = _lines if as_json else _Screen(board)
+            with _running(screen) as show:
+                while until is None or time.monotonic() < until:
+                    seen = tracker.next(REFRESH_S)
+                    if seen is not None:
+                        board.take(seen)
+                        if store is not None:
+                            store.observe(seen)
+                    show(seen)
+    finally:
+        if store is not None:
+            store.close()
+
+
+@traces_app.command("list")
+def list_entities(history: History = DEFAULT_HISTORY, as_json: Json = False) -> None:
+    """The latest that was observed of each entity."""
+    from bridge.traces.tracker import Observed
+    from gateway.commands.trace_board import Board
+
+    board = Board()
+    with _opened(history) as store:
+        for seen in sorted(store.latest(), key=lambda each: each.time_ms):
+            board.take(Observed(seen.entity, seen.kind, seen.time_ms, 0, seen.fields))
+    if as_json:
+        print_json([row.to_json() for row in board.sorted()])
+        return
+    print_table("", list(_COLUMNS), [_cells(row.to_json(), time.time()) for row in board.sorted()])
+
+
+@traces_app.command("history")
+def show_history(
+    entity: Annotated[str, typer.Argument(metavar="ENTITY")],
+    history: History = DEFAULT_HISTORY,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many of the newest.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """What was observed of one entity, oldest first."""
+    with _opened(history) as store:
+        found = store.history(entity, limit)
+    rows = [{"time_ms": s.time_ms, "kind": s.kind.name, "fields": s.fields} for s in found]
+    if as_json:
+        print_json(rows)
+        return
+    print_table(
+        entity,
+        ["time", "trace", ""],
+        [[_date(r["time_ms"]), str(r["kind"]), as_text(_pairs(r["fields"]))] for r in rows],
+    )
+
+
+# --------------------------------------------------------------------------------------------------- details
+
+
+def _opened(path: Path) -> Any:
+    from contextlib import closing
+
+    from gateway.tracing.store import TraceStore, TraceStoreError
+
+    if not path.exists():
+        raise TraceStoreError(f"{path}: no such file; `veilmq traces watch --history {path}` writes it")
+    return closing(TraceStore(path))
+
+
+def _lines(seen: Observed | None) -> None:
+    if seen is not None:
+        fields = {"entity": seen.entity, "kind": seen.kind.name, "time_ms": seen.time_ms, "fields": dict(seen.fields)}
+        print(json.dumps(fields, ensure_ascii=False), flush=True)
+
+
+class _Screen:
+    """A live table."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def __enter__(self) -> _Screen:
+        from rich.live import Live
+
+        self._live = Live(_table(self._board), refresh_per_second=1 / REFRESH_S)
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.update(_table(self._board))
+        self._live.stop()
+
+    def __call__(self, seen: Observed | None) -> None:
+        self._live.update(_table(self._board))
+
+
+def _running(screen: Any) -> Any:
+    from contextlib import nullcontext
+
+    return screen if isinstance(screen, _Screen) else nullcontext(screen)
+
+
+_COLUMNS = ("entity", "health", "state", "since", "seen", "latency", "loss", "load")
+_STYLES = {"alive": "green", "suspected": "yellow", "failed": "red", "disconnected": "red"}
+
+
+def _table(board: Board) -> Table:
+    from rich.box import SIMPLE
+    from rich.table import Table
+    from rich.text import Text
+
+    summary = ", ".join(f"{count} {health}" for health, count in sorted(board.summary().items()))
+    table = Table(title=summary, title_justify="left", box=SIMPLE)
+    for column in _COLUMNS:
+        table.add_column(column, overflow="fold")
+    for row in board.sorted():
+        cells = _cells(row.to_json(), time.time())
+        table.add_row(*(Text(cell) for cell in cells), style=_STYLES.get(row.health, ""))
+    return table
+
+
+def _cells(row: dict[str, Any], now: float) -> list[str]:
+    seen_s = f"{max(0.0, now - row['seen_ms'] / 1000):.1f} s ago" if row["seen_ms"] else ""
+    latency = "" if row["latency_ms"] is None else f"{row['latency_ms']} ms"
+    loss = "" if row["loss_rate"] is None else f"{row['loss_rate']:.0%}"
+    since = _date(row["since_ms"]) if row["since_ms"] else ""
+    return [row["entity"], row["health"], row["state"], since, seen_s, latency, loss, as_text(_pairs(row["load"]))]
+
+
+def _pairs(fields: dict[str, Any]) -> list[str]:
+    return [f"{name}: {value}" for name, value in fields.items()]
+
+
+def _date(time_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return "never"

@@ -1,0 +1,351 @@
+"""`veilmq trust` and `veilmq overlay`: trust domains, identities, rights, keys and the signed overlay.
+
+Commands of the owner and of those who run members; each calls one function and prints what has to be done next.
+"""
+
+# ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.commands.printing import as_text, print_json, print_table
+
+if TYPE_CHECKING:
+    from gateway.owner import Changed, Signed, SignOptions
+    from keys.grants import Right
+
+OPTIONS: dict[str, Any] = {
+    "no_args_is_help": True,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+trust_app = typer.Typer(help="Trust domains, identities, rights and keys.", **OPTIONS)
+overlay_app = typer.Typer(help="Who is in, and how it is joined.", **OPTIONS)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+Description = Annotated[Path, typer.Argument(metavar="OVERLAY.yaml")]
+OverlayFile = Annotated[Path, typer.Argument(metavar="OVERLAY.json", help="The signed overlay; it is replaced.")]
+Owner = Annotated[Path, typer.Option(metavar="DIR", help="Trust domain that owns the overlay.")]
+Out = Annotated[Path, typer.Option(help="Signed file to write.")]
+Member = Annotated[str, typer.Option(metavar="NAME", help="Gateway or ingest job.")]
+Publish = Annotated[list[str] | None, typer.Option(metavar="FILTER", help="Clear names; may be repeated.")]
+Read = Annotated[list[str] | None, typer.Option(metavar="FILTER", help="Clear names, whole scopes; may be repeated.")]
+Cards = Annotated[list[Path] | None, typer.Option("--card", metavar="FILE", help="Newer card of a member.")]
+Grace = Annotated[
+    int,
+    typer.Option(min=1, max=3600, metavar="SECONDS", help="How long the view before stays open."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be signed, or refused; write nothing.")]
+Lost = Annotated[
+    list[str] | None, typer.Option("--replace-lost", metavar="NAME", help="Its key is lost: take a new one.")
+]
+
+
+@trust_app.command("init")
+def trust_init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR")],
+    domain: Annotated[str, typer.Option(help="Name of the trust domain, e.g. of your organisation.")],
+) -> None:
+    """Make a trust domain: its certificate authority and, should it own an overlay, owner and root keys."""
+    from gateway.trust.domains import TrustDomain
+
+    TrustDomain.create(directory, domain, time.time())
+    print(f"trust domain {domain} in {directory}; back it up, and show ca.key, owner.key and root.key to nobody")
+
+
+@trust_app.command("issue")
+def trust_issue(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Trust domain that issues.")],
+    name: Annotated[str, typer.Option(help="Name in the overlay, unique there; an entity's is its client id.")],
+    role: Annotated[str, typer.Option(help="replica, gateway, ingest, keyserver or entity.")],
+    out: Annotated[Path, typer.Option(help="Identity directory to make.")],
+    host: Annotated[list[str] | None, typer.Option(help="Host name or IP address; may be repeated.")] = None,
+    node: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="For an entity: card.json of a gateway that traces.")
+    ] = None,
+) -> None:
+    """Make an identity: key, TLS certificate, and the card that the overlay's owner needs. An entity has no card."""
+    from gateway.trust.domains import ISSUABLE, TrustDomain, TrustError
+    from keys.identity import Role
+
+    if role == Role.ENTITY:
+        _issue_entity(directory, name, out, host or [], node or [])
+        return
+    if role not in set(ISSUABLE):
+        raise TrustError(f"role {role} does not exist; take one of {', '.join((*ISSUABLE, Role.ENTITY))}")
+    if node:
+        raise TrustError(f"a {role} asks no discovery node; leave --node out")
+    TrustDomain.load(directory).issue(name, Role(role), tuple(host or ("127.0.0.1",)), out, time.time())
+    print(f"identity {name} in {out}; give {out / 'card.json'} to the owner of the overlay")
+
+
+def _issue_entity(directory: Path, name: str, out: Path, hosts: list[str], nodes: list[Path]) -> None:
+    from gateway.trust.credentials import Credentials
+    from gateway.trust.domains import Card, TrustDomain, TrustError
+
+    if hosts:
+        raise TrustError("an entity is a client and listens nowhere; leave --host out")
+    if not nodes:
+        raise TrustError("whom does the entity ask for its trace topic? give --node, the card.json of a gateway")
+    domain, cards = TrustDomain.load(directory), [Card.load(path) for path in nodes]
+    Credentials.issue(domain, name, cards, out, time.time())
+    print(f"entity {name} in {out}; hand it to the program, which connects with this name as its client id")
+
+
+@trust_app.command("show")
+def trust_show(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Trust domain, identity, or OVERLAY.json.")],
+    owner: Annotated[Path | None, typer.Option(metavar="DIR", help="The overlay's owner: shows clear names.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Describe a trust domain or an identity, or who may do what in an overlay; prints no secret."""
+    from gateway.trust.domains import describe
+
+    content = describe(path) if path.is_dir() or not path.exists() else _grants(path, owner)
+    if as_json:
+        print_json(content)
+        return
+    grants = content.pop("grants", [])
+    print_table("", ["", ""], [[key, as_text(value)] for key, value in content.items()])
+    if grants:
+        print_table("grants", list(grants[0]), [[as_text(value) for value in grant.values()] for grant in grants])
+
+
+def _grants(path: Path, owner: Path | None) -> dict[str, Any]:
+    from gateway.owner.record import open_record_of
+    from gateway.trust.domains import TrustDomain
+    from gateway.trust.overlay_file import describe_grants, load_overlay
+
+    overlay = load_overlay(path, int(time.time() * 1000))
+    if owner is None:
+        return describe_grants(overlay)
+    domain = TrustDomain.load(owner)
+    return describe_grants(overlay, open_record_of(domain, path)[0].clear_names(domain.root))
+
+
+@trust_app.command("export")
+def trust_export(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Trust domain or identity.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="PEM file to write.")],
+) -> None:
+    """Write the public part for other tools: the certificate chain, and an identity's card."""
+    from gateway.trust.domains import export
+
+    export(directory, out)
+    print(f"public part of {directory} in {out}; it holds no secret")
+
+
+@trust_app.command("rotate")
+def trust_rotate(
+    directory: Annotated[Path, typer.Argument(metavar="IDENTITY_DIR")],
+    domain: Annotated[Path, typer.Option(metavar="DIR", help="Trust domain that issued it.")],
+) -> None:
+    """Prepare a new key; the running process takes it once the overlay lists it."""
+    from gateway.trust.domains import TrustDomain
+    from gateway.trust.rotation import prepare
+
+    made = prepare(directory, TrustDomain.load(domain), time.time())
+    print(f"next key of {made.name} in {made.directory}; give {made.directory / 'card.json'} to the overlay's owner")
+
+
+@trust_app.command("grant")
+def trust_grant(
+    overlay: OverlayFile,
+    owner: Owner,
+    member: Member,
+    publish: Publish = None,
+    read: Read = None,
+    history: Annotated[bool, typer.Option("--history", help="Ended epochs too, while their keys are kept.")] = False,
+) -> None:
+    """Give rights to a member, from the present epoch on."""
+    from gateway.owner.signing import grant
+
+    changed = grant(overlay, owner, member, _required(publish, read), time.time(), history)
+    print(f"version {changed.policy.version} in {overlay}: {member} has these rights as soon as members adopt it")
+
+
+@trust_app.command("revoke")
+def trust_revoke(
+    overlay: OverlayFile,
+    owner: Owner,
+    member: Member,
+    publish: Publish = None,
+    read: Read = None,
+    at_once: Annotated[bool, typer.Option("--now", help="Do not wait for the end of the epoch.")] = False,
+) -> None:
+    """Take rights from a member: those named, or all of them."""
+    from gateway.owner.signing import revoke
+    from gateway.trust.overlay_file import date_of
+
+    now = time.time()
+    changed, taken = revoke(overlay, owner, member, _rights(publish, read) or None, now, at_once)
+    when = "as soon as members adopt it" if taken.ends_s <= now else f"at {date_of(taken.ends_s)}"
+    print(f"version {changed.policy.version} in {overlay}: these rights of {member} end {when}")
+    if taken.bumped:
+        print(f"new keys for {', '.join(taken.bumped)}: those that {member} holds seal nothing from then on")
+
+
+def _rights(publish: list[str] | None, read: list[str] | None) -> list[tuple[str, Right]]:
+    from keys.grants import Right
+
+    return [(clear, Right.PUBLISH) for clear in publish or ()] + [(clear, Right.READ) for clear in read or ()]
+
+
+def _required(publish: list[str] | None, read: list[str] | None) -> list[tuple[str, Right]]:
+    from gateway.trust.domains import TrustError
+
+    if not (publish or read):
+        raise TrustError("which rights? name them with --publish FILTER or --read FILTER")
+    return _rights(publish, read)
+
+
+@trust_app.command("rekey")
+def trust_rekey(
+    description: Description, owner: Owner, out: Out, card: Cards = None, replace_lost: Lost = None
+) -> None:
+    """Sign with new material for the key servers; they, the issuer and the length of epochs may change."""
+    from gateway.owner.cards import SignOptions
+    from gateway.owner.signing import rekey
+
+    options = SignOptions(cards=tuple(card or ()), replace_lost=tuple(replace_lost or ()))
+    _print_signed(rekey(description, owner, out, time.time(), options), out)
+
+
+# --------------------------------------------------------------------------------------------- overlay
+
+
+@overlay_app.command("sign")
+def overlay_sign(
+    description: Description,
+    owner: Owner,
+    out: Out,
+    card: Cards = None,
+    replace_lost: Lost = None,
+    overlap_hours: Annotated[
+        float, typer.Option(min=0, max=24 * 365, help="How long the key of before a rotation counts.")
+    ] = 24,
+    new_tokens: Annotated[bool, typer.Option("--new-tokens", help="Hide names anew; the old tokens retire.")] = False,
+    drop_retiring: Annotated[bool, typer.Option("--drop-retiring", help="End scopes with old tokens.")] = False,
+) -> None:
+    """Sign the next version of the overlay; at the first, deal the key servers' material."""
+    from gateway.owner.cards import SignOptions
+    from gateway.owner.signing import sign_overlay
+
+    options: SignOptions = SignOptions(
+        cards=tuple(card or ()),
+        replace_lost=tuple(replace_lost or ()),
+        overlap_hours=overlap_hours,
+        new_tokens=new_tokens,
+        drop_retiring=drop_retiring,
+    )
+    _print_signed(sign_overlay(description, owner, out, time.time(), options), out)
+
+
+def _print_signed(signed: Signed, out: Path) -> None:
+    from gateway.trust.overlay_file import date_of
+
+    policy = signed.overlay.policy
+    if signed.materials:
+        print(f"material for the key servers, in force from {date_of(signed.since_s)}; no copy of it is kept here")
+    for path in signed.materials:
+        print(f"secret {path}: hand it to {path.stem} alone, erase it here, and restart that key server")
+    if signed.bumped:
+        print(f"new keys for {', '.join(signed.bumped)}: somebody left or lost a key, or refresh changed")
+    faults = policy.server_faults
+    if policy.key_servers and not faults:
+        bears = "one that is away" if len(policy.key_servers) > 1 else "none that is away"
+        print(f"key service of {len(policy.key_servers)}: bears {bears}, but none that lies")
+    print(f"overlay {policy.overlay} version {policy.version} in {out}; give it to every member")
+
+
+@overlay_app.command("show")
+def overlay_show(path: Annotated[Path, typer.Argument(metavar="FILE")], as_json: Json = False) -> None:
+    """Verify a signed overlay and describe it."""
+    from gateway.trust.overlay_file import describe_overlay, load_overlay
+
+    content = describe_overlay(load_overlay(path, int(time.time() * 1000)))
+    if as_json:
+        print_json(content)
+        return
+    print(f"overlay {content['overlay']} version {content['version']}, owner {content['owner']}")
+    service, epochs = content["key_service"], content["epochs"]
+    if service["servers"]:
+        print(f"key service: {service['issuer']} of {len(service['servers'])}, bears {service['faults']} that lie")
+        print(f"epochs of {epochs['length_s']} s, the first from {epochs['first']}")
+    for title in ("regions", "changes", "scopes", "members"):
+        rows = [[as_text(value) for value in entry.values()] for entry in content[title]]
+        if rows:
+            print_table(title, list(content[title][0]), rows)
+    print(f"edges: {', '.join(f'{a}-{b}' for a, b in content['edges']) or 'none'}")
+
+
+@overlay_app.command("attach")
+def overlay_attach(
+    overlay: OverlayFile,
+    owner: Owner,
+    region: Annotated[str, typer.Option(metavar="NAME", help="Region that the replica joins.")],
+    card: Annotated[Path, typer.Option(metavar="FILE", help="Its card.json.")],
+    address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where it listens for the overlay.")],
+    grace: Grace = 60,
+    dry_run: DryRun = False,
+) -> None:
+    """Let a replica join a region while everything runs."""
+    from gateway.owner.attaching import attach
+
+    changed = attach(overlay, owner, region, card, address, time.time(), grace_s=grace, dry_run=dry_run)
+    _print_changed(changed, overlay, dry_run)
+    print(f"add to region {region} in the description: {{card: {card}, address: {json.dumps(address)}}}")
+    print(f"then start {changed.replica} with {overlay}")
+
+
+@overlay_app.command("detach")
+def overlay_detach(
+    overlay: OverlayFile,
+    owner: Owner,
+    member: Annotated[str, typer.Option(metavar="NAME", help="Replica that leaves.")],
+    grace: Grace = 60,
+    at_once: Annotated[bool, typer.Option("--now", help="No grace: it carries nothing more.")] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Let a replica leave its region while everything runs."""
+    from gateway.owner.attaching import detach
+
+    grace_s = 0 if at_once else grace
+    changed = detach(overlay, owner, member, time.time(), grace_s=grace_s, dry_run=dry_run)
+    _print_changed(changed, overlay, dry_run)
+    print(f"remove {member} from region {changed.view.name} in the description")
+    print(f"{member} may be stopped {f'{grace_s} s after that' if grace_s else 'then'}; its log says when it is out")
+
+
+def _print_changed(changed: Changed, overlay: Path, dry_run: bool) -> None:
+    view, former = changed.view, changed.former
+    signed = "would be" if dry_run else "is"
+    print(
+        f"version {changed.overlay.policy.version} {signed} in {overlay}: view {view.number} of region {view.name}, "
+        f"{len(view.members)} replicas, threshold {view.threshold}; give it to any member"
+    )
+    print(f"it comes into force once {former.threshold} of {', '.join(former.members)} have endorsed it")
+
+
+@overlay_app.command("place")
+def overlay_place(
+    path: Annotated[Path, typer.Argument(metavar="PLACE.yaml", help="Regions, failures and paths.")],
+    as_json: Json = False,
+) -> None:
+    """Say how many replicas each region should have; changes nothing."""
+    from gateway.owner.placing import place_replicas
+
+    content = place_replicas(path).to_json()
+    if as_json:
+        print_json(content)
+        return
+    for title in ("regions", "paths"):
+        columns = [column.replace("_", " ") for column in content[title][0]]
+        print_table(title, columns, [[as_text(value) for value in entry.values()] for entry in content[title]])
+    print(f"taken off paths that had too many: {content['stripped']}; left over: {content['unused']}")

@@ -1,0 +1,308 @@
+"""Sockets and TLS contexts of the broker's listeners, and connections that other servers hand over.
+
+What goes wrong here is the operator's business: `StartError`, one line. `StreamTransport` lets external
+listeners of amqtt drive the same `asyncio.Protocol` as TCP does. No MQTT is spoken here, and no WebSocket
+(`websocket.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from amqtt.adapters import ReaderAdapter, WriterAdapter
+from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
+
+from gateway.base import Settings, StartError
+
+#: Connections that the kernel holds for us while we are busy.
+BACKLOG = 1_024
+#: A Unix socket is for its owner and group; who else may use it is a matter of the directory's rights.
+UNIX_MODE = 0o660
+#: Stops an external peer that does not read from filling memory; it is then cut off.
+STREAM_BUFFER_BYTES = 8 << 20
+
+
+def amqtt_listener(listener: Any) -> ListenerConfig:
+    """A listener of our configuration as amqtt's broker takes it. Raises StartError."""
+    values = listener.model_dump(exclude={"overlay", "require_client_certificate", "origins"})
+    try:
+        return ListenerConfig(**{**values, "type": ListenerType(values["type"])})
+    except FileNotFoundError as error:
+        raise StartError(f"{error}; correct the path") from None
+
+
+def amqtt_config(settings: Settings) -> BrokerConfig:
+    """What amqtt's broker needs to know of our configuration beside listeners."""
+    return BrokerConfig(
+        timeout_disconnect_delay=settings.timeout_disconnect_delay,
+        session_expiry_interval=settings.session_expiry_interval,
+        plugins=dict(settings.plugins),
+    )
+
+
+def open_sockets(name: str, host: str | None, port: int) -> list[socket.socket]:
+    """Bound, not yet listening sockets for every address that `host` stands for (None: all).
+
+    Raises StartError if the name does not resolve, the address is not ours, taken or forbidden.
+    """
+    host = host.strip("[]") if host else None
+    where = f"{host or '*'}:{port}"
+    sockets: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            try:
+                sock = socket.socket(family, kind, protocol)
+            except OSError:
+                continue  # a machine without IPv6
+            sockets.append(sock)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            if port == 0 and len(sockets) > 1:  # the same free port for IPv4 and IPv6
+                address = (address[0], sockets[0].getsockname()[1], *address[2:])  # noqa: PLW2901
+            sock.bind(address)
+            sock.listen(BACKLOG)
+            sock.setblocking(False)
+    except OSError as error:
+        for sock in sockets:
+            sock.close()
+        raise StartError(f"listener {name}: cannot bind {where}: {_bind_cause(error)}") from None
+    except UnicodeError:
+        raise StartError(f"listener {name}: {host!r} is not a host name; correct bind") from None
+    return sockets
+
+
+def open_unix_socket(name: str, path: Path) -> socket.socket:
+    """A bound and listening Unix socket with mode UNIX_MODE. One that a dead broker left behind is replaced.
+
+    Raises StartError if something listens there, another kind of file is in the way, or it cannot be made.
+    """
+    if not remove_stale_socket(path):
+        raise StartError(f"listener {name}: cannot bind unix:{path}: it is in use; stop what uses it or bind another")
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(str(path))
+        path.chmod(UNIX_MODE)  # nobody can connect before `listen`
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        cause = {
+            errno.EADDRINUSE: "a file that is no socket is in the way; bind another path",
+            errno.ENOENT: "no such directory; make it or bind another path",
+        }.get(error.errno or 0, f"{error.strerror or error}; bind another path")
+        raise StartError(f"listener {name}: cannot bind unix:{path}: {cause}") from None
+    return sock
+
+
+def remove_stale_socket(path: Path) -> bool:
+    """Remove a Unix socket on which nobody listens any more; False if somebody does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            if path.is_socket():  # Linux refuses in the same way where the file is none
+                path.unlink(missing_ok=True)
+            return True
+        except BlockingIOError:  # its backlog is full, so somebody listens
+            return False
+        except OSError:  # nothing is there, or nothing that we may use: `bind` says what
+            return True
+    return False
+
+
+def _bind_cause(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"{error.strerror}; correct bind"
+    cures = {
+        errno.EADDRINUSE: "the port is in use; stop what uses it or bind another",
+        errno.EACCES: "not permitted; bind a port above 1023",
+        errno.EADDRNOTAVAIL: "not an address of this machine; correct bind",
+    }
+    return cures.get(error.errno or 0, error.strerror or str(error))
+
+
+def server_context(name: str, listener: ListenerConfig, require_client_certificate: bool) -> ssl.SSLContext:
+    """TLS 1.2 or later for a listener of the configuration. Raises StartError if a file is unfit.
+
+    With `require_client_certificate` the handshake fails without a certificate of the listener's CA; amqtt
+    asks for one and goes on without it. Otherwise a CA means: ask, verify if given (for amqtt's plugins).
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    certificate, key = listener.certfile, listener.keyfile
+    if certificate is None or key is None:
+        raise StartError(f"listener {name}: ssl needs certfile and keyfile; give both")
+    try:
+        for path in (certificate, key):
+            with Path(path).open("rb"):
+                pass
+        # The callback keeps OpenSSL from asking for a passphrase on the terminal.
+        context.load_cert_chain(certificate, key, password=_no_passphrase)
+    except _EncryptedKeyError:
+        raise StartError(f"listener {name}: {key}: is encrypted; store it without passphrase") from None
+    except ssl.SSLError as error:
+        raise StartError(f"listener {name}: {certificate}, {key}: {_reason(error)}; give a matching pair") from None
+    except OSError as error:
+        raise StartError(f"listener {name}: {error.filename}: {error.strerror}; correct the path") from None
+    authority = listener.cafile or listener.capath or listener.cadata
+    if authority:
+        try:
+            context.load_verify_locations(listener.cafile, listener.capath, listener.cadata)
+        except (ssl.SSLError, OSError) as error:
+            raise StartError(f"listener {name}: {authority}: no CA certificates: {_reason(error)}") from None
+        context.verify_mode = ssl.CERT_OPTIONAL
+    if require_client_certificate:
+        if not authority:
+            raise StartError(f"listener {name}: requires client certificates but has no CA; give cafile")
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+class _EncryptedKeyError(Exception):
+    pass
+
+
+def _no_passphrase() -> str:
+    raise _EncryptedKeyError
+
+
+def _reason(error: OSError) -> str:
+    reason = getattr(error, "reason", None) or error.strerror or str(error)
+    return str(reason).replace("_", " ").lower()
+
+
+class StreamTransport(asyncio.Transport):
+    """An `asyncio.Transport` over an awaitable `send`: what our protocol writes to on an external listener.
+
+    Reading is `run`'s business: it feeds the protocol until the stream ends, and waits while paused.
+    """
+
+    def __init__(
+        self,
+        protocol: asyncio.Protocol,
+        send: Callable[[bytes], Coroutine[Any, Any, None]],
+        close: Callable[[], Coroutine[Any, Any, None]],
+        extra: dict[str, Any],
+    ) -> None:
+        super().__init__(extra)
+        self._protocol = protocol
+        self._send, self._close_stream = send, close
+        self._outgoing: list[bytes] = []
+        self._outgoing_bytes = 0
+        self._wake = asyncio.Event()
+        self._reading = asyncio.Event()
+        self._reading.set()
+        self._closing = False
+        self._reader: asyncio.Task[None] | None = None
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def write(self, data: Any) -> None:
+        if self._closing:
+            return
+        self._outgoing.append(bytes(data))
+        self._outgoing_bytes += len(data)
+        if self._outgoing_bytes > STREAM_BUFFER_BYTES:
+            self.abort()
+        self._wake.set()
+
+    def get_write_buffer_size(self) -> int:
+        return self._outgoing_bytes
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """There is one bound, STREAM_BUFFER_BYTES."""
+
+    def pause_reading(self) -> None:
+        self._reading.clear()
+
+    def resume_reading(self) -> None:
+        self._reading.set()
+
+    def is_reading(self) -> bool:
+        return self._reading.is_set()
+
+    def close(self) -> None:
+        """Send what is written, then end the stream."""
+        self._closing = True
+        self._wake.set()
+
+    def abort(self) -> None:
+        self._closing = True
+        self._outgoing.clear()
+        self._wake.set()
+        if self._reader is not None:
+            self._reader.cancel()
+
+    async def run(self, receive: Callable[[], Coroutine[Any, Any, bytes]]) -> None:
+        """Drive the protocol until either side ends. `receive` returns b"" at the end of the stream."""
+        self._protocol.connection_made(self)
+        self._reader = asyncio.ensure_future(self._read(receive))
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                data, self._outgoing = b"".join(self._outgoing), []
+                if data:
+                    await self._send(data)
+                    self._outgoing_bytes -= len(data)
+                # One wake-up may stand for a farewell and for the end that follows it.
+                if self._closing and not self._outgoing:
+                    break
+        except (OSError, EOFError, ConnectionError) as error:
+            self._closing = True
+            self._protocol.connection_lost(error)
+        else:
+            self._protocol.connection_lost(None)
+        finally:
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
+            await self._close_stream()
+
+    async def _read(self, receive: Callable[[], Coroutine[Any, Any, bytes]]) -> None:
+        try:
+            while not self._closing:
+                await self._reading.wait()
+                data = await receive()
+                if not data:
+                    break
+                self._protocol.data_received(data)
+        except (OSError, EOFError):
+            pass
+        finally:
+            self.close()
+
+
+async def serve_adapter(
+    reader: ReaderAdapter, writer: WriterAdapter, protocol: asyncio.Protocol, packet_bytes: int
+) -> None:
+    """Run the protocol over amqtt's adapters (listener type `external`). They read exactly n bytes, so a
+    packet is read as its first bytes say: slower than TCP, and only for guests."""
+
+    async def receive() -> bytes:
+        try:
+            head = bytearray(await reader.read(2))
+            while head and head[-1] & 0x80 and len(head) < 5:
+                head += await reader.read(1)
+        except EOFError:
+            return b""
+        length = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(head[1:]))
+        if not length or length > packet_bytes:  # the decoder refuses what is too long by its head
+            return bytes(head)
+        return bytes(head) + bytes(await reader.read(length))
+
+    async def send(data: bytes) -> None:
+        writer.write(data)
+        await writer.drain()
+
+    extra = {"peername": writer.get_peer_info(), "ssl_object": writer.get_ssl_info()}
+    await StreamTransport(protocol, send, writer.close, extra).run(receive)

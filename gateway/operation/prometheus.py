@@ -1,0 +1,240 @@
+"""Prometheus endpoint: `veilmq_...` on a loopback listener, in base units (seconds, bytes, counts).
+
+The library's WSGI application in one thread of its own, one scrape at a time; what it shows is collected on the event
+loop, so that nothing is read while it changes. What is shown of the overlay comes from `metrics.Figures`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gateway.base import Figures, Limits, LinkState, StartError
+from gateway.operation.snapshot import Snapshot
+from gateway.operation.sys_topics import release
+
+log = logging.getLogger("veilmq.metrics")
+
+PREFIX = "veilmq_"
+#: A scrape that the event loop does not answer in so long fails; Prometheus asks again.
+COLLECT_S = 5.0
+#: Whoever connects and asks nothing, or does not read the answer, holds up the next scrape for so long.
+REQUEST_S = 5.0
+#: How often the thread looks whether it is to end, and how long the broker's end waits for it.
+LOOK_S, STOP_S = 0.1, 0.5
+
+
+def broker_metrics(snapshot: Snapshot, limits: Limits) -> Iterator[Metric]:
+    """What the broker says of itself."""
+    traffic, figures = snapshot.traffic, snapshot.figures
+    build = GaugeMetricFamily(PREFIX + "build_info", "Always 1.", labels=["version"])
+    build.add_metric([release()], 1)
+    yield build
+    gauges = {
+        "start_time_seconds": (traffic.started_at, "When the broker started, since the UNIX epoch."),
+        "connections": (snapshot.connections, "Open network connections."),
+        "connections_half_open": (snapshot.half_open, "Those whose CONNECT has not been accepted."),
+        "clients_connected": (snapshot.clients_connected, "Clients that are connected."),
+        "clients_connected_maximum": (traffic.clients_maximum, "Most clients that were connected at once."),
+        "members_connected": (snapshot.members, "Members of the overlay that are connected to us."),
+        "sessions": (snapshot.sessions, "Sessions of clients, connected or kept."),
+        "subscriptions": (snapshot.subscriptions, "Subscriptions of all clients."),
+        "shared_subscriptions": (snapshot.shared_subscriptions, "Those that are shared."),
+        "retained_messages": (snapshot.retained_messages, "Retained messages, with those below $SYS."),
+        "retained_bytes": (snapshot.retained_bytes, "What retained messages cost."),
+        "queued_messages": (snapshot.queued_messages, "QoS 1 and 2 messages that wait for a receiver."),
+        "queued_bytes": (snapshot.queued_bytes, "What they and those in flight cost."),
+        "in_flight_messages": (snapshot.in_flight, "QoS 1 and 2 messages sent and not acknowledged."),
+    }
+    for name, (value, text) in gauges.items():
+        yield GaugeMetricFamily(PREFIX + name, text, value=value)
+    counters = {
+        "connections_opened": (traffic.sockets, "Network connections that were opened."),
+        "clients_accepted": (traffic.connects, "CONNECTs that were accepted."),
+        "sessions_expired": (traffic.expired, "Sessions that ended because nobody came back."),
+        "received_bytes": (traffic.bytes_received, "Bytes that clients sent."),
+        "sent_bytes": (traffic.bytes_sent, "Bytes written for clients."),
+        "packets_received": (traffic.packets_received, "MQTT packets of any type that clients sent."),
+        "packets_sent": (traffic.packets_sent, "MQTT packets of any type written for clients."),
+        "publications_received": (traffic.publish_received, "PUBLISH packets that clients sent."),
+        "publications_received_bytes": (traffic.publish_bytes_received, "Their payloads."),
+        "publications_sent": (snapshot.published, "PUBLISH packets written for clients."),
+        "publications_sent_bytes": (snapshot.published_bytes, "Their payloads."),
+        "publications_repeated": (figures.repeated, "PUBLISH packets written again after a reconnect."),
+    }
+    for name, (value, text) in counters.items():
+        yield CounterMetricFamily(PREFIX + name, text, value=value)
+    dropped = CounterMetricFamily(
+        PREFIX + "publications_dropped", "Publications that a receiver did not get.", labels=["reason"]
+    )
+    for reason, count in snapshot.dropped.items():
+        dropped.add_metric([reason], count)
+    yield dropped
+    yield from _limits(snapshot, limits)
+
+
+def _limits(snapshot: Snapshot, limits: Limits) -> Iterator[Metric]:
+    bounds = GaugeMetricFamily(PREFIX + "limit", "The bound as configured, in the unit of its name.", labels=["limit"])
+    reached = CounterMetricFamily(PREFIX + "limit_reached", "How often the bound was reached.", labels=["limit"])
+    for name, value in limits:
+        bounds.add_metric([name], float(value))
+        reached.add_metric([name], snapshot.reached[name])
+    yield bounds
+    yield reached
+
+
+def overlay_metrics(figures: Figures, gauges: dict[str, int]) -> Iterator[Metric]:
+    """What this party did in the overlay, whom it suspects, whom it names."""
+    events = CounterMetricFamily(PREFIX + "overlay_events", "Events by name.", labels=["event", "label"])
+    for key, count in figures.counts.items():
+        name, _, label = key.partition(".")
+        events.add_metric([name, label], count)
+    yield events
+    suspected = CounterMetricFamily(PREFIX + "overlay_suspicions", "Suspicions of a member.", labels=["member"])
+    for member, count in figures.suspected.items():
+        suspected.add_metric([member], count)
+    yield suspected
+    named = GaugeMetricFamily(PREFIX + "overlay_named", "1 for a member that is named as a liar.", labels=["member"])
+    for member in figures.named:
+        named.add_metric([member], 1)
+    yield named
+    for name, value in gauges.items():
+        yield GaugeMetricFamily(f"{PREFIX}overlay_{name}", _GAUGES.get(name, name), value=value)
+    yield from link_metrics(figures.links())
+
+
+def link_metrics(links: Sequence[LinkState]) -> Iterator[Metric]:
+    """One series a peer and direction: `out` is the link that we dialled, `in` the one on which the peer dialled us.
+
+    Between replicas each link carries publications one way only; a gateway has one link for both.
+    """
+    for name, text, value in _LINK_GAUGES:
+        gauge = GaugeMetricFamily(f"{PREFIX}link_{name}", text, labels=["peer", "direction"])
+        for link in links:
+            measured = value(link)
+            if measured is not None:
+                gauge.add_metric([link.peer, "out" if link.dialled else "in"], measured)
+        yield gauge
+    for name, text, counted in _LINK_COUNTERS:
+        counter = CounterMetricFamily(f"{PREFIX}link_{name}", text, labels=["peer", "direction"])
+        for link in links:
+            counter.add_metric([link.peer, "out" if link.dialled else "in"], counted(link))
+        yield counter
+
+
+_LINK_GAUGES: tuple[tuple[str, str, Callable[[LinkState], float | None]], ...] = (
+    ("up", "1 while the connection stands.", lambda link: link.up),
+    ("in_flight_messages", "Messages to the peer that it has not acknowledged.", lambda link: link.in_flight),
+    ("waiting_messages", "Messages that wait for room in the peer's window.", lambda link: link.waiting),
+    (
+        "acknowledge_seconds",
+        "From writing a message to its acknowledgement, when last measured.",
+        lambda link: link.figures.acknowledge_s,
+    ),
+)
+_LINK_COUNTERS: tuple[tuple[str, str, Callable[[LinkState], int]], ...] = (
+    ("sent_messages", "Publications to the peer.", lambda link: link.figures.sent),
+    ("sent_bytes", "Bytes written to the peer, before TLS.", lambda link: link.figures.sent_bytes),
+    ("received_messages", "Publications of the peer.", lambda link: link.figures.received),
+    ("received_bytes", "Bytes that the peer sent, after TLS.", lambda link: link.figures.received_bytes),
+    ("reconnects", "Connections made after the first.", lambda link: link.reconnects),
+)
+
+_GAUGES = {
+    "outbox_depth": "Publications in the outbox, on disk or in memory, that some replica of our region still lacks.",
+    "outbox_bytes": "What they cost on disk; overlay.outbox_bytes bounds it.",
+    "links_up": "Links to members that we dialled and that are up.",
+    "links": "Members that we dial.",
+    "acks_held": "Acknowledgements that wait for room in a next region.",
+}
+
+
+class _OnLoop(Collector):
+    """Collects on the event loop, for the thread that serves."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, collect: Callable[[], list[Metric]]) -> None:
+        self._loop, self._collect = loop, collect
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        async def on_loop() -> list[Metric]:
+            return self._collect()
+
+        return asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result(COLLECT_S)
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = REQUEST_S
+
+    def log_message(self, format: str, *args: object) -> None:
+        """A scrape every few seconds is no news."""
+
+
+class _Server(WSGIServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        log.info("a scrape was given up")
+
+    def server_bind(self) -> None:
+        # As the base class, but without looking up the name of the address, which may take a resolver's timeout.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+
+class Endpoint:
+    """Serves metrics from `start` to `stop`. `bind`: HOST:PORT, checked by the configuration."""
+
+    def __init__(self, bind: str, collect: Callable[[], list[Metric]]) -> None:
+        """`collect` is called on the event loop for every scrape. Raises StartError if the port cannot be had."""
+        host, _, port = bind.rpartition(":")
+        host = host.strip("[]")
+        self._collect = collect
+        kind = type("_Server6", (_Server,), {"address_family": socket.AF_INET6}) if ":" in host else _Server
+        try:
+            self._server = kind((host, int(port)), _Handler)
+        except OSError as error:
+            used = "the port is in use; stop what uses it or bind another"
+            cause = used if error.errno == errno.EADDRINUSE else f"{error.strerror or error}; correct bind"
+            raise StartError(f"metrics: cannot bind {bind}: {cause}") from None
+        self._server.timeout = LOOK_S
+        self._thread: threading.Thread | None = None
+        self._ending = threading.Event()
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_port)
+
+    def start(self) -> None:
+        registry = CollectorRegistry()
+        registry.register(_OnLoop(asyncio.get_running_loop(), self._collect))
+        ProcessCollector(namespace=PREFIX.rstrip("_"), registry=registry)
+        self._server.set_app(make_wsgi_app(registry))
+        self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
+        self._thread.start()
+        log.info("metrics: http://%s:%s/metrics", *self._server.server_address[:2])
+
+    async def stop(self) -> None:
+        """A scrape that runs may finish if it is soon; the thread closes the port, or the end of the process does."""
+        if self._thread is None:
+            self._server.server_close()
+            return
+        self._ending.set()
+        await asyncio.to_thread(self._thread.join, STOP_S)
+
+    def _serve(self) -> None:
+        with self._server:
+            while not self._ending.is_set():
+                self._server.handle_request()

@@ -1,0 +1,136 @@
+"""The broker's own figures on `$SYS/broker/...`, named as Mosquitto names them, so that its dashboards work.
+
+Every value is a retained message in text, sent when it changed. `load/...` are averages per minute over the last 1,
+5 and 15 minutes, exponentially weighted. Not here: `$SYS/veilmq/figures` of the overlay (`links.py`), Prometheus.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+from gateway.mqtt5.message import Message
+from gateway.operation.snapshot import Snapshot
+
+ROOT = "$SYS/broker/"
+INTERVAL_S = 10
+WINDOWS_S = {"1min": 60.0, "5min": 300.0, "15min": 900.0}
+
+
+def release() -> str:
+    """Version of the installed distribution."""
+    try:
+        return version("veilmq")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+class Load:
+    """Averages per minute of one rising total."""
+
+    def __init__(self) -> None:
+        self._total = 0
+        self.per_minute = dict.fromkeys(WINDOWS_S, 0.0)
+
+    def update(self, total: int, elapsed_s: float) -> None:
+        """`elapsed_s` > 0 have passed since the last update."""
+        rate = (total - self._total) * 60.0 / elapsed_s
+        self._total = total
+        for window, window_s in WINDOWS_S.items():
+            keep = math.exp(-elapsed_s / window_s)
+            self.per_minute[window] = rate + keep * (self.per_minute[window] - rate)
+
+
+class SysTopics:
+    """Publishes what `observe` returns. `publish` retains and routes a message; it must not raise."""
+
+    def __init__(self, observe: Callable[[], Snapshot], publish: Callable[[Message], None], interval_s: float) -> None:
+        self._observe, self._publish, self._interval_s = observe, publish, interval_s
+        self._loads: dict[str, Load] = {}
+        self._said: dict[str, str] = {}
+        self._last_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    def owns(self, topic: str) -> bool:
+        """Whether the topic is one of ours: whatever a plugin says there would contradict us."""
+        return topic in self._said
+
+    def start(self) -> None:
+        self._say("version", f"veilmq version {release()}")
+        self.update()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            self.update()
+
+    def update(self) -> None:
+        """Say everything that changed since the last time."""
+        snapshot = self._observe()
+        for topic, value in values(snapshot):
+            self._say(topic, str(value))
+        elapsed_s, self._last_s = snapshot.uptime_s - self._last_s, snapshot.uptime_s
+        for name, total in totals(snapshot).items():
+            load = self._loads.setdefault(name, Load())
+            if elapsed_s > 0:
+                load.update(total, elapsed_s)
+            for window, rate in load.per_minute.items():
+                self._say(f"load/{name}/{window}", f"{rate:.2f}")
+
+    def _say(self, name: str, text: str) -> None:
+        topic = ROOT + name
+        if self._said.get(topic) != text:
+            self._said[topic] = text
+            self._publish(Message(topic, text.encode(), 2, retain=True))
+
+
+def values(snapshot: Snapshot) -> Iterator[tuple[str, object]]:
+    """(topic below the root, value) of everything but loads and version."""
+    traffic = snapshot.traffic
+    away = snapshot.sessions - snapshot.clients_connected
+    yield "uptime", f"{int(snapshot.uptime_s)} seconds"
+    yield "bytes/received", traffic.bytes_received
+    yield "bytes/sent", traffic.bytes_sent
+    yield "clients/connected", snapshot.clients_connected
+    yield "clients/active", snapshot.clients_connected  # the old names of these two
+    yield "clients/disconnected", away
+    yield "clients/inactive", away
+    yield "clients/expired", traffic.expired
+    yield "clients/maximum", traffic.clients_maximum
+    yield "clients/total", snapshot.sessions
+    yield "messages/received", traffic.packets_received
+    yield "messages/sent", traffic.packets_sent
+    yield "messages/stored", snapshot.retained_messages + snapshot.queued_messages
+    yield "publish/messages/received", traffic.publish_received
+    yield "publish/messages/sent", snapshot.published
+    yield "publish/messages/dropped", sum(snapshot.dropped.values())
+    yield "publish/bytes/received", traffic.publish_bytes_received
+    yield "publish/bytes/sent", snapshot.published_bytes
+    yield "retained messages/count", snapshot.retained_messages
+    yield "store/messages/count", snapshot.retained_messages + snapshot.queued_messages
+    yield "store/messages/bytes", snapshot.retained_bytes + snapshot.queued_bytes
+    yield "subscriptions/count", snapshot.subscriptions
+    yield "shared_subscriptions/count", snapshot.shared_subscriptions
+
+
+def totals(snapshot: Snapshot) -> dict[str, int]:
+    """What `load/` is computed of."""
+    traffic = snapshot.traffic
+    return {
+        "connections": traffic.connects,
+        "sockets": traffic.sockets,
+        "bytes/received": traffic.bytes_received,
+        "bytes/sent": traffic.bytes_sent,
+        "messages/received": traffic.packets_received,
+        "messages/sent": traffic.packets_sent,
+        "publish/received": traffic.publish_received,
+        "publish/sent": snapshot.published,
+        "publish/dropped": sum(snapshot.dropped.values()),
+    }

@@ -1,0 +1,75 @@
+"""What went through the broker, counted where it passes.
+
+`Traffic` is written by connections and the exchange: one addition a read, a write or a publication, never one a
+delivery. The broker adds up the rest from its sessions when somebody asks (`Snapshot`).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from gateway.mqtt5.actions import SessionFigures
+from gateway.mqtt5.packets import Publish
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gateway.mqtt5.packets import Packet
+
+
+class Traffic:
+    """Totals since the start. `packets`: of any type. `flooded`: deliveries that no session counts."""
+
+    __slots__ = (
+        "bytes_received",
+        "bytes_sent",
+        "clients_maximum",
+        "connects",
+        "ended",
+        "expired",
+        "flooded",
+        "flooded_bytes",
+        "packets_received",
+        "packets_sent",
+        "publish_bytes_received",
+        "publish_received",
+        "sockets",
+        "started_at",
+    )
+
+    def __init__(self) -> None:
+        self.started_at = time.time()
+        self.sockets = self.connects = self.clients_maximum = self.expired = 0
+        self.bytes_received = self.bytes_sent = 0
+        self.packets_received = self.packets_sent = 0
+        self.publish_received = self.publish_bytes_received = 0
+        self.flooded = self.flooded_bytes = 0
+        self.ended = SessionFigures()  # of sessions that are no more
+
+    def read(self, packets: Sequence[Packet]) -> None:
+        """The packets of one read."""
+        self.packets_received += len(packets)
+        if len(packets) == 1:  # most reads; a list and its sum would cost twice as much
+            packet = packets[0]
+            if type(packet) is Publish:
+                self.publish_received += 1
+                self.publish_bytes_received += len(packet.payload)
+            return
+        payloads = [len(packet.payload) for packet in packets if type(packet) is Publish]
+        if payloads:
+            self.publish_received += len(payloads)
+            self.publish_bytes_received += sum(payloads)
+
+    def session_ended(self, figures: SessionFigures) -> None:
+        add_up(self.ended, figures)
+
+
+_FIGURES = tuple(field.name for field in fields(SessionFigures))
+
+
+def add_up(total: SessionFigures, figures: SessionFigures) -> None:
+    """Add one session's figures to a sum."""
+    for name in _FIGURES:
+        setattr(total, name, getattr(total, name) + getattr(figures, name))

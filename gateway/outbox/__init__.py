@@ -1,0 +1,17 @@
+"""What is acknowledged is on disk: the outbox of publications for the overlay, numbers, seeds.
+
+Imports `base` and machines of `bridge`.
+"""
+
+from __future__ import annotations
+
+from gateway.outbox.database import open_database, store_error
+from gateway.outbox.outgoing import Outgoing
+from gateway.outbox.store import Store
+
+__all__ = [
+    "Outgoing",
+    "Store",
+    "open_database",
+    "store_error",
+]

@@ -1,0 +1,368 @@
+"""The outbox's database: rows sealed under a local store key, numbers reserved in blocks, predecessors.
+
+Synchronous and single-writer; `gateway/outbox/store.py` puts a writer thread and the event loop around it. A call
+that returned has its rows on disk (SQLite in WAL mode with synchronous FULL, so one fsync for a whole batch).
+Topic names are kept as keyed hashes only. What the store key protects against: somebody who gets the database
+but not the directory's key file. A restored backup repeats sequence numbers: restore it only under a new
+identity.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+import sqlite3
+import struct
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from bridge.contract import Publication
+
+SEQUENCE_BLOCK = 1 << 16
+"""Numbers reserved by one write; a crash burns what is left of the block, so none is ever used twice."""
+MAX_TOPICS = 1_000_000
+"""Stops ever new topic names from growing the table of predecessors; the oldest start a new chain."""
+TOPIC_CACHE = 65_536
+PAGE_ROWS = 256
+PAGE_BYTES = 1 << 20
+"""A page is read and opened on the event loop: it may take some milliseconds, whatever the size of its rows."""
+STATEMENT_ROWS = 128
+"""Rows that one statement writes, five values each: below SQLite's old bound of 999."""
+LAYOUT = 1
+
+_HEAD = struct.Struct(">BI")
+_OPTIONAL = ("content_type", "response_topic", "payload_format", "expiry_s")
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS lives (life INTEGER PRIMARY KEY, salt BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS outbox (
+    sequence INTEGER PRIMARY KEY, previous INTEGER NOT NULL, life INTEGER NOT NULL,
+    committed_ms INTEGER NOT NULL, sealed BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS topics (topic BLOB PRIMARY KEY, sequence INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS topics_age ON topics (sequence);
+"""
+
+
+class StoreError(Exception):
+    """The data directory cannot be used or written: one line, cause and cure. MQTT reason `code`."""
+
+    code = 0x80
+
+
+class OutboxFullError(StoreError):
+    """No room (the configured bound or the disk). MQTT reason code 0x97, Quota exceeded."""
+
+    code = 0x97
+
+
+@dataclass(slots=True)
+class Row:
+    """A publication on its way to the disk: `frame` is `encode_publication`, `commit` sets `previous`."""
+
+    sequence: int
+    topic: str
+    qos: int
+    frame: bytes
+    previous: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A row read back. `size`: its bytes on disk."""
+
+    sequence: int
+    previous: int
+    publication: Publication
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rows in order of sequence. `following`: where to read on, None at the end. `damaged`: the last row left out."""
+
+    rows: tuple[Stored, ...]
+    following: int | None
+    damaged: StoreError | None = None
+
+
+class Outbox:
+    """One database file. `writer` methods and `reader` methods may be called from one thread each."""
+
+    def __init__(self, path: Path, key: bytes) -> None:
+        """Open or make it: when this returns, a new generation number is on disk. Raises StoreError."""
+        self.path = path
+        self._recent: OrderedDict[bytes, int] = OrderedDict()
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._writer = open_database(path)
+            self._reader = open_database(path)
+            self._begin_life(key)
+        except sqlite3.Error as error:
+            raise store_error(error, path.parent) from None
+
+    def _begin_life(self, key: bytes) -> None:
+        # Every life has its own row key, so numbers that a restored backup repeats never repeat a nonce.
+        db = self._writer
+        db.executescript(_SCHEMA)
+        layout = _fact(db, "layout", LAYOUT)
+        if layout != LAYOUT:
+            raise StoreError(f"{self.path}: layout {layout} is not known to this version; upgrade veilmq")
+        with db:
+            db.execute("BEGIN IMMEDIATE")
+            self.generation = _fact(db, "generation", 0) + 1
+            db.executemany(
+                "INSERT OR REPLACE INTO facts VALUES (?, ?)",
+                [("layout", LAYOUT), ("generation", self.generation)],
+            )
+            # Lives rise with sequences: one look at the oldest row, instead of a walk over all of them.
+            db.execute(
+                "DELETE FROM lives WHERE life < coalesce((SELECT life FROM outbox ORDER BY sequence LIMIT 1), ?)",
+                (self.generation,),
+            )
+            db.execute("INSERT INTO lives VALUES (?, ?)", (self.generation, secrets.token_bytes(16)))
+        self._ciphers = {
+            life: AESGCM(_derive(key, salt, b"row")) for life, salt in db.execute("SELECT life, salt FROM lives")
+        }
+        self._topic_mac = hmac.new(_derive(key, b"", b"topic"), digestmod="sha256")
+        self._topic_count = int(db.execute("SELECT count(*) FROM topics").fetchone()[0])
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
+
+    # ------------------------------------------------------------------------------------- writer
+
+    def commit(self, rows: Sequence[Row], gone: Iterable[int], reserve: bool, now_ms: int) -> tuple[int, int] | None:
+        """One transaction: insert `rows`, delete `gone`, and reserve the block [first, end) it returns.
+
+        Raises StoreError; then nothing of it happened.
+        """
+        block = None
+        count = self._topic_count
+        try:
+            with self._writer as db:
+                db.execute("BEGIN IMMEDIATE")
+                if rows:
+                    count = self._insert(db, rows, now_ms)
+                # After the inserts: an entry may be forgotten within the batch that brings it.
+                _write(db, "DELETE FROM outbox WHERE sequence IN ({})", "?", [(sequence,) for sequence in gone])
+                if reserve:
+                    block = _reserve(db)
+        except sqlite3.Error as error:
+            self._recent.clear()  # it may name entries that were rolled back
+            raise store_error(error, self.path.parent) from None
+        self._topic_count = count
+        return block
+
+    def _insert(self, db: sqlite3.Connection, rows: Sequence[Row], now_ms: int) -> int:
+        """Returns how many topics have a predecessor on disk."""
+        touched: dict[bytes, int] = {}
+        values = []
+        cipher = self._ciphers[self.generation]
+        for row in rows:
+            mac = self._topic_mac.copy()  # hmac.digest would give the interpreter away: see `_write`
+            mac.update(row.topic.encode())
+            name = mac.digest()[:16]
+            row.previous = self._previous(db, name)
+            if row.qos:
+                self._recent[name] = touched[name] = row.sequence
+                self._recent.move_to_end(name)
+            sealed = cipher.encrypt(_nonce(row.sequence), row.frame, _bound(row.sequence, row.previous))
+            values.append((row.sequence, row.previous, self.generation, now_ms, sealed))
+        _write(db, "INSERT INTO outbox VALUES {}", "(?, ?, ?, ?, ?)", values)
+        before = db.total_changes
+        _write(db, "INSERT OR IGNORE INTO topics VALUES {}", "(?, 0)", [(name,) for name in touched])
+        count = self._topic_count + db.total_changes - before
+        _write(db, "INSERT OR REPLACE INTO topics VALUES {}", "(?, ?)", list(touched.items()))
+        while len(self._recent) > TOPIC_CACHE:
+            self._recent.popitem(last=False)
+        if count > MAX_TOPICS:
+            excess = count - MAX_TOPICS * 15 // 16
+            db.execute(
+                "DELETE FROM topics WHERE topic IN (SELECT topic FROM topics ORDER BY sequence LIMIT ?)",
+                (excess,),
+            )
+            count -= excess
+            self._recent.clear()
+        return count
+
+    def _previous(self, db: sqlite3.Connection, name: bytes) -> int:
+        known = self._recent.get(name)
+        if known is None:
+            row = db.execute("SELECT sequence FROM topics WHERE topic = ?", (name,)).fetchone()
+            known = self._recent[name] = int(row[0]) if row else 0
+        return known
+
+    # ------------------------------------------------------------------------------------- reader
+
+    def totals(self) -> tuple[int, int]:
+        """Number and bytes of all rows. Reads the whole table's pages, not its rows: 0.1 s a million."""
+        count, size = self._reader.execute("SELECT count(*), coalesce(sum(length(sealed)), 0) FROM outbox").fetchone()
+        return int(count), int(size)
+
+    def page(self, start: int, skip: Callable[[int], bool]) -> Page:
+        """Rows from sequence `start` on, without those that `skip` names. Raises StoreError if the disk cannot be read.
+
+        A row that does not open is left out and reported: it must not stand in the way of all that follow.
+        """
+        rows: list[Stored] = []
+        damaged, held, following = None, 0, None
+        query = "SELECT sequence, previous, life, sealed FROM outbox WHERE sequence >= ? ORDER BY sequence LIMIT ?"
+        try:
+            cursor = self._reader.execute(query, (start, PAGE_ROWS))
+            for seen, (sequence, previous, life, sealed) in enumerate(cursor, 1):
+                if seen == PAGE_ROWS or held >= PAGE_BYTES:
+                    following = sequence + 1
+                if not skip(sequence):
+                    held += len(sealed)
+                    try:
+                        publication = self._open(sequence, previous, life, sealed)
+                        rows.append(Stored(sequence, previous, publication, len(sealed)))
+                    except StoreError as error:
+                        damaged = error
+                if following is not None:
+                    break
+            cursor.close()  # an open one would keep the log from being written back
+        except sqlite3.Error as error:
+            raise store_error(error, self.path.parent) from None
+        return Page(tuple(rows), following, damaged)
+
+    def first(self, start: int) -> tuple[int, int] | None:
+        """Sequence and time of storage (ms since the UNIX epoch) of the first row from `start` on; None: no such."""
+        query = "SELECT sequence, committed_ms FROM outbox WHERE sequence >= ? ORDER BY sequence LIMIT 1"
+        row = self._reader.execute(query, (start,)).fetchone()
+        return None if row is None else (int(row[0]), int(row[1]))
+
+    def holds(self, sequence: int) -> bool:
+        return self._reader.execute("SELECT 1 FROM outbox WHERE sequence = ?", (sequence,)).fetchone() is not None
+
+    def last_of(self, topic: str) -> int:
+        """The sequence of the last QoS >= 1 publication on a topic, 0 for none."""
+        mac = self._topic_mac.copy()
+        mac.update(topic.encode())
+        row = self._reader.execute("SELECT sequence FROM topics WHERE topic = ?", (mac.digest()[:16],)).fetchone()
+        return int(row[0]) if row else 0
+
+    def _open(self, sequence: int, previous: int, life: int, sealed: bytes) -> Publication:
+        try:
+            frame = self._ciphers[life].decrypt(_nonce(sequence), sealed, _bound(sequence, previous))
+            return decode_publication(frame)
+        except (InvalidTag, KeyError, ValueError):
+            raise StoreError(
+                f"outbox entry {sequence} in {self.path.parent} is damaged or of another store key; "
+                "restore the directory from one backup as a whole"
+            ) from None
+
+
+# ------------------------------------------------------------------------------------------- rows
+
+
+def encode_publication(publication: Publication) -> bytes:
+    """Every field of a clear publication: layout, length of the JSON object, JSON object, payload.
+
+    Local storage under the store key, so it need not be canonical as frames of the wire are.
+    """
+    p = publication
+    fields: dict[str, object] = {"topic": p.topic, "qos": p.qos, "time": p.time_ms}
+    if p.retain:
+        fields["retain"] = True
+    if p.correlation_data is not None:
+        fields["correlation_data"] = p.correlation_data.hex()
+    if p.properties:
+        fields["properties"] = p.properties
+    for name in _OPTIONAL:
+        if (value := getattr(p, name)) is not None:
+            fields[name] = value
+    head = json.dumps(fields, separators=(",", ":")).encode()
+    return b"".join((_HEAD.pack(LAYOUT, len(head)), head, p.payload))
+
+
+def decode_publication(row: bytes) -> Publication:
+    """Inverse of `encode_publication`; raises ValueError for anything else."""
+    if len(row) < _HEAD.size:
+        raise ValueError("row is too short")
+    layout, size = _HEAD.unpack_from(row)
+    end = _HEAD.size + size
+    if layout != LAYOUT or end > len(row):
+        raise ValueError("row has another layout")
+    fields = json.loads(row[_HEAD.size : end])
+    correlation = fields.get("correlation_data")
+    return Publication(
+        topic=fields["topic"],
+        payload=row[end:],
+        qos=fields["qos"],
+        retain=fields.get("retain", False),
+        correlation_data=None if correlation is None else bytes.fromhex(correlation),
+        properties=tuple((name, value) for name, value in fields.get("properties", ())),
+        time_ms=fields["time"],
+        **{name: fields.get(name) for name in _OPTIONAL},
+    )
+
+
+# ---------------------------------------------------------------------------------------- details
+
+
+def store_error(error: sqlite3.Error, directory: Path) -> StoreError:
+    """One line for what SQLite says."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return OutboxFullError(f"data directory {directory}: disk is full; free some space")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreError(f"data directory {directory}: database is damaged; restore it or empty the directory")
+    return StoreError(f"data directory {directory}: {error}; check the disk and the permissions")
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """A connection whose commits are on disk when they return. Raises sqlite3.Error."""
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    return db
+
+
+def _write(db: sqlite3.Connection, statement: str, place: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """Run `statement` with `place` in it for each of `rows`, in as few steps as that takes.
+
+    Each step gives the interpreter to the event loop, which, when it is busy, gives it back only after 5 ms: row by
+    row a hundred publications would wait for half a second. Sizes are powers of two, so that SQLite's module finds
+    the statements that it prepared.
+    """
+    at = 0
+    while at < len(rows):
+        count = min(STATEMENT_ROWS, 1 << (len(rows) - at).bit_length() - 1)
+        values = [value for row in rows[at : at + count] for value in row]
+        db.execute(statement.format(", ".join([place] * count)), values)
+        at += count
+
+
+def _fact(db: sqlite3.Connection, name: str, default: int) -> int:
+    row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return int(row[0]) if row else default
+
+
+def _reserve(db: sqlite3.Connection) -> tuple[int, int]:
+    first = _fact(db, "next_sequence", 1)
+    db.execute("INSERT OR REPLACE INTO facts VALUES ('next_sequence', ?)", (first + SEQUENCE_BLOCK,))
+    return first, first + SEQUENCE_BLOCK
+
+
+def _derive(key: bytes, salt: bytes, purpose: bytes) -> bytes:
+    return HKDF(SHA256(), 32, salt, b"veilmq/1 store " + purpose).derive(key)
+
+
+def _nonce(sequence: int) -> bytes:
+    return sequence.to_bytes(12, "big")
+
+
+def _bound(sequence: int, previous: int) -> bytes:
+    return sequence.to_bytes(8, "big") + previous.to_bytes(8, "big")

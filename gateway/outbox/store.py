@@ -1,0 +1,392 @@
+"""What a gateway or replica must not lose: the outbox, its sequence numbers, split seeds, the generation.
+
+One directory, one process (a lock refuses the second). The outbox holds *clear* publications under a local
+store key: sealing for the overlay happens later, at first send (PROTOCOL §5). One writer thread gathers all
+appends that arrived meanwhile into one transaction (group commit), and reports back on the event loop. An
+append is on disk when it is reported, not before; a number handed out is never handed out again, `kill -9` or
+not. Memory knows only the entries that somebody has in hand: appended or read, and neither forgotten nor left. The
+others are on disk, and are read in pages.
+
+Not here: the database itself (`gateway/outbox/database.py`), which replica has what (the overlay's machines), retained
+messages and sessions of local clients.
+
+Policy when full: what is stored stays, new publications are refused (`OutboxFullError`, reason 0x97) until
+`forget` frees bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+from bridge.contract import Publication
+from gateway.base import PrivateFileError, erase, lock_exclusively, private_directory, read_private, write_private
+from gateway.outbox.database import SEQUENCE_BLOCK, Outbox, OutboxFullError, Page, Row, StoreError, encode_publication
+
+__all__ = ["Entry", "OutboxFullError", "Page", "Store", "StoreError"]
+
+MAX_OUTBOX_BYTES = 1 << 30
+"""Stops days without uplink from filling the disk."""
+GROUP_MAX = 4096
+"""Publications in one transaction: bounds the time for which a PUBACK waits behind others."""
+FORGET_WITHIN_S = 0.05
+"""Deletions wait so long for an append to go with: in transactions of their own, appends would wait behind them."""
+SWITCH_S = 0.0005
+"""How long a busy event loop may keep the interpreter from the writer thread, which wants it several times a commit.
+
+A loop that lets go of it more often than that, if only for a moment, starves the thread: waiting for it begins anew
+each time. At the 5 ms that Python begins with, commits beside a busy loop took up to a minute.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A publication that is on disk. `previous`: the QoS >= 1 one before it on the same topic, or 0."""
+
+    sequence: int
+    previous: int
+    publication: Publication
+
+
+Done: TypeAlias = Callable[[Entry | StoreError], None]
+"""Called on the event loop, in the order of the appends."""
+
+
+@dataclass(slots=True)
+class _Append:
+    row: Row
+    publication: Publication
+    done: Done | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Forget:
+    sequences: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reserve:
+    """Take the next block of sequence numbers."""
+
+
+_Work: TypeAlias = _Append | _Forget | _Reserve
+
+
+class Store:
+    """See the module. Made by `Store.open`; every method belongs to the event loop's thread."""
+
+    def __init__(self, directory: Path, max_bytes: int) -> None:
+        self.directory = directory
+        self.max_bytes = max_bytes
+        self.on_committed: Callable[[Sequence[Entry]], None] | None = None
+        """Called once per group commit with all its entries, after their own callbacks."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()  # bounded by max_bytes
+        self._reserving = False
+        self._gone: list[int] = []  # deletions for the next commit, which comes within FORGET_WITHIN_S
+        self._gone_timer: asyncio.TimerHandle | None = None
+        self._ungone: list[int] = []  # deletions that the disk refused, for the next commit
+        try:
+            private_directory(directory)
+            self._lock_file = lock_exclusively(directory / "lock")
+        except (PrivateFileError, OSError) as error:
+            raise _one_line(error, directory) from None
+        try:
+            self._outbox = Outbox(directory / "outbox.sqlite3", _own_key(directory / "store.key"))
+            block = self._outbox.commit((), (), True, 0)
+            self._count, self._bytes = self._outbox.totals()  # those on their way to the disk included
+        except (PrivateFileError, OSError, StoreError) as error:
+            os.close(self._lock_file)
+            raise _one_line(error, directory) from None
+        self._ranges = [block] if block else []  # reserved, unused: [first, end)
+        self._in_hand: dict[int, int] = {}  # bytes of entries that were appended or read, until forgotten or left
+        self._deleting: set[int] = set()  # forgotten, still on disk
+        self._ranges_lock = threading.Lock()
+        sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
+        self._thread = threading.Thread(target=self._write_all, name="veilmq-store", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(cls, directory: Path | str, *, max_bytes: int = MAX_OUTBOX_BYTES) -> Store:
+        """Open or make the data directory; raises StoreError (one line) when it cannot be used.
+
+        When it returns, a new generation number and a block of sequence numbers are on disk.
+        """
+        return cls(Path(directory), max_bytes)
+
+    @property
+    def generation(self) -> int:
+        """Rises by one with every opening: tells a running gateway from an older copy of itself."""
+        return self._outbox.generation
+
+    # ------------------------------------------------------------------------------------ numbers
+
+    def next_sequence(self) -> int:
+        """A number for a publication that is not stored (QoS 0). Raises OutboxFullError if none is reserved.
+
+        That happens only when the disk refused to reserve more, or 2^16 are wanted within one commit.
+        """
+        with self._ranges_lock:
+            while self._ranges and self._ranges[0][0] == self._ranges[0][1]:
+                del self._ranges[0]
+            left = sum(end - first for first, end in self._ranges)
+            if left < SEQUENCE_BLOCK // 2 and not self._reserving:
+                self._reserving = True
+                self._work.put(_Reserve())
+            if not left:
+                raise OutboxFullError(f"data directory {self.directory} cannot reserve numbers; free some disk space")
+            first, end = self._ranges[0]
+            self._ranges[0] = (first + 1, end)
+            return first
+
+    # ------------------------------------------------------------------------------------- outbox
+
+    def append(self, publication: Publication, done: Done | None = None) -> int:
+        """Hand a publication to the group commit; its sequence number.
+
+        `done` gets the Entry once it is on disk, or the StoreError if it is not (the number is then burned).
+        Must be called on the event loop; the order of calls is the order of numbers and of reports.
+        Raises OutboxFullError.
+        """
+        if self._closed:
+            raise StoreError("the store is closed")
+        self._loop = self._loop or asyncio.get_running_loop()
+        frame = encode_publication(publication)
+        size = len(frame) + 16
+        if self._bytes + size > self.max_bytes:
+            raise OutboxFullError(
+                f"outbox in {self.directory} holds {self._bytes} of {self.max_bytes} bytes; "
+                "restore the uplink or raise overlay.outbox_bytes"
+            )
+        sequence = self.next_sequence()
+        self._in_hand[sequence] = size
+        self._count += 1
+        self._bytes += size
+        self._delete_gone()
+        self._work.put(_Append(Row(sequence, publication.topic, publication.qos, frame), publication, done))
+        return sequence
+
+    async def put(self, publication: Publication) -> Entry:
+        """`append` and wait for the commit. Raises StoreError."""
+        future: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
+
+        def done(result: Entry | StoreError) -> None:
+            if future.done():
+                return
+            if isinstance(result, StoreError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        self.append(publication, done)
+        return await future
+
+    def forget(self, sequences: Sequence[int]) -> None:
+        """Every party has these entries: delete them (with the next commit). Those not in hand are ignored."""
+        known = [s for s in sequences if s in self._in_hand]
+        self._count -= len(known)
+        for sequence in known:
+            self._bytes -= self._in_hand.pop(sequence)
+        if not known or self._closed:
+            return
+        self._deleting.update(known)
+        self._gone += known
+        if self._loop is None or len(self._gone) >= GROUP_MAX:
+            self._delete_gone()
+        elif self._gone_timer is None:
+            self._gone_timer = self._loop.call_later(FORGET_WITHIN_S, self._delete_gone)
+
+    def leave(self, sequence: int) -> None:
+        """Nobody has room for this entry, which is on disk: `page` will bring it again."""
+        self._in_hand.pop(sequence, None)
+
+    def _delete_gone(self) -> None:
+        if self._gone_timer is not None:
+            self._gone_timer.cancel()
+            self._gone_timer = None
+        if self._gone:
+            self._work.put(_Forget(tuple(self._gone)))
+            self._gone.clear()
+
+    def page(self, start: int) -> Page:
+        """Entries on disk from sequence `start` on, in order, that nobody has in hand; now the caller has them.
+
+        Some hundred at most, and blocking for some milliseconds. Raises StoreError.
+        """
+        self._loop = self._loop or asyncio.get_running_loop()
+        page = self._outbox.page(start, lambda sequence: sequence in self._in_hand or sequence in self._deleting)
+        self._in_hand.update((row.sequence, row.size) for row in page.rows)
+        return page
+
+    def is_left(self, sequence: int) -> bool:
+        """Whether an entry is on disk and nobody has it in hand."""
+        return sequence not in self._in_hand and sequence not in self._deleting and self._outbox.holds(sequence)
+
+    def first(self, start: int) -> tuple[int, int] | None:
+        """Sequence and time of storage (ms since the UNIX epoch) of the first entry on disk from `start` on."""
+        return self._outbox.first(start)
+
+    def last_of(self, topic: str) -> int:
+        """The sequence of the last QoS >= 1 publication on a topic that was stored, 0 for none."""
+        return self._outbox.last_of(topic)
+
+    @property
+    def depth(self) -> int:
+        """Entries held, those on their way to the disk included."""
+        return self._count
+
+    @property
+    def held_bytes(self) -> int:
+        return self._bytes
+
+    # -------------------------------------------------------------------------------------- seeds
+
+    def split_seed(self, epoch: int) -> bytes:
+        """The 32 bytes from which all splits of this epoch follow; on disk before they are returned.
+
+        Raises StoreError. Blocking, once an epoch.
+        """
+        path = self._seed_path(epoch)
+        try:
+            if not path.exists():
+                private_directory(path.parent)
+                write_private(path, secrets.token_bytes(32))
+            seed = read_private(path)
+        except PrivateFileError as error:
+            raise StoreError(str(error)) from None
+        if len(seed) != 32:
+            raise StoreError(f"{path}: is damaged; remove it (shares of epoch {epoch} will be split anew)")
+        return seed
+
+    def erase_seeds(self, is_over: Callable[[int], bool]) -> list[int]:
+        """Erase the seeds of epochs that are over, and say which: nothing split in them can be derived again.
+
+        `is_over` must hold after the epoch's grace only. Raises StoreError.
+        """
+        try:
+            held = [int(path.stem) for path in (self.directory / "seeds").glob("*.seed") if path.stem.isdigit()]
+            gone = sorted(epoch for epoch in held if is_over(epoch))
+            for epoch in gone:
+                erase(self._seed_path(epoch))
+        except OSError as error:
+            raise _one_line(error, self.directory) from None
+        return gone
+
+    def sealing_key(self, purpose: bytes) -> bytes:
+        """32 secret bytes for files beside the outbox that are sealed too; another purpose, another key."""
+        try:
+            return HKDFExpand(hashes.SHA256(), 32, b"veilmq/1 store " + purpose).derive(
+                _own_key(self.directory / "store.key")
+            )
+        except PrivateFileError as error:
+            raise StoreError(str(error)) from None
+
+    def _seed_path(self, epoch: int) -> Path:
+        return self.directory / "seeds" / f"{int(epoch)}.seed"
+
+    # -------------------------------------------------------------------------------------- close
+
+    def close(self) -> None:
+        """Write what was appended, stop the thread, release the lock. Reports still come, on the loop."""
+        if self._closed:
+            return
+        self._closed = True
+        self._delete_gone()
+        self._work.put(None)
+        self._thread.join()
+        self._outbox.close()
+        os.close(self._lock_file)
+
+    # ------------------------------------------------------------------------- in the writer thread
+
+    def _write_all(self) -> None:
+        while True:
+            batch: list[_Work] = []
+            item = self._work.get()
+            while item is not None:
+                batch.append(item)
+                if len(batch) >= GROUP_MAX:
+                    break
+                try:
+                    item = self._work.get_nowait()
+                except queue.Empty:
+                    break
+            if batch:
+                self._commit(batch)
+            if item is None:
+                return
+
+    def _commit(self, batch: list[_Work]) -> None:
+        appends = [item for item in batch if isinstance(item, _Append)]
+        gone = self._ungone + [s for item in batch if isinstance(item, _Forget) for s in item.sequences]
+        reserve = any(isinstance(item, _Reserve) for item in batch)
+        error: StoreError | None = None
+        block = None
+        self._ungone = []
+        try:
+            block = self._outbox.commit([a.row for a in appends], gone, reserve, time.time_ns() // 1_000_000)
+        except StoreError as fault:
+            error = fault
+        except Exception as fault:  # noqa: BLE001  a dead writer thread would leave every device without an answer
+            error = StoreError(f"data directory {self.directory}: {fault!r}; please report this")
+        if error is not None:
+            self._ungone = gone
+        with self._ranges_lock:
+            if reserve:
+                self._reserving = False
+            if block is not None:
+                self._ranges.append(block)
+        if (appends or gone) and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                self._loop.call_soon_threadsafe(self._report, appends, gone, error)
+
+    # ------------------------------------------------------------------------------- on the loop
+
+    def _report(self, appends: list[_Append], gone: list[int], error: StoreError | None) -> None:
+        entries = []
+        if error is None:
+            self._deleting.difference_update(gone)
+        for item in appends:
+            result: Entry | StoreError
+            if error is not None:
+                self._bytes -= self._in_hand.pop(item.row.sequence)
+                self._count -= 1
+                result = error
+            else:
+                result = Entry(item.row.sequence, item.row.previous, item.publication)
+                entries.append(result)
+            if item.done is not None:
+                item.done(result)
+        if entries and self.on_committed is not None:
+            self.on_committed(entries)
+
+
+def _own_key(path: Path) -> bytes:
+    if not path.exists():
+        write_private(path, secrets.token_bytes(32))
+    key = read_private(path)
+    if len(key) != 32:
+        raise PrivateFileError(f"{path}: is not a store key; restore it, or empty the data directory")
+    return key
+
+
+def _one_line(error: Exception, directory: Path) -> StoreError:
+    if isinstance(error, StoreError):
+        return error
+    if isinstance(error, OSError):
+        return StoreError(f"data directory {directory}: {error.strerror or error}; check it and its permissions")
+    return StoreError(str(error))

@@ -1,0 +1,62 @@
+"""The driver of bridge's machines over real links, a real clock and real files; and the reader's client.
+
+Imports `client`, `clients`, `outbox`, `trust` and below; never `broker`.
+"""
+
+from __future__ import annotations
+
+from gateway.overlay.contents import PROPERTY_PART, Assembling, Count, Send, check_mode, read
+from gateway.overlay.dials import Dials
+from gateway.overlay.driver import Links
+from gateway.overlay.hosted import NOBODY, PLAIN, logins, of_region
+from gateway.overlay.keeping import Keeping
+from gateway.overlay.key_cache import KeyCache
+from gateway.overlay.key_material import DIRECTORY, KeyMaterial, KeyMaterialError
+from gateway.overlay.neighbours import Neighbours
+from gateway.overlay.region_client import (
+    Client,
+    ClientError,
+    ConfigError,
+    MqttError,
+    OverlayError,
+    PrivateFileError,
+    Publish,
+    RegionClient,
+    TlsError,
+    TrustError,
+    dial,
+    read_private,
+)
+
+__all__ = [
+    "DIRECTORY",
+    "NOBODY",
+    "PLAIN",
+    "PROPERTY_PART",
+    "Assembling",
+    "Client",
+    "ClientError",
+    "ConfigError",
+    "Count",
+    "Dials",
+    "Keeping",
+    "KeyCache",
+    "KeyMaterial",
+    "KeyMaterialError",
+    "Links",
+    "MqttError",
+    "Neighbours",
+    "OverlayError",
+    "PrivateFileError",
+    "Publish",
+    "RegionClient",
+    "Send",
+    "TlsError",
+    "TrustError",
+    "check_mode",
+    "dial",
+    "logins",
+    "of_region",
+    "read",
+    "read_private",
+]

@@ -1,0 +1,176 @@
+"""When a replica acknowledges what it is to pass on: once enough replicas of every next region have room for it.
+
+A *lane* is the queue towards one replica of a next region: what is in flight to it and what waits for its window. A
+publication of a gateway or of a replica before us is acknowledged when, in each region that it was passed on to, n − f
+lanes are below a mark (n replicas, f = ⌊(n−1)/2⌋). Up to f dead, slow or lying replicas thus hold up nobody; their
+lanes fill, and lose beyond their own bound. A region of which more is slow fills the lanes, the windows of those before
+it, and so on back to the gateways, whose outboxes keep on disk what is not sent. No memory grows beyond that.
+
+Nobody waits in a circle: a publication that came from a region never goes back there, so its acknowledgement waits
+for lanes that lead away from where it came from, along a tree, and the last region waits for nobody. Each direction
+between two replicas is a connection of its own, with its own window. What controls the overlay (`is_control`) is
+never held back: it has a part of each window to itself (`members.LINK_LIMITS`).
+
+Acknowledgements of members may overtake each other: packet identifiers tell them apart, and MQTT asks only clients to
+keep their order (MQTT 5.0 §4.6). Not here: what goes where (`bridge.replica.forwarder`), subscribers' queues, which
+nobody waits for (`members`), the publisher's window (`bridge.publisher.windows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from bridge.contract import Count
+from bridge.document import Overlay
+from bridge.wire import CONTROL_ROOT
+from gateway.client import Client
+from gateway.clients import Done
+from gateway.mqtt5.packets import Publish
+from keys.envelope import PROPERTY_HEADER
+
+MARK_MESSAGES = 1_024  # a lane with so much in flight and waiting has no room ...
+MARK_BYTES = 4 << 20  # ... nor has one with so many bytes of it
+AWAY_S = 3_600.0  # as long as a session is kept: a region of which n − f are gone for longer holds up nobody
+HELD_MAX = 16_384  # publications whose acknowledgement is held back; the oldest is let go
+HELD_BYTES_MAX = 8 << 20  # their payloads; above, whoever brings more is not read until there is room
+
+_CONTROL = CONTROL_ROOT + "/"
+
+
+def is_control(topic: str) -> bool:
+    """Statements, shares, overlays, requests for keys: what the overlay needs to go on."""
+    return topic.startswith(_CONTROL)
+
+
+@dataclass(slots=True)
+class _Held:
+    """A publication that regions without room were given, and who waits for its acknowledgement."""
+
+    size: int
+    regions: set[int]
+    waiting: list[tuple[str, Done]] = field(default_factory=list)
+
+
+class Backpressure:
+    """One replica's. `lanes`: the client towards each replica of a next region; `count` gets figures."""
+
+    def __init__(
+        self, overlay: Callable[[], Overlay], lanes: Mapping[str, Client], count: Callable[[Count], None]
+    ) -> None:
+        self._overlay, self._lanes, self._count = overlay, lanes, count
+        self._stalled: set[int] = set()  # regions without room
+        self._towards: set[int] = set()  # those of them that the publication at hand goes to
+        self._held: dict[str, _Held] = {}  # by signed header
+        self._held_bytes = 0
+        self._down_at: dict[str, float] = {}
+        self._gone: frozenset[str] = frozenset()
+        self._heard = self._on_ack  # bound once
+
+    @property
+    def acks_held(self) -> int:
+        """Acknowledgements that members wait for."""
+        return sum(len(held.waiting) for held in self._held.values())
+
+    # ------------------------------------------------------------------------------------ lanes
+
+    def passing(self, peer: str, client: Client) -> Callable[[], None] | None:
+        """A publication is about to be sent to `peer`: whom to tell when it is acknowledged, if that matters."""
+        in_flight, waiting, held_bytes = client.load
+        if self._stalled or in_flight + waiting >= MARK_MESSAGES or held_bytes >= MARK_BYTES:
+            self._pass_on_full(peer)
+        # Half a mark early, so that the lane does not run dry before anybody hears that there is room.
+        return self._heard if 2 * (in_flight + waiting) >= MARK_MESSAGES or 2 * held_bytes >= MARK_BYTES else None
+
+    def _pass_on_full(self, peer: str) -> None:
+        region = self._overlay().certificate(peer).region
+        if region not in self._stalled and self._stalls(region):
+            self._stalled.add(region)
+            self._count(Count("stalls", 1, self._overlay().views[region].name))
+        if region in self._stalled:
+            self._towards.add(region)
+
+    def is_full(self, peer: str) -> bool:
+        client = self._lanes.get(peer)
+        if client is None:
+            return False
+        in_flight, waiting, held_bytes = client.load
+        return in_flight + waiting >= MARK_MESSAGES or held_bytes >= MARK_BYTES
+
+    def _stalls(self, region: int) -> bool:
+        """Whether fewer than n − f lanes have room, of those that are not gone for good."""
+        members = self._overlay().views[region].members
+        there = [member for member in members if member not in self._gone]
+        enough = len(members) - (len(members) - 1) // 2
+        return sum(not self.is_full(member) for member in there) < min(enough, len(there))
+
+    def up(self, peer: str) -> None:
+        self._down_at.pop(peer, None)
+
+    def down(self, peer: str, now: float) -> None:
+        """The connection of a lane ended; the lane goes on, and what it holds is sent when there is another one."""
+        self._down_at.setdefault(peer, now)
+
+    def tick(self, now: float) -> None:
+        """Who is away for too long is not waited for. Called every second or so."""
+        self._gone = frozenset(peer for peer, at in self._down_at.items() if now - at >= AWAY_S)
+        if self._stalled:
+            self._review()
+
+    # ------------------------------------------------------------------------- acknowledgements
+
+    def begin(self) -> None:
+        """A publication of a member is about to be handled."""
+        if self._towards:
+            self._towards.clear()
+
+    def hold(self, peer: str, publish: Publish) -> Callable[[Done], bool] | None:
+        """What `begin` announced was handled. None: acknowledge it. Else to be called with what acknowledges it.
+
+        That returns False if the member is not to be read until then. Other copies of a publication that is held wait
+        with it, or a new connection, which repeats it, would open a new window.
+        """
+        if not self._towards and not self._held:
+            return None
+        header = next((value for name, value in reversed(publish.properties.user) if name == PROPERTY_HEADER), None)
+        if header is None or is_control(publish.topic):
+            return None
+        held = self._held.get(header)
+        if held is None:
+            if not self._towards:
+                return None
+            held = self._held[header] = _Held(len(publish.payload), set())
+            self._held_bytes += held.size
+        held.regions |= self._towards
+        return partial(self._wait, peer, held)
+
+    def _wait(self, peer: str, held: _Held, done: Done) -> bool:
+        held.waiting.append((peer, done))
+        if len(self._held) > HELD_MAX:
+            self._let_go(next(iter(self._held)))
+        return self._held_bytes <= HELD_BYTES_MAX
+
+    def reconnected(self, peer: str) -> None:
+        """A member has another connection: nobody waits on the former one, and it repeats what it has no answer to."""
+        for held in self._held.values():
+            held.waiting = [one for one in held.waiting if one[0] != peer]
+
+    def _on_ack(self) -> None:
+        if self._stalled:
+            self._review()
+
+    def _review(self) -> None:
+        """Let go what waits for no region without room any more, in the order in which it came."""
+        stalled = {region for region in self._stalled if self._stalls(region)}
+        if stalled == self._stalled:
+            return
+        self._stalled = stalled
+        for header in [header for header, held in self._held.items() if not held.regions & stalled]:
+            self._let_go(header)
+
+    def _let_go(self, header: str) -> None:
+        held = self._held.pop(header)
+        self._held_bytes -= held.size
+        for _, done in held.waiting:
+            done(0)

@@ -1,0 +1,173 @@
+"""The connections that we make: one client to each member that listens for us, remade as the overlay changes.
+
+Which members these are follows from the overlay (`bridge.node.peers_of`); what goes over the links is for `links` and
+`client`, who drive them. A member that is gone, or listens somewhere else, loses its client; nobody else does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Protocol
+
+from bridge.contract import Watch
+from gateway.base import LinkState
+from gateway.client import PACKET_BYTES_MAX, Client
+from gateway.mqtt5.packets import Publish
+
+log = logging.getLogger("veilmq.links")
+
+SUBSCRIBED = 1  # reason code of SUBACK: at QoS 1, as asked
+CLOSE_S = 5.0  # a member that does not take our farewell holds up the end, and the last commit, no longer
+REDIAL_S = 10.0  # how long the next link waits for the one before it to come back; longer means that its peer is away
+
+
+class LinkEvents(Protocol):
+    """What whoever drives the links is told. `client`: the connection, for acknowledging by hand."""
+
+    def link_up(self, peer: str) -> None: ...
+
+    def link_down(self, peer: str) -> None: ...
+
+    def link_published(self, peer: str, publish: Publish, client: Client) -> None: ...
+
+    def link_watched(self, peer: str, ticket: int) -> None: ...
+
+
+class Dials(Mapping[str, Client]):
+    """See the module. `dial(peer)` makes the client for a member where the overlay in force says it listens."""
+
+    def __init__(self, dial: Callable[[str], Client]) -> None:
+        self._dial = dial
+        self._clients: dict[str, Client] = {}
+        self._events: LinkEvents | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self._redialling: asyncio.Task[None] | None = None
+        self._came_up = asyncio.Event()
+
+    def __getitem__(self, peer: str) -> Client:
+        return self._clients[peer]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._clients)
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    @property
+    def up(self) -> tuple[str, ...]:
+        """Members to which the connection stands."""
+        return tuple(peer for peer, client in self._clients.items() if client.connected)
+
+    def watch(self, wanted: Watch) -> None:
+        """Subscribe at a peer, or unsubscribe; nothing, if we have no link to it."""
+        client = self.get(wanted.peer)
+        if client is not None and wanted.on:
+            # What we publish ourselves would be dropped on its way back.
+            client.subscribe(wanted.filter, qos=1, no_local=True, on_answer=partial(self._watched, wanted))
+        elif client is not None:
+            client.unsubscribe(wanted.filter)
+
+    def _watched(self, wanted: Watch, code: int) -> None:
+        if code != SUBSCRIBED:
+            why = f"does not let us subscribe to {wanted.filter} at QoS 1 (0x{code:02x}); ask for the right"
+            self._clients[wanted.peer].note(f"{wanted.peer} {why}")
+        elif wanted.ticket and self._events is not None:
+            self._events.link_watched(wanted.peer, wanted.ticket)
+
+    def packet_limit(self, peers: Iterable[str], count: int) -> int:
+        """The largest packet, in bytes, that `count` of these peers take, as far as they have said."""
+        limits = [client.packet_limit if (client := self.get(peer)) else PACKET_BYTES_MAX for peer in peers]
+        return sorted(limits, reverse=True)[count - 1]
+
+    def states(self) -> list[LinkState]:
+        """How each link is."""
+        return [
+            LinkState(peer, True, client.connected, *client.load[:2], client.figures)
+            for peer, client in self._clients.items()
+        ]
+
+    def start(self, peers: Iterable[str], events: LinkEvents) -> None:
+        """Connect to each of `peers` in the background, and keep connected."""
+        self._events = events
+        for peer in peers:
+            self._begin(peer)
+
+    def adopt(self, peers: Iterable[str]) -> None:
+        """From now on these: leave those that are gone, dial the new, and those whose address changed anew.
+
+        Whoever is gone is left without a `link_down`: it is no peer any more.
+        """
+        wanted = dict.fromkeys(peers)
+        for peer in [peer for peer in self._clients if peer not in wanted]:
+            self._end(peer)
+        for peer in wanted:
+            held = self._clients.get(peer)
+            if held is None:
+                self._begin(peer)
+                continue
+            fresh = self._dial(peer)
+            if fresh.address != held.address:
+                was_up = held.connected
+                self._end(peer)
+                if was_up and self._events is not None:
+                    self._events.link_down(peer)
+                self._begin(peer, fresh)
+
+    def redial(self) -> None:
+        """Make every connection anew, one after another, so that there is always one that stands."""
+        if self._redialling is not None:
+            self._redialling.cancel()
+        self._redialling = asyncio.get_running_loop().create_task(self._redial(), name="redial")
+
+    async def close(self) -> None:
+        """Leave everybody; what does not end in time is cut off."""
+        if self._redialling is not None:
+            self._redialling.cancel()
+        ending = [*self._closing, *(asyncio.ensure_future(client.close()) for client in self._clients.values())]
+        if ending:
+            _, late = await asyncio.wait(ending, timeout=CLOSE_S)
+            for task in late:
+                task.cancel()
+
+    def _begin(self, peer: str, client: Client | None = None) -> None:
+        client = self._clients[peer] = client or self._dial(peer)
+        events = self._events
+        assert events is not None
+        client.on_up = partial(self._up, peer)
+        client.on_down = partial(events.link_down, peer)
+        client.on_publish = lambda publish: events.link_published(peer, publish, client)
+        client.start()
+
+    def _up(self, peer: str) -> None:
+        self._came_up.set()
+        assert self._events is not None
+        self._events.link_up(peer)
+
+    def _end(self, peer: str) -> None:
+        client = self._clients.pop(peer)
+        client.on_up = client.on_down = lambda: None
+        client.on_publish, client.on_publishes = lambda publish: None, None
+        task = asyncio.get_running_loop().create_task(client.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _redial(self) -> None:
+        for peer in list(self._clients):
+            client = self._clients.get(peer)
+            if client is None or not client.connected:
+                continue  # it comes back by itself, with what we show then
+            await client.close()
+            if self._clients.get(peer) is not client:
+                continue  # the overlay changed meanwhile
+            self._came_up.clear()
+            client.start()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REDIAL_S):
+                    while peer not in self.up:
+                        await self._came_up.wait()
+                        self._came_up.clear()
+        log.info("every link was made anew")

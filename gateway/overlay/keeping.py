@@ -1,0 +1,146 @@
+"""The files that a running member of the overlay keeps, behind the effects of its node that ask for it.
+
+Fetched keys, split seeds of ended epochs, a key server's material and archive, the overlay file. Nothing is decided
+here: when something is kept and when it ends is said by the node and by the owner's calendar.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from bridge.document import Overlay
+from gateway.outbox import Store
+from gateway.outbox.store import StoreError
+from gateway.overlay.key_cache import KeyCache
+from gateway.overlay.key_material import KeyMaterial, KeyMaterialError
+from gateway.trust import LiveOverlay
+from keys.epochs import ScopeKeys
+from keys.identity import CARRIERS, Identity, Role
+
+log = logging.getLogger("veilmq.keys")
+
+
+class Keeping:
+    """See the module. `cache` for whoever fetches keys, `material` for a key server."""
+
+    def __init__(
+        self,
+        store: Store,
+        live: LiveOverlay,
+        keys: ScopeKeys,
+        cache: KeyCache | None = None,
+        material: KeyMaterial | None = None,
+    ) -> None:
+        self._store, self._live, self._keys = store, live, keys
+        self._cache, self._material = cache, material
+        self._epoch: int | None = None
+        self._archives_owed: dict[int, bytes | None] = {}
+        self._material_owed: bytes | None = None
+        self._refused = ""
+
+    @property
+    def overlay(self) -> Overlay:
+        """The version in force."""
+        return self._live.overlay
+
+    def document(self) -> bytes | None:
+        """The overlay file, if somebody replaced it since the last call."""
+        return self._live.changed()
+
+    def complete(self) -> None:
+        """The document was looked at: what it lacks, and we have, goes into the file."""
+        self._live.complete()
+
+    def adopt(self, overlay: Overlay) -> Identity | None:
+        """Keep a newer overlay; our identity from now on, if it lists a key that we had prepared."""
+        return self._live.adopt(overlay)
+
+    def removed(self) -> None:
+        """The overlay has no use for us any more: say so, and erase what we split shares by."""
+        overlay, name = self.overlay, self._live.local.name
+        if name in overlay.members:
+            region = overlay.latest[overlay.certificate(name).region]
+            log.warning(
+                "detached: view %d of region %s goes on without us; nothing is carried until we are attached again",
+                region.number, region.name,
+            )  # fmt: skip
+        else:
+            log.error("the overlay lists us no longer: nothing is sent or received until it does")
+        self._erase_seeds(lambda _: True)
+
+    def keep_for_restart(self, overlay: Overlay) -> None:
+        """Keep an overlay that cannot be adopted by a process that runs."""
+        self._live.keep(overlay)
+        log.warning(
+            "version %d of the overlay changes regions or the key service; it is kept, restart to adopt it",
+            overlay.policy.version,
+        )
+
+    def recognise(self, certificate_der: bytes) -> str | None:
+        """The member whose key a TLS certificate shows."""
+        return self._live.tls.recognise(certificate_der)
+
+    def listeners(self, peers: Sequence[str]) -> list[str]:
+        """Of our peers those that we dial: whoever has an address, but replicas and key servers dial no gateways."""
+        members = self._live.overlay.members
+        return sorted(p for p in peers if p in members and members[p].certificate.role in (*CARRIERS, Role.KEY_SERVER))
+
+    # ---------------------------------------------------------------------------------------------- keys
+
+    def keys_changed(self, now: float) -> None:
+        """Keep the fetched keys that may still be needed after a restart: of live epochs and the next."""
+        if self._cache is not None:
+            calendar = self.overlay.policy.calendar
+            oldest = max(0, calendar.at(now) - 1 - calendar.history_epochs)
+            self._cache.save(self._keys, oldest)
+
+    def keep_material(self, material: bytes) -> None:
+        """Where the disk does not take it, it is offered again: what was walked past must not stay there."""
+        self._material_owed = material
+        self._pay()
+
+    def keep_archive(self, epoch: int, content: bytes | None) -> None:
+        """Before the material that could make it again is overwritten, so it holds that up while the disk refuses."""
+        self._archives_owed[epoch] = content
+        self._pay()
+
+    def _pay(self) -> None:
+        assert self._material is not None
+        try:
+            for epoch in list(self._archives_owed):
+                self._material.archive(epoch, self._archives_owed[epoch])
+                del self._archives_owed[epoch]
+            if self._material_owed is not None:
+                self._material.keep(self._material_owed)
+                self._material_owed = None
+            self._refused = ""
+        except KeyMaterialError as error:
+            if str(error) != self._refused:
+                log.error("%s; tried again every second", error)
+                self._refused = str(error)
+
+    def tick(self, now: float) -> None:
+        """Every second or so: what an epoch's end asks for."""
+        if self._archives_owed or self._material_owed is not None:
+            self._pay()
+        calendar = self.overlay.policy.calendar
+        if calendar.at(now) == self._epoch:
+            return
+        if not self._erase_seeds(lambda e: e < calendar.at(now) and not calendar.live(e, now)):
+            return
+        # Not before the former epoch is over for everybody is there nothing left to do in this one.
+        former = calendar.at(now) - 1
+        self._epoch = calendar.at(now) if former < 0 or not calendar.live(former, now) else None
+        self.keys_changed(now)
+
+    def _erase_seeds(self, is_over: Callable[[int], bool]) -> bool:
+        """Whether the disk let us."""
+        try:
+            gone = self._store.erase_seeds(is_over)
+        except StoreError as error:
+            log.error("%s", error)
+            return False
+        if gone:
+            log.info("erased the split seeds of epochs %s", ", ".join(map(str, gone)))
+        return True

@@ -1,0 +1,393 @@
+"""What a receiver outside the broker needs: an MQTT 5 client, and a region of the overlay as one source of wires.
+
+`RegionClient` connects to every replica of its home region under its own identity, states what it wants, and hands
+over each wire together with the replica it came from; it fetches epoch keys and follows changes of the overlay. Nothing
+is opened here: whoever receives the wires recombines shares and decrypts with `keys`, knowing certificates, hops, scope
+secrets and epoch keys from the properties below. It does not collect, deduplicate or order either.
+
+`Client` and what else a receiver names are re-exported, so that it need not know how the gateway is divided.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random as random_module
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bridge.base import overlaps
+from bridge.contract import (
+    Acked,
+    Adopt,
+    Adoption,
+    Blame,
+    Effect,
+    Event,
+    KeysChanged,
+    LinkDown,
+    LinkUp,
+    Received,
+    Rotated,
+    Send,
+    Subscribed,
+    Tick,
+    Watch,
+    Wire,
+)
+from bridge.document import Overlay, OverlayError, ScopeSecret
+from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, VIEWS_TOPIC
+from bridge.node import ReaderNode
+from bridge.wire import KEYS_TOPIC
+from gateway.base import ConfigError, LinkState, PrivateFileError, read_private
+from gateway.client import Address, Client, ClientError, LinkTls, TlsError, split_host_port
+from gateway.mqtt5.copies import Copies
+from gateway.mqtt5.packets import Properties, Publish
+from gateway.mqtt5.types import MqttError
+from gateway.overlay import hosted
+from gateway.overlay.dials import Dials
+from gateway.trust import (
+    LOOK_EVERY_S,
+    LiveOverlay,
+    LocalIdentity,
+    TrustError,
+    load_key,
+    load_overlay,
+    load_secrets,
+    take_listed_key,
+)
+from keys.epochs import KeyName
+from keys.identity import Certificate, Role
+
+log = logging.getLogger("veilmq.links")
+
+__all__ = [
+    "KEYS_TOPIC",
+    "Arrival",
+    "Client",
+    "ClientError",
+    "ConfigError",
+    "MqttError",
+    "OverlayError",
+    "PrivateFileError",
+    "Properties",
+    "Publish",
+    "RegionClient",
+    "ScopeSecret",
+    "TlsError",
+    "TrustError",
+    "Wire",
+    "load_key",
+    "read_private",
+]
+
+SESSION_EXPIRY_S = 7 * 86_400
+KEEP_ALIVE_S = 10
+CONTROL_TOPICS = frozenset({GRANT_TOPIC, OVERLAY_TOPIC, VIEWS_TOPIC})
+
+
+@dataclass(slots=True)
+class Arrival:
+    """One wire from one replica. It stays unacknowledged, and counts against Receive Maximum, until `done`."""
+
+    replica: str
+    wire: Wire
+    _publish: Publish = field(repr=False)
+    _client: Client = field(repr=False)
+
+    def done(self) -> None:
+        """PUBACK: what it brought is durable. On the event loop, in any order, at any time later."""
+        self._client.acknowledge(self._publish)
+
+
+def dial(
+    overlay: Overlay,
+    name: str,
+    replica: str,
+    tls: LinkTls,
+    *,
+    session_expiry_s: int,
+    logins: Mapping[str, hosted.Login],
+    elsewhere: Callable[[], Sequence[Address]] = tuple,
+    **options: Any,
+) -> Client:
+    """The client that member `name` reaches a replica with: mutual TLS, the replica's certified key, a kept session.
+
+    `logins`: at hosted brokers, which are reached as any client reaches them, and never `elsewhere`: their name counts,
+    not a key. `options`: further arguments of `Client`.
+    """
+    if replica in overlay.hosted:
+        login = logins.get(replica, hosted.NOBODY)
+        return hosted.dial(overlay, name, replica, login, session_expiry_s=session_expiry_s, **options)
+    return Client(
+        *split_host_port(overlay.members[replica].address),
+        client_id=name,
+        ssl=tls.client,
+        verify_peer=lambda der: tls.recognise(der) == replica,
+        keep_alive_s=KEEP_ALIVE_S,
+        clean_start=False,
+        session_expiry_s=session_expiry_s,
+        elsewhere=elsewhere,
+        **options,
+    )
+
+
+def _wire(publish: Publish) -> Wire:
+    return Wire(publish.topic, publish.payload, publish.qos, publish.retain, publish.properties.user)
+
+
+def _one_by_one(
+    on_arrival: Callable[[Arrival], object], replica: str, publishes: Sequence[Publish], client: Client
+) -> None:
+    for publish in publishes:
+        on_arrival(Arrival(replica, _wire(publish), publish, client))
+
+
+class RegionClient:
+    """All replicas of the home region of the identity in `identity_dir`, and the key servers. `start` it on a loop.
+
+    `on_arrival` gets every wire, those of `KEYS_TOPIC` (live keys for a new subscription) included. Who gives
+    `on_arrivals` gets instead what one read brought at once, as it was decoded: the replica, its messages, and the
+    client whose `acknowledge_all` takes them when what they brought is durable. `on_keys` is called when `scope_keys`
+    or `secrets` changed. `filters`: clear filters; the scopes that they touch are subscribed as wholes, so replicas
+    learn nothing finer. `logins`: a file of logins at hosted brokers, as `overlay.hosted` of a gateway holds them.
+    Sessions survive us: what comes meanwhile waits at the replicas, within their bounds.
+    The overlay may change while we run. Raises TrustError, OverlayError, TlsError, ConfigError: one line each.
+    """
+
+    def __init__(
+        self,
+        identity_dir: Path,
+        overlay_file: Path,
+        filters: Iterable[str],
+        on_arrival: Callable[[Arrival], object] = lambda arrival: None,
+        *,
+        on_arrivals: Callable[[str, Sequence[Publish], Client], object] | None = None,
+        on_keys: Callable[[], object] = lambda: None,
+        logins: Path | None = None,
+        receive_maximum: int = 4096,
+        session_expiry_s: int = SESSION_EXPIRY_S,
+        random: Callable[[], float] = random_module.random,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._on_arrivals = on_arrivals or partial(_one_by_one, on_arrival)
+        self._on_keys, self._clock = on_keys, clock
+        local = LocalIdentity.load(identity_dir)
+        overlay = load_overlay(overlay_file, int(clock() * 1000), identity_dir / "overlay.pin")
+        self.local = take_listed_key(local, overlay)
+        if self.local.role not in (Role.GATEWAY, Role.INGEST):
+            raise TrustError(f"{local.name} is a {local.role}, which cannot read; take the identity of an ingest job")
+        self._tls = LinkTls(local.name, self.local.cert, self.local.key, overlay.members, clock)
+        self._logins = hosted.logins(overlay, local.name, logins)
+        self._live = LiveOverlay(overlay_file, self.local, self._tls, overlay)
+        secrets, self.scope_keys = load_secrets(self.local, overlay)
+        """The epoch keys that we hold now."""
+        self.filters = tuple(filters)
+        self._node = ReaderNode(overlay, self.local.identity, local.name, secrets, self.scope_keys, os.urandom)
+        missing = [f for f in self.filters if not any(overlaps(s.clear_filter, f) for s in self._readable())]
+        if missing:
+            raise TrustError(
+                f"no scope that we may read holds {', '.join(missing)}; ask the overlay's owner for the right"
+            )
+        self._receive_maximum, self._session_expiry_s, self._random = receive_maximum, session_expiry_s, random
+        self._timer: asyncio.TimerHandle | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._copies = Copies()
+        self._dials = Dials(self._dial)
+        for topic_filter in self.filters:
+            self._handle(Subscribed(topic_filter))
+
+    # ------------------------------------------------------------------------------------- lifetime
+
+    def start(self) -> None:
+        """Connect to every replica and key server in the background, and keep subscribed."""
+        self._dials.start(sorted(self._node.peers), self)
+        self._watching = asyncio.get_running_loop().create_task(self._watch_file(), name="overlay file")
+        self._handle(Tick())
+
+    async def close(self) -> None:
+        """Leave; the sessions stay at the replicas, so nothing that is sent meanwhile is lost."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        await self._dials.close()
+
+    @property
+    def up(self) -> tuple[str, ...]:
+        """Replicas to which the connection stands."""
+        return tuple(peer for peer in self._dials.up if peer in self._replicas)
+
+    def links(self) -> list[LinkState]:
+        """How the connection to each replica is."""
+        return [state for state in self._dials.states() if state.peer in self._replicas]
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """Why there is no connection, by replica or key server."""
+        return {r: c.last_error for r, c in self._dials.items() if not c.connected and c.last_error}
+
+    @property
+    def accepted(self) -> bool:
+        """A quorum of the region knows everything that we want."""
+        return all(self._node.interest.accepted(secret.scope.filter) for secret in self.scopes)
+
+    # ---------------------------------------------------------------------------- what the overlay says
+
+    @property
+    def overlay(self) -> Overlay:
+        """The version in force."""
+        return self._live.overlay
+
+    @property
+    def secrets(self) -> Sequence[ScopeSecret]:
+        """What we know of the scopes beside their epoch keys."""
+        return self._node.secrets
+
+    @property
+    def scopes(self) -> list[ScopeSecret]:
+        """What we subscribe to."""
+        return [s for s in self._readable() if any(overlaps(s.clear_filter, f) for f in self.filters)]
+
+    @property
+    def home_region(self) -> int:
+        """The region whose replicas we listen to."""
+        return self.overlay.certificate(self.local.name).region
+
+    def publisher(self, party_id: bytes) -> Certificate | None:
+        """The certificate of a publisher by the 16 bytes that headers name it with."""
+        return self.overlay.by_party.get(party_id)
+
+    def secret_of(self, wire_filter: str) -> ScopeSecret | None:
+        """What we know of the scope that a key header names."""
+        return next((s for s in self.secrets if s.scope.filter == wire_filter), None)
+
+    def want(self, name: KeyName) -> None:
+        """A key header named an epoch key that we lack: ask the key servers for it. On the event loop."""
+        self._perform(self._node.wanted(name, self._clock()))
+
+    def doubt(self, name: KeyName) -> None:
+        """A publisher's check value contradicts the key that we hold under this name. On the event loop."""
+        self._perform(self._node.doubted(name, self._clock()))
+
+    def ask(self, replica: str, topic: str, payload: bytes) -> None:
+        """Send a replica a request of ours. On the event loop; dropped without a connection."""
+        self._send(replica, Wire(topic, payload), 0)
+
+    # -------------------------------------------------------------------------------- called by dials
+
+    def link_up(self, peer: str) -> None:
+        self._handle(LinkUp(peer))
+
+    def link_down(self, peer: str) -> None:
+        self._handle(LinkDown(peer))
+
+    def link_watched(self, peer: str, ticket: int) -> None:
+        self._handle(Acked(peer, ticket))
+
+    def link_published(self, peer: str, publish: Publish, client: Client) -> None:
+        self._published(peer, client, (publish,))
+
+    def _published(self, peer: str, client: Client, publishes: Sequence[Publish]) -> None:
+        """What one read brought."""
+        ours = peer in self._replicas
+        if not ours or not CONTROL_TOPICS.isdisjoint([publish.topic for publish in publishes]):
+            for publish in publishes:
+                if not ours or publish.topic in CONTROL_TOPICS:
+                    client.acknowledge(publish)
+                    self._handle(Received(peer, _wire(publish)))
+            publishes = [publish for publish in publishes if ours and publish.topic not in CONTROL_TOPICS]
+        if publishes:
+            self._on_arrivals(peer, publishes, client)
+
+    # ------------------------------------------------------------------------------------- details
+
+    @property
+    def _replicas(self) -> tuple[str, ...]:
+        return self.overlay.replicas(self.home_region)
+
+    def _readable(self) -> list[ScopeSecret]:
+        epoch = self.overlay.policy.calendar.at(self._clock())
+        return [s for s in self.secrets if self.overlay.may_read(self.local.name, s.scope, epoch)]
+
+    def _dial(self, peer: str) -> Client:
+        client = dial(
+            self.overlay,
+            self.local.name,
+            peer,
+            self._tls,
+            logins=self._logins,
+            session_expiry_s=self._session_expiry_s,
+            receive_maximum=self._receive_maximum,
+            manual_ack=True,
+            random=self._random,
+            copies=self._copies,
+        )
+        client.on_publishes = partial(self._published, peer, client)
+        return client
+
+    def _handle(self, event: Event) -> None:
+        self._perform(self._node.handle(event, self._clock()))
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Watch():
+                    self._dials.watch(effect)
+                case Send(peer, wire, ticket):
+                    self._send(peer, wire, ticket)
+                case KeysChanged():
+                    self._on_keys()
+                case Adopt():
+                    self._adopt(effect)
+                case Blame(member, named, why):
+                    log.warning("%s %s: %s", "named" if named else "suspected", member, why)
+        self._arm()
+
+    def _send(self, peer: str, wire: Wire, ticket: int) -> None:
+        client = self._dials.get(peer)
+        if client is not None:
+            on_ack = partial(self._handle, Acked(peer, ticket)) if ticket else None
+            client.publish(wire.topic, wire.payload, wire.qos, wire.retain, wire.properties, on_ack)
+
+    def _adopt(self, effect: Adopt) -> None:
+        if effect.outcome is Adoption.RESTART:
+            self._live.keep(effect.overlay)
+            log.warning("version %d of the overlay is kept; restart to adopt it", effect.overlay.policy.version)
+            return
+        rotated = self._live.adopt(effect.overlay)
+        self.local = self._live.local
+        self._dials.adopt(sorted(self._node.peers))
+        self._on_keys()
+        if rotated is not None:  # not from inside the handling of another event
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._handle, Rotated(rotated))
+            loop.call_soon(self._dials.redial)
+
+    def _arm(self) -> None:
+        deadline = self._node.next_deadline
+        if self._watching is None:
+            return  # not started
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None:
+            delay_s = max(0.001, deadline - self._clock())
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._handle, Tick())
+
+    async def _watch_file(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            document = self._live.changed()
+            if document is not None:
+                try:
+                    self._perform(self._node.offered(document, self._clock()))
+                except OverlayError as error:
+                    log.error("the new overlay file is not adopted: %s", error)
+                self._live.complete()

@@ -1,0 +1,203 @@
+"""The owner's YAML: regions, scopes, members and their rights, key service and epochs; one line per mistake.
+
+Topics are written with clear names. Rights count for members that are signed for the first time; later they change by
+`veilmq trust grant` and `revoke` only, so that an edited file takes nobody's rights by accident. Not here: what is
+made of it (`owner`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+
+from bridge.base import TopicError, check_filter
+from bridge.document import (
+    KEY_SERVERS_MAX,
+    REFRESH,
+    REFRESH_BYTES_MAX,
+    REFRESH_MESSAGES_MAX,
+    REFRESH_SECONDS_MAX,
+    Issuer,
+)
+from gateway.trust import TrustError, read_public
+from keys.epochs import Calendar
+from keys.errors import OurFault
+
+MAX_DESCRIPTION_BYTES = 16 << 20
+"""Stops a wrong path from being read as a description; 10,000 members are below it."""
+ADDRESS = r"^\[?[^\s/]+\]?:\d{1,5}$"
+HOSTED_ADDRESS = r"^(tcp://)?\[?[^\s/]+\]?:\d{1,5}$"
+DAY_S = 86_400
+SKEW_S = 60
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ListenerEntry(_Model):
+    """A replica or a key server."""
+
+    card: Path
+    address: str = Field(pattern=ADDRESS, description="HOST:PORT of its overlay listener")
+
+
+class HostedEntry(_Model):
+    """Somebody's MQTT 5 broker in the place of a replica: it has no card, since it knows nothing of us."""
+
+    hosted: Literal[True]
+    name: str
+    domain: str = Field(description="its trust domain: who runs it")
+    address: str = Field(pattern=HOSTED_ADDRESS, description="HOST:PORT of its TLS listener, or tcp://HOST:PORT")
+    ca: Path | None = Field(default=None, description="PEM of who signs its certificate; absent: whom systems know")
+
+
+def _kind(entry: object) -> str:
+    return "hosted" if isinstance(entry, HostedEntry) or (isinstance(entry, dict) and "hosted" in entry) else "own"
+
+
+CarrierEntry = Annotated[
+    Annotated[ListenerEntry, Tag("own")] | Annotated[HostedEntry, Tag("hosted")], Discriminator(_kind)
+]
+
+
+class RegionEntry(_Model):
+    name: str
+    id: int | None = Field(default=None, ge=1, le=0xFFFF)
+    members: list[CarrierEntry] = Field(min_length=1, max_length=255)
+    trusted: bool = False
+
+
+class RefreshEntry(_Model):
+    """After what a publisher takes its next data key: whatever comes first."""
+
+    messages: int = Field(default=REFRESH.messages, ge=1, le=REFRESH_MESSAGES_MAX)
+    bytes: int = Field(default=REFRESH.sealed_bytes, ge=1, le=REFRESH_BYTES_MAX)
+    seconds: int = Field(default=REFRESH.age_s, ge=1, le=REFRESH_SECONDS_MAX)
+
+
+class ScopeEntry(_Model):
+    filter: str
+    mode: Literal["auto", "copies", "one", "blocks", "plain"] = "auto"
+    regions: list[str] = []
+    tokens: bool = False
+    shares_only: bool = False
+    keys: Literal["riding", "topic"] = "riding"
+    refresh: RefreshEntry = RefreshEntry()
+
+    @model_validator(mode="after")
+    def _keys_fit(self) -> ScopeEntry:
+        if self.mode == "plain" and (self.keys == "topic" or "refresh" in self.model_fields_set):
+            raise ValueError(f"scope {self.filter} is plain and has no data keys; leave keys and refresh out")
+        return self
+
+
+class MemberEntry(_Model):
+    card: Path
+    region: str
+    publish: list[str] = []
+    read: list[str] = []
+
+
+class KeyServiceEntry(_Model):
+    issuer: Literal["chain", "threshold"]
+    servers: list[ListenerEntry] = Field(min_length=1, max_length=KEY_SERVERS_MAX)
+
+
+class EpochsEntry(_Model):
+    """Absent times follow from the length: a 24th of it ahead, a quarter of grace, a minute of skew at most."""
+
+    length_s: int = Field(default=DAY_S, ge=1, le=0xFFFFFFFF)
+    ahead_s: int | None = Field(default=None, ge=0, le=0xFFFFFFFF)
+    grace_s: int | None = Field(default=None, ge=0, le=0xFFFFFFFF)
+    skew_s: int | None = Field(default=None, ge=0, le=0xFFFFFFFF)
+    history_epochs: int = Field(default=0, ge=0, le=10_000)
+
+    def calendar(self, zero_ms: int) -> Calendar:
+        """Raises `OurFault` for times that do not fit each other."""
+        ahead_s = self.length_s // 24 if self.ahead_s is None else self.ahead_s
+        grace_s = self.length_s // 4 if self.grace_s is None else self.grace_s
+        skew_s = min(SKEW_S, self.length_s // 24) if self.skew_s is None else self.skew_s
+        return Calendar(zero_ms, self.length_s, ahead_s, grace_s, skew_s, self.history_epochs)
+
+
+class Description(_Model):
+    """The whole file. `edges`: pairs of region names that are joined; one fewer than regions, no circle."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    valid_days: int = Field(default=365, ge=1, le=3650)
+    regions: list[RegionEntry] = Field(min_length=1)
+    edges: list[tuple[str, str]] = []
+    scopes: list[ScopeEntry] = []
+    members: list[MemberEntry] = []
+    key_service: KeyServiceEntry | None = None
+    epochs: EpochsEntry | None = None
+
+    @model_validator(mode="after")
+    def _epochs_fit(self) -> Description:
+        if self.epochs is not None and self.key_service is None:
+            raise ValueError("epochs need a key_service; add one, or leave the epochs out")
+        try:
+            (self.epochs or EpochsEntry()).calendar(0)
+        except OurFault as error:
+            raise ValueError(f"epochs: {error}") from None
+        return self
+
+    @property
+    def issuer(self) -> Issuer:
+        return Issuer.OWNER if self.key_service is None else Issuer[self.key_service.issuer.upper()]
+
+    def calendar(self, zero_ms: int) -> Calendar:
+        """The endless epoch without a key service."""
+        return Calendar() if self.key_service is None else (self.epochs or EpochsEntry()).calendar(zero_ms)
+
+
+def read_description(path: Path) -> Description:
+    """The owner's YAML. Raises TrustError: file, place, cause."""
+    wanted = read_model(path, Description)
+    try:
+        for scope in wanted.scopes:
+            check_filter(scope.filter)
+    except TopicError as error:
+        raise TrustError(f"{path}: scopes: {error}") from None
+    return wanted
+
+
+def read_model(path: Path, model: type[Model]) -> Model:
+    """A YAML file (JSON is YAML too) as `model`. Raises TrustError: file, place, cause."""
+    try:
+        content = yaml.safe_load(read_public(path, MAX_DESCRIPTION_BYTES))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f":{mark.line + 1}" if mark else ""
+        raise TrustError(f"{path}{place}: not valid YAML: {getattr(error, 'problem', error)}") from None
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"] if part not in ("own", "hosted"))
+        said = str(first["msg"]).removeprefix("Value error, ")
+        where = f"{place}: " if place else ""
+        raise TrustError(f"{path}: {where}{said[:1].lower()}{said[1:]}; configs/README.md shows the form") from None
+
+
+def region_ids(wanted: Description) -> dict[str, int]:
+    """Region names to numbers. Raises TrustError for a name or number that is given twice."""
+    ids: dict[str, int] = {}
+    for place, region in enumerate(wanted.regions, 1):
+        number = place if region.id is None else region.id
+        if region.name in ids or number in ids.values():
+            raise TrustError(f"region {region.name} (id {number}) is listed twice; give each its own name and id")
+        ids[region.name] = number
+    return ids
+
+
+def region_id(ids: dict[str, int], name: str, where: str) -> int:
+    """Raises TrustError for a name that no region has."""
+    if name not in ids:
+        raise TrustError(f"{where}: there is no region {name}; known are {', '.join(ids)}")
+    return ids[name]

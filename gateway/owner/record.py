@@ -1,0 +1,229 @@
+"""What an owner remembers of one of its overlays: rights in clear names, and the newest file that it signed.
+
+    OWNER_DIR/overlays/NAME.json (mode 0600; it names hidden topics, but holds no key)
+
+The signed file cannot give clear names back, so the record is what rights are counted from; the policy's grants are
+derived from it. It holds the signed document too: whoever puts an older `overlay.json` before the owner gets nothing
+signed on top of it. It is written before `overlay.json`: after a crash between the two, the next version follows.
+Not here: how rights change (`rights`), members and signatures (`owner`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bridge.base import covers, most_specific
+from bridge.document import Overlay, OverlayError, Scope
+from gateway.base import PrivateFileError, private_directory, read_private, write_private
+from gateway.trust import TrustDomain, TrustError, read_document
+from keys.epochs import token_key
+from keys.grants import ENDLESS, Grant, Right
+from keys.topictokens import tokenise_filter
+
+RECORD_FORMAT = 1
+RECORDS = "overlays"
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """One right of one member on a clear filter. `since`: bumps of scopes when it was given, where the owner issues
+    keys; scopes that are not named were at 0, or their history was given too."""
+
+    member: str
+    filter: str
+    right: Right
+    first_epoch: int = 0
+    last_epoch: int = ENDLESS
+    since: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownScope:
+    """A scope of the overlay as the owner knows it. `generation` of its tokens; None where names are shown."""
+
+    wire: str
+    clear: str
+    generation: int | None = None
+
+
+@dataclass
+class Record:
+    """See the module. `retiring`: the token generation before the present one, as long as it is read; `bumps`: by wire
+    filter, also of scopes that are gone: a scope that comes back may not come back under old keys."""
+
+    overlay: str
+    generation: int = 0
+    retiring: int | None = None
+    scopes: dict[str, KnownScope] = field(default_factory=dict)
+    granted: list[Granted] = field(default_factory=list)
+    bumps: dict[str, int] = field(default_factory=dict)
+    document: dict[str, Any] | None = None
+
+    def wires(self, clear: str, root: bytes) -> list[str]:
+        """A clear filter as the wire shows it: inside a scope with tokens the tokens only, of each generation.
+
+        A filter wider than such a scope names the scope's token filter beside itself.
+        """
+        scopes = list(self.scopes.values())
+        home = most_specific([scope.clear for scope in scopes], clear)
+        inside = [s.generation for s in scopes if s.clear == home and s.generation is not None]
+        found = [tokenise_filter(clear, token_key(root, generation)) for generation in inside] or [clear]
+        found += [s.wire for s in scopes if covers(clear, s.clear) and (inside or s.generation is not None)]
+        return list(dict.fromkeys(found))
+
+    def grants(self, root: bytes) -> tuple[Grant, ...]:
+        """The policy's grants."""
+        merged: dict[tuple[str, str, int, int], Right] = {}
+        wires = {clear: self.wires(clear, root) for clear in {granted.filter for granted in self.granted}}
+        for granted in self.granted:
+            for wire in wires[granted.filter]:
+                key = (granted.member, wire, granted.first_epoch, granted.last_epoch)
+                merged[key] = merged.get(key, Right(0)) | granted.right
+        return tuple(
+            Grant(member, wire, rights, first, last) for (member, wire, first, last), rights in sorted(merged.items())
+        )
+
+    def granted_by_member(self) -> dict[str, list[Granted]]:
+        """The same, for those who ask member by member: there may be thousands."""
+        found: dict[str, list[Granted]] = {}
+        for granted in self.granted:
+            found.setdefault(granted.member, []).append(granted)
+        return found
+
+    def raise_bumps(self, scopes: Iterable[Scope]) -> list[str]:
+        """Outdate the keys of these scopes; their clear filters."""
+        raised = [scope.filter for scope in scopes if scope.keyed]
+        for wire in raised:
+            self.bumps[wire] = self.bumps.get(wire, 0) + 1
+        return sorted({self.scopes[wire].clear for wire in raised if wire in self.scopes})
+
+    def clear_names(self, root: bytes) -> dict[str, str]:
+        """Wire filters of scopes and rights to clear ones."""
+        clears = sorted({granted.filter for granted in self.granted})
+        names = {wire: clear for clear in clears for wire in self.wires(clear, root)}
+        return names | {scope.wire: scope.clear for scope in self.scopes.values()}
+
+    def to_json(self) -> bytes:
+        content = {
+            "veilmq_owner": RECORD_FORMAT,
+            "overlay": self.overlay,
+            "generation": self.generation,
+            "retiring": self.retiring,
+            "scopes": [[s.wire, s.clear, s.generation] for s in self.scopes.values()],
+            "granted": [
+                [g.member, g.filter, int(g.right), g.first_epoch, g.last_epoch, dict(g.since)] for g in self.granted
+            ],
+            "bumps": self.bumps,
+            "document": self.document,
+        }
+        return json.dumps(content, separators=(",", ":")).encode() + b"\n"
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Record:
+        """Raises ValueError, KeyError or TypeError for what is no record."""
+        fields = json.loads(content)
+        if fields["veilmq_owner"] != RECORD_FORMAT:
+            raise ValueError("unknown format")
+        scopes = [KnownScope(str(wire), str(clear), generation) for wire, clear, generation in fields["scopes"]]
+        return cls(
+            overlay=str(fields["overlay"]),
+            generation=int(fields["generation"]),
+            retiring=None if fields["retiring"] is None else int(fields["retiring"]),
+            scopes={scope.wire: scope for scope in scopes},
+            granted=[Granted(m, f, Right(right), first, last, since) for m, f, right, first, last, since in
+                     fields["granted"]],
+            bumps={str(wire): int(bump) for wire, bump in fields["bumps"].items()},
+            document=fields["document"],
+        )  # fmt: skip
+
+
+def record_path(domain: TrustDomain, overlay: str) -> Path:
+    return domain.directory / RECORDS / f"{overlay}.json"
+
+
+def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[Record, Overlay | None]:
+    """The record of an overlay, empty if this owner never signed one of that name, and what was signed last.
+
+    `out`: the signed file as it lies there. Raises TrustError if it is of another owner or overlay, or newer than the
+    record; an older one is of no consequence.
+    """
+    path = record_path(domain, overlay)
+    present = _at(out, domain)
+    if present is not None and present.policy.overlay != overlay:
+        raise TrustError(f"{out}: exists and is overlay {present.policy.overlay}, not {overlay}; take another --out")
+    if not path.exists():
+        if present is not None:
+            raise TrustError(f"{path}: is missing, but {out} was signed before; restore it from a backup")
+        return Record(overlay), None
+    try:
+        record = Record.from_json(read_private(path))
+        document = record.document or {}
+        if present is not None:  # which may be a member's copy: who endorsed our views is said there only
+            document |= {"endorsements": document["endorsements"] + present.to_document()["endorsements"]}
+        # Expired certificates are no reason to refuse their replacement: judged at the beginning of time.
+        newest = Overlay.load(document, 0, domain.owner.public_bytes)
+    except PrivateFileError as error:
+        raise TrustError(str(error)) from None
+    except (ValueError, KeyError, TypeError, AttributeError, OverlayError):
+        raise TrustError(f"{path}: is damaged; restore it from a backup") from None
+    if present is not None and present.policy.version > newest.policy.version:
+        raise TrustError(
+            f"{path}: remembers version {newest.policy.version}, but {out} is version {present.policy.version}; "
+            "restore a newer backup of it"
+        )
+    return record, newest
+
+
+def open_record_of(domain: TrustDomain, out: Path) -> tuple[Record, Overlay]:
+    """The same for a signed file that has to be there."""
+    present = _at(out, domain)
+    if present is None:
+        raise TrustError(f"{out}: No such file; make it with `veilmq overlay sign`")
+    record, newest = open_record(domain, present.policy.overlay, out)
+    assert newest is not None
+    return record, newest
+
+
+@contextlib.contextmanager
+def locked(domain: TrustDomain) -> Iterator[None]:
+    """One command at a time: two would sign two overlays with one version. Raises TrustError."""
+    path = domain.directory / RECORDS / ".lock"
+    try:
+        private_directory(path.parent)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except (OSError, PrivateFileError) as error:
+        raise TrustError(f"{path}: cannot be made ({error}); correct that") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise TrustError(f"{domain.directory}: another veilmq signs with it now; try again when it has ended") from None
+    finally:
+        os.close(descriptor)
+
+
+def save_record(domain: TrustDomain, record: Record, overlay: Overlay) -> None:
+    """Remember what is about to be given out. Raises TrustError."""
+    path = record_path(domain, record.overlay)
+    stored = replace(record, document=overlay.to_document())
+    try:
+        private_directory(path.parent)
+        write_private(path, stored.to_json(), replace=True)
+    except PrivateFileError as error:
+        raise TrustError(str(error)) from None
+
+
+def _at(out: Path, domain: TrustDomain) -> Overlay | None:
+    if not out.exists():
+        return None
+    try:
+        return Overlay.load(read_document(out), 0, domain.owner.public_bytes)
+    except OverlayError as error:
+        raise TrustError(f"{out}: exists and is not this owner's overlay ({error}); take another --out") from None

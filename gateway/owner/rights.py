@@ -1,0 +1,153 @@
+"""How an owner's record of rights changes: giving, taking, and what the owner's file may say. No files, no signatures.
+
+Epochs count as the policy's calendar says. A right that is taken ends with the present epoch, or with the next one if
+keys of that may be out already; taken at once, it ends with the epoch before, and scopes that the member lost get a
+new bump, which outdates the keys that it holds. Without a key service there is one endless epoch: rights end at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bridge.base import TopicError, check_filter, covers, overlaps
+from bridge.document import Issuer, Policy, Scope
+from gateway.owner.record import Granted, Record
+from gateway.trust import TrustError
+from keys.epochs import Calendar
+from keys.grants import ENDLESS, Grant, Right
+
+SESSION_MAX_S = 7 * 86_400
+"""How long somebody authorised in an ended epoch may still fetch its keys (PROTOCOL §6), and needs its grant."""
+Wanted = Sequence[tuple[str, Right]]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """`ends_s`: UNIX time at which the last of the rights ends; `bumped`: clear filters of scopes with a new bump."""
+
+    ends_s: float
+    bumped: tuple[str, ...] = ()
+
+
+def first_unissued(calendar: Calendar, now: float) -> int:
+    """The first epoch of which nobody can have keys yet, whatever the clocks say."""
+    following = calendar.at(now) + 1
+    return following + 1 if now >= calendar.fetch_from_s(following) - calendar.skew_s else following
+
+
+def check_wanted(wanted: Iterable[tuple[str, Right]], where: str) -> None:
+    """Raises TrustError for what is no filter."""
+    for clear, right in wanted:
+        try:
+            check_filter(clear)
+        except TopicError as error:
+            raise TrustError(f"{where}: {word(right)}: {clear}: {error}") from None
+
+
+def give(record: Record, policy: Policy, member: str, wanted: Wanted, history: bool, now: float) -> None:
+    """Add rights from the present epoch on, or as far back as keys are kept. Raises TrustError."""
+    check_wanted(wanted, member)
+    clears = sorted({scope.clear for scope in record.scopes.values()})
+    for clear, right in wanted:
+        _check_use(clear, right, clears)
+    present = policy.calendar.at(now)
+    kept = policy.calendar.history_epochs
+    if history and policy.issuer is not Issuer.OWNER and not kept:
+        raise TrustError(
+            "the key service keeps no ended epochs; set epochs.history_epochs and sign, or leave --history out"
+        )
+    first = max(0, present - kept) if history else present
+    since = {} if history else dict(record.bumps)
+    asked = [Granted(member, clear, right, first, ENDLESS, since) for clear, right in dict.fromkeys(wanted)]
+    fresh = [each for each in asked if not any(_has(granted, each) for granted in record.granted)]
+    if not fresh:
+        raise TrustError(f"{member} has these rights already; nothing to change")
+    record.granted += fresh
+
+
+def take(
+    record: Record, policy: Policy, root: bytes, member: str, wanted: Wanted | None, at_once: bool, now: float
+) -> Taken:
+    """End rights of a member; None: all of them. Raises TrustError."""
+    calendar, present = policy.calendar, policy.calendar.at(now)
+    endless = policy.issuer is Issuer.OWNER
+    last = -1 if endless else present - 1 if at_once else first_unissued(calendar, now) - 1
+    held = [g for g in record.granted if g.member == member and g.last_epoch > last]
+    for clear, right in wanted or ():
+        if not any((g.filter, g.right) == (clear, right) for g in held):
+            has = ", ".join(sorted(f"{word(g.right)} {g.filter}" for g in held)) or "nothing"
+            raise TrustError(f"{member} has no right to {word(right)} {clear}; it has {has}")
+    ending = [g for g in held if wanted is None or (g.filter, g.right) in wanted]
+    if not ending:
+        raise TrustError(f"{member} has no rights that could end; nothing to change")
+    before = record.grants(root)
+    kept: list[Granted] = []
+    for granted in record.granted:
+        if not any(granted is each for each in ending):
+            kept.append(granted)
+        elif granted.first_epoch <= last:
+            kept.append(replace(granted, last_epoch=last))
+    record.granted = kept
+    if not (at_once or endless):
+        return Taken(calendar.end_s(last))
+    lost = scopes_lost(policy.scopes, member, before, record.grants(root), present)
+    return Taken(now, tuple(record.raise_bumps(lost)))
+
+
+def scopes_lost(
+    scopes: Iterable[Scope], member: str, before: Sequence[Grant], after: Sequence[Grant], epoch: int
+) -> list[Scope]:
+    """Scopes whose keys the member could have, and may not have any more."""
+    return [s for s in scopes if holds_key(s, member, before, epoch) and not holds_key(s, member, after, epoch)]
+
+
+def holds_key(scope: Scope, member: str, grants: Iterable[Grant], epoch: int) -> bool:
+    """Whether the member gets the scope's key: to read it, or to seal some of it."""
+    return any(
+        grant.member == member
+        and grant.live(epoch)
+        and (
+            (Right.PUBLISH in grant.rights and overlaps(grant.filter, scope.filter))
+            or grant.may_read_all(scope.filter, epoch)
+        )
+        for grant in grants
+    )
+
+
+def differences(held: Iterable[Granted], wanted: Wanted) -> list[str]:
+    """Where the owner's file and a member's rights that were signed before differ, as text; empty if they agree."""
+    signed = {(g.filter, g.right) for g in held if g.last_epoch == ENDLESS}
+    found = [f"{word(right)} {clear} is new" for clear, right in wanted if (clear, right) not in signed]
+    return found + [f"{word(right)} {clear} is gone" for clear, right in sorted(signed - set(wanted))]
+
+
+def forget_ended(record: Record, calendar: Calendar, members: Mapping[str, object], now: float) -> None:
+    """Drop rights of those who left, and those that ended so long ago that nothing sealed then is left to open."""
+    record.granted = [
+        granted
+        for granted in record.granted
+        if granted.member in members
+        and (granted.last_epoch == ENDLESS or calendar.end_s(granted.last_epoch) + SESSION_MAX_S > now)
+    ]
+
+
+def word(right: Right) -> str:
+    """publish or read."""
+    return str(right.name).lower()
+
+
+def _has(granted: Granted, wanted: Granted) -> bool:
+    """Whether what is wanted, which has no end, would add nothing."""
+    same = (granted.member, granted.filter, granted.right) == (wanted.member, wanted.filter, wanted.right)
+    older = all(bump <= wanted.since.get(scope, 0) for scope, bump in granted.since.items())
+    return same and granted.last_epoch == ENDLESS and granted.first_epoch <= wanted.first_epoch and older
+
+
+def _check_use(clear: str, right: Right, scopes: Sequence[str]) -> None:
+    """A right that no scope fits to is a slip of the pen."""
+    known = ", ".join(scopes) or "none"
+    if right is Right.PUBLISH and not any(overlaps(clear, scope) for scope in scopes):
+        raise TrustError(f"no scope has topics of {clear}; known are {known}")
+    if right is Right.READ and not any(covers(clear, scope) for scope in scopes):
+        raise TrustError(f"reading is by whole scopes, and {clear} covers none; known are {known}")

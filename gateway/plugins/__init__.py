@@ -1,0 +1,16 @@
+"""amqtt's plugins beside our data plane: who asks them, when, and what they see of packets and sessions.
+
+Imports `mqtt5` only.
+"""
+
+from __future__ import annotations
+
+from gateway.plugins.host import Action, EdgeSession, PacketView, PluginHost, application_message
+
+__all__ = [
+    "Action",
+    "EdgeSession",
+    "PacketView",
+    "PluginHost",
+    "application_message",
+]

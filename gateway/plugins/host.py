@@ -1,0 +1,265 @@
+"""amqtt's plugins beside our data plane: who asks them, when, and what they see of packets and sessions.
+
+A plugin of amqtt works unchanged: `authenticate`, `topic_filtering`, `on_*` events, `BrokerContext`. An event
+that no loaded plugin declares costs one dict look-up. Verdicts of topic plugins are remembered only for those
+that amqtt ships *and* that decide from session, topic, action and their configuration alone; any other is
+asked every time. A topic plugin that answers None denies, as in amqtt 0.12.1 (its manual says otherwise; the
+code fails closed, and so do we). This module routes nothing and knows no sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from amqtt.contexts import Action
+from amqtt.events import BrokerEvents, Events, MQTTEvents
+from amqtt.mqtt.packet import MQTTFixedHeader
+from amqtt.mqtt.publish import PublishPacket
+from amqtt.plugins.authentication import AnonymousAuthPlugin
+from amqtt.plugins.manager import PluginManager
+from amqtt.session import IncomingApplicationMessage, Session
+
+from gateway.mqtt5.codec import encode
+from gateway.mqtt5.packets import Connect, Packet, Publish, Version
+
+log = logging.getLogger("veilmq.broker")
+
+__all__ = ["Action", "EdgeSession", "PacketView", "PluginHost", "application_message"]
+
+#: Modules of amqtt whose topic plugins decide from their arguments and configuration alone. Others that amqtt
+#: ships ask a database or a web service, where a right may be taken away at any time.
+_STEADY_PLUGINS = frozenset({"amqtt.plugins.topic_checking", "amqtt.contrib.shadows.plugin"})
+#: Stops clients that invent topic names from filling memory with remembered verdicts (per session).
+VERDICTS_PER_SESSION = 1_024
+#: Above so many event handlers that were started and have not finished, the sender's connection waits.
+PENDING_EVENTS = 1_024
+
+
+class _Phase:
+    """The part of amqtt's `transitions.Machine` that plugins read, without a machine per session."""
+
+    __slots__ = ("_session", "state")
+
+    def __init__(self, session: EdgeSession) -> None:
+        self._session = session
+        self.state = "new"
+
+    def connect(self) -> None:
+        self.state = "connected"
+        self._session._on_enter_connected()
+
+    def disconnect(self) -> None:
+        self.state = "disconnected"
+        self._session._on_enter_disconnected()
+
+    def is_connected(self) -> bool:
+        return self.state == "connected"
+
+
+class _LateQueue:
+    """A queue of amqtt's session that is made when somebody first looks: two empty ones are 7 kB a client.
+
+    Kept in the session's `__dict__` under its own name, where amqtt's pickling expects it; None: not made yet.
+    """
+
+    def __set_name__(self, owner: type[EdgeSession], name: str) -> None:
+        self._name = name
+
+    def __get__(self, session: EdgeSession, owner: type[EdgeSession]) -> asyncio.Queue[Any]:
+        queue: asyncio.Queue[Any] | None = session.__dict__[self._name]
+        if queue is None:
+            queue = session.__dict__[self._name] = asyncio.Queue()
+        return queue
+
+    def __set__(self, session: EdgeSession, queue: asyncio.Queue[Any] | None) -> None:
+        session.__dict__[self._name] = queue
+
+
+class EdgeSession(Session):  # type: ignore[misc]
+    """What plugins see of a client. Protocol state lives in `mqtt5.session.ServerSession`.
+
+    `inflight_out`, `inflight_in` and `retained_messages` are amqtt's: the first two stay empty, the third is
+    where amqtt's persistence plugin leaves messages for a client that has not come back yet.
+    """
+
+    retained_messages = _LateQueue()
+    delivered_message_queue = _LateQueue()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.retained_messages = self.delivered_message_queue = None
+
+    def _init_states(self) -> None:
+        self.transitions = _Phase(self)
+        self.verdicts: dict[tuple[str, Action], bool] = {}
+        #: False in a session that amqtt's persistence plugin brings back: it does not keep the user name.
+        self.owner_known = True
+
+    @classmethod
+    def of(cls, connect: Connect, client_id: str, peer: tuple[str, int] | None, tls: Any) -> EdgeSession:
+        session = cls()
+        session.adopt(connect, client_id, peer, tls)
+        return session
+
+    def adopt(self, connect: Connect, client_id: str, peer: tuple[str, int] | None, tls: Any) -> None:
+        """Take over what a (new) CONNECT says; remembered verdicts end, the user may be another."""
+        will = connect.will
+        self.owner_known = True
+        self.client_id = client_id
+        self.clean_session = connect.clean_start
+        self.keep_alive = connect.keep_alive_s
+        self.username = connect.username
+        # amqtt's plugins take text; bytes that are not UTF-8 become text that every one of them can handle.
+        self.password = None if connect.password is None else connect.password.decode("utf-8", "backslashreplace")
+        self.will_flag = will is not None
+        self.will_topic = will.topic if will else None
+        self.will_message = will.payload if will else None
+        self.will_qos = will.qos if will else None
+        self.will_retain = will.retain if will else None
+        self.remote_address = peer[0] if peer else None
+        self.remote_port = peer[1] if peer else None
+        self.ssl_object = tls
+        self.is_anonymous = False
+        self.verdicts.clear()
+
+    @property
+    def has_retained_messages(self) -> bool:
+        """Whether a plugin has left messages in `retained_messages`; asking does not make the queue."""
+        queue: asyncio.Queue[Any] | None = self.__dict__["retained_messages"]
+        return queue is not None and not queue.empty()
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class PacketView:
+    """What `on_mqtt_packet_*` plugins of amqtt read from a packet: type, length, text."""
+
+    __slots__ = ("_packet", "_version", "fixed_header", "payload", "protocol_ts", "variable_header")
+
+    def __init__(self, packet: Packet, version: Version) -> None:
+        self._packet, self._version = packet, version
+        self.fixed_header = MQTTFixedHeader(_TYPES[type(packet).__name__])
+        self.variable_header = self.payload = self.protocol_ts = None
+
+    @property
+    def bytes_length(self) -> int:
+        return len(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        return encode(self._packet, self._version)
+
+    def __repr__(self) -> str:
+        packet = self._packet
+        if isinstance(packet, Publish):  # payloads do not belong into logs
+            return f"Publish(topic={packet.topic!r}, qos={packet.qos}, bytes={len(packet.payload)})"
+        return f"{type(packet).__name__}()" if isinstance(packet, Connect) else repr(packet)
+
+
+_PACKET_NAMES = (
+    *("Connect", "ConnAck", "Publish", "PubAck", "PubRec", "PubRel", "PubComp", "Subscribe", "SubAck"),
+    *("Unsubscribe", "UnsubAck", "PingReq", "PingResp", "Disconnect", "Auth"),
+)
+#: Packet types by name (MQTT 5.0 §2.1.2).
+_TYPES = {name: number for number, name in enumerate(_PACKET_NAMES, start=1)}
+
+
+def application_message(publish: Publish) -> IncomingApplicationMessage:
+    """The publication as amqtt's `on_broker_message_*` plugins get it."""
+    packet_id = publish.packet_id or None
+    message = IncomingApplicationMessage(packet_id, publish.topic, publish.qos, publish.payload, publish.retain)
+    message.publish_packet = PublishPacket.build(
+        publish.topic, publish.payload, packet_id, publish.dup, publish.qos, publish.retain
+    )
+    return message
+
+
+class PluginHost:
+    """Asks amqtt's plugin manager, and only where somebody listens."""
+
+    def __init__(self, manager: PluginManager[Any], *, allow_anonymous: bool = False) -> None:
+        self._manager = manager
+        #: All that the configuration names, and no others.
+        self.plugins: tuple[Any, ...] = tuple(manager._plugins)
+        #: User names are proven by enhanced authentication (`enhanced_auth.py`).
+        self.has_methods = False
+        self._allow_anonymous = allow_anonymous
+        self._steady = all(type(plugin).__module__ in _STEADY_PLUGINS for plugin in manager._topic_plugins)
+        #: Without topic plugins everything is permitted and nobody is asked.
+        self.filters_topics = bool(manager._topic_plugins)
+        declared = manager._event_plugin_callbacks
+        self.sees_packets_received = MQTTEvents.PACKET_RECEIVED in declared
+        self.sees_packets_sent = MQTTEvents.PACKET_SENT in declared
+        self.sees_messages = BrokerEvents.MESSAGE_RECEIVED in declared or BrokerEvents.MESSAGE_BROADCAST in declared
+        #: No plugin has a say in publications, or wants to know of them.
+        self.is_absent = not (self.filters_topics or self.sees_messages)
+
+    async def authenticate(self, session: EdgeSession) -> bool:
+        """amqtt's rule: some plugin answers, and none says no. No plugins, or a client without user name:
+        as `allow_anonymous` says. A plugin that raises refuses."""
+        if self._allow_anonymous and session.username is None:
+            session.is_anonymous = True
+            return True
+        is_claim = self.has_methods and session.username is not None
+        if not self._manager._auth_plugins:
+            if is_claim:
+                return False  # a name that could be proven and is only claimed
+            session.is_anonymous = self._allow_anonymous
+            return self._allow_anonymous
+        try:
+            answers = await self._manager.map_plugin_auth(session=session)
+        except Exception:
+            log.exception("an authentication plugin failed; %r is refused", session.client_id)
+            return False
+        given = {plugin: answer for plugin, answer in answers.items() if answer is not None}
+        # amqtt's anonymous plugin says yes to any name, which is no proof where a name can be proven.
+        if is_claim and all(isinstance(plugin, AnonymousAuthPlugin) for plugin in given):
+            return False
+        return bool(given) and all(given.values())
+
+    def verdict(self, session: EdgeSession, topic: str, action: Action) -> bool | None:
+        """The remembered verdict of the topic plugins, or None if they must be asked."""
+        return session.verdicts.get((topic, action)) if self.filters_topics else True
+
+    async def ask(self, session: EdgeSession, topic: str, action: Action) -> bool:
+        """Ask every topic plugin. One that raises denies."""
+        try:
+            answers = await self._manager.map_plugin_topic(session=session, topic=topic, action=action)
+        except Exception:
+            log.exception("a topic plugin failed; %s of %r on %r is refused", action, session.client_id, topic)
+            return False
+        verdict = all(answers.values())
+        if self._steady:
+            if len(session.verdicts) >= VERDICTS_PER_SESSION:
+                session.verdicts.clear()
+            session.verdicts[topic, action] = verdict
+        return verdict
+
+    def declares(self, event: Events) -> bool:
+        return event in self._manager._event_plugin_callbacks
+
+    def fire(self, event: Events, **arguments: Any) -> None:
+        """Start the handlers of an event in order; nobody waits for them (see `is_behind`)."""
+        if event not in self._manager._event_plugin_callbacks:
+            return
+        firing: Coroutine[Any, Any, None] = self._manager.fire_event(event, **arguments)
+        try:
+            firing.send(None)  # without `wait` it only creates tasks, and finishes at once
+        except StopIteration:
+            return
+        firing.close()
+        raise RuntimeError("amqtt's fire_event suspends although it was not asked to wait")
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so many handlers are pending that whoever causes more should wait for `catch_up`."""
+        return len(self._manager._fired_events) > PENDING_EVENTS
+
+    async def catch_up(self) -> None:
+        await self._manager.wait_fired_events()

@@ -1,0 +1,90 @@
+"""Between what the broker holds of its clients and the rows of `session_db`. No state, no I/O.
+
+A message is stored as the MQTT 5 PUBLISH that it would be, with the instant of its expiry beside it, so that one
+codec reads the network and the disk.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gateway.mqtt5.codec import Decoder
+from gateway.mqtt5.delivery import Queued
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import NO_PROPERTIES, Publish, Subscription, Version, Will
+from gateway.mqtt5.properties import Carrier, decode_properties, encode_properties
+from gateway.mqtt5.session import Kept, SessionSubscription
+from gateway.mqtt5.types import MqttError
+from gateway.outbox.database import StoreError
+
+Row = tuple[Any, ...]
+
+
+def message_row(key: int | str, message: Message) -> Row:
+    """For `messages` (key: its id) and `retained` (its topic)."""
+    qos, retain = message.qos, message.retain
+    packet = message.template(True, qos, retain).packet if qos else message.packet(True, retain)
+    return key, packet, message.expires_at, message.publisher
+
+
+def message_of(row: Row) -> Message:
+    """Raises StoreError if the packet is damaged."""
+    _, packet, expires_at, publisher = row
+    decoder = Decoder(Version.V5)
+    packets = decoder.feed(packet)
+    if len(packets) != 1 or not isinstance(packets[0], Publish):
+        raise StoreError(f"message {row[0]} in the data directory is damaged; restore it or empty the directory")
+    one = packets[0]
+    return Message(one.topic, one.payload, one.qos, one.retain, one.properties, expires_at, publisher)
+
+
+def session_row(key: int, client_id: str, user: str | None, anonymous: bool, connected: bool, kept: Kept) -> Row:
+    will = kept.will
+    last = (None,) * 5
+    if will is not None:
+        properties = encode_properties(will.properties, Carrier.WILL)
+        last = (will.topic, will.payload, will.qos, will.retain, properties)  # type: ignore[assignment]
+    times = (kept.session_expiry_s, connected, kept.will_at, kept.ends_at)
+    return key, client_id, user, anonymous, int(kept.version), *times, *last
+
+
+def kept_of(row: Row) -> Kept:
+    """Raises StoreError if the will is damaged."""
+    version, expiry_s, _, will_at, ends_at, topic, payload, qos, retain, encoded = row[4:]
+    will = None
+    if topic is not None:
+        try:
+            properties, _ = decode_properties(encoded, 0, len(encoded), Carrier.WILL)
+        except MqttError:
+            raise StoreError(
+                f"will of {row[1]!r} in the data directory is damaged; restore it or empty the directory"
+            ) from None
+        will = Will(topic, payload, qos, bool(retain), properties or NO_PROPERTIES)
+    return Kept(Version(version), expiry_s, will, will_at, ends_at)
+
+
+def subscription_row(session: int, subscription: SessionSubscription) -> Row:
+    one = subscription.options
+    options = (one.qos, one.no_local, one.retain_as_published, one.retain_handling)
+    return session, one.filter, *options, subscription.identifier
+
+
+def subscription_of(row: Row) -> SessionSubscription:
+    _, topic_filter, qos, no_local, retain_as_published, retain_handling, identifier = row
+    options = Subscription(topic_filter, qos, bool(no_local), bool(retain_as_published), retain_handling)
+    return SessionSubscription(options, identifier)
+
+
+def delivery_row(key: int, session: int, message: int, queued: Queued | None, packet_id: int, stage: int) -> Row:
+    """`queued` None: a flow of QoS 2 of which only PUBREL and PUBCOMP are left."""
+    if queued is None:
+        return key, session, 0, 2, 0, None, packet_id, stage
+    identifiers = json.dumps(queued.subscription_ids) if queued.subscription_ids else None
+    return key, session, message, queued.qos, queued.retain, identifiers, packet_id, stage
+
+
+def queued_of(row: Row, message: Message) -> Queued:
+    key, _, _, qos, retain, identifiers = row[:6]
+    ids = tuple(json.loads(identifiers)) if identifiers else ()
+    return Queued(message, qos, bool(retain), message.held_bytes, ids, key)

@@ -1,0 +1,373 @@
+"""What must survive a restart of what local clients are owed, written in groups while the broker goes on.
+
+Changes are collected as the newest state of each row (`Batch`) and written by one thread, one transaction at a
+time: what is queued and taken again meanwhile costs no write. Whoever must not hear of a change before it is on disk
+waits for its batch:
+
+* PUBACK and PUBREC, as a debt (`owe`), where a persistent session or a retained message needs the publication.
+  PUBACK goes earlier if every persistent session has acknowledged the message first: nobody needs it then.
+* everything else that is written to a client after a change of its own persistent session (`gate`): CONNACK,
+  SUBACK, PUBREL, PUBCOMP, and PUBLISH of QoS 2, whose packet identifier must not be given away twice.
+
+Batches are committed in order, so the disk always holds a prefix of what happened. Not here: the database
+(`session_db.py`), rows (`session_rows.py`), what a session does (`mqtt5/`), the overlay's outbox (`store.py`).
+
+Policy when the disk is full: publications of the group that failed and of the next `RETRY_S` seconds are refused
+with 0x97 where they would have to be stored; everything else goes on, from memory, and is written later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from gateway.clients import Client, ClientConnection, Owed, StoredSession
+from gateway.mqtt5.delivery import Queued
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import Publish
+from gateway.mqtt5.session import Connection, SessionSubscription
+from gateway.mqtt5.types import ReasonCode
+from gateway.outbox.database import StoreError
+from gateway.sessions.batch import Batch, Debt, Held
+from gateway.sessions.database import IN_FLIGHT, RELEASED, WAITING, Content, SessionDatabase
+from gateway.sessions.rows import session_row
+
+log = logging.getLogger("veilmq.broker")
+
+#: What nobody waits for is written at least so often.
+LAZY_S = 0.05
+#: After the disk refused a group, so long passes before it is asked to take publications again.
+RETRY_S = 1.0
+
+
+class SessionRecord:
+    """One session on disk; the `Journal` of its flows where it is persistent."""
+
+    __slots__ = ("_store", "client", "id", "released_ids")
+
+    def __init__(self, store: SessionStore, client: Client, id_: int) -> None:
+        self._store, self.client, self.id = store, client, id_
+        self.released_ids: dict[int, int] = {}  # packet identifier -> delivery
+
+    def row(self) -> tuple[object, ...]:
+        session, view = self.client.session, self.client.view
+        is_connected = session.state is not Connection.OFFLINE
+        return session_row(
+            self.id, session.client_id, view.username, bool(view.is_anonymous), is_connected, session.kept
+        )
+
+    def gate(self) -> None:
+        """What is written to the client from now on waits for the batch."""
+        self._store.gate(self.client.connection)
+
+    def queued(self, queued: Queued, packet_id: int) -> None:
+        store = self._store
+        token = queued.token
+        if token is None:
+            token = queued.token = store.hold(queued.message)
+        assert isinstance(token, int)
+        store.pending.deliveries[token] = (self, queued, packet_id, IN_FLIGHT if packet_id else WAITING)
+        if packet_id and queued.qos == 2:
+            self.gate()
+        else:
+            store.touch()
+
+    def dropped(self, queued: Queued) -> None:
+        if isinstance(queued.token, int):
+            self._store.delivered(queued.token, queued.message)
+            queued.token = None
+
+    def released(self, packet_id: int, queued: Queued) -> None:
+        self.dropped(queued)
+        # A new id: PUBRELs are repeated in the order in which PUBRECs came (MQTT-4.6.0-4).
+        id_ = self.released_ids[packet_id] = self._store.new_id()
+        self._store.pending.deliveries[id_] = (self, None, packet_id, RELEASED)
+        self.gate()
+
+    def finished(self, packet_id: int, queued: Queued | None) -> None:
+        if queued is not None:
+            self.dropped(queued)
+        elif (id_ := self.released_ids.pop(packet_id, None)) is not None:
+            self._store.delivered(id_, None)
+
+    def completed(self, packet_id: int) -> None:
+        self._store.pending.received[self.id << 16 | packet_id] = False
+        self.gate()
+
+    def cleared(self) -> None:
+        session = self.client.session
+        for queued in [*session.waiting, *(entry[0] for entry in session.outbound.unacknowledged.values())]:
+            self.dropped(queued)
+        for packet_id in list(self.released_ids):
+            self.finished(packet_id, None)
+        for packet_id in session.inbound.awaiting_pubrel:
+            self._store.pending.received[self.id << 16 | packet_id] = False
+        self._store.touch()
+
+
+class SessionStore:
+    """See the module. Made by `open`; used from the event loop's thread only."""
+
+    def __init__(self, database: SessionDatabase) -> None:
+        self._database = database
+        self._executor = ThreadPoolExecutor(1, "veilmq-sessions")
+        self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self._last_id = 0
+        self._writing: Batch | None = None
+        self._written: asyncio.Future[None] | None = None
+        self._timer: asyncio.Handle | None = None
+        self._is_soon = False
+        self._failures = 0
+        self._full_until = 0.0
+        self.pending = Batch(1, 1)
+        self.committed = 0
+        """Number of the last batch that is on disk."""
+        self.changes = 0
+        """Rises whenever a message is stored or a topic's retained one changes."""
+        self.decided: Callable[[Client], None] = lambda client: None
+        """Called when acknowledgements that a client is owed have been decided."""
+
+    @classmethod
+    def open(cls, directory: Path) -> SessionStore:
+        """Open or make the database below the data directory. Raises StoreError (one line). On a running loop."""
+        return cls(SessionDatabase(directory))
+
+    def load(self) -> Content:
+        """What an earlier process left. Before anything is changed. Raises StoreError."""
+        content = self._database.load()
+        self._last_id = content.last_id
+        self.pending.first = self._last_id + 1
+        return content
+
+    # ----------------------------------------------------------------------------------- what is to be kept
+
+    def new_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    def hold(self, message: Message) -> int:
+        """Store a message for one more delivery: the delivery's id."""
+        held = message.stored
+        if not isinstance(held, Held):
+            held = message.stored = Held(self.new_id())
+            self.pending.messages[held.id] = message
+        held.references += 1
+        self.changes += 1
+        return self.new_id()
+
+    def delivered(self, id_: int, message: Message | None) -> None:
+        """A delivery is over; the message goes with its last one."""
+        pending = self.pending
+        pending.deliveries.pop(id_, None)
+        if id_ < pending.first:
+            pending.gone_deliveries.append(id_)
+            self.touch()
+        held = message.stored if message is not None else None
+        if not isinstance(held, Held):
+            return
+        held.references -= 1
+        if held.references:
+            return
+        assert message is not None
+        message.stored = None
+        pending.messages.pop(held.id, None)
+        if held.id < pending.first:
+            pending.gone_messages.append(held.id)
+        debt = held.debt
+        if debt is not None and debt.is_open:
+            debt.settle(ReasonCode.SUCCESS)
+            self.decided(debt.client)
+
+    def opened(self, client: Client) -> None:
+        """A client has connected: note its session if it is to outlive the process, or has a will."""
+        session, record = client.session, client.record
+        if record is None:
+            if client.peer is not None or (not session.session_expiry_s and session.will is None):
+                return
+            record = client.record = SessionRecord(self, client, self.new_id())
+        if session.session_expiry_s and session.journal is None:
+            session.journal = record
+        self.pending.sessions[record.id] = record
+        if session.journal is not None:
+            record.gate()
+        else:
+            self.touch()
+
+    def changed(self, client: Client) -> None:
+        """Its connection has ended, or its will was published."""
+        if client.record is not None and client.alive:
+            self.pending.sessions[client.record.id] = client.record
+            self.touch()
+
+    def forgotten(self, client: Client) -> None:
+        """The session has ended."""
+        record = client.record
+        if record is not None:
+            if client.session.journal is not None:
+                record.cleared()
+                client.session.journal = None
+            client.record = None
+            self.pending.sessions[record.id] = None
+            self.touch()
+
+    def subscribed(self, client: Client, topic_filter: str, subscription: SessionSubscription | None) -> None:
+        """A subscription was granted, or (None) ended."""
+        if client.session.journal is not None and client.record is not None:
+            self.pending.subscriptions[client.record.id, topic_filter] = subscription
+            client.record.gate()
+
+    def retained(self, topic: str, message: Message | None) -> None:
+        """The retained message of a topic changed, or (None) was cleared."""
+        self.pending.retained[topic] = message
+        self.changes += 1
+        self.touch()
+
+    def owe(self, client: Client, owed: Owed, publish: Publish, message: Message) -> bool:
+        """Let an acknowledgement wait for the batch. False: nothing of the publication needs to be stored."""
+        flow, retained = 0, publish.retain
+        held = message.stored
+        if publish.qos == 2 and client.session.journal is not None:
+            assert client.record is not None
+            flow = client.record.id << 16 | publish.packet_id
+            self.pending.received[flow] = True
+        elif not isinstance(held, Held) and not retained:
+            return False
+        debt = Debt(client, owed, message, flow)
+        if publish.qos == 1 and not retained:
+            assert isinstance(held, Held)
+            held.debt = debt
+        self.pending.debts.append(debt)
+        self.touch(soon=True)
+        return True
+
+    def gate(self, connection: ClientConnection | None) -> None:
+        """What is written to the connection from now on leaves when the batch is on disk."""
+        if connection is None or self._failures > 1:  # a disk that takes nothing must not silence clients
+            self.touch()
+            return
+        if connection.gate(self.pending.number):
+            self.pending.gated.append(connection)
+        self.touch(soon=True)
+
+    @property
+    def is_full(self) -> bool:
+        """The disk has refused what it was to take: publications that must be stored are refused."""
+        return bool(self._full_until) and self._loop.time() < self._full_until
+
+    # ---------------------------------------------------------------------------------------------- writing
+
+    def touch(self, soon: bool = False) -> None:
+        """There is something to write: at the end of this turn of the event loop, or in a while."""
+        if self._writing is not None or self._is_soon:
+            return
+        if soon and self._failures < 2:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._is_soon = True
+            self._timer = self._loop.call_soon(self._write)
+        elif self._timer is None:
+            self._timer = self._loop.call_later(RETRY_S if self._failures else LAZY_S, self._write, True)
+
+    def _write(self, lazily: bool = False) -> None:
+        self._timer, self._is_soon = None, False
+        batch = self.pending
+        if not lazily and not batch.is_awaited:  # what was awaited is settled already
+            if not batch.is_empty:
+                self.touch()
+            return
+        self.pending = Batch(batch.number + 1, self._last_id + 1)
+        if batch.is_empty:
+            self._finish(batch)
+            return
+        self._writing = batch
+        self._written = self._loop.run_in_executor(self._executor, self._database.commit, batch.changes())
+        self._written.add_done_callback(self._has_written)
+
+    def _has_written(self, future: asyncio.Future[None]) -> None:
+        batch, self._writing = self._writing, None
+        if batch is None or future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            if self._failures:
+                log.warning("the data directory takes changes again")
+            self._failures = 0
+            self._finish(batch)
+        else:
+            if not isinstance(error, StoreError):
+                log.error("sessions cannot be stored", exc_info=error)
+                error = StoreError(repr(error))
+            self._fail(batch, error)
+        if self.pending.is_awaited:
+            self.touch(soon=True)
+        elif not self.pending.is_empty:
+            self.touch()
+
+    def _finish(self, batch: Batch) -> None:
+        self.committed = batch.number
+        for connection in batch.gated:
+            connection.release(batch.number)
+        self._settle(batch, ReasonCode.SUCCESS)
+
+    def _settle(self, batch: Batch, code: int) -> None:
+        clients: dict[Client, None] = {}
+        for debt in batch.debts:
+            if debt.is_open:
+                debt.settle(code)
+                clients[debt.client] = None
+        for client in clients:
+            self.decided(client)
+
+    def _fail(self, batch: Batch, error: StoreError) -> None:
+        """Refuse the publications of the batch, take back what waits of them, try the rest again later."""
+        self._failures += 1
+        self._full_until = self._loop.time() + RETRY_S
+        if self._failures == 1:
+            log.warning("%s; publications that must be stored are refused", error)
+        pending = self.pending
+        batch.put_before(pending)
+        refused = {debt.message for debt in batch.debts if debt.is_open}
+        for debt in batch.debts:
+            if debt.is_open:
+                pending.received.pop(debt.flow, None)
+        self._settle(batch, error.code)  # before its messages go, which would settle them as taken
+        for record, queued, packet_id, _ in list(pending.deliveries.values()):
+            if queued is not None and queued.message in refused:
+                self._withdraw(record, queued, packet_id)
+        if self._failures > 1:
+            gated, pending.gated = pending.gated, []
+            for connection in gated:
+                connection.release(pending.number)
+
+    def _withdraw(self, record: StoredSession, queued: Queued, packet_id: int) -> None:
+        session = record.client.session
+        if session.withdraw(queued):
+            record.dropped(queued)
+        elif queued.qos == 2 and packet_id in session.outbound.unacknowledged:
+            # Behind the gate: it has an identifier and was not sent. The client comes back without it.
+            session.take_back(packet_id)
+            record.dropped(queued)
+            if record.client.connection is not None:
+                record.client.connection.abort()
+        # A QoS 1 message has been sent: its receiver may have it although its publisher was refused.
+
+    async def close(self) -> None:
+        """Write what is left, then let go of the directory."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._is_soon = True  # nothing is scheduled any more
+        if self._written is not None:
+            await asyncio.wait([self._written])
+            await asyncio.sleep(0)
+        batch = self.pending
+        if not batch.is_empty:
+            try:
+                await self._loop.run_in_executor(self._executor, self._database.commit, batch.changes())
+            except StoreError as error:
+                log.error("%s; the last changes of sessions are lost", error)
+        self._finish(batch)
+        self._executor.shutdown()
+        self._database.close()

@@ -1,0 +1,146 @@
+"""A broker with tracing: made from the configuration and joined to the broker that it serves (B1-B9).
+
+Enforcing constrained topics is `exchange`'s and `subscribing`'s business, who ask `tracing.admit`; what is published
+on them comes here through `Exchange.tracing`. Not here: the rules (`bridge.document.constrained`), the machines
+(`tracing`).
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bridge.base import split_share
+from bridge.contract import Count, Publication
+from bridge.devices import HOME_ASSISTANT, HOMIE, SPARKPLUG, Dashboards, Devices, DeviceTracer, Heartbeat, Owner, Rules
+from bridge.traces import ADVERTISEMENTS_FILTER, ANSWERS_FILTER, PRESETS, DiscoveryNode, Reporter, Tracer
+from gateway.base import DeviceSettings, TraceSettings
+from gateway.mqtt5.packets import Publish, Unsubscribe
+from gateway.mqtt5.types import ReasonCode
+from gateway.tracing.broker_tracing import Tracing
+from gateway.tracing.store import TraceStore
+from gateway.trust import Card, Credentials, LocalIdentity, TrustError, read_public
+from keys.errors import KeysError
+from keys.identity import public_key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from gateway.broker import EdgeBroker
+    from gateway.clients import Client
+
+MAX_BYTES = 64 << 10
+
+
+class Spoken:
+    """What tracing says, as the broker's own publications."""
+
+    def __init__(self, broker: EdgeBroker) -> None:
+        self._broker = broker
+
+    def ping(self, topic: str, payload: bytes) -> None:
+        exchange = self._broker.exchange
+        if exchange.host.is_absent:
+            exchange.flood(None, Publish(topic, payload))
+        else:
+            exchange.deliver_local(Publication(topic, payload, 0, time_ms=int(time.time() * 1000)))
+
+    def say(self, topic: str, payload: bytes, qos: int, *, stays_here: bool) -> None:
+        exchange = self._broker.exchange
+        publication = Publication(topic, payload, qos, time_ms=int(time.time() * 1000))
+        exchange.deliver_local(publication)
+        if exchange.overlay is not None and not stays_here:
+            exchange.overlay.publish("", publication, _nothing)
+
+    def show(self, topic: str, payload: bytes) -> None:
+        publication = Publication(topic, payload, 1, retain=True, time_ms=int(time.time() * 1000))
+        self._broker.exchange.deliver_local(publication)
+
+    def advertise(self, topic: str, payload: bytes, life_s: int) -> None:
+        exchange = self._broker.exchange
+        if exchange.overlay is not None:
+            publication = Publication(topic, payload, 1, retain=True, expiry_s=life_s, time_ms=int(time.time() * 1000))
+            exchange.overlay.publish("", publication, _nothing)
+
+    def send_away(self, client_id: str, why: str) -> None:
+        client = self._broker.lifecycle.clients.get(client_id)
+        if client is not None:
+            self._broker.lifecycle.dismiss(client, ReasonCode.ADMINISTRATIVE_ACTION)
+
+
+def make_tracing(settings: TraceSettings, data: Path | None, count: Callable[[Count], None]) -> Tracing:
+    """Raises TrustError, TraceStoreError: one line each."""
+    local = LocalIdentity.load(settings.identity)
+    cards = [Card.load(path) for path in settings.nodes]
+    nodes = {local.name: local.card.public_key, **{card.name: card.public_key for card in cards}}
+    authority = authority_of(settings.authority)
+    reporter = None
+    if settings.report is not None:
+        reporter = Reporter(local.name, local.card.domain, settings.report.prefix)
+    preset = replace(PRESETS[settings.preset], caution=settings.caution)
+    tracer = Tracer(preset, nodes, authority, os.urandom, reporter)
+    node = DiscoveryNode(local.name, local.identity, nodes, authority, os.urandom)
+    devices = None
+    if settings.devices is not None:
+        owner = owner_of(settings.devices, authority, data)
+        dashboards = Dashboards(tuple(settings.devices.dashboards))
+        machine = Devices(rules_of(settings.devices))
+        devices = DeviceTracer(machine, owner, node, authority, os.urandom, dashboards, reporter)
+    store = None if data is None else TraceStore(data / "traces.sqlite3")
+    return Tracing(tracer, node, store, count, devices=devices, reporter=reporter)
+
+
+def owner_of(settings: DeviceSettings, authority: bytes, data: Path | None) -> Owner:
+    """In whose name unchanged devices are traced. Raises TrustError."""
+    if data is None:
+        raise TrustError("traces.devices: needs `data`, or every restart would lose the devices' trackers; set it")
+    credentials = Credentials.load(settings.owner, time.time())
+    if credentials.authority != authority:
+        raise TrustError(f"{settings.owner}: is of another trust domain than traces.authority; issue it there")
+    return Owner(credentials.identity, credentials.certificate, tuple(settings.discoverers))
+
+
+def rules_of(settings: DeviceSettings) -> Rules:
+    """What a configuration says about unchanged devices, for the machine."""
+    heartbeats = tuple(Heartbeat(each.topic, each.every_s) for each in settings.heartbeats)
+    spelled = {"homeassistant": HOME_ASSISTANT, "homie": HOMIE, "sparkplug": SPARKPLUG}
+    conventions = tuple(spelled[each] for each in settings.conventions)
+    return Rules(tuple(settings.clients), heartbeats, conventions, settings.grace_s)
+
+
+def authority_of(path: Path) -> bytes:
+    """The public key of a trust domain's `ca.pem`. Raises TrustError."""
+    try:
+        return public_key_of(ssl.PEM_cert_to_DER_cert(read_public(path, MAX_BYTES).decode("ascii")))
+    except (KeysError, ValueError) as error:
+        raise TrustError(f"{path}: is no authority ({error}); name the ca.pem of the entities' trust domain") from None
+
+
+def join(tracing: Tracing, broker: EdgeBroker) -> None:
+    """From now on the broker enforces constrained topics, and traces. Before the first connection."""
+    exchange = broker.exchange
+    exchange.tracing = tracing
+    tracing.guard(exchange.own_topics)
+    for client in list(broker.lifecycle.clients.values()):
+        _take_back(tracing, broker, client)
+    tracing.start(Spoken(broker))
+    if exchange.overlay is not None:
+        for topic_filter in (ADVERTISEMENTS_FILTER, ANSWERS_FILTER):
+            exchange.overlay.subscribed(topic_filter)
+
+
+def _take_back(tracing: Tracing, broker: EdgeBroker, client: Client) -> None:
+    """End what a session that was kept from before subscribed to and may not."""
+    if client.peer is not None:
+        return
+    refused = [f for f in client.filters if not tracing.admit(split_share(f)[1], client.client_id, publishes=False)[1]]
+    if refused:
+        broker.lifecycle.subscribing.unsubscribe(client, Unsubscribe(1, tuple(refused)))
+
+
+def _nothing(code: int) -> None:
+    """Nobody waits for what the broker itself publishes."""

@@ -1,0 +1,338 @@
+"""A broker that traces: its discovery node and its tracer, fed by what local clients publish on constrained topics.
+
+The broker asks whether a client may publish or subscribe on a constrained topic, in whatever spelling (`admit`), and
+hands over what was published there (`heard`, `arrived`). Unchanged devices are traced by what else clients do
+(`entity_event`, `willed`). Everything that the machines say leaves as the broker's own publication. Not here: rules
+of topics (`bridge.document.constrained`), tracing (`bridge.traces.tracer`, `bridge.devices.device_tracing`),
+discovery (`bridge.traces.discovery`), files (`trace_store`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from bridge.base import TopicError
+from bridge.contract import Count, Publication, Tick
+from bridge.devices import DeviceEvent, DeviceTracer, DeviceTracingEffect, Forget, Knows, Published, Show
+from bridge.document import Actions, Constrained, OwnTopics, constrained
+from bridge.traces import (
+    ADVERTISEMENTS,
+    CREATION_TOPIC,
+    DISCOVERY_TOPIC,
+    REGISTRATION_TOPIC,
+    Admission,
+    Asked,
+    ClientGone,
+    DiscoveryEffect,
+    DiscoveryNode,
+    EntityEvent,
+    EntityGone,
+    Heard,
+    Interested,
+    Registered,
+    Registering,
+    Report,
+    ReportEffect,
+    Reporter,
+    SendAway,
+    Share,
+    Spoke,
+    Tracer,
+    TracingEffect,
+    TracingEvent,
+    advertisement_topic,
+)
+from bridge.traces.tracer import Say
+from gateway.mqtt5.packets import Publish, Will
+from gateway.tracing.store import TraceStore, TraceStoreError
+
+log = logging.getLogger("veilmq.traces")
+
+TICK_S = 0.005  # the pause between two looks at what is due: thousands of entities would set a timer for each ping
+TOPIC_MAX_BYTES = 65_535  # the canonical spelling is longer than what a client wrote (MQTT 5, section 1.5.4)
+
+
+class Publishes(Protocol):
+    """What a tracing broker needs of the broker around it."""
+
+    def ping(self, topic: str, payload: bytes) -> None:
+        """Publish as the broker itself to local clients, QoS 0: said to each entity every second."""
+        ...
+
+    def say(self, topic: str, payload: bytes, qos: int, *, stays_here: bool) -> None:
+        """Publish as the broker itself: to local clients and, unless it stays here, into the overlay."""
+        ...
+
+    def show(self, topic: str, payload: bytes) -> None:
+        """Publish to local clients only, retained."""
+        ...
+
+    def advertise(self, topic: str, payload: bytes, life_s: int) -> None:
+        """Publish into the overlay only, retained there for so long."""
+        ...
+
+    def send_away(self, client_id: str, why: str) -> None:
+        """Disconnect a client."""
+        ...
+
+
+class Tracing:
+    """See the module. `node` None: we trace, and others are discovery nodes. `devices` None: unchanged ones are not.
+    `reporter`: the one that the machines have."""
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        node: DiscoveryNode | None,
+        store: TraceStore | None,
+        count: Callable[[Count], None],
+        clock: Callable[[], float] = time.time,
+        devices: DeviceTracer | None = None,
+        reporter: Reporter | None = None,
+    ) -> None:
+        self._tracer, self._node, self._store, self._devices = tracer, node, store, devices
+        self._reporter = reporter
+        self._count, self._clock = count, clock
+        self._broker: Publishes | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        self._speaking = False
+        self._admission = Admission()
+        self._last: tuple[str, Constrained | None] = "", None  # parsed last
+
+    def guard(self, own: OwnTopics) -> None:
+        """Say where nobody but us publishes."""
+        for each in (self._reporter, self._devices):
+            if each is not None:
+                each.guard(own)
+
+    def start(self, broker: Publishes) -> None:
+        """Take up what is kept; the broker serves already."""
+        self._broker = broker
+        if self._node is not None and self._store is not None:
+            self._node.restore(self._store.advertisements(int(self._clock() * 1000)))
+        if self._devices is not None:
+            self._perform(self._devices.restore(self._clock()))
+            self._schedule()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._store is not None:
+            self._store.close()
+
+    def __len__(self) -> int:
+        """Entities and devices that are traced here."""
+        return len(self._tracer) + (0 if self._devices is None else len(self._devices))
+
+    # -------------------------------------------------------------------------------------- from local clients
+
+    def admit(self, topic: str, client_id: str, *, publishes: bool) -> tuple[str, bool]:
+        """The spelling under which a name or filter (share prefix stripped) is routed, and whether the client may.
+
+        Every topic that is not constrained stays as it is, and is no business of ours.
+        """
+        try:
+            parsed = self._parsed(topic)
+        except TopicError:
+            return topic, False
+        if parsed is None:
+            return topic, True
+        name = str(parsed)
+        self._last = name, parsed
+        if len(name.encode()) > TOPIC_MAX_BYTES:
+            return topic, False
+        may = parsed.may_publish if publishes else parsed.may_subscribe
+        return name, may(client_id, is_broker=False)
+
+    def publishing(self, client_id: str, publish: Publish) -> bool:
+        """Whether the client may; the PUBLISH, which is acknowledged as this object, gets the routed spelling."""
+        publish.topic, may = self.admit(publish.topic, client_id, publishes=True)
+        return may
+
+    def willing(self, client_id: str, will: Will) -> tuple[Will, bool]:
+        """A client's will in the routed spelling, and whether it may be published. It is routed, and not heard: nobody
+        registers by a will."""
+        name, may = self.admit(will.topic, client_id, publishes=True)
+        return (will if name == will.topic else replace(will, topic=name)), may
+
+    def answered(self, client_id: str, publish: Publish) -> bool:
+        """The short way of what entities answer: a QoS 0 PUBLISH that would go through `publishing` and `heard` with
+        the same outcome. For the very names that the tracer gave to its entities, in their one spelling: on these
+        everybody may publish, and nobody but the tracer hears it, who believes what opens under the session's key."""
+        session = self._tracer.session_at(publish.topic)
+        if session is None:
+            return False
+        self._watch(Knows(client_id))
+        self._trace(Spoke(client_id, session, publish.payload))
+        if len(self._admission):
+            self._take_up(self._admission.answered())
+        return True
+
+    def heard(self, client_id: str, publish: Publish) -> bool:
+        """A client's PUBLISH that is accepted. True: it was said to the broker, and nobody else may hear it."""
+        if not publish.topic.startswith(constrained.CANONICAL):
+            self._watch(Published(client_id, publish.topic, publish.payload))
+            return False
+        self._watch(Knows(client_id))
+        topic = self._parsed(publish.topic)
+        if topic is None:
+            return False
+        self._published(client_id, topic, publish.payload)
+        return topic.stays_here and topic.constrainer == constrained.BROKER and topic.actions is Actions.SUBSCRIBE
+
+    def _parsed(self, topic: str) -> Constrained | None:
+        """Whoever hears a PUBLISH has just been asked whether it may be. Raises TopicError."""
+        name, parsed = self._last
+        return parsed if name == topic else constrained.parse(topic)
+
+    def willed(self, client_id: str, will: Will) -> None:
+        """A client's will that is published."""
+        self._watch(Published(client_id, will.topic, will.payload, will=True))
+
+    def _published(self, client_id: str, topic: Constrained, payload: bytes) -> None:
+        """A publication on a constrained topic that `client_id` was allowed to make."""
+        name = str(topic)
+        if name == REGISTRATION_TOPIC:
+            if self._admission.arrives(client_id, payload):
+                self._trace(Registering(client_id, payload))
+            else:
+                self._schedule()
+        elif name in (CREATION_TOPIC, DISCOVERY_TOPIC):
+            if self._node is not None:
+                self._perform(self._node.handle(Asked(client_id, payload), self._clock()))
+        elif topic.event_type == constrained.TRACES and len(topic.suffixes) == 2:
+            first, second = (_hex(suffix) for suffix in topic.suffixes)
+            if first is not None and topic.suffixes[1] == "Interest":
+                self._interested(Interested(client_id, first, payload))
+            elif second is not None:
+                self._trace(Spoke(client_id, second, payload))
+
+    def entity_event(self, event: EntityEvent) -> None:
+        """What a local client did."""
+        if isinstance(event, EntityGone):
+            self._admission.gone(event.client_id)
+            self._trace(ClientGone(event.client_id, event.clean))
+        self._watch(event)
+
+    # --------------------------------------------------------------------------------------- from other brokers
+
+    def arrived(self, publication: Publication) -> bool:
+        """What another broker published across the overlay. True for an advertisement, which no client may hear."""
+        if self._speaking or not publication.topic.startswith(constrained.CANONICAL):
+            return False
+        try:
+            topic = constrained.parse(publication.topic)
+        except TopicError:
+            return True
+        if topic is None or len(topic.suffixes) != 2:
+            return False
+        first, second = topic.suffixes
+        if first == ADVERTISEMENTS:
+            if self._node is not None:
+                self._perform(self._node.handle(Heard(publication.payload), self._clock()))
+            return True
+        uuid = _hex(first)
+        if uuid is not None and second == "Interest":
+            self._interested(Interested("", uuid, publication.payload))
+        return False
+
+    # ------------------------------------------------------------------------------------------ the machines
+
+    def _trace(self, event: TracingEvent) -> None:
+        now = self._clock()
+        self._perform(self._tracer.handle(event, now))
+        if self._timer is None or self._due > now + TICK_S:  # else a tick comes before anybody's turn could
+            self._schedule()
+
+    def _take_up(self, waited: Iterable[tuple[str, bytes]]) -> None:
+        for client, data in waited:
+            self._trace(Registering(client, data))
+
+    def _watch(self, event: DeviceEvent) -> None:
+        if self._devices is not None:
+            self._perform(self._devices.handle(event, self._clock()))
+            self._schedule()
+
+    def _interested(self, event: Interested) -> None:
+        self._trace(event)
+        if self._devices is not None:
+            self._perform(self._devices.handle(event, self._clock()))
+            self._schedule()
+
+    def _perform(self, effects: Iterable[TracingEffect | DiscoveryEffect | DeviceTracingEffect | ReportEffect]) -> None:
+        assert self._broker is not None, "start first"
+        for effect in effects:
+            match effect:
+                case Say(topic, payload, 0):
+                    self._broker.ping(topic, payload)
+                case Say(topic, payload, qos):
+                    self._say(topic, payload, qos, constrained.stays_here(topic))
+                case Report(topic, payload):
+                    self._broker.say(topic, payload, 1, stays_here=False)
+                case SendAway(client, why):
+                    log.warning("sent %r away: %s", client, why)
+                    self._broker.send_away(client, why)
+                case Share(advertisement):
+                    if self._store is not None:
+                        self._kept(self._store.keep, advertisement)
+                    life_s = (advertisement.not_after_ms - advertisement.created_ms) // 1000
+                    self._broker.advertise(advertisement_topic(advertisement.topic), advertisement.encode(), life_s)
+                case Registered():
+                    if self._node is not None:
+                        self._perform(self._node.handle(effect, self._clock()))
+                case Show(topic, payload):
+                    self._broker.show(topic, payload)
+                case Forget(topic):
+                    if self._store is not None:
+                        self._kept(self._store.forget, topic)
+                case Count():
+                    self._count(effect)
+
+    def _say(self, topic: str, payload: bytes, qos: int, stays_here: bool) -> None:
+        assert self._broker is not None
+        self._speaking = True  # what we say ourselves is no news to us
+        try:
+            self._broker.say(topic, payload, qos, stays_here=stays_here)
+        finally:
+            self._speaking = False
+
+    def _kept(self, write: Callable[[Any], None], what: Any) -> None:
+        try:
+            write(what)
+        except TraceStoreError as error:
+            log.error("%s", error)
+
+    def _schedule(self) -> None:
+        machines = (self._tracer, self._devices, self._reporter)
+        dues = [each.next_deadline for each in machines if each is not None]
+        dues += [self._clock()] if len(self._admission) else []
+        deadline = min((due for due in dues if due is not None), default=None)
+        if deadline is None or (self._timer is not None and self._due <= deadline):
+            return  # the usual case: nobody's turn comes sooner; a tick that finds nothing due costs little
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = deadline
+        delay_s = max(TICK_S, deadline - self._clock())
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self._reporter is not None:
+            self._perform(self._reporter.due(self._clock()))
+        self._trace(Tick())
+        self._watch(Tick())
+        self._take_up(self._admission.turn())
+
+
+def _hex(level: str) -> bytes | None:
+    try:
+        found = bytes.fromhex(level.replace("-", ""))
+    except ValueError:
+        return None
+    return found if len(found) == 16 else None

@@ -1,0 +1,352 @@
+"""Being traced, and tracking, over paho-mqtt: the client library for programs (B3, B6).
+
+    with TracedEntity("pump-7/", "gateway.example.net") as pump:
+        pump.state("READY")
+        pump.load({"cpu": 0.2})
+
+    with Tracker("desk/", "gateway.example.net") as desk:
+        desk.follow("pump-7")
+        for seen in desk:
+            print(seen.entity, seen.kind.name, dict(seen.fields))
+
+The directory is the one that `veilmq trust issue --role entity` made. A list of addresses in place of the host makes
+each of these brokers a *witness* of the entity, an odd number of them: what a majority says is believed. A tracker
+connects to as many brokers as it likes, the witnesses or others that hear them. Threads of paho's read, one of ours
+keeps time; every method may be called from any thread, also from asyncio, where `async for` works in place of `for`.
+The client id is the credentials' name: constrained topics name it. Not here: what is said and believed
+(`bridge.traces.witnessed`, `bridge.traces.tracker`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import ssl
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.reasoncodes import ReasonCode
+
+from bridge.contract import Tick
+from bridge.traces import (
+    EVERYTHING,
+    Follow,
+    Interest,
+    Keep,
+    Leave,
+    Listen,
+    Observed,
+    Opinion,
+    Told,
+    TraceKind,
+    Unfollow,
+    Wishes,
+    WitnessedEntity,
+)
+from bridge.traces import entity as traced
+from bridge.traces import tracker as tracking
+from bridge.traces.tracer import Say
+from gateway.base import read_private
+from gateway.trust import Credentials, TrustError
+
+OBSERVED_MAX = 100_000  # traces that a program has not taken; the oldest go
+KEEP_ALIVE_S = 30
+PORT = 1883
+
+
+Hosts: TypeAlias = str | Sequence[str | tuple[str, int]]
+_Effects: TypeAlias = Iterable[tuple[int | None, Any]]  # with the connection that each concerns; None: all of them
+
+
+class _Driven:
+    """Runs one machine over paho clients, one for each broker."""
+
+    def __init__(
+        self,
+        directory: Path | str,
+        host: Hosts,
+        port: int = PORT,
+        *,
+        configure: Callable[[mqtt.Client], object] = lambda client: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`host`: of one broker, or several: hosts, `HOST:PORT`, or pairs. `configure` may set TLS, user name and
+        password on each paho client. Raises TrustError."""
+        self.credentials = Credentials.load(Path(directory), clock())
+        self._clock = clock
+        self._addresses = [(host, port)] if isinstance(host, str) else [_address(each, port) for each in host]
+        if len(set(self._addresses)) < len(self._addresses):
+            raise TrustError("a broker is named twice, where our two connections would end each other; name it once")
+        self._wake = threading.Condition()
+        self._ended = False
+        self._clients = [self._client(index, configure) for index in range(len(self._addresses))]
+        self._up = [False] * len(self._clients)
+        self._timer = threading.Thread(target=self._keep_time, name=f"veilmq {self.credentials.name}", daemon=True)
+
+    def _client(self, index: int, configure: Callable[[mqtt.Client], object]) -> mqtt.Client:
+        client = mqtt.Client(CallbackAPIVersion.VERSION2, self.credentials.name, protocol=MQTTProtocolVersion.MQTTv5)
+        configure(client)
+
+        def connected(c: mqtt.Client, data: Any, flags: mqtt.ConnectFlags, code: ReasonCode, properties: Any) -> None:
+            if not code.is_failure:
+                self._do(lambda now: self._is_up(index, now))
+
+        def gone(c: mqtt.Client, data: Any, flags: Any, code: ReasonCode, properties: Any) -> None:
+            with self._wake:
+                self._up[index] = False
+
+        def came(c: mqtt.Client, data: Any, message: mqtt.MQTTMessage) -> None:
+            self._do(lambda now: self._told(index, Told(message.topic, bytes(message.payload)), now))
+
+        client.on_connect, client.on_disconnect, client.on_message = connected, gone, came
+        return client
+
+    def _is_up(self, index: int, now: float) -> _Effects:
+        self._up[index] = True
+        return self._connected(index, now)
+
+    # ------------------------------------------------------------------------------------------ the machine
+
+    def _connected(self, index: int, now: float) -> _Effects:
+        raise NotImplementedError
+
+    def _told(self, index: int, told: Told, now: float) -> _Effects:
+        raise NotImplementedError
+
+    def _tick(self, now: float) -> _Effects:
+        raise NotImplementedError
+
+    def _deadline(self) -> float | None:
+        raise NotImplementedError
+
+    # --------------------------------------------------------------------------------------------- lifetime
+
+    def start(self) -> Self:
+        """Connect in the background and stay connected."""
+        for client, address in zip(self._clients, self._addresses, strict=True):
+            client.connect_async(*address, keepalive=KEEP_ALIVE_S, clean_start=True)
+            client.loop_start()
+        self._timer.start()
+        return self
+
+    def stop(self) -> None:
+        """Disconnect; nothing is said to trackers but what a DISCONNECT says."""
+        with self._wake:
+            self._ended = True
+            self._wake.notify()
+        for client in self._clients:
+            client.disconnect()
+        for client in self._clients:
+            client.loop_stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # ---------------------------------------------------------------------------------------------- effects
+
+    def _do(self, act: Callable[[float], _Effects]) -> None:
+        """One thing at a time; what follows from it leaves in its order."""
+        with self._wake:
+            for index, effect in act(self._clock()):
+                self._perform(index, effect)
+            self._wake.notify()
+
+    def _perform(self, index: int | None, effect: Any) -> None:
+        """What is said to a broker that is away is lost: the machine begins anew once it is back."""
+        if isinstance(effect, Keep):
+            self.credentials.keep(effect.advertisement)
+            return
+        for client in [c for i, c in enumerate(self._clients) if index in (i, None) and self._up[i]]:
+            match effect:
+                case Listen(topic):
+                    client.subscribe(topic, qos=1)
+                case Leave(topic):
+                    client.unsubscribe(topic)
+                case Say(topic, payload, qos):
+                    client.publish(topic, payload, qos)
+
+    def _keep_time(self) -> None:
+        with self._wake:
+            while not self._ended:
+                deadline = self._deadline()
+                left_s = None if deadline is None else deadline - self._clock()
+                if left_s is None or left_s > 0:
+                    self._wake.wait(left_s)
+                    continue
+                for index, effect in self._tick(self._clock()):
+                    self._perform(index, effect)
+
+
+def _address(each: str | tuple[str, int], port: int) -> tuple[str, int]:
+    """Raises TrustError."""
+    if not isinstance(each, str):
+        return each
+    if ":" not in each or each.endswith("]"):
+        return each.strip("[]"), port
+    return address(each)
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`. Raises TrustError."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise TrustError(f"{text}: is no HOST:PORT; write it like 127.0.0.1:1883")
+    return host.strip("[]"), int(port)
+
+
+def connection(
+    username: str | None = None, password_file: Path | None = None, cafile: Path | None = None
+) -> Callable[[mqtt.Client], None]:
+    """How to connect: `configure` of the classes here. Raises PrivateFileError or TrustError at once."""
+    try:
+        password = None if password_file is None else read_private(password_file).decode().strip()
+    except UnicodeDecodeError:
+        raise TrustError(f"{password_file}: holds no text; write the password into it") from None
+    if cafile is not None:
+        try:
+            ssl.create_default_context(cafile=cafile)
+        except (OSError, ValueError) as error:
+            why = "no such file" if isinstance(error, FileNotFoundError) else f"is no authority ({error})"
+            raise TrustError(f"{cafile}: {why}; name the gateway's certificate authority") from None
+
+    def configure(client: mqtt.Client) -> None:
+        if username is not None:
+            client.username_pw_set(username, password)
+        if cafile is not None:
+            client.tls_set(str(cafile))
+
+    return configure
+
+
+class TracedEntity(_Driven):
+    """A program that is traced. `host`: several are its witnesses, each best run by somebody else. `wishes`: who may
+    discover it, whether traces are sealed."""
+
+    def __init__(self, directory: Path | str, host: Hosts, port: int = PORT, *, wishes: Wishes | None = None,
+                 **options: Any) -> None:  # fmt: skip
+        """Raises TrustError; keys.errors.OurFault for a number of brokers without a majority."""
+        super().__init__(directory, host, port, **options)
+        own = self.credentials
+        self._entity = WitnessedEntity(
+            own.identity, own.certificate, own.nodes, own.authority, os.urandom, wishes, own.advertisement(),
+            witnesses=len(self._addresses),
+        )  # fmt: skip
+
+    def _connected(self, index: int, now: float) -> _Effects:
+        return self._entity.handle(traced.Connected(), index, now)
+
+    def _told(self, index: int, told: Told, now: float) -> _Effects:
+        return self._entity.handle(told, index, now)
+
+    def _tick(self, now: float) -> _Effects:
+        return self._entity.tick(now)
+
+    def _deadline(self) -> float | None:
+        return self._entity.next_deadline
+
+    @property
+    def stage(self) -> traced.Stage:
+        """How far it is: without a trace topic, unregistered, traced; with several witnesses, by a majority."""
+        with self._wake:
+            return self._entity.stage
+
+    @property
+    def stages(self) -> tuple[traced.Stage, ...]:
+        """How far it is with each witness."""
+        with self._wake:
+            return self._entity.stages
+
+    def state(self, state: TraceKind | str) -> None:
+        """INITIALIZING, RECOVERING, READY or SHUTDOWN. Raises ValueError, KeyError for anything else."""
+        kind = TraceKind[state] if isinstance(state, str) else state
+        self._do(lambda now: self._entity.state(kind, now))
+
+    def load(self, fields: Mapping[str, object]) -> None:
+        """What trackers should know of the load: JSON values by name."""
+        self._do(lambda now: self._entity.load(fields, now))
+
+    def silent(self) -> None:
+        """No more traces until it connects again."""
+        self._do(self._entity.silent)
+
+    def renounce(self) -> None:
+        """Take a new trace topic: the old one is known to whom it should not (B9)."""
+        self._do(self._entity.renounce)
+
+
+class Tracker(_Driven):
+    """A program that tracks: follow entities, iterate over what is observed."""
+
+    def __init__(self, directory: Path | str, host: Hosts, port: int = PORT, **options: Any) -> None:
+        super().__init__(directory, host, port, **options)
+        self._observed: queue.Queue[Observed | None] = queue.Queue()
+        own = self.credentials
+        self._tracker = tracking.Tracker(own.identity, own.certificate, own.nodes, own.authority, os.urandom)
+
+    def _connected(self, index: int, now: float) -> _Effects:
+        """What it listens to it listens to at this broker, too; what it asks, it asks all."""
+        effects = self._tracker.handle(traced.Connected(), now)
+        return [(index if isinstance(effect, Listen) else None, effect) for effect in effects]
+
+    def _told(self, index: int, told: Told, now: float) -> _Effects:
+        return self._handle(told, now)
+
+    def _tick(self, now: float) -> _Effects:
+        return self._handle(Tick(), now)
+
+    def _deadline(self) -> float | None:
+        return self._tracker.next_deadline
+
+    def _handle(self, event: Told | Tick | Follow | Unfollow, now: float) -> _Effects:
+        return [(None, effect) for effect in self._tracker.handle(event, now)]
+
+    def follow(self, entity: str, interest: Interest = EVERYTHING) -> None:
+        """Track an entity from now on; one that does not exist yet, or may not be discovered, is asked for again."""
+        self._do(lambda now: self._handle(Follow(entity, interest), now))
+
+    def unfollow(self, entity: str) -> None:
+        self._do(lambda now: self._handle(Unfollow(entity), now))
+
+    def opinions(self, entity: str) -> tuple[Opinion, ...]:
+        """What each witness of an entity says last; empty before one spoke. Who dissents is wrong, cut off, or lies."""
+        with self._wake:
+            return self._tracker.opinions(entity, self._clock())
+
+    def next(self, timeout_s: float | None = None) -> Observed | None:
+        """The next trace that holds; None after `timeout_s`, or once it was stopped."""
+        try:
+            return self._observed.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+
+    def __iter__(self) -> Iterator[Observed]:
+        while (seen := self.next()) is not None:
+            yield seen
+
+    async def __aiter__(self) -> AsyncIterator[Observed]:
+        while (seen := await asyncio.to_thread(self.next)) is not None:
+            yield seen
+
+    def stop(self) -> None:
+        super().stop()
+        self._observed.put(None)
+
+    def _perform(self, index: int | None, effect: Any) -> None:
+        if not isinstance(effect, Observed):
+            super()._perform(index, effect)
+            return
+        if self._observed.qsize() >= OBSERVED_MAX:
+            self._observed.get_nowait()
+        self._observed.put(effect)

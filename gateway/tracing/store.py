@@ -1,0 +1,132 @@
+"""What tracing keeps on disk: a discovery node's advertisements, a tracker's history of what it observed.
+
+One SQLite file, bounded by rows and age; the oldest observations go first. Losing the last second of it costs nothing
+that cannot be asked for again, so commits are not waited for. Not here: what is believed (`bridge`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bridge.traces import Observed, TraceKind
+from gateway.base import PrivateFileError, private_directory
+from keys.delegation import Advertisement
+from keys.errors import KeysError
+
+HISTORY_MAX = 1_000_000  # observations kept
+HISTORY_AGE_S = 30 * 86_400.0
+TRIM_EVERY = 1_000  # observations between two looks at these bounds
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS advertisements (
+    topic BLOB PRIMARY KEY, not_after_ms INTEGER NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS observations (
+    id INTEGER PRIMARY KEY, entity TEXT NOT NULL, kind INTEGER NOT NULL, time_ms INTEGER NOT NULL,
+    number INTEGER NOT NULL, fields TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS observations_of ON observations (entity, id);
+CREATE INDEX IF NOT EXISTS observations_at ON observations (time_ms);
+"""
+
+
+class TraceStoreError(Exception):
+    """The file cannot be used: one line, cause and cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One remembered observation."""
+
+    entity: str
+    kind: TraceKind
+    time_ms: int
+    fields: dict[str, Any]
+
+
+class TraceStore:
+    """One file, one process that writes."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or make it, private to its owner. Raises TraceStoreError."""
+        self._path = path
+        self._since_trim = 0
+        try:
+            private_directory(path.parent)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=30)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._db.executescript(_SCHEMA)
+        except (PrivateFileError, OSError, sqlite3.Error) as error:
+            raise TraceStoreError(f"{path}: {error}; correct it, or remove the file to begin anew") from None
+
+    def close(self) -> None:
+        self._db.close()
+
+    # ----------------------------------------------------------------------------------------- advertisements
+
+    def keep(self, advertisement: Advertisement) -> None:
+        """Raises TraceStoreError."""
+        row = (advertisement.topic, advertisement.not_after_ms, advertisement.encode())
+        self._execute("INSERT OR REPLACE INTO advertisements VALUES (?, ?, ?)", row)
+
+    def forget(self, topic: bytes) -> None:
+        """Raises TraceStoreError."""
+        self._execute("DELETE FROM advertisements WHERE topic = ?", (topic,))
+
+    def advertisements(self, now_ms: int) -> Iterator[Advertisement]:
+        """Those that still count, oldest first; the others are dropped. Raises TraceStoreError."""
+        self._execute("DELETE FROM advertisements WHERE not_after_ms < ?", (now_ms,))
+        found = []
+        for (data,) in self._execute("SELECT data FROM advertisements"):
+            try:
+                found.append(Advertisement.decode(data))
+            except KeysError:
+                continue  # damaged: the entity will ask for a new topic
+        yield from sorted(found, key=lambda advertisement: advertisement.created_ms)
+
+    # ------------------------------------------------------------------------------------------- observations
+
+    def observe(self, seen: Observed) -> None:
+        """Raises TraceStoreError."""
+        fields = json.dumps(dict(seen.fields), ensure_ascii=False, separators=(",", ":"))
+        row = (seen.entity, int(seen.kind), seen.time_ms, seen.number, fields)
+        self._execute("INSERT INTO observations (entity, kind, time_ms, number, fields) VALUES (?, ?, ?, ?, ?)", row)
+        self._since_trim += 1
+        if self._since_trim >= TRIM_EVERY:
+            self._trim(seen.time_ms)
+
+    def history(self, entity: str | None = None, limit: int = 1_000) -> list[Seen]:
+        """The newest observations, of one entity or of all, oldest of them first. Raises TraceStoreError."""
+        where, values = ("WHERE entity = ?", [entity]) if entity is not None else ("", [])
+        query = f"SELECT entity, kind, time_ms, fields FROM observations {where} ORDER BY id DESC LIMIT ?"  # noqa: S608
+        rows = self._execute(query, (*values, limit))
+        return [_seen(*row) for row in reversed(rows)]
+
+    def latest(self) -> list[Seen]:
+        """The last observation of each entity and kind, by entity. Raises TraceStoreError."""
+        rows = self._execute(
+            "SELECT entity, kind, time_ms, fields FROM observations WHERE id IN "
+            "(SELECT max(id) FROM observations GROUP BY entity, kind) ORDER BY entity, id",
+            (),
+        )
+        return [_seen(*row) for row in rows]
+
+    def _trim(self, now_ms: int) -> None:
+        self._since_trim = 0
+        self._execute("DELETE FROM observations WHERE time_ms < ?", (now_ms - int(HISTORY_AGE_S * 1000),))
+        self._execute("DELETE FROM observations WHERE id <= (SELECT max(id) FROM observations) - ?", (HISTORY_MAX,))
+
+    def _execute(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
+        try:
+            return self._db.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise TraceStoreError(f"{self._path}: {error}; check the disk, or remove the file to begin anew") from None
+
+
+def _seen(entity: str, kind: int, time_ms: int, fields: str) -> Seen:
+    return Seen(entity, TraceKind(kind), time_ms, json.loads(fields))

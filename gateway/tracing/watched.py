@@ -1,0 +1,54 @@
+"""A broker that is an entity itself: others trace it, and trackers hear when a majority of them holds it for failed.
+
+So a gateway's death is known, which no client behind it could tell. It answers pings from threads of its own, but only
+while its event loop turns: one that hangs serves nobody. Not here: how an entity speaks (`tracing_client`), whom it
+traces (`traced_broker`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from bridge.traces import Told, Wishes
+from gateway.base import WatchedSettings
+from gateway.tracing.client import TracedEntity, connection
+
+BEAT_S = 0.25
+STUCK_S = 2.0  # an event loop that did not turn for so long answers no ping
+
+
+class Watched(TracedEntity):
+    """`begin` on the event loop that is watched, `end` when it has ended."""
+
+    def __init__(self, settings: WatchedSettings) -> None:
+        """Raises TrustError, PrivateFileError."""
+        wishes = Wishes(tuple(settings.discoverers), secured=settings.secured)
+        configure = connection(settings.username, settings.password_file, settings.cafile)
+        super().__init__(settings.credentials, settings.brokers, wishes=wishes, configure=configure)
+        self._beat_at = time.monotonic()
+        self._begun = False
+
+    def begin(self) -> None:
+        """We serve from now on."""
+        self._begun = True
+        self._beat()
+        self.state("READY")
+        self.start()
+
+    def end(self) -> None:
+        """A stop is no failure: say that it is one."""
+        if self._begun:
+            self.state("SHUTDOWN")
+            self.stop()
+
+    def _beat(self) -> None:
+        self._beat_at = time.monotonic()
+        asyncio.get_running_loop().call_later(BEAT_S, self._beat)
+
+    def _told(self, index: int, told: Told, now: float) -> Iterable[tuple[int | None, Any]]:
+        if time.monotonic() - self._beat_at > STUCK_S:
+            return []
+        return super()._told(index, told, now)

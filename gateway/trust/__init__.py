@@ -1,0 +1,31 @@
+"""Trust domains, identities and the signed overlay as files of a member.
+
+Imports `client` (TLS) and below; signs nothing as the owner.
+"""
+
+from __future__ import annotations
+
+from gateway.trust.credentials import Credentials
+from gateway.trust.domains import Card, LocalIdentity, TrustDomain, TrustError, load_key, read_public
+from gateway.trust.live_overlay import LOOK_EVERY_S, LiveOverlay, take_listed_key
+from gateway.trust.overlay_file import date_of, document_bytes, load_overlay, load_secrets, read_document
+from gateway.trust.rotation import NEXT
+
+__all__ = [
+    "LOOK_EVERY_S",
+    "NEXT",
+    "Card",
+    "Credentials",
+    "LiveOverlay",
+    "LocalIdentity",
+    "TrustDomain",
+    "TrustError",
+    "date_of",
+    "document_bytes",
+    "load_key",
+    "load_overlay",
+    "load_secrets",
+    "read_document",
+    "read_public",
+    "take_listed_key",
+]

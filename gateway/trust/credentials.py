@@ -1,0 +1,140 @@
+"""Credentials of an entity that knows VeilMQ, or of a tracker: one directory, made by its trust domain.
+
+    key.pem        its Ed25519 key, mode 0600
+    entity.json    its certificate, the authority that issued it, and the discovery nodes that it may believe
+    topic.bin      the advertisement of its trace topic, once it has one (written by the entity itself)
+
+An entity is no member of an overlay: it connects to a gateway as any MQTT client does, and these files prove who it
+is inside the messages. Not here: what is said (`bridge.traces.entity`, `bridge.traces.tracker`), TLS and passwords of
+the connection.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bridge.base import TopicError
+from bridge.document import constrained
+from bridge.traces import answers_to
+from gateway.base import PrivateFileError, private_directory, write_private, write_public
+from gateway.trust.domains import Card, TrustDomain, TrustError, load_key, read_public
+from keys.delegation import Advertisement
+from keys.errors import KeysError
+from keys.identity import Certificate, Identity, Role
+
+FORMAT = 1
+LIFE_DAYS = 825
+MAX_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What is in the directory. `nodes`: public keys of discovery nodes by name."""
+
+    directory: Path
+    identity: Identity = field(repr=False)
+    certificate: Certificate
+    authority: bytes
+    nodes: dict[str, bytes]
+
+    @property
+    def name(self) -> str:
+        return self.certificate.name
+
+    @classmethod
+    def issue(
+        cls, domain: TrustDomain, name: str, nodes: Iterable[Card], out: Path, now: float, days: int = LIFE_DAYS
+    ) -> Credentials:
+        """Make a directory: a new key, certified by the domain. `nodes`: cards of gateways that are discovery nodes.
+
+        Raises TrustError for an invalid name, or when `out` holds an identity already.
+        """
+        if (out / "key.pem").exists():
+            raise TrustError(f"{out}: holds an identity already; take another --out")
+        if not _fits_a_topic(name):
+            raise TrustError(
+                f"name {name!r} cannot stand in constrained topics; take one without / + # that is no rule"
+            )
+        identity = Identity.generate(secrets.token_bytes(32))
+        try:
+            certificate = Certificate.issue(
+                domain.ca, name=name, role=Role.ENTITY, public_key=identity.public_bytes,
+                agreement_key=identity.agreement_bytes, domain=domain.name, region=0,
+                not_after_ms=int((now + days * 86_400) * 1000),
+            )  # fmt: skip
+            private_directory(out)
+            content = {
+                "veilmq_entity": FORMAT,
+                "certificate": _b64(certificate.encode()),
+                "authority": _b64(domain.ca.public_bytes),
+                "nodes": {card.name: _b64(card.public_key) for card in nodes},
+            }
+            write_public(out / "entity.json", json.dumps(content, indent=2).encode() + b"\n")
+            write_private(out / "key.pem", identity.private_pem())  # last: says that the rest is there
+        except (KeysError, PrivateFileError) as error:
+            raise TrustError(str(error)) from None
+        return cls.load(out, now)
+
+    @classmethod
+    def load(cls, directory: Path, now: float) -> Credentials:
+        """Raises TrustError when a file is missing, readable by others, damaged or over."""
+        path = directory / "entity.json"
+        if not path.exists():
+            raise TrustError(f"{directory}: holds no entity; make one with `veilmq trust issue --role entity`")
+        identity = load_key(directory / "key.pem")
+        try:
+            content = json.loads(read_public(path, MAX_BYTES))
+            if content["veilmq_entity"] != FORMAT:
+                raise ValueError("unknown format")
+            certificate = Certificate.decode(_unb64(content["certificate"]))
+            authority = _unb64(content["authority"])
+            nodes = {str(name): _unb64(key) for name, key in content["nodes"].items()}
+        except (KeysError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TrustError(f"{path}: is damaged ({error}); issue the entity anew") from None
+        if certificate.public_key != identity.public_bytes:
+            raise TrustError(f"{directory}: key.pem and entity.json are of different keys; issue the entity anew")
+        try:
+            certificate.verify(authority, int(now * 1000))
+        except KeysError as error:
+            raise TrustError(f"{path}: {error}; issue the entity anew") from None
+        if not nodes:
+            raise TrustError(f"{path}: names no discovery node; issue the entity with --node CARD")
+        return cls(directory, identity, certificate, authority, nodes)
+
+    # ---------------------------------------------------------------------------------------- the trace topic
+
+    def advertisement(self) -> Advertisement | None:
+        """That of a former life; None if there is none, or it is damaged: then a new topic is asked for."""
+        try:
+            return Advertisement.decode((self.directory / "topic.bin").read_bytes())
+        except (OSError, KeysError):
+            return None
+
+    def keep(self, advertisement: Advertisement) -> None:
+        """For the next life. A disk that refuses costs a new trace topic then, and nothing now."""
+        try:
+            write_private(self.directory / "topic.bin", advertisement.encode(), replace=True)
+        except PrivateFileError:
+            return
+
+
+def _fits_a_topic(name: str) -> bool:
+    """Whether topics that only this entity may use say so: `Broker` and `PublishOnly` are names of other things."""
+    try:
+        parsed = constrained.parse(answers_to(name))
+    except TopicError:
+        return False
+    return parsed is not None and parsed.constrainer == name and name != constrained.BROKER
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _unb64(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)

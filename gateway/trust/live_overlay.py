@@ -1,0 +1,131 @@
+"""The signed overlay as a file of a running process: noticed when somebody replaces it, rewritten when the links bring
+a newer one, and what follows from it for TLS and for our own key.
+
+Which document is believed and adopted is decided by `bridge.membership.adopting`; files are made and verified in
+`overlay_file` and `rotation`. Whatever goes wrong here is one line in the log: a process that runs goes on with what
+it has.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+from bridge.document import Overlay, OverlayError
+from gateway.base import PrivateFileError
+from gateway.client import LinkTls, TlsError
+from gateway.trust import rotation
+from gateway.trust.domains import PREVIOUS, Card, LocalIdentity, TrustError, read_public
+from gateway.trust.overlay_file import MAX_OVERLAY_BYTES, save_overlay
+from keys.identity import Identity
+
+log = logging.getLogger("veilmq.overlay")
+
+LOOK_EVERY_S = 2.0
+"""How often the file is looked at. A look is one `stat`: no signal is needed, which a container might not pass on."""
+
+
+class LiveOverlay:
+    """One process's overlay file. `pin`: what remembers owner and version; `local`: the identity that we run as."""
+
+    def __init__(self, path: Path, local: LocalIdentity, tls: LinkTls, overlay: Overlay) -> None:
+        self._path, self._pin = path, local.directory / "overlay.pin"
+        self.local, self.tls, self.overlay = local, tls, overlay
+        self._newest = overlay  # which may count after a restart only
+        self._seen = self._stamp()
+
+    def changed(self) -> bytes | None:
+        """The file's content if it was replaced since the last call; nothing in it is verified."""
+        self._drop_previous()
+        stamp = self._stamp()
+        if stamp in (None, self._seen):
+            return None
+        self._seen = stamp
+        try:
+            return read_public(self._path, MAX_OVERLAY_BYTES)
+        except TrustError as error:
+            log.warning("the overlay file is not read: %s", error)
+            return None
+
+    def keep(self, overlay: Overlay) -> None:
+        """Write a newer overlay that was verified, so that a restart begins with it."""
+        self._newest = overlay
+        if self._stamp() not in (None, self._seen):
+            return  # somebody replaced it just now: `changed` comes first, then `complete`
+        try:
+            if save_overlay(self._path, self._pin, overlay):
+                self._seen = self._stamp()
+        except (TrustError, OverlayError, PrivateFileError, OSError) as error:
+            log.error("version %d of the overlay is not kept: %s", overlay.policy.version, error)
+
+    def complete(self) -> None:
+        """The file that somebody put there was looked at: if it is older, or lacks endorsements, ours replaces it."""
+        self.keep(self._newest)
+
+    def adopt(self, overlay: Overlay) -> Identity | None:
+        """Keep it, and believe its members on links from the next handshake on.
+
+        If it lists the key that `veilmq trust rotate` prepared for us, take and show it: our identity from now on.
+        """
+        self.keep(overlay)
+        before, self.overlay = self.overlay, overlay
+        try:
+            self.tls.trust(overlay.members)
+        except TlsError as error:
+            log.error("%s; new members of that authority cannot connect", error)
+        if overlay.policy.version != before.policy.version:
+            log.info("adopted version %d of overlay %s", overlay.policy.version, overlay.policy.overlay)
+        for region, latest in overlay.latest.items():
+            views = overlay.open_views(region)
+            if region in before.latest and views != before.open_views(region):
+                said = " and ".join(f"{view.number} ({', '.join(view.members)})" for view in views)
+                log.info("region %s is in view %s", latest.name, said)
+        return self._take_next()
+
+    def _take_next(self) -> Identity | None:
+        member = self.overlay.members.get(self.local.name)
+        if member is None or member.certificate.public_key == self.local.identity.public_bytes:
+            return None
+        try:
+            self.local = take_listed_key(self.local, self.overlay)
+            self.tls.show(self.local.cert, self.local.key)
+        except (TrustError, TlsError) as error:
+            log.error("the overlay lists another key for us, which we do not have: %s", error)
+            return None
+        log.info("rotated: %s has the key that the overlay lists now", self.local.name)
+        return self.local.identity
+
+    def _drop_previous(self) -> None:
+        """Erase the key of before a rotation once nobody goes by it."""
+        if not (self.local.directory / PREVIOUS).exists():
+            return
+        try:
+            if rotation.drop_previous(self.local.directory, self.overlay, int(time.time() * 1000)):
+                log.info("erased the key of %s of before its rotation", self.local.name)
+        except TrustError as error:
+            log.warning("%s", error)
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def take_listed_key(local: LocalIdentity, overlay: Overlay) -> LocalIdentity:
+    """The identity to run as: the present one while the overlay lists its key first, else the next, if it is prepared.
+
+    The former key goes on while the overlay lists it beside and no next one is there. Raises TrustError.
+    """
+    member = overlay.members.get(local.name)
+    if member is None or member.certificate.public_key == local.identity.public_bytes:
+        return local
+    wanted, prepared = member.certificate.public_key, local.directory / rotation.NEXT
+    if (prepared / "card.json").exists() and Card.load(prepared / "card.json").public_key == wanted:
+        rotation.take_next(local.directory)
+        return LocalIdentity.load(local.directory)
+    if local.identity.public_bytes in {certificate.public_key for certificate in member.certificates}:
+        return local
+    raise TrustError(f"{local.directory}: holds no key that the overlay lists for {local.name}; ask its owner for it")

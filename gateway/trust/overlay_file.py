@@ -1,0 +1,254 @@
+"""The signed overlay as a member meets it: read, verified, pinned, rewritten; and our own box in it opened.
+
+A *pin* is a private file of ours that remembers the owner of the first overlay and the highest version seen; another
+owner or an older version is refused afterwards. Not here: making and signing the file (`owner`), noticing that it
+changed (`live_overlay`).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bridge.document import Issuer, Overlay, OverlayError, Scope, ScopeSecret
+from bridge.document.overlay import RegionView
+from gateway.base import PrivateFileError, read_private, write_private, write_public
+from gateway.trust.domains import LocalIdentity, TrustError, read_public
+from keys.envelope import Mode
+from keys.epochs import ScopeKeys
+from keys.errors import BadContent, BadFrame, OurFault
+from keys.grants import ENDLESS
+from keys.handover import open_grants
+
+MAX_OVERLAY_BYTES = 16 << 20
+"""Stops a wrong path from being read as an overlay; 10,000 members are below it."""
+
+
+def load_overlay(path: Path, now_ms: int, pin: Path | None = None) -> Overlay:
+    """Read and verify the signed overlay, and raise the pin. Raises TrustError, OverlayError."""
+    document = read_document(path)
+    if pin is None:
+        return Overlay.load(document, now_ms)
+    owner, version = _read_pin(pin)
+    overlay = Overlay.load(document, now_ms, owner)
+    if overlay.policy.version < version:
+        raise OverlayError(
+            f"{path}: is version {overlay.policy.version}, but {version} was seen before; fetch the newest one"
+        )
+    if owner is None or overlay.policy.version > version:
+        _write_pin(pin, overlay)
+    return overlay
+
+
+def save_overlay(path: Path, pin: Path, overlay: Overlay) -> bool:
+    """Keep a newer overlay that was verified already; whether the file was replaced. Raises TrustError, OverlayError.
+
+    The file goes first: after a crash it is newer than the pin, which `load_overlay` raises; the other order could
+    leave a file that the pin refuses. A file that is as new, or newer, is left as it is, unless it lacks endorsements.
+    """
+    owner, version = _read_pin(pin)
+    if owner not in (None, overlay.owner):
+        raise OverlayError(f"{path}: the new overlay is of another owner; remove {pin} if you trust it")
+    if overlay.policy.version < version:
+        raise OverlayError(f"{path}: version {overlay.policy.version} would replace version {version}; keep the newer")
+    behind = _is_behind(path, overlay)
+    try:
+        if behind:
+            write_public(path, document_bytes(overlay))
+    except PrivateFileError as error:
+        raise TrustError(str(error)) from None
+    if owner is None or overlay.policy.version > version:
+        _write_pin(pin, overlay)
+    return behind
+
+
+def document_bytes(overlay: Overlay) -> bytes:
+    """The content of the file."""
+    return json.dumps(overlay.to_document(), indent=1).encode() + b"\n"
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """The file's JSON object; nothing in it is verified. Raises TrustError, OverlayError."""
+    try:
+        document = json.loads(read_public(path, MAX_OVERLAY_BYTES))
+    except (ValueError, RecursionError):
+        raise OverlayError(f"{path}: is not JSON; fetch the overlay file from its owner") from None
+    if not isinstance(document, dict):
+        raise OverlayError(f"{path}: is not an overlay file; make it with `veilmq overlay sign`")
+    return document
+
+
+def load_secrets(local: LocalIdentity, overlay: Overlay) -> tuple[list[ScopeSecret], ScopeKeys]:
+    """What the owner sealed for us: names and token keys of our scopes and, without a key service, their keys.
+
+    A scope that the overlay no longer has is left out. Raises TrustError when the box is not for our key.
+    """
+    member = overlay.members.get(local.name)
+    if member is None:
+        raise TrustError(
+            f"{local.name} is no member of overlay {overlay.policy.overlay}; ask its owner to add your card"
+        )
+    secrets: list[ScopeSecret] = []
+    keys = ScopeKeys()
+    try:
+        for grant in open_grants(overlay.policy.overlay, local.name, local.identity, member.box):
+            scope = overlay.scope_named(grant.wire_filter)
+            if scope is None:
+                continue
+            secrets.append(ScopeSecret(scope, grant.clear_filter, grant.token_key))
+            for name, key in grant.keys:
+                keys.put(name, key)
+    except (BadContent, BadFrame, OurFault) as error:
+        raise TrustError(
+            f"{local.directory}: what the owner sealed for {local.name} does not open ({error}); "
+            "give the owner card.json of this key"
+        ) from None
+    return secrets, keys
+
+
+def describe_overlay(overlay: Overlay) -> dict[str, Any]:
+    """What `veilmq overlay show` prints; all of it is public."""
+    policy = overlay.policy
+    calendar = policy.calendar
+    return {
+        "overlay": policy.overlay,
+        "version": policy.version,
+        "owner": overlay.owner.hex(),
+        "key_service": {
+            "issuer": policy.issuer.name.lower(), "faults": policy.server_faults,
+            "servers": [{"name": n, "address": overlay.members[n].address} for n in policy.key_servers],
+        },
+        "epochs": {
+            "length_s": calendar.length_s, "ahead_s": calendar.ahead_s, "grace_s": calendar.grace_s,
+            "skew_s": calendar.skew_s, "history_epochs": calendar.history_epochs,
+            "first": date_of(calendar.start_s(0)) if calendar.length_s else "",
+        },
+        "regions": [
+            {
+                "region": view.region, "name": view.name, "view": view.number, "threshold": view.threshold,
+                "trusted": view.trusted,
+                "replicas": [{"name": n, "address": overlay.members[n].address} for n in view.members],
+            }
+            for _, view in sorted(overlay.views.items())
+        ],
+        "changes": [_change(overlay, view) for _, view in sorted(overlay.latest.items()) if view.former is not None],
+        "edges": [list(edge) for edge in policy.edges],
+        "scopes": [
+            {
+                "filter": scope.filter, "mode": scope.mode.name.lower(), "tokens": scope.tokens,
+                "shares_only": scope.shares_only, "bump": scope.bump, "retiring": scope.retiring,
+                "regions": sorted(overlay.regions_of(scope)), **describe_keys(scope),
+            }
+            for scope in policy.scopes
+        ],
+        "members": [
+            {
+                "name": name, "role": m.certificate.role.value, "domain": m.certificate.domain,
+                "region": m.certificate.region, "until": day_of(m.certificate.not_after_ms / 1000),
+                "former_key_until": date_of(m.before.not_after_ms / 1000) if m.before else "",
+            }
+            for name, m in sorted(overlay.members.items())
+        ],
+    }  # fmt: skip
+
+
+def describe_keys(scope: Scope) -> dict[str, Any]:
+    """How a scope's data keys travel, and when they are renewed; nothing for a plain one."""
+    if scope.mode is Mode.PLAIN:
+        return {}
+    messages, sealed_bytes, seconds = scope.refresh.values
+    return {
+        "keys": "topic" if scope.keys_on_topic else "riding",
+        "refresh": {"messages": messages, "bytes": sealed_bytes, "seconds": seconds},
+    }
+
+
+def _change(overlay: Overlay, view: RegionView) -> dict[str, Any]:
+    """A view that follows another, which is still beside it."""
+    former = view.former
+    assert former is not None
+    closes_s = overlay.closes_at(view.region)
+    before, after = set(former.members), set(view.members)
+    return {
+        "region": view.name, "view": view.number, "signed": date_of(view.since_ms / 1000),
+        "joins": sorted(after - before), "leaves": sorted(before - after),
+        "in_force": overlay.in_force(view.region), "needed": former.threshold,
+        "endorsed_by": sorted(overlay.endorsers(view.region) & before),
+        "former_open_until": date_of(closes_s) if closes_s is not None else "",
+    }  # fmt: skip
+
+
+def describe_grants(overlay: Overlay, names: dict[str, str] | None = None) -> dict[str, Any]:
+    """What `veilmq trust show` prints of a signed overlay: who may do what, and in which epochs, as dates.
+
+    `names`: wire filters to clear ones, as far as the caller knows them.
+    """
+    policy, known = overlay.policy, names or {}
+    calendar = policy.calendar
+    epochs = policy.issuer is not Issuer.OWNER
+    return {
+        "kind": "overlay",
+        "overlay": policy.overlay,
+        "version": policy.version,
+        "issuer": policy.issuer.name.lower(),
+        "grants": [
+            {
+                "member": grant.member,
+                "filter": known.get(grant.filter, grant.filter),
+                "rights": [right.name.lower() for right in grant.rights if right.name],
+                "first_epoch": grant.first_epoch,
+                "from": date_of(calendar.start_s(grant.first_epoch)) if epochs else "",
+                "last_epoch": None if grant.last_epoch == ENDLESS else grant.last_epoch,
+                "until": "" if grant.last_epoch == ENDLESS or not epochs else date_of(calendar.end_s(grant.last_epoch)),
+            }
+            for grant in sorted(policy.grants, key=lambda g: (g.member, known.get(g.filter, g.filter), g.first_epoch))
+        ],
+    }
+
+
+def date_of(moment_s: float) -> str:
+    """A UNIX time as an operator reads it, in UTC."""
+    try:
+        return datetime.fromtimestamp(moment_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return "never"
+
+
+def day_of(moment_s: float) -> str:
+    """The same without the time of day."""
+    return date_of(moment_s)[:10]
+
+
+def _is_behind(path: Path, overlay: Overlay) -> bool:
+    """Whether a file is of an older version, lacks endorsements, or is none of this owner's."""
+    try:
+        there = Overlay.load(read_document(path), 0, overlay.owner)
+    except (TrustError, OverlayError):
+        return True
+    if there.policy.version == overlay.policy.version:
+        return not overlay.endorsements <= there.endorsements
+    return there.policy.version < overlay.policy.version
+
+
+def _read_pin(pin: Path) -> tuple[bytes | None, int]:
+    if not pin.exists():
+        return None, 0
+    try:
+        content = json.loads(read_private(pin))
+        return base64.b64decode(content["owner"], validate=True), int(content["version"])
+    except PrivateFileError as error:
+        raise TrustError(str(error)) from None
+    except (ValueError, KeyError, TypeError):
+        raise TrustError(f"{pin}: is damaged; remove it if you trust the overlay file that is there now") from None
+
+
+def _write_pin(pin: Path, overlay: Overlay) -> None:
+    owner = base64.b64encode(overlay.owner).decode("ascii")
+    content = json.dumps({"owner": owner, "version": overlay.policy.version}).encode()
+    try:
+        write_private(pin, content, replace=True)
+    except PrivateFileError as error:
+        raise TrustError(str(error)) from None

@@ -1,0 +1,80 @@
+"""A new key for an identity, while its member goes on: prepared, countersigned, taken, and the old one erased.
+
+    veilmq trust rotate IDENTITY_DIR --domain DIR    makes IDENTITY_DIR/next; the card in it is signed by both keys
+    veilmq overlay sign ... --card next/card.json    the overlay lists the new key, and for a while the former beside it
+    take_next                                        the process moves next/ to its place, what was there to previous/
+    drop_previous                                    erases previous/ once the overlay no longer lists that key
+
+Moving is a rename that says what is to be done, then steps that may be repeated (`trust.finish_taking`). Not here: when
+a process switches (`live_overlay`), what the owner accepts (`membership`).
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+
+from bridge.document import Overlay
+from gateway.base import PrivateFileError, erase, sync_directory
+from gateway.trust.domains import (
+    IDENTITY_FILES,
+    PREVIOUS,
+    TAKING,
+    Card,
+    LocalIdentity,
+    TrustDomain,
+    TrustError,
+    finish_taking,
+)
+
+NEXT = "next"
+
+
+def prepare(directory: Path, domain: TrustDomain, now: float) -> LocalIdentity:
+    """Make `next/` in an identity directory, issued by its own trust domain. Raises TrustError."""
+    local = LocalIdentity.load(directory)
+    authority = ssl.PEM_cert_to_DER_cert(domain.ca_pem.decode("ascii"))
+    if (local.card.domain, local.card.ca) != (domain.name, authority):
+        raise TrustError(f"{directory}: was issued by {local.card.domain}, not by {domain.directory}; name that domain")
+    if (directory / NEXT / "key.pem").exists():
+        raise TrustError(f"{directory / NEXT}: is prepared already; give its card.json to the overlay's owner")
+    return domain.issue(local.name, local.role, local.card.hosts, directory / NEXT, now, local.identity)
+
+
+def take_next(directory: Path) -> None:
+    """From now on the identity is what `next/` holds; the former files lie in `previous/`. Raises TrustError."""
+    LocalIdentity.load(directory / NEXT)
+    _erase_previous(directory)
+    try:
+        os.rename(directory / NEXT, directory / TAKING)  # noqa: PTH104  the moment of the change
+        sync_directory(directory)
+    except OSError as error:
+        raise TrustError(f"{directory / NEXT}: cannot be moved ({error.strerror or error}); correct that") from None
+    finish_taking(directory)
+
+
+def drop_previous(directory: Path, overlay: Overlay, now_ms: int) -> bool:
+    """Erase the former key unless the overlay still lists it; whether there is none any more. Raises TrustError."""
+    card = directory / PREVIOUS / "card.json"
+    if card.exists():
+        former = Card.load(card)
+        member = overlay.members.get(former.name)
+        if member is not None and any(
+            certificate.public_key == former.public_key and certificate.not_after_ms > now_ms
+            for certificate in member.certificates
+        ):
+            return False
+    _erase_previous(directory)
+    return True
+
+
+def _erase_previous(directory: Path) -> None:
+    previous = directory / PREVIOUS
+    try:
+        for name in IDENTITY_FILES:
+            erase(previous / name)
+        if previous.exists():
+            previous.rmdir()
+    except (OSError, PrivateFileError) as error:
+        raise TrustError(f"{previous}: cannot be erased ({error}); remove it") from None

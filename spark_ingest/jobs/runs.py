@@ -1,0 +1,263 @@
+"""`veilmq ingest jobs`: runs one of the ready-made jobs over a spool and prints tables, or JSON lines.
+
+A job that streams goes on until Ctrl-C, printing what changed; with `once`, and for jobs that need all rows, it reads
+what the spool holds now. It keeps no checkpoint: a stream begins at the oldest row, and its place in the spool, which
+would keep rows from being trimmed, is forgotten at the end. Not here: the queries themselves (`jobs`).
+"""
+# ruff: noqa: PLC0415  Spark takes a second to import
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from spark_ingest.errors import BadOption, IngestError
+from spark_ingest.jobs import queries as jobs
+from spark_ingest.options import Options, Stream, parse_options
+from spark_ingest.secrets import read_grants
+from spark_ingest.spool import CONSUMERS, forget
+
+SHOWN_MAX = 1_000
+"""Rows of one table for people; JSON has all."""
+TRIGGER = "2 seconds"
+LOOK_S = 0.5
+TWICE = 1
+"""Exit status of `late` when a publication came twice."""
+_DURATION = re.compile(r"[1-9][0-9]{0,5} (millisecond|second|minute|hour|day)s?")
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+_PYTHON_ERROR = re.compile(r"(?!org\.|java|py4j)[\w.]+(Error|Exception|Gap|Busy|Damaged|Option|Java): ")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a job can be told. Durations in Spark's words, such as `10 seconds`."""
+
+    window: str = jobs.DEFAULT_WINDOW
+    watermark: str = jobs.DEFAULT_WATERMARK
+    field: str = jobs.DEFAULT_FIELD
+    late_after: str = jobs.DEFAULT_LATE_AFTER
+    entity_level: int = jobs.DEFAULT_ENTITY_LEVEL
+
+    def check(self) -> None:
+        """Raises BadOption."""
+        for name, value in (("window", self.window), ("watermark", self.watermark), ("late-after", self.late_after)):
+            if not _DURATION.fullmatch(value):
+                raise BadOption(f"--{name} {value!r} is no duration; write e.g. --{name} '10 seconds'")
+        if not _FIELD.fullmatch(self.field):
+            raise BadOption(f"--field {self.field!r} is no field of a JSON object; write e.g. --field motor.rpm")
+
+
+Rows = Callable[[Stream], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`made`: its table from the rows of streams. `stream`: what it streams, None if it needs all rows at once.
+
+    `shown`: what is made of each table that a stream yields. `mode`: output mode of the stream.
+    """
+
+    told: str
+    made: Callable[[Rows, Settings], Any]
+    order: tuple[str, ...]
+    stream: Stream | None = None
+    mode: str = "update"
+    shown: Callable[[Any], Any] = lambda table: table
+
+
+def _timeline(rows: Rows, settings: Settings) -> Any:
+    """Intervals with the number of telemetry rows that were published meanwhile."""
+    from pyspark.sql import functions as f
+
+    intervals = jobs.timeline(rows(Stream.AVAILABILITY)).cache()
+    key = ["gateway", "entity", "since"]
+    meanwhile = jobs.during(rows(Stream.TELEMETRY), intervals, settings.entity_level).groupBy(*key).count()
+    counted = intervals.join(meanwhile, key, "left").withColumn("rows", f.coalesce("count", f.lit(0)))
+    return counted.select("gateway", "entity", "state", "since", "until", "seconds", "rows")
+
+
+JOBS = {
+    "windows": Job(
+        "count, mean, least and greatest value of each topic in windows of time",
+        lambda rows, told: jobs.windows(rows(Stream.TELEMETRY), told.window, told.watermark, told.field),
+        ("start", "topic"),
+        Stream.TELEMETRY,
+    ),
+    "late": Job(
+        "how late telemetry came, by publisher, and duplicates, of which there must be none",
+        lambda rows, told: jobs.late(rows(Stream.TELEMETRY), told.late_after),
+        ("publisher",),
+    ),
+    "timeline": Job(
+        "who was in which state from when until when, and telemetry rows meanwhile",
+        _timeline,
+        ("gateway", "entity", "since"),
+    ),
+    "fleet": Job(
+        "how many entities are in which state at which gateway, the worst of them, who is unseen for longest",
+        lambda rows, told: jobs.entities(rows(Stream.AVAILABILITY)),
+        ("gateway", "state"),
+        Stream.AVAILABILITY,
+        "complete",
+        jobs.fleet,
+    ),
+}
+
+
+def listing() -> Iterator[str]:
+    """A line for each job."""
+    for name, job in JOBS.items():
+        yield f"{name:9} {'streams' if job.stream else 'batch':8} {job.told}"
+
+
+def run_job(
+    name: str, spool: Path, grants: Path, topics: str, settings: Settings, *, as_json: bool = False, once: bool = False
+) -> int:
+    """Exit status 0, or 1 when `late` finds a publication twice. Raises IngestError, ModuleNotFoundError."""
+    job = JOBS.get(name)
+    if job is None:
+        raise BadOption(f"there is no job {name!r}; known are {', '.join(JOBS)}")
+    settings.check()
+    consumer = f"job-{name}-{os.getpid()}"
+    options = {"spool": str(spool), "grants": str(grants), "topics": topics, "consumer": consumer}
+    _check(parse_options(options))
+    import pyspark  # noqa: F401  a missing one is told as such
+
+    from spark_ingest.session import spark_session
+    from spark_ingest.source.source import register
+
+    spark = spark_session(f"veilmq {name}")
+    try:
+        register(spark)
+        if once or job.stream is None:
+            return _once(spark, job, options, settings, as_json)
+        with tempfile.TemporaryDirectory(prefix="veilmq-job-", ignore_cleanup_errors=True) as checkpoint:
+            stopped = _stopped()
+            _await(_started(spark, job, options, settings, as_json, checkpoint, stopped), stopped)
+    except IngestError:
+        raise
+    except Exception as error:  # whatever Spark raises becomes one line
+        raise IngestError(cause(str(error))) from error
+    finally:
+        spark.stop()
+        forget(spool, consumer)
+        (spool / CONSUMERS / f"{consumer}.lock").unlink(missing_ok=True)  # nobody else has this name
+    return 0
+
+
+def cause(failure: str) -> str:
+    """One line of what Spark says of a failure: the last Python error in it, else its first line."""
+    lines = failure.split("JVM stacktrace", maxsplit=1)[0].splitlines()
+    errors = [line for line in lines if _PYTHON_ERROR.match(line)]
+    return (errors or lines or ["unknown"])[-1 if errors else 0]
+
+
+def _check(options: Options) -> None:
+    """What would otherwise fail deep in Spark, or show as an empty table. Raises BadOption, GrantsError."""
+    if not options.spool.is_dir():
+        raise BadOption(f"{options.spool} is no spool; name the directory that a receiver writes")
+    read_grants(options.grants)
+
+
+def _once(spark: Any, job: Job, options: dict[str, str], settings: Settings, as_json: bool) -> int:
+    def rows(stream: Stream) -> Any:
+        return spark.read.format("veilmq").options(**options, stream=stream.value).load()
+
+    table = job.shown(job.made(rows, settings)).orderBy(*job.order)
+    return TWICE if _print(table, as_json) else 0
+
+
+def _started(
+    spark: Any,
+    job: Job,
+    options: dict[str, str],
+    settings: Settings,
+    as_json: bool,
+    checkpoint: str,
+    stopped: threading.Event,
+) -> Any:
+    """The query of a job that streams. Ctrl-C reaches Spark's workers, too: what fails once it `stopped` is no news."""
+
+    def rows(stream: Stream) -> Any:
+        return spark.readStream.format("veilmq").options(**options, stream=stream.value).load()
+
+    def show(table: Any, batch: int) -> None:
+        try:
+            _print(job.shown(table).orderBy(*job.order), as_json)
+        except Exception:
+            if not stopped.is_set():
+                raise
+
+    writer = job.made(rows, settings).writeStream.foreachBatch(show).outputMode(job.mode)
+    return writer.option("checkpointLocation", checkpoint).trigger(processingTime=TRIGGER).start()
+
+
+def _stopped() -> threading.Event:
+    """Set by Ctrl-C or SIGTERM."""
+    stopped = threading.Event()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda *_: stopped.set())
+    return stopped
+
+
+def _await(query: Any, stopped: threading.Event) -> None:
+    """Until it `stopped`. Raises what ended the query before."""
+    try:
+        while not (stopped.is_set() or query.awaitTermination(LOOK_S)):
+            continue
+        query.stop()
+    except Exception:
+        if not stopped.is_set():
+            raise
+
+
+def _print(table: Any, as_json: bool) -> bool:
+    """Print; whether a publication came twice."""
+    if as_json:
+        twice = False
+        for row in table.toLocalIterator():
+            twice |= bool(row.asDict().get("duplicates"))
+            print(json.dumps(row.asDict(), default=_plain), flush=True)
+        return twice
+    found = table.limit(SHOWN_MAX + 1).collect()
+    if found:
+        _show(table.columns, [row.asDict() for row in found[:SHOWN_MAX]])
+    if len(found) > SHOWN_MAX:
+        print(f"more than {SHOWN_MAX} rows; --json has all")
+    return any(row.asDict().get("duplicates") for row in found)
+
+
+def _show(columns: list[str], rows: list[dict[str, Any]]) -> None:
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(row[column])) for column in columns))  # Text: brackets of a name are not markup
+    Console().print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.3f}".rstrip("0").rstrip(".")
+    return f"{value:%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else str(value)
+
+
+def _plain(value: object) -> str:
+    """For JSON: sessions run in UTC, and `collect` gives times without a zone."""
+    return value.isoformat() + "Z" if isinstance(value, datetime) else str(value)

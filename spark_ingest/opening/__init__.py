@@ -1,0 +1,14 @@
+"""The executors' side: rows of the spool in, opened content as Arrow columns out.
+
+Imports `receiving`, `secrets`, `spool`; never Spark's driver side.
+"""
+
+from __future__ import annotations
+
+from spark_ingest.opening.rows import DDL, SCHEMAS, RowReader
+
+__all__ = [
+    "DDL",
+    "SCHEMAS",
+    "RowReader",
+]

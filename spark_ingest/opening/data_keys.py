@@ -1,0 +1,130 @@
+"""Executor side: the data keys of the rows of a batch, each opened once a process.
+
+A key comes from the header and shares that the spool holds on the first row of a group that uses it, and from the
+epoch key in the file of scope keys. No signature and no share is verified again: the receiver did before it wrote.
+That header, shares and epoch key are those that the publisher meant shows in the commitment.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from keys.envelope import DataKey
+from keys.errors import BadContent, BadShare, KeysError, WrongEpochKey
+from keys.keyopening import KeyOpener, Outline, SealedKey, key_id_of, publisher_of
+from keys.topictokens import matches
+from spark_ingest.receiving import told_name
+from spark_ingest.secrets import Grants, ShareOpener
+
+KEYS_OPENED_MAX = 8_192
+"""Opened data keys that a worker process keeps over batches; an evicted one is recombined again."""
+TOPICS_REMEMBERED = 65_536
+"""Verdicts on topics that a worker process keeps, in each of its tables."""
+
+
+class Use(NamedTuple):
+    """A key that rows are sealed with; publisher and wire topic of the first of them."""
+
+    key_id: bytes
+    publisher: bytes
+    wire_topic: str
+
+
+class DataKeys:
+    """Data keys by key id."""
+
+    def __init__(self) -> None:
+        self._opener = KeyOpener()
+        self._scopes: dict[tuple[str, str], bool] = {}
+        self._known: OrderedDict[bytes, DataKey] = OrderedDict()
+
+    def clear(self) -> None:
+        """The file of scope keys changed."""
+        self._opener = KeyOpener()
+        self._known.clear()
+
+    def get(
+        self, uses: Iterable[Use], materials: Mapping[bytes, tuple[bytes, bytes]], grants: Grants
+    ) -> list[DataKey | str]:
+        """For each use, in order. `materials`: encoded header and shares as the spool has them, by key id."""
+        found: list[DataKey | str] = []
+        numbers: list[int] = []
+        waiting: list[SealedKey] = []
+        epoch_keys = _EpochKeys(grants)
+        for number, use in enumerate(uses):
+            known: DataKey | str | None = self._known.get(use.key_id)
+            if known is None:
+                sealed = self._sealed(use, materials.get(use.key_id), epoch_keys, grants.shares)
+                if isinstance(sealed, SealedKey):
+                    numbers.append(number)
+                    waiting.append(sealed)
+                    known = ""
+                else:
+                    known = sealed
+            found.append(known)
+        for number, key, opened in zip(numbers, waiting, self._opener.open(waiting), strict=True):
+            if isinstance(opened, KeysError):
+                # Not remembered: another group of the spool may hold the same key whole.
+                found[number] = reason_of(opened)
+            else:
+                found[number] = self._known[key.key_id] = opened
+        while len(self._known) > KEYS_OPENED_MAX:
+            self._known.popitem(last=False)
+        return found
+
+    def _sealed(
+        self, use: Use, material: tuple[bytes, bytes] | None, epoch_keys: _EpochKeys, local: ShareOpener
+    ) -> SealedKey | str:
+        """What it takes to open the key, or why it stays closed."""
+        if material is None:
+            return "key: the spool holds no key header for this row"
+        header, sealed_shares = material
+        try:
+            outline = self._opener.outline(header)
+        except KeysError as error:
+            return reason_of(error)
+        fits = key_id_of(header) == use.key_id and publisher_of(header) == use.publisher
+        if not fits or not self._in_scope(outline.name.scope, use.wire_topic):
+            return "key: its header belongs to another key, publisher or scope"
+        epoch_key = epoch_keys.of(outline)
+        if isinstance(epoch_key, str):
+            return epoch_key
+        shares = local.shares(header, sealed_shares)
+        if shares is None:
+            return "grant: the file of scope keys lacks the local key that seals the shares of this spool"
+        return SealedKey(use.key_id, outline, header, shares, epoch_key)
+
+    def _in_scope(self, scope: str, wire_topic: str) -> bool:
+        pair = (scope, wire_topic)
+        verdict = self._scopes.get(pair)
+        if verdict is None:
+            if len(self._scopes) >= TOPICS_REMEMBERED:
+                self._scopes.clear()
+            verdict = self._scopes[pair] = matches(scope, wire_topic)
+        return verdict
+
+
+class _EpochKeys:
+    """The epoch key of keys with an outline, None for a scope without any, or why there is none."""
+
+    def __init__(self, grants: Grants) -> None:
+        self._scopes = grants.scopes
+        self._known: dict[bytes, bytes | str | None] = {}
+
+    def of(self, outline: Outline) -> bytes | str | None:
+        if outline.path not in self._known:
+            name = outline.name
+            scope = self._scopes.get(name.scope)
+            found: bytes | str | None = scope.keys.get(name) if scope is not None and scope.keyed else None
+            if scope is None or (scope.keyed and found is None):
+                found = f"grant: the grants file has no key for {told_name(name)}"
+            self._known[outline.path] = found
+        return self._known[outline.path]
+
+
+def reason_of(error: KeysError) -> str:
+    """Column `reason`: what is to blame, then why."""
+    kinds = {WrongEpochKey: "grant", BadContent: "content", BadShare: "shares"}
+    return f"{kinds.get(type(error), 'frame')}: {error}"

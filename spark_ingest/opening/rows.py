@@ -1,0 +1,307 @@
+"""From opened rows to the record batches of each stream, in exactly the schema that Spark expects.
+
+telemetry      publications outside the availability topics, in clear
+availability   publications on the availability topics: what is said about entities (`statements`)
+quarantine     publications that never became whole or cannot be opened, still sealed, with the reason
+
+Only the first batch of a task is checked by Spark, so the types here must be right by construction: a test
+compares them with Spark's own conversion of `DDL`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_ingest.opening.decode import Opened, Opener, TopicSet, which
+from spark_ingest.opening.inners import PROPERTIES, Inners
+from spark_ingest.opening.statements import Statement, Unreadable, statement_of
+from spark_ingest.options import Options, Stream
+from spark_ingest.spool import ByteRange, Shard, read_groups
+
+_log = logging.getLogger(__name__)
+_TIME = pa.timestamp("us", tz="UTC")
+BATCH_BYTES = 64 << 20
+"""Rows that are opened together, and a batch of rows, hold about this much and one group more: an Arrow column of
+bytes ends at 2 GiB."""
+
+DDL = {
+    Stream.TELEMETRY: (
+        "topic string, payload binary, publisher string, sequence long, published_at timestamp, "
+        "received_at timestamp, qos int, retain boolean, properties array<struct<name: string, value: string>>"
+    ),
+    Stream.AVAILABILITY: (
+        "entity string, gateway string, state string, since timestamp, last_seen timestamp, reason string, "
+        "topic string, publisher string, sequence long, published_at timestamp, received_at timestamp, "
+        "kind string, time timestamp, number long, latency_ms double, loss_rate double, load map<string,double>, "
+        "fields string"
+    ),
+    Stream.QUARANTINE: (
+        "reason string, wire_topic string, publisher string, sequence long, key_id string, "
+        "published_at timestamp, received_at timestamp, header binary, sealed binary"
+    ),
+}
+
+SCHEMAS = {
+    Stream.TELEMETRY: pa.schema(
+        [
+            ("topic", pa.string()),
+            ("payload", pa.binary()),
+            ("publisher", pa.string()),
+            ("sequence", pa.int64()),
+            ("published_at", _TIME),
+            ("received_at", _TIME),
+            ("qos", pa.int32()),
+            ("retain", pa.bool_()),
+            ("properties", PROPERTIES),
+        ]
+    ),
+    Stream.AVAILABILITY: pa.schema(
+        [
+            ("entity", pa.string()),
+            ("gateway", pa.string()),
+            ("state", pa.string()),
+            ("since", _TIME),
+            ("last_seen", _TIME),
+            ("reason", pa.string()),
+            ("topic", pa.string()),
+            ("publisher", pa.string()),
+            ("sequence", pa.int64()),
+            ("published_at", _TIME),
+            ("received_at", _TIME),
+            ("kind", pa.string()),
+            ("time", _TIME),
+            ("number", pa.int64()),
+            ("latency_ms", pa.float64()),
+            ("loss_rate", pa.float64()),
+            ("load", pa.map_(pa.string(), pa.float64())),
+            ("fields", pa.string()),
+        ]
+    ),
+    Stream.QUARANTINE: pa.schema(
+        [
+            ("reason", pa.string()),
+            ("wire_topic", pa.string()),
+            ("publisher", pa.string()),
+            ("sequence", pa.int64()),
+            ("key_id", pa.string()),
+            ("published_at", _TIME),
+            ("received_at", _TIME),
+            ("header", pa.binary()),
+            ("sealed", pa.binary()),
+        ]
+    ),
+}
+
+
+class RowReader:
+    """Reads ranges of the spool as rows of one stream. One per worker process and set of options."""
+
+    def __init__(self, options: Options) -> None:
+        self._stream = options.stream
+        self._rows_per_batch = options.rows_per_batch
+        self._opener = Opener(options.grants, options.grants_identity, options.more_grants)
+        self._topics = TopicSet(options.topics)
+        shards = (*(before for _, before in options.shard_before), options.shard)
+        self._shards: tuple[Shard | None, ...] = () if options.parts is None else shards
+        self._untils_us = np.array([until_ms * 1000 for until_ms, _ in options.shard_before], np.int64)
+        self._availability = TopicSet(options.availability)
+
+    def read(self, *extents: ByteRange) -> Iterator[Any]:
+        """Record batches of at most `rows_per_batch` rows. Raises GrantsError, SpoolError."""
+        self._opener.refresh()
+        pending: list[Any] = []
+        count = 0
+        reasons: Counter[str] = Counter()
+        for groups in _together(chain.from_iterable(map(read_groups, extents)), self._rows_per_batch):
+            rows = self.rows(groups, reasons)
+            if rows.num_rows:
+                pending.append(rows)
+                count += rows.num_rows
+            while count >= self._rows_per_batch:
+                whole, rest = _cut(pending, self._rows_per_batch)
+                yield whole
+                pending, count = ([rest], rest.num_rows) if rest.num_rows else ([], 0)
+            if sum(batch.nbytes for batch in pending) >= BATCH_BYTES:
+                yield _cut(pending, count)[0]
+                pending, count = [], 0
+        if pending:
+            yield _cut(pending, count)[0]
+        if reasons and self._stream is not Stream.QUARANTINE:
+            told = "; ".join(f"{number} x {reason}" for reason, number in reasons.most_common(3))
+            _log.warning(
+                "veilmq: %d of %d rows stay closed (%s); read them with .option('stream', 'quarantine')",
+                reasons.total(),
+                sum(extent.rows for extent in extents),
+                told,
+            )
+
+    def rows(self, group: Any, reasons: Counter[str] | None = None) -> Any:
+        """The rows of this stream in one or several groups of the spool; `reasons` counts what stays closed."""
+        opened = self._opener.open(group, self._wanted(group))
+        statements = self._sort(opened)
+        if reasons is not None:
+            reasons.update(reason for _, reason in opened.closed)
+        if self._stream is Stream.AVAILABILITY:
+            return _availability(group, opened, statements)
+        return (_quarantine if self._stream is Stream.QUARANTINE else _telemetry)(group, opened)
+
+    def _wanted(self, group: Any) -> Any:
+        """Rows that must be opened to know: without topic tokens, the wire topic tells enough. None: all."""
+        topics = group.column("wire_topic")
+        blind = self._stream is Stream.QUARANTINE or self._opener.hides_topics
+        ours = self._ours(group) if self._shards else None
+        if blind:
+            return ours
+        available = self._stream is Stream.AVAILABILITY
+
+        def wanted(topic: str) -> bool:
+            return (topic in self._availability) is available and (available or topic in self._topics)
+
+        return which(topics, wanted) if ours is None else ours & which(topics, wanted)
+
+    def _ours(self, group: Any) -> Any:
+        """Rows of this query's part: as receivers go by it (`part`), by the time of sealing where parts changed."""
+        topics = group.column("wire_topic")
+        if len(self._shards) == 1:
+            eras = np.zeros(len(topics), np.int64)
+        else:
+            sealed_us = group.column("published_at").cast(pa.int64()).to_numpy()
+            eras = np.searchsorted(self._untils_us, sealed_us, side="right")
+        ours = np.zeros(len(topics), bool)
+        for era, shard in enumerate(self._shards):
+            if shard is not None:
+                ours |= (eras == era) & which(topics, shard.owns)
+        return ours
+
+    def _sort(self, opened: Opened) -> list[Statement]:
+        """Keep the rows of this stream; what says nothing on an availability topic is closed. What the others say."""
+        topics = opened.content.topic.dictionary_encode()
+        available = which(topics, self._availability.__contains__)
+        telemetry = self._stream is Stream.TELEMETRY
+        kept = which(topics, self._topics.__contains__) & ~available if telemetry else np.zeros(len(topics), bool)
+        statements = []
+        for index in np.flatnonzero(available).tolist():
+            payload, time_ms = opened.content.payload[index].as_py(), int(opened.content.time_ms[index])
+            try:
+                statement = statement_of(opened.content.topic[index].as_py(), payload, time_ms)
+            except Unreadable as error:
+                opened.closed.append((int(opened.rows[index]), str(error)))
+                continue
+            if statement is not None and self._stream is Stream.AVAILABILITY:
+                kept[index] = True
+                statements.append(statement)
+        if not kept.all():
+            opened.rows, opened.content = opened.rows[kept], opened.content.take(np.flatnonzero(kept))
+        opened.closed.sort()
+        return statements
+
+
+def _telemetry(group: Any, opened: Opened) -> Any:
+    taken, content = _taken(group, opened.rows), opened.content
+    return _batch(
+        Stream.TELEMETRY,
+        topic=content.topic,
+        payload=content.payload,
+        publisher=_hex(taken, "publisher"),
+        sequence=taken.column("sequence"),
+        published_at=_times(content),
+        received_at=taken.column("received_at"),
+        qos=taken.column("qos"),
+        retain=taken.column("retain"),
+        properties=content.properties,
+    )
+
+
+def _availability(group: Any, opened: Opened, statements: Sequence[Statement]) -> Any:
+    taken = _taken(group, opened.rows)
+    said = dict(zip(Statement._fields, zip(*statements, strict=True), strict=True)) if statements else {}
+    return _batch(
+        Stream.AVAILABILITY,
+        **{name: said.get(name, ()) for name in Statement._fields},
+        topic=opened.content.topic,
+        publisher=_hex(taken, "publisher"),
+        sequence=taken.column("sequence"),
+        published_at=_times(opened.content),
+        received_at=taken.column("received_at"),
+    )
+
+
+def _quarantine(group: Any, opened: Opened) -> Any:
+    taken = group.take(pa.array([row for row, _ in opened.closed], pa.int64()))
+    return _batch(
+        Stream.QUARANTINE,
+        reason=[reason for _, reason in opened.closed],
+        wire_topic=taken.column("wire_topic"),
+        publisher=_hex(taken, "publisher"),
+        sequence=taken.column("sequence"),
+        key_id=_hex(taken, "key_id"),
+        published_at=taken.column("published_at"),
+        received_at=taken.column("received_at"),
+        header=taken.column("header"),
+        sealed=taken.column("sealed"),
+    )
+
+
+def _taken(group: Any, rows: Any) -> Any:
+    """The columns of opened rows that are rows' own: what is large in them was opened."""
+    own = group.select(["publisher", "sequence", "received_at", "qos", "retain"])
+    return own if len(rows) == group.num_rows else own.take(pa.array(rows, pa.int64()))
+
+
+def _batch(stream: Stream, **columns: Any) -> Any:
+    schema = SCHEMAS[stream]
+    arrays = [
+        value if isinstance(value, pa.Array) else pa.array(value, field.type)
+        for field, value in ((field, columns[field.name]) for field in schema)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _times(content: Inners) -> Any:
+    """When the device published, also if the gateway could send only later."""
+    return pa.array(content.time_ms.astype(np.int64) * 1000).cast(_TIME)
+
+
+def _hex(batch: Any, name: str) -> Any:
+    """Ids as text: few of them, many times."""
+    coded = batch.column(name).dictionary_encode()
+    return pa.array([value.hex() for value in coded.dictionary.to_pylist()], pa.string()).take(coded.indices)
+
+
+def _together(groups: Iterable[Any], rows: int) -> Iterator[Any]:
+    """Neighbouring groups as one batch, until it has about `rows` rows or BATCH_BYTES: what is done by columns costs
+    as much for a row as for many."""
+    held: list[Any] = []
+    count = size = 0
+    for group in groups:
+        group_bytes = group.get_total_buffer_size()
+        if held and size + group_bytes > BATCH_BYTES:
+            yield _joined(held)
+            held, count, size = [], 0, 0
+        held.append(group)
+        count, size = count + group.num_rows, size + group_bytes
+        if count >= rows:
+            yield _joined(held)
+            held, count, size = [], 0, 0
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: Sequence[Any]) -> Any:
+    if len(batches) == 1:
+        return batches[0]
+    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
+
+
+def _cut(batches: Sequence[Any], rows: int) -> tuple[Any, Any]:
+    """The first `rows` rows of some batches as one batch, and the rest as one."""
+    whole = _joined(batches)
+    return whole.slice(0, rows), whole.slice(rows)

@@ -1,0 +1,105 @@
+"""A receiver as a process of its own: `veilmq ingest run`. Until SIGTERM or SIGINT; no Spark, no Java.
+
+What it is told are the options of the data source that concern a receiver, on the command line or in a YAML file, the
+command line winning. What waiting does not cure (a wrong identity or overlay, a receiver that another process runs,
+an address that is taken) ends it with one line; everything else it waits out. A signal ends it after the group that is
+being written: what is not synced is not acknowledged and comes again.
+
+Not here: receiving itself (`receiver`), what options mean (`options`).
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import yaml
+
+from gateway.overlay import ConfigError, OverlayError, TlsError, TrustError
+from spark_ingest.errors import BadOption, IngestError
+from spark_ingest.options import Options, parse_options
+from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
+from spark_ingest.receiver.replicas import RegionReplicas
+
+LOOK_S = 0.5
+CONFIG_BYTES_MAX = 1 << 20
+GARBAGE = (100_000, 20, 20)
+"""Thresholds of Python's garbage collector. What a receiver holds for a moment is freed by counting references; with
+the default the collector looks through all of it again and again, a tenth of the receiver's time."""
+STOP_S = 60.0
+"""How long the end waits for the group that is being written; a disk that takes longer has failed."""
+_log = logging.getLogger(__name__)
+
+
+class ReceiverFailed(IngestError):  # noqa: N818
+    """What ended a receiver and waiting does not cure."""
+
+
+def receiver_options(config: Path | None, told: Mapping[str, str | None]) -> Options:
+    """Options out of a file and, before those, out of what was `told` (None: nothing). Raises BadOption."""
+    named = {} if config is None else _file(config)
+    named |= {name: value for name, value in told.items() if value is not None}
+    options = parse_options(named)
+    if not options.receives:
+        raise BadOption("a receiver needs identity and overlay: --identity DIR --overlay FILE")
+    return options
+
+
+def _file(path: Path) -> dict[str, str]:
+    try:
+        with path.open("rb") as file:
+            text = file.read(CONFIG_BYTES_MAX + 1)  # a device has no size, and no end
+        if len(text) > CONFIG_BYTES_MAX:
+            raise BadOption(f"{path} is too large for a file of options")
+        document = yaml.safe_load(text.decode())
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOption(f"{path}: {error}; name a YAML file with options") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that no calendar has, [[[[...
+        raise BadOption(f"{path} is no YAML: {error}") from None
+    if not isinstance(document, dict):
+        raise BadOption(f"{path}: write options as `spool: DIRECTORY`, one a line")
+    named = {}
+    for name, value in document.items():
+        items = value if isinstance(value, list) else [value]
+        if not all(isinstance(item, str | int | float) and not isinstance(item, bool) for item in items):
+            raise BadOption(f"{path}: {name} is neither text nor a number, nor a list of texts")
+        named[str(name)] = ",".join(map(str, items))
+    return named
+
+
+def serve(options: Options, metrics: str | None = None) -> int:
+    """Exit status 0 after a signal. Raises IngestError for what ended the receiver before."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    stopped = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: stopped.set())
+    receiver = Receiver(ReceiverSettings.of(options, waits=False), lambda: RegionReplicas(options))
+    end_metrics: Callable[[], None] | None = None
+    if metrics is not None:
+        from spark_ingest.receiver.metrics import ReceiverMetrics, serve_metrics  # noqa: PLC0415  only who asks needs it
+
+        end_metrics = serve_metrics(
+            metrics, ReceiverMetrics(receiver, options.spool, options.receiver, options.cap_bytes)
+        )
+    receiver.start()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
+    _log.info("receiver %s: started, writes to %s", options.receiver, options.spool)
+    try:
+        while receiver.alive and not stopped.wait(LOOK_S):
+            continue
+    finally:
+        receiver.stop(STOP_S)
+        if end_metrics is not None:
+            end_metrics()
+    failure = receiver.failure
+    if isinstance(failure, TrustError | OverlayError | TlsError | ConfigError):
+        raise ReceiverFailed(str(failure))
+    if failure is not None:
+        raise failure
+    _log.info("receiver %s: ended, %d rows written", options.receiver, receiver.progress.rows)
+    return 0

@@ -1,0 +1,99 @@
+"""Prometheus endpoint of `veilmq ingest run`: `veilmq_ingest_...` in base units, collected at each scrape.
+
+    received_total{replica}, received_bytes_total{replica}, link_up{replica}      pieces as they came
+    rows_total, written_bytes_total, groups_total, fsync_seconds (summary)        what is on disk
+    events_total{event,replica}                                                   duplicates, incomplete, refused, ...
+    waiting_rows, receiving, subscribed, spool_full, spool_bytes, spool_cap_bytes             how it stands
+    consumer_behind_rows{consumer}                                                queries' lag
+
+`events` are the collector's figures under their own names; `refused_*` and `wrong_*` carry the replica to blame. No
+topic, publisher or key is a label. One thread serves one scrape at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.registry import Collector
+
+from spark_ingest.errors import BadOption, SpoolError
+from spark_ingest.receiver.receiver import Receiver
+from spark_ingest.spool import consumers_behind, directory_bytes
+
+PREFIX = "veilmq_ingest_"
+
+
+class ReceiverMetrics(Collector):
+    """What one receiver and its spool show now."""
+
+    def __init__(self, receiver: Receiver, spool: Path, name: str, cap_bytes: int) -> None:
+        self._receiver, self._spool, self._name, self._cap_bytes = receiver, spool, name, cap_bytes
+
+    def collect(self) -> Iterator[Metric]:
+        receiver, told = self._receiver, self._receiver.progress
+        pieces = _counter("received", "Pieces of publications that a replica sent.", "replica")
+        size = _counter("received_bytes", "Bytes that a replica sent, before TLS.", "replica")
+        up = GaugeMetricFamily(PREFIX + "link_up", "1 while the connection to the replica stands.", labels=["replica"])
+        for link in told.links:
+            pieces.add_metric([link.replica], link.pieces)
+            size.add_metric([link.replica], link.bytes)
+            up.add_metric([link.replica], link.up)
+        yield from (pieces, size, up)
+        yield CounterMetricFamily(PREFIX + "rows", "Rows written and synced, quarantine included.", value=told.rows)
+        yield CounterMetricFamily(PREFIX + "written_bytes", "Bytes of those rows on disk.", value=told.bytes)
+        yield CounterMetricFamily(PREFIX + "groups", "Groups of rows that shared an fsync.", value=told.groups)
+        yield SummaryMetricFamily(
+            PREFIX + "fsync_seconds", "Time in fsync of groups.", count_value=told.groups, sum_value=told.fsync_s
+        )
+        events = _counter("events", "What the collector counted.", "event", "replica")
+        for (event, replica), count in dict(receiver.figures).items():
+            events.add_metric([event, replica], count)
+        yield events
+        gauges = {
+            "waiting_rows": (told.waiting, "Publications that are to be written."),
+            "receiving": (receiver.alive and receiver.trouble is None, "1 while nothing stops the receiver."),
+            "subscribed": (told.accepted, "1 while enough replicas know all that we want."),
+            "spool_full": (told.full, "1 while the spool is at its cap and nothing is acknowledged."),
+            "spool_bytes": (directory_bytes(self._spool / self._name), "Size of this receiver's part of the spool."),
+            "spool_cap_bytes": (self._cap_bytes, "Size at which nothing is acknowledged any more."),
+        }
+        for name, (value, text) in gauges.items():
+            yield GaugeMetricFamily(PREFIX + name, text, value=float(value))
+        behind = GaugeMetricFamily(
+            PREFIX + "consumer_behind_rows", "Rows that a query has still to read.", labels=["consumer"]
+        )
+        try:
+            lags = consumers_behind(self._spool)
+        except SpoolError:
+            lags = {}  # trimmed while we looked; the next scrape tells
+        for consumer, rows in lags.items():
+            if rows is not None:
+                behind.add_metric([consumer], rows)
+        yield behind
+
+
+def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(PREFIX + name, text, labels=labels)
+
+
+def serve_metrics(address: str, collector: Collector) -> Callable[[], None]:
+    """Listen on HOST:PORT; what ends it. Raises BadOption."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise BadOption(f"metrics={address!r} is no HOST:PORT; write 127.0.0.1:9464")
+    registry = CollectorRegistry()
+    registry.register(collector)
+    try:
+        server, thread = start_http_server(int(port), host.removeprefix("[").removesuffix("]"), registry)
+    except OSError as error:
+        raise BadOption(f"metrics={address}: {error.strerror or error}; choose an address that is free") from None
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return stop

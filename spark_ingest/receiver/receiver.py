@@ -1,0 +1,373 @@
+"""The receiver in the driver: a thread with an event loop, from the replicas' links to synced groups.
+
+    client -> Collector.receive_all -> [event loop] -> Collector.take -> SpoolWriter.append (fsync) -> acknowledge
+
+One process writes for one receiver name; another that is told to do the same waits for the lock and takes over.
+Every error of the disk ends the session with the replicas: what was not acknowledged comes again, and what the
+spool has is known again from the spool itself. When the spool's cap is reached nothing is written and nothing
+is acknowledged until a consumer has trimmed. Epoch keys pass through: from the client into the file that executors
+read, and only then may rows of their epochs be written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from gateway.overlay import Publish
+from keys.envelope import KeyName
+from spark_ingest.errors import SpoolBusy, SpoolError
+from spark_ingest.options import Options
+from spark_ingest.receiver.acknowledging import Sender, acknowledge
+from spark_ingest.receiver.progress import Link, Progress
+from spark_ingest.receiver.recovery import recovered, state_of
+from spark_ingest.receiving import Collector, Directory, Group, Part
+from spark_ingest.secrets import Grants, GrantsWriter, ShareBox, load_readers, names_in, names_of
+from spark_ingest.spool import SEGMENT_BYTES, SpoolWriter, make_room
+
+GROUP_ROWS = 500
+"""Publications that share an fsync; more only makes the last of them wait."""
+GROUP_BYTES = 8 << 20
+"""And no more content than this (one publication at least): bounds what the cap may be exceeded by."""
+FULL_RETRY_S = 0.5
+TICK_S = 1.0
+TELL_S = 60.0
+"""How often the log may speak of wrong pieces: a liar does not fill it."""
+RETRY_S = 1.0
+"""Between attempts after an error of the disk, and between looks at a lock that another receiver holds."""
+LOCK_S = 1.0
+"""How long such a look may take: `veilmq ingest status` shares the lock for a moment."""
+_log = logging.getLogger(__name__)
+
+OnArrivals: TypeAlias = Callable[[str, Sequence[Publish], Sender], None]
+"""(name of the replica, messages of one read, whom to acknowledge them to)."""
+
+
+class ReplicaClient(Protocol):
+    """Links to all replicas of the home region with stable client ids and kept sessions, MQTT 5, QoS 1.
+
+    A message stays unacknowledged until its sender is told, in the loop's thread, and comes again on the next
+    connection if it is not. Links that fail are made again by the client.
+    """
+
+    @property
+    def directory(self) -> Directory: ...
+
+    def held(self) -> Grants:
+        """The scopes that the job may read now, with the epoch keys that it has."""
+
+    def want(self, names: Collection[KeyName]) -> None:
+        """Publications name these epoch keys; `on_keys` tells when one has come."""
+
+    def ask(self, replica: str, topic: str, payload: bytes) -> None:
+        """Request content that does not come of a replica."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether enough replicas know all that we want."""
+
+    def links(self) -> Iterable[Link]:
+        """How each connection is."""
+
+    def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> Awaitable[None]:
+        """Connect, subscribe, deliver; until cancelled. `on_keys`: what is `held` has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverSettings:
+    """Where a receiver writes publications and scope keys, and how long it waits for missing pieces."""
+
+    spool: Path
+    grants: Path
+    name: str = "main"
+    cap_bytes: int = 8 << 30
+    incomplete_s: float = 10.0
+    segment_bytes: int = SEGMENT_BYTES
+    grants_identity: Path | None = None
+    """Directory of the identity to which the file of scope keys is sealed; None: it is in clear, mode 0600."""
+    part: Part | None = None
+    """Which publications are for this receiver; None: all."""
+    waits: bool = True
+    """For another process that writes as this receiver, to take over from it; else the receiver fails."""
+
+    @classmethod
+    def of(cls, options: Options, *, waits: bool = True) -> ReceiverSettings:
+        """As options of the data source say."""
+        part = Part(options.shard, options.shard_before) if options.shard or options.shard_before else None
+        return cls(
+            options.spool,
+            options.grants,
+            options.receiver,
+            options.cap_bytes,
+            options.incomplete_s,
+            grants_identity=options.grants_identity,
+            part=part,
+            waits=waits,
+        )
+
+
+@dataclass(slots=True)
+class _Session:
+    """What lives as long as one connection to the region."""
+
+    client: ReplicaClient
+    collector: Collector
+    writer: SpoolWriter
+    grants: GrantsWriter
+    box: ShareBox
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    keys_changed: bool = False
+
+
+class Receiver:
+    """Runs until `stop`; `figures` and `trouble` tell how it goes. The thread dies with the process."""
+
+    def __init__(self, settings: ReceiverSettings, connect: Callable[[], ReplicaClient]) -> None:
+        """`connect` is called anew for every session, in the receiver's thread, within its event loop."""
+        self._settings = settings
+        self._connect = connect
+        self._thread = threading.Thread(target=self._run, name="veilmq-receiver", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._started = threading.Event()
+        self.figures: Counter[tuple[str, str]] = Counter()
+        self.progress = Progress()
+        self.trouble: str | None = None
+        """One line about why nothing is received now, None if all is well."""
+        self._told: Counter[tuple[str, str]] = Counter()
+        self._told_at = 0.0
+        self.failure: Exception | None = None
+        """Set when the receiver ended for a reason that waiting does not cure (a wrong identity or overlay)."""
+
+    def start(self) -> None:
+        """Start the thread; returns when its event loop runs, not when links are up."""
+        self._thread.start()
+        self._started.wait()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """End the session after the group that is being written."""
+        if self._loop is not None and self._stop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(timeout_s)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    # ------------------------------------------------------------------------------------- in the thread
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except Exception as error:  # noqa: BLE001  kept for the query, which raises it to the user
+            self.failure = error
+            self.trouble = str(error)
+        finally:
+            self._started.set()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self._started.set()
+        while not self._stop.is_set():
+            try:
+                await self._session(self._stop)
+            except SpoolBusy as error:
+                if not self._settings.waits:
+                    raise
+                self.trouble = str(error)
+            except (OSError, SpoolError) as error:
+                self.trouble = str(error)
+                _log.error("receiver %s: %s; trying again", self._settings.name, error)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), RETRY_S)
+
+    async def _session(self, stop: asyncio.Event) -> None:
+        """Lock and seal the spool, recover, then receive until `stop` or an error."""
+        settings = self._settings
+        writer = await asyncio.to_thread(
+            lambda: SpoolWriter(
+                settings.spool,
+                settings.name,
+                cap_bytes=settings.cap_bytes,
+                segment_bytes=settings.segment_bytes,
+                patience_s=LOCK_S,
+            )
+        )
+        try:
+            needed = await asyncio.to_thread(lambda: names_in(writer.history()))
+            grants = await asyncio.to_thread(lambda: self._grants(writer.segment, needed))
+            assert grants.spool_key is not None
+            box = ShareBox(grants.spool_key, os.urandom)
+            seen, keyring = await asyncio.to_thread(lambda: recovered(writer.state, writer.history(), grants.spool_key))
+            client = self._connect()
+            # Before the new segment, so that the file knows what is sealed under which key when that one is the newest.
+            await self._renew(client, writer, grants)
+            await asyncio.to_thread(writer.roll, state_of(seen, keyring, box))
+            collector = Collector(
+                client.directory,
+                seen=seen,
+                keyring=keyring,
+                incomplete_s=settings.incomplete_s,
+                part=settings.part,
+                acknowledge=acknowledge,
+            )
+            collector.figures = self.figures
+            collector.learn(grants.names)
+            await self._receive(_Session(client, collector, writer, grants, box), stop)
+        finally:
+            writer.close()
+
+    def _grants(self, segment: int, needed: Collection[KeyName]) -> GrantsWriter:
+        """The file of scope keys, sealed if that is wanted. Raises GrantsError, OSError."""
+        settings = self._settings
+        readers = () if settings.grants_identity is None else load_readers(settings.grants_identity)
+        return GrantsWriter(settings.grants, segment, needed, readers=readers, random=os.urandom)
+
+    async def _receive(self, session: _Session, stop: asyncio.Event) -> None:
+        """Until `stop`, or the first error of links or disk, which is raised; a group in writing is finished."""
+        wake, done = session.wake, session.done
+        collector = session.collector
+
+        def on_arrivals(replica: str, publishes: Sequence[Publish], sender: Sender) -> None:
+            collector.receive_all(replica, publishes, zip(repeat(sender), publishes), time.time())
+            if collector.ready or collector.contents.next_deadline is not None:
+                wake.set()
+
+        def on_keys() -> None:
+            session.keys_changed = True
+            wake.set()
+
+        self.trouble = None
+        _log.info("receiver %s: receiving, from segment %d on", self._settings.name, session.writer.segment)
+        links = asyncio.ensure_future(session.client.run(on_arrivals, on_keys))
+        writing = asyncio.ensure_future(self._write(session))
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait({links, writing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            done.set()
+            wake.set()
+            links.cancel()
+            stopping.cancel()
+            ended = await asyncio.gather(writing, links, stopping, return_exceptions=True)
+        for result in ended:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _write(self, session: _Session) -> None:
+        """Groups one after another; while one is synced the next collects. Raises OSError, SpoolError."""
+        collector, writer, wake, done = session.collector, session.writer, session.wake, session.done
+        while not done.is_set():
+            deadline = collector.next_deadline
+            patience_s = TICK_S if deadline is None else min(TICK_S, max(0.01, deadline - time.time()))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(wake.wait(), patience_s)
+            wake.clear()
+            await self._keys(session)
+            collector.tick(time.time())
+            for send in collector.contents.take_asks():
+                session.client.ask(send.peer, send.wire.topic, send.wire.payload)
+            self._tell_lies(time.time())
+            self._tell_links(session)
+            while collector.ready and not done.is_set():
+                if writer.full:
+                    self._full(session)
+                    with contextlib.suppress(SpoolBusy):
+                        await asyncio.to_thread(make_room, self._settings.spool)
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(done.wait(), FULL_RETRY_S)
+                    continue
+                self._not_full()
+                if writer.segment_full:
+                    await self._renew(session.client, writer, session.grants)
+                    await asyncio.to_thread(writer.roll, state_of(collector.seen, collector.keyring, session.box))
+                await self._keys(session)
+                group = collector.take(GROUP_ROWS, GROUP_BYTES)
+                if group is None:
+                    break
+                await self._append(session, group)
+                session.grants.used(writer.segment, names_of(key.header for key in group.keys.values()))
+                acknowledge(collector.written(group))
+                self.progress.waiting = collector.ready
+
+    async def _append(self, session: _Session, group: Group) -> None:
+        """A group to the disk. Raises OSError."""
+        progress, writer = self.progress, session.writer
+        before_s, before_bytes = writer.fsync_s, writer.written_bytes
+        await asyncio.to_thread(writer.append, group.records, session.box.seal_all(group.keys))
+        progress.fsync_s += writer.fsync_s - before_s
+        progress.bytes += writer.written_bytes - before_bytes
+        progress.groups += 1
+        progress.rows += len(group.records)
+
+    async def _keys(self, session: _Session) -> None:
+        """Ask for the epoch keys that publications wait for; hand on those that came. Raises OSError."""
+        wanted = session.collector.keyring.take_wanted()
+        if wanted:
+            session.client.want(wanted)
+        if session.keys_changed:
+            session.keys_changed = False
+            await self._renew(session.client, session.writer, session.grants)
+            session.collector.learn(session.grants.names)
+
+    async def _renew(self, client: ReplicaClient, writer: SpoolWriter, grants: GrantsWriter) -> None:
+        """Bring the file of scope keys up to date; one call at a time. Raises OSError."""
+        content = grants.renew(client.held(), writer.oldest_segment, writer.segment)
+        if content is not None:
+            await asyncio.to_thread(grants.write, content)
+
+    def _tell_links(self, session: _Session) -> None:
+        """Log which connections came or went, and that from now on nothing is missed."""
+        links = tuple(session.client.links())
+        before = {link.replica: link.up for link in self.progress.links}
+        for link in links:
+            if link.up is not before.get(link.replica, False):
+                log, state = (_log.info, "connected to") if link.up else (_log.warning, "no connection to")
+                log("receiver %s: %s %s", self._settings.name, state, link.replica)
+        self.progress.links = links
+        if session.client.accepted and not self.progress.accepted:
+            _log.info("receiver %s: subscribed at enough replicas", self._settings.name)
+        self.progress.accepted = session.client.accepted
+
+    def _not_full(self) -> None:
+        if self.progress.full:
+            _log.info("receiver %s: there is room in the spool again", self._settings.name)
+        self.trouble, self.progress.full = None, False
+
+    def _full(self, session: _Session) -> None:
+        self.progress.full, self.progress.waiting = True, session.collector.ready
+        told = self.trouble
+        self.trouble = (
+            f"the spool of receiver {self._settings.name} is full ({self._settings.cap_bytes} bytes): nothing is "
+            "acknowledged until queries have caught up; raise cap_bytes, or forget consumers that will not return"
+        )
+        if told != self.trouble:
+            _log.warning("%s", self.trouble)
+
+    def _tell_lies(self, now: float) -> None:
+        """Log which replicas sent wrong content or shares, or what had to be refused, since the last time."""
+        if now - self._told_at < TELL_S:
+            return
+        news = {
+            figure: count - self._told[figure]
+            for figure, count in self.figures.items()
+            if figure[0].startswith(("wrong_", "refused_")) and count > self._told[figure]
+        }
+        if news:
+            self._told_at = now
+            self._told = Counter(self.figures)
+            listed = ", ".join(f"{name} from {replica}: {count}" for (name, replica), count in sorted(news.items()))
+            _log.warning("receiver %s: %s", self._settings.name, listed)

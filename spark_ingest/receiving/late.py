@@ -1,0 +1,51 @@
+"""Forms that were given up and written as incomplete, and may still become whole: kept in memory, within bounds.
+
+Pure. Not here: when a form is given up, and what becomes of one that is whole after all (`collector`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from spark_ingest.receiving.sealings import Form
+
+LATE_KEPT = 4_096
+"""Incomplete publications that stay in memory, waiting for what is missing."""
+LATE_BYTES = 64 << 20
+"""Of their content, headers and topics: a publication may be as large as a packet, and they are not the only ones."""
+
+
+class Late:
+    """Oldest first; the oldest goes when there are too many, or too large ones."""
+
+    def __init__(self) -> None:
+        self._forms: OrderedDict[int, tuple[Form, int]] = OrderedDict()  # and its size in bytes
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._forms)
+
+    def __iter__(self) -> Iterator[Form]:
+        return (form for form, _ in self._forms.values())
+
+    def keep(self, form: Form) -> list[Form]:
+        """One more, or one that has grown; those that went for it, perhaps itself."""
+        self.drop(form)
+        size = len(form.content or b"") + len(form.frame) + len(form.told[0]) + len(form.topic)
+        self._forms[id(form)] = (form, size)
+        self._bytes += size
+        gone = []
+        while len(self._forms) > LATE_KEPT or self._bytes > LATE_BYTES:
+            oldest, _ = next(iter(self._forms.values()))
+            self.drop(oldest)
+            gone.append(oldest)
+        return gone
+
+    def drop(self, form: Form) -> bool:
+        """It is not late any more. False if it was not."""
+        _, size = self._forms.pop(id(form), (None, -1))
+        if size < 0:
+            return False
+        self._bytes -= size
+        return True

@@ -1,0 +1,73 @@
+"""Forms in memory: by what was told of them, and those of one publication while any of them may become its row.
+
+Pure. Not here: what a form waits for and when it ends (`collector`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from spark_ingest.receiving.sealings import WHOLE, Form, State
+
+VARIANTS_MAX = 4
+"""Differently sealed forms of one publication that may wait: re-sealing is honest, but not without end."""
+DONE_KEPT = 16_384
+"""Headers of written publications that are recognised without verifying the same signature again."""
+
+
+class FormTable:
+    """A form is live from its first piece until it is on disk, and is known for a while after."""
+
+    def __init__(self) -> None:
+        self.told: dict[tuple[str, str], Form] = {}
+        """By property `vmq` and wire topic."""
+        self._done: deque[tuple[str, str]] = deque()
+        self._live: dict[tuple[bytes, int], list[Form]] = {}  # waiting, ready or being written
+
+    def of(self, publication: tuple[bytes, int]) -> Sequence[Form]:
+        """Live forms of a publication."""
+        return self._live.get(publication, ())
+
+    def add(self, form: Form) -> None:
+        """A new one, live."""
+        self.told[form.told] = form
+        self.join(form)
+
+    def join(self, form: Form) -> None:
+        """It is live, perhaps again."""
+        forms = self._live.get(form.publication)
+        if forms is None:
+            self._live[form.publication] = [form]
+        elif form not in forms:
+            forms.append(form)
+
+    def leave(self, form: Form) -> None:
+        """It is not live any more."""
+        forms = self._live.get(form.publication)
+        if forms is not None and form in forms:
+            forms.remove(form)
+            if not forms:
+                del self._live[form.publication]
+
+    def end(self, form: Form) -> None:
+        """Nothing becomes of it any more; it is recognised for a while."""
+        form.state = State.DONE
+        form.content = form.material = None
+        self.leave(form)
+        self._done.append(form.told)
+
+    def forget(self) -> None:
+        """The oldest of those that ended."""
+        while len(self._done) > DONE_KEPT:
+            told = self._done.popleft()
+            known = self.told.get(told)
+            if known is not None and known.state is State.DONE:
+                del self.told[told]
+
+    def other_whole(self, form: Form) -> Form | None:
+        """A differently sealed form of the same publication that is whole and not on disk yet."""
+        for other in self._live.get(form.publication, ()):
+            if other is not form and other.state in WHOLE and other.reason is None:
+                return other
+        return None

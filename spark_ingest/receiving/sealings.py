@@ -1,0 +1,90 @@
+"""A form of a publication: one sealing of it, its pieces as far as they came, and what of it is written to the spool.
+
+A publisher may seal a publication anew under the same sequence, so there may be several; which of them becomes a row is
+for `collector`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, TypeAlias
+
+from keys.envelope import MessageHeader
+from spark_ingest.receiving.directory import Scope
+from spark_ingest.spool import KeyMaterial, Record
+
+UNVOUCHED = "epoch"
+"""The reason begins with it; such a row has no content, so that it is as small as a row can be."""
+
+Ack: TypeAlias = Any
+"""What acknowledges a piece: handed back by the collector, which does not look into it."""
+
+
+def call_each(acks: Iterable[Callable[[], None]]) -> None:
+    """For those who hand in functions."""
+    for ack in acks:
+        ack()
+
+
+class State(Enum):
+    WAITING = auto()  # for content, key or shares
+    READY = auto()  # whole, or given up; not on disk
+    WRITING = auto()  # in a group that is being written
+    LATE = auto()  # spooled as incomplete, may still become whole
+    DONE = auto()  # on disk, or refused
+
+
+WHOLE = (State.READY, State.WRITING)
+
+
+@dataclass(slots=True, eq=False)
+class Form:
+    """One form of one publication."""
+
+    told: tuple[str, str]
+    header: MessageHeader
+    frame: bytes
+    topic: str
+    scope: Scope
+    arrived: float
+    publication: tuple[bytes, int]
+    vouchers_needed: int
+    state: State = State.WAITING
+    content: bytes | None = field(default=None, repr=False)
+    material: KeyMaterial | None = field(default=None, repr=False)
+    reason: str | None = None
+    old: bool = False
+    stale: bool = False
+    vouchers: set[str] | None = None  # replicas that brought it, while it waits for others
+    unvouched_at: str | None = None  # the one that brought it first, meanwhile
+    acks: list[Ack] = field(default_factory=list, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What is to be written and synced together."""
+
+    records: tuple[Record, ...]
+    keys: dict[bytes, KeyMaterial]
+    entries: tuple[Form, ...] = field(repr=False)
+
+
+def record_of(entry: Form) -> Record:
+    """As the spool keeps it."""
+    header = entry.header
+    reason = entry.reason
+    return Record(
+        header.publisher,
+        header.sequence,
+        header.key_id,
+        entry.topic,
+        entry.frame,
+        None if reason is not None and reason.startswith(UNVOUCHED) else entry.content,
+        header.qos,
+        header.retain,
+        header.time_ms * 1000,
+        int(entry.arrived * 1_000_000),
+        reason,
+    )

@@ -1,0 +1,240 @@
+"""A region of three replicas and its gateways in memory: what the sample's receiver gets, truly sealed.
+
+No socket, no broker, no files, no clock. Every secret comes from a seed that anybody may know: what is sealed here is
+an example and protects nothing. Not here: what the gateways publish (`sample`), receiving it (`collector`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from keys.envelope import (
+    BATCH_LIMIT,
+    PROPERTY_HEADER,
+    PROPERTY_KEY,
+    PROPERTY_SHARES,
+    DataKey,
+    Inner,
+    KeyHeader,
+    KeyName,
+    MessageHeader,
+    Mode,
+    SignedHeader,
+    content_digest,
+    leaf,
+    make_key,
+    sign_batch,
+    to_property,
+)
+from keys.epochs import Calendar, scope_key
+from keys.errors import UnknownView
+from keys.identity import Certificate, Identity, Role
+from keys.sharetree import Hop, Share, encode_shares
+from keys.topictokens import matches
+from spark_ingest.secrets import GrantedScope, Grants
+
+REGION = Hop(region=1, view=1, threshold=2, count=3)
+REPLICAS = tuple(f"replica-{place}" for place in range(1, REGION.count + 1))
+MESSAGES_A_KEY = 64
+NOT_AFTER_MS = 253_402_300_799_000
+"""Year 9999: a sample does not go off."""
+
+
+def bytes_from(seed: str) -> Callable[[int], bytes]:
+    """A deterministic source of `n` bytes: equal seeds give equal ones."""
+    counter = itertools.count()
+    return lambda size: hashlib.shake_256(f"veilmq sample/{seed}/{next(counter)}".encode()).digest(size)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleScope:
+    """A `directory.Scope`: sealed under an epoch key, content in copies."""
+
+    filter: str
+    mode: Mode = Mode.COPIES
+    bump: int = 0
+    keyed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SampleWire:
+    """What one replica sends of one publication (an `admission.Wire`)."""
+
+    topic: str
+    payload: bytes = field(repr=False)
+    retain: bool
+    properties: tuple[tuple[str, str], ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a device handed to its gateway `at`, and the gateway sealed at `sealed_at` (UNIX seconds)."""
+
+    topic: str
+    payload: bytes
+    at: float
+    sealed_at: float
+    retain: bool = False
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A publication as the region carries it: one wire a replica."""
+
+    published: Published
+    wires: Mapping[str, SampleWire]
+
+
+class SampleRegion:
+    """The owner's word on the sample's members and scopes: a `directory.Directory`."""
+
+    calendar = Calendar()
+    hosted: frozenset[str] = frozenset()
+    edition: object = 1
+
+    def __init__(self, seed: str, filters: Sequence[str]) -> None:
+        random = bytes_from(f"{seed}/owner")
+        self._owner = Identity.generate(random(32))
+        self._root = random(32)
+        self._scopes = tuple(map(SampleScope, filters))
+        self._members: dict[bytes, Certificate] = {}
+
+    def certify(self, name: str, identity: Identity) -> None:
+        """A gateway of the region, which may publish everywhere."""
+        self._members[identity.party_id] = Certificate.issue(
+            self._owner,
+            name=name,
+            role=Role.GATEWAY,
+            public_key=identity.public_bytes,
+            agreement_key=identity.agreement_bytes,
+            domain="sample",
+            region=REGION.region,
+            not_after_ms=NOT_AFTER_MS,
+        )
+
+    def epoch_key(self, name: KeyName) -> bytes:
+        return scope_key(self._root, *name)
+
+    def held(self) -> Grants:
+        """What a job that may read everything has: the keys of bump 0."""
+        names = [KeyName(scope.filter, 0, 0) for scope in self._scopes]
+        return Grants(
+            {name.scope: GrantedScope(name.scope, True, None, {name: self.epoch_key(name)}) for name in names}
+        )
+
+    def certificate(self, party_id: bytes) -> Certificate | None:
+        return self._members.get(party_id)
+
+    def path(self, region: int) -> tuple[int, ...]:
+        return (region,) if region == REGION.region else ()
+
+    def check_view(self, hop: Hop) -> None:
+        if hop != REGION:
+            raise UnknownView("the sample has one view")
+
+    def place(self, hop: Hop, replica: str) -> int | None:
+        return REPLICAS.index(replica) + 1 if hop == REGION else None
+
+    def faults(self) -> int:
+        return (REGION.count - 1) // 2
+
+    def honest_among(self, replicas: Collection[str]) -> bool:
+        return len(replicas) > self.faults()
+
+    def scope_of(self, wire_topic: str) -> SampleScope | None:
+        return next((scope for scope in self._scopes if matches(scope.filter, wire_topic)), None)
+
+    def scope_named(self, wire_filter: str) -> SampleScope | None:
+        return next((scope for scope in self._scopes if scope.filter == wire_filter), None)
+
+    def may_publish(self, name: str, wire_topic: str, epoch: int) -> bool:
+        return True
+
+    def may_publish_in(self, name: str, wire_filter: str, epoch: int) -> bool:
+        return True
+
+
+@dataclass(slots=True)
+class _Key:
+    header: KeyHeader
+    key: DataKey
+    shares: Sequence[Share] = field(repr=False)
+    left: int = MESSAGES_A_KEY
+
+
+class SampleGateway:
+    """Seals what its devices publish, as a gateway does: a data key for 64 messages, a signature for 16 headers."""
+
+    def __init__(self, region: SampleRegion, name: str, seed: str) -> None:
+        self._region = region
+        self._random = bytes_from(f"{seed}/{name}")
+        self._identity = Identity.generate(self._random(32))
+        region.certify(name, self._identity)
+        self._sequence = 0
+        self._previous: dict[str, int] = defaultdict(int)
+        self._keys: dict[KeyName, _Key] = {}
+
+    def seal(self, publications: Sequence[Published], bump: int = 0) -> Iterator[Sealed]:
+        """All of them, in this order. `bump`: of the epoch key; the job holds those of bump 0 only."""
+        for start in range(0, len(publications), BATCH_LIMIT):
+            yield from self._batch(publications[start : start + BATCH_LIMIT], bump)
+
+    def _batch(self, publications: Sequence[Published], bump: int) -> Iterator[Sealed]:
+        made = [self._sealed(each, bump) for each in publications]
+        proofs = sign_batch(self._identity, [leaf(header.encode(), each.topic) for each, _, header, _ in made])
+        for (published, key, header, content), proof in zip(made, proofs, strict=True):
+            told = to_property(SignedHeader(header, proof).encode())
+            wires = {}
+            for replica, share in zip(REPLICAS, key.shares, strict=True):
+                properties = (
+                    (PROPERTY_HEADER, told),
+                    (PROPERTY_KEY, to_property(key.header.encode())),
+                    (PROPERTY_SHARES, to_property(encode_shares([share]))),
+                )
+                wires[replica] = SampleWire(published.topic, content, published.retain, properties)
+            yield Sealed(published, wires)
+
+    def _sealed(self, published: Published, bump: int) -> tuple[Published, _Key, MessageHeader, bytes]:
+        self._sequence += 1
+        key = self._key(published.topic, bump)
+        header = MessageHeader(
+            publisher=self._identity.party_id,
+            key_id=key.header.key_id,
+            sequence=self._sequence,
+            previous=self._previous[published.topic],
+            time_ms=int(published.sealed_at * 1000),
+            deadline_ms=0,
+            qos=1,
+            retain=published.retain,
+            tombstone=False,
+            mode=Mode.COPIES,
+            digests=(bytes(32),),
+        )
+        self._previous[published.topic] = self._sequence
+        inner = Inner(published.topic, int(published.at * 1000), published.payload, properties=published.properties)
+        content = key.key.seal(header.prefix(), self._sequence, published.topic, inner.encode())
+        return published, key, replace(header, digests=(content_digest(content),)), content
+
+    def _key(self, topic: str, bump: int) -> _Key:
+        scope = self._region.scope_of(topic)
+        assert scope is not None, "the sample publishes in its scopes"
+        name = KeyName(scope.filter, 0, bump)
+        key = self._keys.get(name)
+        if key is None or not key.left:
+            header, data_key, shares = make_key(
+                self._identity,
+                name,
+                (REGION,),
+                self._sequence,
+                MESSAGES_A_KEY,
+                self._region.epoch_key(name),
+                self._random,
+            )
+            key = self._keys[name] = _Key(header, data_key, shares)
+        key.left -= 1
+        return key

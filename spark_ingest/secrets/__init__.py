@@ -1,0 +1,23 @@
+"""Keys at rest beside a spool: the file of scope keys, shares sealed under a local key.
+
+Imports `spool`.
+"""
+
+from __future__ import annotations
+
+from spark_ingest.secrets.grants import GrantedScope, Grants, GrantsFile, load_readers, read_grants
+from spark_ingest.secrets.grants_writer import GrantsWriter, names_in, names_of
+from spark_ingest.secrets.sharebox import ShareBox, ShareOpener
+
+__all__ = [
+    "GrantedScope",
+    "Grants",
+    "GrantsFile",
+    "GrantsWriter",
+    "ShareBox",
+    "ShareOpener",
+    "load_readers",
+    "names_in",
+    "names_of",
+    "read_grants",
+]

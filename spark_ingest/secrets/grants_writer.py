@@ -1,0 +1,122 @@
+"""The file of scope keys as the receiver keeps it: new keys before the rows that need them, old ones as long as those.
+
+The order makes it safe: a key is in the file, synced, before the collector takes publications under it for whole, so
+no executor sees a row of a new epoch without its key. A key that the job holds no longer (its epoch is over) stays
+until the last segment with rows under it has been trimmed; a key that is neither held nor needed goes. Scopes without
+epoch keys stay. Only the process that has the receiver's lock writes. Not here: where keys come from (`replicas`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from keys.envelope import KeyHeader, KeyName
+from keys.epochs import KEY_BYTES
+from keys.errors import KeysError
+from keys.identity import Identity
+from spark_ingest.secrets.grants import GrantedScope, Grants, encode_grants, read_grants, seal_grants
+from spark_ingest.spool import write_durably
+
+KEPT_MAX = 65_536
+"""Old keys that are kept for their segments; beyond it the oldest epochs go first."""
+
+
+class GrantsWriter:
+    """One receiver's file. `renew`, then `write` what it gave, then tell the collector `names`."""
+
+    def __init__(
+        self,
+        path: Path,
+        newest_segment: int,
+        needed: Iterable[KeyName],
+        *,
+        readers: Sequence[Identity] = (),
+        random: Callable[[int], bytes] | None = None,
+    ) -> None:
+        """`needed`: what rows of the newest segment are sealed under. `readers`: to whom the file is sealed (the first)
+        or was before. `random(n)`: n unpredictable bytes, for the local key of shares and for sealing; without it,
+        there is no local key.
+
+        Raises GrantsError for a file that is not ours.
+        A number beyond the newest segment is of another spool, whose rows may still be there: it is lowered.
+        """
+        self._path = path
+        self._readers, self._random = readers, random
+        known = read_grants(path, readers) if path.exists() else Grants({})
+        self._scopes = dict(known.scopes)
+        self.spool_key = next(iter(known.spool_keys), None)
+        """In the file with the first `write`: nothing may be sealed under it before."""
+        # Sealed anew by each process: the file may be in clear, or sealed to the key of before a rotation.
+        self._unwritten = bool(readers) or (self.spool_key is None and random is not None)
+        if self.spool_key is None and random is not None:
+            self.spool_key = random(KEY_BYTES)
+        self._last = {
+            name: min(number, newest_segment)
+            for scope in self._scopes.values()
+            for name, number in scope.segments.items()
+        }
+        self._held: set[KeyName] = set()
+        self.used(newest_segment, needed)
+
+    @property
+    def names(self) -> frozenset[KeyName]:
+        """The epoch keys that executors have."""
+        return frozenset(name for scope in self._scopes.values() for name in scope.keys)
+
+    def used(self, segment: int, names: Iterable[KeyName]) -> None:
+        """Rows under these keys are in this segment."""
+        for name in names:
+            self._last[name] = max(segment, self._last.get(name, 0))
+
+    def renew(self, held: Grants, oldest_segment: int, newest_segment: int) -> bytes | None:
+        """The new content of the file, None if it needs none. `held`: what the job may read now, with its keys."""
+        now = {name for scope in held.scopes.values() for name in scope.keys}
+        # What was held until now may be under way to the newest segment.
+        self.used(newest_segment, self._held - now)
+        self._held = now
+        old = [name for name in self.names - now if self._last.get(name, 0) >= max(1, oldest_segment)]
+        kept = set(sorted(old, key=lambda name: (name.epoch, name.bump))[-KEPT_MAX:])
+        self._last = {name: number for name, number in self._last.items() if name in kept or name in now}
+        scopes: dict[str, GrantedScope] = {}
+        for wire in {*self._scopes, *held.scopes}:
+            before, scope = self._scopes.get(wire), held.scopes.get(wire)
+            known = {} if before is None else {name: key for name, key in before.keys.items() if name in kept}
+            keys = {**known, **(scope.keys if scope is not None else {})}
+            rule = scope or before
+            assert rule is not None
+            if scope is not None or keys or not rule.keyed:
+                segments = {name: self._last[name] for name in keys if self._last.get(name)}
+                scopes[wire] = GrantedScope(wire, rule.keyed, rule.token_key, keys, segments)
+        unchanged = scopes == self._scopes and self._path.exists() and not self._unwritten
+        self._scopes = scopes
+        if unchanged:
+            return None
+        content = encode_grants(scopes.values(), self.spool_key)
+        if self._readers and self._random is not None:
+            return seal_grants(content, self._readers[0], self._random(KEY_BYTES))
+        return content
+
+    def write(self, content: bytes) -> None:
+        """Replace the file, mode 0600, so that a crash leaves the old or the new one. Raises OSError."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_durably(self._path, content)
+        self._unwritten = False
+
+
+def names_in(batches: Iterable[Any]) -> set[KeyName]:
+    """The epoch keys that rows of the spool are sealed under."""
+    headers = (batch.column("key_header").drop_null().to_pylist() for batch in batches)
+    return names_of(header for batch in headers for header in batch)
+
+
+def names_of(key_headers: Iterable[bytes]) -> set[KeyName]:
+    """The epoch keys that some key headers, as the spool holds them, were made under."""
+    names = set()
+    for header in key_headers:
+        try:
+            names.add(KeyHeader.decode(header).epoch_key)
+        except KeysError:
+            continue  # of another version of the frames: nobody opens it
+    return names

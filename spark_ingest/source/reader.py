@@ -1,0 +1,222 @@
+"""The streaming reader that Spark drives: offsets and partitions in the driver, `read` in the executors.
+
+In the driver one object lives as long as its query; it runs the receiver if options say so. Copies of it are
+made in a planner process and pickled to executors: those only ever see `read`, so nothing is opened before
+`initialOffset`, `latestOffset` or `partitions`, and nothing that is open is pickled. Durability depends on no
+call to `stop`: Spark kills the driver-side process of a stopped query.
+"""
+# ruff: noqa: N802  Spark chose these names
+
+from __future__ import annotations
+
+import gc
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from spark_ingest.errors import BadOption, IngestError
+from spark_ingest.opening import RowReader
+from spark_ingest.options import Options
+from spark_ingest.receiver import Receiver, ReceiverSettings, ReplicaClient
+from spark_ingest.spool import ByteRange, Consumer, Offset, Position, SpoolView, in_tasks, positions_of
+
+READERS_MAX = 8
+"""Sets of options for which a worker process keeps opened keys: one a running query, usually."""
+
+Connect = Callable[[Options], ReplicaClient]
+
+
+@dataclass
+class SpoolPartition(InputPartition):
+    """One task: some groups of one segment, or of several. Holds paths and numbers, nothing secret."""
+
+    extents: tuple[ByteRange, ...]
+
+
+class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Micro-batches from a spool; see the module's docstring for what runs where."""
+
+    def __init__(self, options: Options, connect: Connect) -> None:
+        self._options = options
+        self._connect = connect
+        self._view: SpoolView | None = None
+        self._consumer: Consumer | None = None
+        self._receiver: Receiver | None = None
+        self._target: dict[str, Position] | None = None
+        self._planned: Offset | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What an executor needs: options."""
+        return {"_options": self._options, "_connect": self._connect}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["_options"], state["_connect"])  # type: ignore[misc]
+
+    # ---------------------------------------------------------------------------------------- in the driver
+
+    def initialOffset(self) -> Offset:
+        """The oldest segment that is still there, or the end; what follows waits for this query from now on."""
+        self._open()
+        assert self._consumer is not None
+        return self._stamped(self._consumer.register(self._options.from_latest))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Whether there is one: a limit of Spark's is rows or bytes, and ours may be both (`latestOffset`)."""
+        options = self._options
+        if options.max_rows is not None:
+            return ReadMaxRows(options.max_rows)
+        return ReadAllAvailable() if options.max_bytes is None else ReadMaxBytes(options.max_bytes)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """The end of the next micro-batch: what is synced, within max_rows_per_batch and max_bytes_per_batch.
+
+        Spark hands back the default limit, or none at all for the trigger `once`. Raises what ended the
+        receiver, BadOption for a checkpoint of another shard.
+        """
+        self._continues(start)
+        view = self._open()
+        assert self._consumer is not None
+        self._consumer.needs(start)
+        if self._receiver is not None and self._receiver.failure is not None:
+            raise self._receiver.failure
+        if isinstance(limit, ReadAllAvailable):
+            self._planned = view.advance(start, None, self._target)
+        else:
+            options = self._options
+            self._planned = view.advance(start, options.max_rows, self._target, max_bytes=options.max_bytes)
+        return self._stamped(self._planned)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read what is synced now, and no further."""
+        view = self._open()
+        self._target = positions_of(view.latest())
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
+        """What is synced, by receiver, and how many rows and sealed bytes of it the batch that was planned last leaves.
+
+        It stands as `latestOffset` in the query's progress.
+        """
+        if self._view is None:
+            return None
+        latest = self._view.latest()
+        left = self._view.sizes_between(self._planned or {}, latest)
+        return {
+            name: {**at, "rows_behind": left[name].rows, "bytes_behind": left[name].bytes}
+            for name, at in latest.items()
+        } or None
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[SpoolPartition]:
+        """About `partitions` tasks over the groups in (start, end]. Raises SpoolGap if they are gone, BadOption."""
+        self._continues(start)
+        self._continues(end)
+        view = self._open()
+        assert self._consumer is not None
+        self._consumer.needs(start)
+        return _planned(view, start, end, self._options.partitions)
+
+    def commit(self, end: Offset) -> None:
+        """Rows up to `end` are in the sink: segments behind every consumer go."""
+        self._open()
+        assert self._consumer is not None
+        self._consumer.commit(end)
+
+    def stop(self) -> None:
+        """Ends the receiver, when Spark calls it at all."""
+        if self._receiver is not None:
+            self._receiver.stop()
+            self._receiver = None
+        if self._consumer is not None:
+            self._consumer.detach()
+            self._consumer = None
+
+    def _stamped(self, offset: Offset) -> Offset:
+        """With the part of the devices that this place in the spool is one of: another part's rows were passed by."""
+        parts = self._options.parts
+        return offset if parts is None else {name: {**at, "shard": parts} for name, at in offset.items()}
+
+    def _continues(self, offset: Offset) -> None:
+        """Raises BadOption when the offset is of another part than options say, and no shard_before leads over."""
+        ours = self._options.parts
+        for at in offset.values():
+            theirs = at.get("shard") if isinstance(at, Mapping) else None
+            if theirs == ours:
+                continue
+            if ours is not None and ours.startswith(f"{theirs or ours.partition(':')[0] + ':1/1'}@"):
+                continue
+            raise BadOption(
+                f"the checkpoint is of shard {theirs or '1/1'}, options say {ours or '1/1'} (level:part): rows would "
+                "be lost or repeated; say the same again, or shard_before=PART@TIME with a time to come in every query "
+                "of these shards, or take other checkpoints"
+            )
+
+    def _open(self) -> SpoolView:
+        """First call in the driver, whichever comes first: take the consumer's name, start the receiver."""
+        options = self._options
+        if self._view is None:
+            self._view = SpoolView(options.spool)
+        if self._consumer is None:
+            consumer = Consumer(options.spool, options.consumer, self._view, options.retain_s)
+            consumer.attach()
+            self._consumer = consumer
+        if options.receives and self._receiver is None:
+            self._receiver = Receiver(ReceiverSettings.of(options), lambda: self._connect(options))
+            self._receiver.start()
+        return self._view
+
+    # -------------------------------------------------------------------------------------- in an executor
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Record batches of one task."""
+        return _read(self._options, partition)
+
+
+class SpoolReader(DataSourceReader):
+    """`spark.read.format("veilmq")`: everything that is synced when the query is planned; trims nothing."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """About `partitions` tasks over the whole spool."""
+        view = SpoolView(self._options.spool)
+        start = view.earliest()
+        return _planned(view, start, view.advance(start), self._options.partitions)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Record batches of one task."""
+        if not isinstance(partition, SpoolPartition):
+            return iter(())  # Spark's placeholder for an empty spool
+        return _read(self._options, partition)
+
+
+def _planned(view: SpoolView, start: Offset, end: Offset, parts: int) -> list[SpoolPartition]:
+    return [SpoolPartition(extents) for extents in in_tasks(view.ranges(start, end, parts), parts)]
+
+
+_readers: OrderedDict[Options, RowReader] = OrderedDict()
+
+
+def _read(options: Options, partition: InputPartition) -> Iterator[Any]:
+    """Keeps opened data keys over the tasks of a reused worker process."""
+    if not isinstance(partition, SpoolPartition):
+        raise IngestError("this partition is none of a veilmq source")
+    if not _readers:
+        # A worker collects garbage after each task, which takes as long as opening 20,000 rows if it looks at all
+        # that the modules above are made of.
+        gc.freeze()
+    reader = _readers.get(options)
+    if reader is None:
+        reader = _readers[options] = RowReader(options)
+        if len(_readers) > READERS_MAX:
+            _readers.popitem(last=False)
+    return reader.read(*partition.extents)

@@ -1,0 +1,72 @@
+"""The Spark data source `veilmq` and its registration.
+
+    from spark_ingest import register
+    register(spark)
+    rows = spark.readStream.format("veilmq").option("spool", ...).option("grants", ...).load()
+
+Structured Streaming with micro-batches, and batch reads of the same spool. Real-time and continuous mode are
+not for Python sources. Options are checked here, when the query is made.
+"""
+# ruff: noqa: N802  Spark chose these names
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from spark_ingest.errors import BadOption
+from spark_ingest.opening import DDL, SCHEMAS
+from spark_ingest.options import Options, parse_options
+from spark_ingest.receiver import ReplicaClient
+from spark_ingest.source.reader import SpoolReader, SpoolStreamReader
+from spark_ingest.writing import BatchWriter, StreamWriter, batch_writer, stream_writer
+
+
+class VeilMQDataSource(DataSource):
+    """Rows of sealed publications, opened in the executors."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format(...)`."""
+        return "veilmq"
+
+    def schema(self) -> str:
+        """Fixed by option stream."""
+        return DDL[parse_options(self.options).stream]
+
+    def streamReader(self, schema: Any) -> SpoolStreamReader:
+        """For `readStream`. Raises BadOption."""
+        return SpoolStreamReader(self._checked(schema), self.connect)
+
+    def reader(self, schema: Any) -> SpoolReader:
+        """For `read`. Raises BadOption."""
+        return SpoolReader(self._checked(schema, batch=True))
+
+    def writer(self, schema: Any, overwrite: bool) -> BatchWriter:
+        """For `write`. Raises BadOption."""
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> StreamWriter:
+        """For `writeStream`. Raises BadOption."""
+        return stream_writer(self.options, schema)
+
+    @staticmethod
+    def connect(options: Options) -> ReplicaClient:
+        """The client for the replicas of the home region. A subclass may bring another one."""
+        from spark_ingest.receiver.replicas import RegionReplicas  # noqa: PLC0415  sockets and TLS: for the driver's receiver only
+
+        return RegionReplicas(options)
+
+    def _checked(self, schema: Any, *, batch: bool = False) -> Options:
+        options = parse_options(self.options, batch=batch)
+        ours = from_arrow_schema(SCHEMAS[options.stream])
+        if [(each.name, each.dataType) for each in schema] != [(each.name, each.dataType) for each in ours]:
+            raise BadOption(f"veilmq has a fixed schema for stream={options.stream}; remove .schema(...)")
+        return options
+
+
+def register(spark: Any) -> None:
+    """Make `format("veilmq")` known to a session; once is enough, again does no harm."""
+    spark.dataSource.register(VeilMQDataSource)

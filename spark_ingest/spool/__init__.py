@@ -1,0 +1,51 @@
+"""The durable spool: segments as readers and as the one writer see them, consumers, what stands how far.
+
+Imports `errors`; knows no key and no wire.
+"""
+
+from __future__ import annotations
+
+from spark_ingest.spool.consumers import Consumer, forget, make_room, write_durably
+from spark_ingest.spool.segments import (
+    CONSUMERS,
+    RECEIVER_NAME,
+    ByteRange,
+    Offset,
+    Position,
+    SpoolView,
+    directory_bytes,
+    in_tasks,
+    positions_of,
+    read_groups,
+)
+from spark_ingest.spool.sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, parse_shard
+from spark_ingest.spool.standing import standings
+from spark_ingest.spool.status import consumers_behind
+from spark_ingest.spool.writer import SEGMENT_BYTES, KeyMaterial, Record, SpoolWriter
+
+__all__ = [
+    "CONSUMERS",
+    "DEVICE_LEVEL",
+    "LEVELS_MAX",
+    "RECEIVER_NAME",
+    "SEGMENT_BYTES",
+    "ByteRange",
+    "Consumer",
+    "KeyMaterial",
+    "Offset",
+    "Position",
+    "Record",
+    "Shard",
+    "SpoolView",
+    "SpoolWriter",
+    "consumers_behind",
+    "directory_bytes",
+    "forget",
+    "in_tasks",
+    "make_room",
+    "parse_shard",
+    "positions_of",
+    "read_groups",
+    "standings",
+    "write_durably",
+]

@@ -1,0 +1,254 @@
+"""Named consumers of a spool: how far each streaming query has come, and trimming behind the slowest.
+
+A consumer is one streaming query; its name is an option (default: the name of its stream). Only segments that
+lie wholly behind *every* registered consumer are removed, so a query that is switched off for a week still
+finds its rows, and a query that will never come back must be forgotten (`forget`), or the spool fills to its
+cap and receivers stop acknowledging. Two live queries cannot share a name.
+
+    SPOOL/consumers/NAME.json    {"position": offset, "retain_s": seconds}; its time of change: the last commit
+
+A consumer may ask that segments stay for a while after all have read them (`retain_s`), for queries that start later
+and for batch reads. The longest wish counts; a spool at its cap heeds none (`make_room`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_ingest.errors import BadOption, SpoolBusy, SpoolDamaged, SpoolError
+from spark_ingest.spool.segments import (
+    CONSUMERS,
+    RECEIVER_NAME,
+    Offset,
+    Position,
+    SpoolView,
+    as_offset,
+    positions_of,
+    segment_numbers,
+    segment_path,
+)
+
+TAKE_OVER_S = 15.0
+"""How long a restarted query waits until the worker of its predecessor, which Spark kills, has let go."""
+
+
+def lock_file(path: Path, patience_s: float) -> int | None:
+    """Take an exclusive lock that dies with this process; its descriptor, or None when others keep it."""
+    for directory in (path.parent.parent, path.parent):  # parents that mkdir makes by itself are open to all
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    give_up = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= give_up:
+                os.close(descriptor)
+                return None
+            time.sleep(0.05)
+        else:
+            return descriptor
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Replace `path` (mode 0600) so that after a crash it holds the old or the new content, whole."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class Consumer:
+    """One query's place in the spool. `attach` before anything else; the lock lives as long as the process.
+
+    Raises BadOption for a name that cannot be a file's name.
+    """
+
+    def __init__(self, root: Path, name: str, view: SpoolView, retain_s: float = 0.0) -> None:
+        if not RECEIVER_NAME.fullmatch(name):
+            raise BadOption(f"consumer={name!r} is not a name; use letters, digits, '.', '-' and '_'")
+        self._root = root
+        self._name = name
+        self._view = view
+        self._retain_s = retain_s
+        self._lock: int | None = None
+        self._at: dict[str, Position] | None = None
+
+    @property
+    def _path(self) -> Path:
+        return self._root / CONSUMERS / f"{self._name}.json"
+
+    def attach(self, patience_s: float = TAKE_OVER_S) -> None:
+        """Take the name for this process. Raises SpoolBusy when another live query has it."""
+        if self._lock is None:
+            self._lock = lock_file(self._root / CONSUMERS / f"{self._name}.lock", patience_s)
+        if self._lock is None:
+            raise SpoolBusy(
+                f"another running query reads {self._root} as consumer {self._name!r}; "
+                "stop it, or give this one its own option consumer=NAME"
+            )
+
+    def detach(self) -> None:
+        """Let go of the name; the position stays and keeps protecting its segments."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def register(self, from_latest: bool = False) -> Offset:
+        """Oldest position that can be read now, or the newest, protected from trimming from here on."""
+        with _trim_lock(self._root):
+            begin = self._view.latest() if from_latest else self._view.earliest()
+            if not self._path.exists():
+                self._write(positions_of(begin))
+            return begin
+
+    def needs(self, start: Offset) -> None:
+        """The query is about to read from `start`: protect it, also when the file said otherwise."""
+        wanted = positions_of(start)
+        if self._at is None:
+            with _trim_lock(self._root):
+                known = read_position(self._path)
+                if known is None or any(wanted.get(name, Position(0, 0)) < at for name, at in known.items()):
+                    self._write(wanted)
+                self._at = wanted
+
+    def commit(self, end: Offset) -> int:
+        """Everything up to `end` was processed: write it down, trim; the number of segments removed."""
+        with _trim_lock(self._root):
+            self._at = positions_of(end)
+            self._write(self._at)
+            return trim(self._root, self._view)
+
+    def _write(self, positions: Mapping[str, Position]) -> None:
+        place = {"position": as_offset(positions), "retain_s": self._retain_s}
+        write_durably(self._path, json.dumps(place).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a consumer's file says."""
+
+    positions: Mapping[str, Position]
+    retain_s: float
+
+
+def read_place(path: Path) -> Place | None:
+    """What a consumer's file says, None if there is none. Raises SpoolDamaged."""
+    try:
+        told = json.loads(path.read_bytes())
+        if isinstance(told, dict) and told and "retain_s" not in told:
+            told = {"position": told, "retain_s": 0}  # all that an earlier version wrote
+        return Place(positions_of(told["position"]), float(told["retain_s"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, SpoolError):
+        raise SpoolDamaged(f"{path} is not a consumer's position; remove it to forget that consumer") from None
+
+
+def read_position(path: Path) -> Mapping[str, Position] | None:
+    """A consumer's position, None if it has none. Raises SpoolDamaged."""
+    place = read_place(path)
+    return None if place is None else place.positions
+
+
+def trim(root: Path, view: SpoolView, *, heed_wishes: bool = True) -> int:
+    """Remove segments behind every consumer; never the segment a consumer stands in. Number removed.
+
+    `heed_wishes`: keep what was written within the longest `retain_s`.
+    """
+    found = [read_place(path) for path in sorted((root / CONSUMERS).glob("*.json"))]
+    places = [place for place in found if place is not None]
+    retain_s = max((place.retain_s for place in places), default=0.0) if heed_wishes else 0.0
+    removed = 0
+    for name in view.receivers():
+        oldest = min((place.positions.get(name, Position(0, 0)) for place in places), default=Position(0, 0))
+        directory = root / name
+        for number in segment_numbers(directory):
+            if number >= oldest.segment or _age_s(segment_path(directory, number)) < retain_s:
+                break
+            # The segment goes first: without it, index and state are not looked at.
+            for suffix in ("arrow", "index", "state"):
+                segment_path(directory, number, suffix).unlink(missing_ok=True)
+            removed += 1
+    return removed
+
+
+def make_room(root: Path) -> int:
+    """The spool is at its cap: remove what is kept for nobody but queries to come. Segments removed."""
+    with _trim_lock(root):
+        return trim(root, SpoolView(root), heed_wishes=False)
+
+
+def forget(root: Path, name: str) -> bool:
+    """Remove a consumer that will not come back, and what only it held. False if there was none.
+
+    Raises SpoolBusy for one that is running, BadOption for what is no name.
+    """
+    if not RECEIVER_NAME.fullmatch(name):
+        raise BadOption(f"consumer {name!r} is not a name; see `veilmq ingest consumers {root}` for those that are")
+    with _trim_lock(root):
+        path = root / CONSUMERS / f"{name}.json"
+        if is_held(path.with_suffix(".lock")):
+            raise SpoolBusy(f"consumer {name!r} of {root} is running; stop its query first")
+        known = path.exists()
+        path.unlink(missing_ok=True)
+        trim(root, SpoolView(root))
+        return known
+
+
+def is_held(lock: Path) -> bool:
+    """Whether a live process has this lock. A look shares it for a moment, which whoever wants it has to wait for."""
+    try:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _age_s(path: Path) -> float:
+    """Seconds since a segment was last written to; endless for one that is gone."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return float("inf")
+
+
+@contextlib.contextmanager
+def _trim_lock(root: Path) -> Iterator[None]:
+    """Registration, commits and trimming one after another, over all processes of the spool."""
+    descriptor = lock_file(root / CONSUMERS / ".trim", TAKE_OVER_S)
+    if descriptor is None:
+        raise SpoolBusy(f"{root}: another process has been trimming for {TAKE_OVER_S:.0f} s; see what holds it up")
+    try:
+        yield
+    finally:
+        os.close(descriptor)

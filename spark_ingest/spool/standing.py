@@ -1,0 +1,82 @@
+"""`veilmq ingest consumers`: who reads a spool, how far behind each one is, and when it last read something.
+
+A look from outside: works while receivers and queries run, and disturbs neither. Not here: positions themselves and
+forgetting a consumer (`consumers`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from spark_ingest.errors import SpoolError, SpoolGap
+from spark_ingest.spool.consumers import is_held, read_place
+from spark_ingest.spool.segments import CONSUMERS, Offset, Size, SpoolView, as_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far one consumer is. `behind`: what it has still to read, None where a part of that is gone."""
+
+    name: str
+    position: Offset
+    behind: Size | None
+    committed: float
+    """UNIX time at which it last told that it had read something."""
+    retain_s: float
+    running: bool
+
+
+def standings(root: Path) -> list[Standing]:
+    """All consumers of a spool, by name. Raises SpoolError."""
+    if not root.is_dir():
+        raise SpoolError(f"{root} is no spool: there is no such directory; name the one that a receiver writes")
+    view = SpoolView(root)
+    latest = view.latest()
+    found = []
+    for path in sorted((root / CONSUMERS).glob("*.json")):
+        try:
+            committed = path.stat().st_mtime
+        except FileNotFoundError:
+            continue  # forgotten just now
+        place = read_place(path)
+        if place is None:
+            continue
+        position = as_offset(place.positions)
+        running = is_held(path.with_suffix(".lock"))
+        behind = _behind(view, position, latest)
+        found.append(Standing(path.stem, position, behind, committed, place.retain_s, running))
+    return found
+
+
+def _behind(view: SpoolView, position: Offset, latest: Offset) -> Size | None:
+    try:
+        sizes = view.sizes_between(position, latest).values()
+    except SpoolGap:
+        return None
+    return Size(sum(size.rows for size in sizes), sum(size.bytes for size in sizes))
+
+
+def print_standings(found: Sequence[Standing], *, as_json: bool) -> None:
+    """For people, a table; for programs, a JSON object a line."""
+    if as_json:
+        for each in found:
+            behind = None if each.behind is None else each.behind._asdict()
+            print(json.dumps({**asdict(each), "behind": behind}))
+        return
+    table = Table(box=None, pad_edge=False)
+    for title, justify in (("consumer", "left"), ("running", "left"), ("rows behind", "right"),
+                           ("bytes behind", "right"), ("read last", "right"), ("position", "left")):  # fmt: skip
+        table.add_column(title, justify="right" if justify == "right" else "left", no_wrap=title != "position")
+    for each in found:
+        rows, size = ("?", "?") if each.behind is None else (f"{each.behind.rows:,}", f"{each.behind.bytes:,}")
+        at = ", ".join(f"{name} {place['segment']}:{place['byte']}" for name, place in each.position.items())
+        ago = f"{max(0.0, time.time() - each.committed):,.0f} s ago"
+        table.add_row(each.name, "yes" if each.running else "no", rows, size, ago, at or "-")
+    Console(soft_wrap=True).print(table if found else "no query has read this spool", highlight=False)

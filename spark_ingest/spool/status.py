@@ -1,0 +1,83 @@
+"""`veilmq ingest status`: what a spool holds, who writes it, and how far behind its readers are.
+
+A look from outside at files and locks: it works while receivers and queries run, and after they died, and disturbs
+neither. Not here: why a receiver does not receive (its log and `--metrics` say that).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from spark_ingest.errors import SpoolError
+from spark_ingest.spool.consumers import is_held
+from spark_ingest.spool.segments import SegmentIndex, SpoolView, directory_bytes, segment_numbers, segment_path
+from spark_ingest.spool.standing import standings
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One receiver's part of a spool."""
+
+    receiver: str
+    running: bool
+    segments: int
+    rows: int
+    bytes: int
+    written: float | None
+    """UNIX time of the last change of the newest segment; None without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A spool. `behind`: rows that each consumer has still to read, None where a part of them is gone."""
+
+    spool: str
+    receivers: tuple[Part, ...]
+    behind: Mapping[str, int | None]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def status_of(root: Path) -> Status:
+    """Raises SpoolError for what is no spool."""
+    if not root.is_dir():
+        raise SpoolError(f"{root} is no spool: there is no such directory; name the one that a receiver writes")
+    parts = tuple(_part(root, name) for name in SpoolView(root).receivers())
+    return Status(str(root), parts, consumers_behind(root))
+
+
+def consumers_behind(root: Path) -> dict[str, int | None]:
+    """Rows between each consumer's position and the end. Raises SpoolError."""
+    return {each.name: None if each.behind is None else each.behind.rows for each in standings(root)}
+
+
+def _part(root: Path, name: str) -> Part:
+    directory = root / name
+    numbers = segment_numbers(directory)
+    rows = sum(group.rows for number in numbers for group in SegmentIndex(directory, number).groups())
+    written = None
+    if numbers:
+        with contextlib.suppress(FileNotFoundError):  # trimmed just now
+            written = segment_path(directory, numbers[-1]).stat().st_mtime
+    return Part(name, is_held(directory / "LOCK"), len(numbers), rows, directory_bytes(directory), written)
+
+
+def told(status: Status, now: float | None = None) -> str:
+    """For people, a line for each receiver and consumer."""
+    now = time.time() if now is None else now
+    lines = []
+    for part in status.receivers:
+        ago = "nothing written yet" if part.written is None else f"written {max(0.0, now - part.written):,.0f} s ago"
+        state = "running" if part.running else "not running"
+        size = f"{part.rows:,} rows in {part.segments} segments, {part.bytes:,} bytes"
+        lines.append(f"receiver {part.receiver}: {state}, {size}, {ago}")
+    for name, rows in status.behind.items():
+        lag = "before what was trimmed" if rows is None else f"{rows:,} rows behind"
+        lines.append(f"consumer {name}: {lag}")
+    return "\n".join(lines or [f"{status.spool}: empty"])

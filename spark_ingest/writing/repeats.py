@@ -1,0 +1,34 @@
+"""Dropping what a writer published twice: the other end of `outgoing`.
+
+A task of `writer` that Spark repeats publishes its rows again, under the same `veilmq-id`. Whoever reads them with this
+source sees the id in column properties. Rows of other publishers have none; they come once already, and stay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_ingest.writing.outgoing_rows import ID_PROPERTY
+
+WITHIN = "1 hour"
+
+
+def with_id(rows: Any) -> Any:
+    """Telemetry rows and a column `veilmq_id`: of their writer, or else the publication's own, PUBLISHER/SEQUENCE."""
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    told = f.filter("properties", lambda pair: pair["name"] == ID_PROPERTY)
+    own = f.concat_ws("/", "publisher", f.col("sequence").cast("string"))
+    return rows.withColumn("veilmq_id", f.coalesce(f.try_element_at(told["value"], f.lit(1)), own))
+
+
+def drop_repeats(rows: Any, within: str = WITHIN) -> Any:
+    """The first row of each id, in a stream or a batch. In a stream, of repeats that come `within` so long of it.
+
+    State of a stream holds the ids of that time. A publisher could choose the id of another one: the publisher is part
+    of what is compared.
+    """
+    rows = with_id(rows)
+    if rows.isStreaming:
+        return rows.withWatermark("received_at", within).dropDuplicatesWithinWatermark(["publisher", "veilmq_id"])
+    return rows.dropDuplicates(["publisher", "veilmq_id"])

@@ -1,0 +1,111 @@
+"""Spark's side of writing back: a task publishes its rows and ends when all of them are acknowledged.
+
+In the driver the writer is made and told of commits; pickled copies run in executors. The key of idempotence
+(`outgoing`) comes from what Spark tells every task: query, micro-batch, partition.
+"""
+
+# ruff: noqa: N803  Spark chose these names
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from spark_ingest.errors import BadOption, PublishError
+from spark_ingest.writing.outgoing_rows import Outgoing, check_schema, publications
+from spark_ingest.writing.publish_options import PublishOptions, parse_publish_options
+from spark_ingest.writing.publisher import Publisher
+
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+"""Local properties that Spark gives the tasks of a streaming query; the first is the id in the checkpoint."""
+
+
+@dataclass
+class Published(WriterCommitMessage):
+    """What one task acknowledged."""
+
+    rows: int
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`writeStream`: ids are the query's."""
+
+    def __init__(self, options: PublishOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Publish the rows of one task. Raises PublishError, and publishes them again when Spark repeats it."""
+        task = _task()
+        query, batch = task.getLocalProperty(QUERY_ID), task.getLocalProperty(BATCH_ID)
+        if query is None or batch is None:
+            raise PublishError("Spark did not tell the task its query and batch; use format('veilmq') in writeStream")
+        first = _named(self._options.write_id, query)
+        return _publish(self._options, f"{first}/{batch}/{task.partitionId()}", iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing is left to do: what was acknowledged is the gateway's."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing can be taken back: the repeated batch carries the same ids."""
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`write`: one random id a write, so that repeated tasks repeat it; option write_id for repeated writes."""
+
+    def __init__(self, options: PublishOptions) -> None:
+        self._options = options
+        self._write_id = options.write_id or str(uuid.uuid4())
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """As `StreamWriter.write`."""
+        task = _task()
+        # In foreachBatch two writes of one batch differ by their write_id only, which the user then gives.
+        told = self._options.write_id is not None
+        query, batch = (task.getLocalProperty(each) if told else None for each in (QUERY_ID, BATCH_ID))
+        return _publish(self._options, f"{_named(self._write_id, query)}/{batch or 0}/{task.partitionId()}", iterator)
+
+
+def stream_writer(given: Mapping[str, str], schema: Any) -> StreamWriter:
+    """For `writeStream`. Raises BadOption."""
+    check_schema(schema)
+    return StreamWriter(parse_publish_options(given))
+
+
+def batch_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> BatchWriter:
+    """For `write`. Raises BadOption."""
+    if overwrite:
+        raise BadOption('what was published cannot be overwritten; write .mode("append")')
+    check_schema(schema)
+    return BatchWriter(parse_publish_options(given))
+
+
+def _named(write_id: str | None, query: str | None) -> str:
+    """Batches are numbered by checkpoint: a write_id that is kept with a new one would give its ids again."""
+    return "-".join(each for each in (write_id, query) if each)
+
+
+def _task() -> Any:
+    task = TaskContext.get()
+    assert task is not None, "in an executor there is one"
+    return task
+
+
+def _publish(options: PublishOptions, prefix: str, batches: Iterator[Any]) -> Published:
+    async def run() -> int:
+        return await Publisher(options).publish_all(_rows(batches, prefix))
+
+    return Published(asyncio.run(run()))
+
+
+def _rows(batches: Iterator[Any], prefix: str) -> Iterator[Outgoing]:
+    first = 0
+    for batch in batches:
+        yield from publications(batch, prefix, first)
+        first += batch.num_rows

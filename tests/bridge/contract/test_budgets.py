@@ -1,0 +1,102 @@
+"""Fair bounds: a flooder pays itself, repetitions are told from new sealings, allowances refill."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.contract.budgets import REFUSED_BURST, RESEALED_MAX, Allowance, Budget, FairTable, LinkGuard, Repeats
+from bridge.contract.machine import Count
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["put", "pop", "touch"]), st.integers(0, 12), st.sampled_from([b"a", b"b", b"c"]))
+    )
+)
+def test_a_table_keeps_its_bound_and_takes_only_from_the_greediest(steps: list[tuple[str, int, bytes]]):
+    table: FairTable[int, bytes] = FairTable(5)
+    model: dict[int, bytes] = {}
+    for what, key, owner in steps:
+        if what == "pop":
+            assert table.pop(key) == model.pop(key, None)
+        elif what == "touch":
+            if key in model:
+                table.touch(key)
+        else:
+            gone = table.put(key, owner, owner)
+            model[key] = owner
+            if gone is not None:
+                sizes = [list(model.values()).count(o) for o in (b"a", b"b", b"c")]
+                assert list(model.values()).count(gone[1]) == max(sizes)
+                assert model.pop(gone[0]) == gone[1]
+        assert len(table) == len(model) <= 5
+        assert all(table.get(k) == v for k, v in model.items())
+        assert sorted(table.values()) == sorted(model.values())
+
+
+def test_the_oldest_of_the_greediest_goes_and_use_makes_new():
+    table: FairTable[str, int] = FairTable(4)
+    for key in ("a1", "a2", "a3", "b1"):
+        table.put(key, key[:1].encode(), 0)
+    table.touch("a1")
+    assert table.put("b2", b"b", 0) == ("a2", 0)
+
+
+def test_a_repetition_and_a_new_sealing():
+    repeats = Repeats()
+    assert not repeats.seen(5, 100)
+    assert repeats.seen(5, 100)
+    assert not repeats.seen(5, 101)
+    assert repeats.seen(5, 100)
+    assert repeats.seen(5, 101)
+
+
+def test_only_recent_sequences_may_be_sealed_anew():
+    repeats = Repeats()
+    for sequence in range(1, RESEALED_MAX + 2):
+        repeats.seen(sequence, 100)
+    assert repeats.seen(1, 101)
+    assert not repeats.seen(2, 101)
+
+
+def test_an_allowance_refills_with_time_up_to_its_burst():
+    allowance = Allowance(2, 10.0, 0.0)
+    assert [allowance.take(0.0) for _ in range(3)] == [True, True, False]
+    assert [allowance.take(10.0), allowance.take(10.0)] == [True, False]
+    assert [allowance.take(1000.0) for _ in range(3)] == [True, True, False]
+    assert not allowance.take(500.0), "a clock that goes back gives nothing"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 30)), max_size=40))
+def test_a_budget_gives_no_more_than_its_burst_and_rate(steps: list[tuple[float, float]]):
+    """Whoever spends while it is open gets burst + rate * time, the one spending that emptied it, and what each
+    spending took beyond the debt that is remembered: one burst."""
+    budget, now, spent, most = Budget(2.0, 10.0, 0.0), 0.0, 0.0, 0.0
+    for wait_s, cost in steps:
+        now += wait_s
+        if budget.open(now):
+            budget.spend(cost, now)
+            spent += cost
+            most = max(most, cost)
+    assert spent <= 10.0 + 2.0 * now + most + max(0.0, most - 10.0) * len(steps) + 1e-6
+
+
+def test_debt_is_bounded_so_that_a_link_recovers():
+    budget = Budget(1.0, 10.0, 0.0)
+    assert not budget.spend(1e9, 0.0)
+    assert not budget.open(9.9)
+    assert budget.open(10.1)
+    assert budget.open(5.0), "a clock that goes back takes nothing"
+
+
+def test_a_neighbour_that_left_is_forgotten():
+    guard = LinkGuard()
+    for _ in range(int(REFUSED_BURST) + 1):
+        guard.charge("liar", [Count("refused", 1, "BadFrame")], 0.0)
+    assert guard.closed("liar", 0.0)
+    assert not guard.closed("other", 0.0)
+    guard.keep(["other"])
+    assert not guard.closed("liar", 0.0)

@@ -1,0 +1,218 @@
+"""Home Assistant, Homie and Sparkplug B as their own documents write them, and what must not be taken for them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.devices import conventions
+from bridge.devices.conventions import CONFIG_BYTES_MAX, Availability, Cleared, Conventions, Named, Said, Word
+
+
+def config(**fields: object) -> bytes:
+    return json.dumps(fields).encode()
+
+
+class Believing:
+    """Believes every discovery message, and returns the only statement of a publication."""
+
+    def __init__(self) -> None:
+        self.conventions = Conventions()
+
+    def read(self, topic: str, payload: bytes, owner: bytes = b"somebody") -> Word | Cleared | None:
+        found = list(self.conventions.read(topic, payload))
+        for each in found:
+            if isinstance(each, Named):
+                self.conventions.watch(each, owner)
+        said = [each for each in found if not isinstance(each, Named)]
+        assert len(said) <= 1
+        return said[0] if said else None
+
+    def __len__(self) -> int:
+        return len(self.conventions)
+
+
+def test_home_assistant_availability_topic() -> None:
+    read = Believing()
+    told = config(name="Pump", unique_id="pump7", state_topic="plant/p", availability_topic="plant/p/avail")
+    assert read.read("homeassistant/sensor/pump7/config", told) is None
+    assert read.read("plant/p/avail", b"online") == Word("homeassistant", "pump7", Said.READY, "plant/p/avail")
+    assert read.read("plant/p/avail", b"offline") == Word("homeassistant", "pump7", Said.LOST, "plant/p/avail")
+    assert read.read("plant/p/avail", b"perhaps") is None
+    assert read.read("plant/p", b"online") is None
+
+
+def test_home_assistant_abbreviations_base_topics_and_own_payloads() -> None:
+    read = Believing()
+    short = config(
+        **{"~": "devices/7", "uniq_id": "seven", "avty_t": "~/lwt", "pl_avail": "Up", "pl_not_avail": "Down"}
+    )
+    read.read("homeassistant/switch/node/seven/config", short)
+    assert read.read("devices/7/lwt", b"Up") == Word("homeassistant", "seven", Said.READY, "devices/7/lwt")
+    assert read.read("devices/7/lwt", b"Down") == Word("homeassistant", "seven", Said.LOST, "devices/7/lwt")
+
+
+def test_home_assistant_words_inside_json() -> None:
+    read = Believing()
+    template = "{{ value_json.state }}"
+    listed = config(unique_id="lamp", availability=[{"topic": "z2m/lamp/availability", "value_template": template}])
+    read.read("homeassistant/light/lamp/config", listed)
+    alone = config(uniq_id="plug", avty_t="plug/status", avty_tpl="{{value_json.up}}", pl_avail="1")
+    read.read("homeassistant/switch/plug/config", alone)
+    for payload, said in ((b'{"state":"online"}', Said.READY), (b'{"state":"offline"}', Said.LOST)):
+        word = Word("homeassistant", "lamp", said, "z2m/lamp/availability")
+        assert read.read("z2m/lamp/availability", payload) == word
+    assert read.read("plug/status", b'{"up": "1"}') == Word("homeassistant", "plug", Said.READY, "plug/status")
+    for payload in (b"online", b'{"state": 1}', b"{", b"[" * 10_000, b"\xff"):
+        assert read.read("z2m/lamp/availability", payload) is None
+    program = config(unique_id="x", avty_t="x", avty_tpl="{{ 'online' if value | int > 3 else 'offline' }}")
+    assert Conventions().read("homeassistant/sensor/x/config", program) == ()
+
+
+def test_home_assistant_lists_of_availability() -> None:
+    read = Believing()
+    listed = config(unique_id="lamp", availability=[{"topic": "bridge/state"}, {"t": "lamp/state", "pl_avail": "1"}])
+    read.read("homeassistant/light/lamp/config", listed)
+    assert len(read) == 2
+    assert read.read("bridge/state", b"offline") == Word("homeassistant", "lamp", Said.LOST, "bridge/state")
+    assert read.read("lamp/state", b"1") == Word("homeassistant", "lamp", Said.READY, "lamp/state")
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("init", Said.STARTING), ("ready", Said.READY), ("disconnected", Said.GONE), ("sleeping", Said.SLEEPING),
+     ("lost", Said.LOST), ("alert", Said.ALERT)],
+)  # fmt: skip
+def test_homie_states_of_both_versions(word: str, said: Said) -> None:
+    read = Believing()
+    assert read.read("homie/pump-7/$state", word.encode()) == Word("homie", "pump-7", said, "homie")
+    assert read.read("homie/5/pump-7/$state", word.encode()) == Word("homie", "pump-7", said, "homie")
+
+
+def test_an_empty_homie_state_clears_the_device() -> None:
+    assert Believing().read("homie/pump-7/$state", b"") == Cleared("homie", "pump-7")
+
+
+def test_what_a_gateway_writes_is_no_word() -> None:
+    for topic in ("homie/5/veilmq-pump-1/$state", "homie/veilmq-pump-1/$state"):
+        assert Believing().read(topic, b"ready") is None
+    assert not Conventions().read("homeassistant/binary_sensor/x/config", config(unique_id="veilmq-x", avty_t="t"))
+
+
+def test_a_discovery_message_counts_once_it_is_believed() -> None:
+    read = Conventions()
+    told = read.read("homeassistant/sensor/x/config", config(unique_id="x", availability_topic="x/lwt"))
+    assert told == (Named("x", (Availability("x/lwt"),)),)
+    assert read.read("x/lwt", b"online") == ()
+    read.watch(told[0], b"a")
+    assert read.read("x/lwt", b"online") == (Word("homeassistant", "x", Said.READY, "x/lwt"),)
+    read.forget("x")
+    assert (read.read("x/lwt", b"online"), len(read)) == ((), 0)
+
+
+def test_sensors_of_one_device_are_one_device_and_a_bridges_topic_is_about_all() -> None:
+    read = Believing()
+    for sensor in ("temperature", "humidity"):
+        for device in ("a", "b"):
+            told = config(unique_id=f"{device}_{sensor}", device={"identifiers": [device]}, avty_t="bridge/state")
+            read.read(f"homeassistant/sensor/{device}_{sensor}/config", told)
+    words = read.conventions.read("bridge/state", b"offline")
+    assert [each.device for each in words] == ["a", "b"]
+
+
+def test_conventions_that_are_not_wanted_are_not_read() -> None:
+    read = Conventions(read=("homie",))
+    assert read.read("spBv1.0/plant/NBIRTH/edge", b"") == ()
+    assert read.read("homeassistant/sensor/x/config", config(availability_topic="t")) == ()
+    assert read.read("homie/x/$state", b"ready") != ()
+
+
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [
+        ("spBv1.0/plant/NBIRTH/edge", Word("spBv1.0", "plant/edge", Said.READY, "spBv1.0")),
+        ("spBv1.0/plant/NDEATH/edge", Word("spBv1.0", "plant/edge", Said.LOST, "spBv1.0")),
+        ("spBv1.0/plant/DBIRTH/edge/pump", Word("spBv1.0", "plant/edge/pump", Said.READY, "spBv1.0")),
+        ("spBv1.0/plant/DDEATH/edge/pump", Word("spBv1.0", "plant/edge/pump", Said.LOST, "spBv1.0")),
+        ("spBv1.0/plant/DBIRTH/edge", None),
+        ("spBv1.0/plant/NBIRTH/edge/pump", None),
+        ("spBv1.0/plant/NDATA/edge", None),
+        ("spBv1.0/STATE/scada", None),
+        ("spBv1.0//NBIRTH/edge", None),
+        ("spBv2.0/plant/NBIRTH/edge", None),
+    ],
+)
+def test_sparkplug_births_and_deaths(topic: str, expected: Word | None) -> None:
+    assert Believing().read(topic, b"\x08\x01") == expected
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"[]", b"{", b"\xff", b'{"availability_topic": 7}', b'{"availability": "x"}', b'{"availability": [7]}',
+     b"[" * 10_000, b'{"a": "' + b"x" * CONFIG_BYTES_MAX + b'", "availability_topic": "t"}'],
+)  # fmt: skip
+def test_discovery_messages_that_say_nothing(payload: bytes) -> None:
+    read = Believing()
+    assert read.read("homeassistant/sensor/x/config", payload) is None
+    assert len(read) == 0
+
+
+def test_watched_topics_are_bounded_and_a_flooder_loses_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conventions, "WATCHED_MAX", 30)
+    monkeypatch.setattr(conventions, "WATCHERS_MAX", 4)
+    read = Believing()
+    read.read("homeassistant/sensor/honest/config", config(availability_topic="honest"), b"honest")
+    for place in range(100):
+        read.read(f"homeassistant/sensor/{place}/config", config(availability_topic=f"t/{place}"), b"flooder")
+    assert len(read) == 30
+    assert read.read("honest", b"online") is not None
+    assert read.read("t/99", b"online") is not None
+    assert read.read("t/0", b"online") is None
+    for place in range(100):
+        read.read(f"homeassistant/sensor/b{place}/config", config(availability_topic="bridge"), b"flooder")
+    assert len(read.conventions.read("bridge", b"online")) <= 4
+    many = config(availability=[{"topic": f"m/{n}"} for n in range(100)])
+    told = Conventions().read("homeassistant/sensor/many/config", many)[0]
+    assert isinstance(told, Named)
+    assert len(told.topics) == conventions.NAMED_MAX
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload"),
+    [("homie/pump/$state", b"lost"), ("spBv1.0/plant/NDEATH/edge", b""),
+     ("homeassistant/sensor/plug/config", config(availability_topic="esp/lwt"))],
+)  # fmt: skip
+def test_who_names_anothers_topic_does_not_silence_its_words(topic: str, payload: bytes) -> None:
+    read = Believing()
+    before = read.conventions.read(topic, payload)
+    assert before
+    read.read("homeassistant/sensor/evil/config", config(availability_topic=topic), b"evil")
+    assert read.conventions.read(topic, payload) == before
+
+
+def test_half_a_character_names_nobody() -> None:
+    for named in (b'"unique_id":"\\ud800"', b'"device":{"ids":["x\\udfff"]}'):
+        payload = b"{" + named + b',"availability_topic":"t"}'
+        assert Conventions().read("homeassistant/sensor/x/config", payload) == ()
+
+
+def test_what_many_read_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bridge's word about a thousand devices costs one look at its JSON, however long that is."""
+    read, parsed = Believing(), list[bytes | str]()
+    for place in range(50):
+        named = config(availability_topic="b", availability_template="{{ value_json.state }}")
+        read.read(f"homeassistant/sensor/{place}/config", named)
+    plain = conventions._object
+    monkeypatch.setattr(conventions, "_object", lambda payload: (parsed.append(payload), plain(payload))[1])
+    assert len(read.conventions.read("b", b'{"state": "online"}')) == 50
+    assert len(parsed) == 1
+
+
+@given(st.text(max_size=40), st.binary(max_size=80))
+def test_nothing_makes_it_raise(rest: str, payload: bytes) -> None:
+    read = Believing()
+    for topic in (rest, f"homeassistant/{rest}/config", f"homie/{rest}/$state", f"spBv1.0/{rest}"):
+        read.read(topic, payload)

@@ -1,0 +1,479 @@
+"""Unchanged devices: what follows from connections, silence, wills and words, in the order that `standing` states."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.devices.devices import CALM_S, FORGET_S, LOOKS_AT_ONCE
+from bridge.devices.regularity import LEARNED_S
+from bridge.devices.rules import Heartbeat, Rules
+from bridge.devices.standing import REJOIN_S, Health
+from bridge.traces.kinds import TraceKind
+from tests.bridge.devicesite import Site
+
+JOIN, WELL, SUSPECTED = TraceKind.JOIN, TraceKind.ALLS_WELL, TraceKind.FAILURE_SUSPICION
+FAILED, DISCONNECT, READY = TraceKind.FAILED, TraceKind.DISCONNECT, TraceKind.READY
+
+
+def test_a_client_joins_and_leaves() -> None:
+    site = Site()
+    site.connect("plug", settled=False)
+    site.run(1.9)
+    assert site.kinds("plug") == [], "it may yet say that it knows VeilMQ"
+    site.run(0.2)
+    assert site.kinds("plug") == [JOIN]
+    site.lose("plug", clean=True)
+    site.run(3_600)
+    assert site.kinds("plug") == [JOIN, DISCONNECT]
+    assert site.last("plug").fields == {"clean": True, "why": "disconnected"}
+    site.connect("plug")
+    assert site.kinds("plug") == [JOIN, DISCONNECT, WELL]
+    assert site.last("plug").fields == {"after": "gone"}
+
+
+def test_a_lost_connection_is_told_at_once_and_fails_when_it_is_not_back() -> None:
+    site = Site(Rules(grace_s=10))
+    site.connect("plug")
+    site.lose("plug")
+    assert site.kinds("plug") == [JOIN, DISCONNECT]
+    assert site.last("plug").fields["clean"] is False
+    site.run(9.9)
+    assert site.kinds("plug") == [JOIN, DISCONNECT]
+    site.run(0.2)
+    assert site.kinds("plug") == [JOIN, DISCONNECT, FAILED]
+    site.connect("plug")
+    assert site.kinds("plug")[-1] is WELL
+
+
+def test_a_published_will_is_the_devices_own_word_that_it_is_dead() -> None:
+    site = Site()
+    site.connect("plug")
+    site.publish("plug", "any/topic", b"bye", will=True)  # the broker publishes it before it reports the end
+    site.lose("plug")
+    assert site.kinds("plug") == [JOIN, FAILED]
+    assert site.last("plug").fields == {"why": "its will was published"}
+    site.connect("plug")
+    assert site.kinds("plug")[-1] is WELL, "a new connection outweighs the will of the last one"
+
+
+def test_a_delayed_will_fails_when_it_comes() -> None:
+    site = Site(Rules(grace_s=3_600))
+    site.connect("plug")
+    site.lose("plug")
+    site.run(60)
+    assert site.kinds("plug") == [JOIN, DISCONNECT]
+    site.publish("plug", "any/topic", b"bye", will=True)
+    assert site.kinds("plug") == [JOIN, DISCONNECT, FAILED]
+
+
+def test_silence_beyond_the_keep_alive_is_suspicious_before_the_broker_ends_it() -> None:
+    site = Site()
+    site.connect("plug", keep_alive_s=30)
+    for _ in range(4):
+        site.run(27)
+        site.seen("plug")
+    assert site.kinds("plug") == [JOIN]
+    site.run(40)
+    assert site.kinds("plug") == [JOIN, SUSPECTED]
+    site.seen("plug")
+    assert site.kinds("plug") == [JOIN, SUSPECTED, WELL]
+    site.run(40)
+    site.lose("plug")
+    assert site.kinds("plug")[-1] is DISCONNECT
+
+
+# ---------------------------------------------------------------------------------------------- learned rates
+
+
+def speak(site: Site, intervals: list[float], client: str = "plug") -> None:
+    for interval in intervals:
+        site.run(interval)
+        site.seen(client)
+        site.publish(client, "t")
+
+
+@pytest.mark.parametrize("every_s", [2.0, 10.0, 300.0])
+def test_a_regular_speaker_that_falls_silent_is_suspected_then_failed(every_s: float) -> None:
+    site, rng = Site(), random.Random(3)
+    site.connect("plug")
+    speak(site, [rng.gauss(every_s, every_s / 20) for _ in range(int(LEARNED_S / every_s) + 20)])
+    assert site.kinds("plug") == [JOIN]
+    for _ in range(int(every_s * 4 + 20)):
+        site.run(1)
+        site.seen("plug")  # its connection stands, and answers pings
+    assert site.kinds("plug") == [JOIN, SUSPECTED, FAILED]
+    assert site.last("plug").fields == {"why": "silent against its habit"}
+    site.publish("plug", "t")
+    assert site.kinds("plug") == [JOIN, SUSPECTED, FAILED, WELL]
+
+
+def test_what_has_no_rhythm_is_never_suspected() -> None:
+    site, rng = Site(), random.Random(5)
+    site.connect("motion")
+    speak(site, [rng.expovariate(1 / 60) for _ in range(200)], "motion")
+    site.run(86_400)
+    assert site.kinds("motion") == [JOIN]
+
+
+def test_a_burst_teaches_nothing() -> None:
+    site = Site()
+    site.connect("plug")
+    speak(site, [0.01] * 500)
+    site.run(600)
+    speak(site, [0.2] * 200)
+    site.run(600)
+    assert site.kinds("plug") == [JOIN]
+
+
+def test_batches_are_one_message_each() -> None:
+    site = Site()
+    site.connect("plug")
+    speak(site, [60.0, 0.01, 0.01, 0.01] * 20)
+    site.run(100)
+    assert site.kinds("plug")[:2] == [JOIN, SUSPECTED]
+
+
+def test_a_drifting_rhythm_is_followed() -> None:
+    site = Site()
+    site.connect("plug")
+    speak(site, [10 + place * 0.05 for place in range(400)])  # to three times the interval, over two hours
+    assert site.kinds("plug") == [JOIN]
+    site.run(200)
+    assert site.kinds("plug") == [JOIN, SUSPECTED, FAILED]
+
+
+def test_a_new_rhythm_costs_one_suspicion_at_most() -> None:
+    site = Site()
+    site.connect("plug")
+    speak(site, [10.0] * 50 + [60.0] * 20)
+    assert site.kinds("plug").count(SUSPECTED) == 1
+
+
+def test_the_time_away_is_no_interval() -> None:
+    site = Site()
+    site.connect("plug")
+    speak(site, [10.0] * 30)
+    site.lose("plug", clean=True)
+    site.run(7_200)
+    site.connect("plug")
+    speak(site, [10.0] * 3)
+    site.run(60)
+    assert site.kinds("plug")[-2:] == [SUSPECTED, FAILED]
+
+
+def test_the_learned_rate_is_told() -> None:
+    site = Site()
+    site.connect("plug")
+    speak(site, [10.0] * 30)
+    metrics = [each for _, each in site.told if each.kind is TraceKind.NETWORK_METRICS]
+    assert metrics[-1].fields == {"interval_s": pytest.approx(10.0, rel=0.05), "regular": True}
+    assert len(metrics) <= 31
+
+
+# ----------------------------------------------------------------------------------------- behind a bridge
+
+SENSORS = Rules(clients=(), heartbeats=(Heartbeat("sensors/{device}/+", every_s=60),))
+
+
+def test_a_configured_heartbeat_names_devices_that_never_connect() -> None:
+    site = Site(SENSORS)
+    site.connect("bridge")
+    for _ in range(5):
+        for name in ("a", "b"):
+            site.publish("bridge", f"sensors/{name}/state")
+        site.run(60)
+    assert site.kinds("a") == site.kinds("b") == [JOIN]
+    assert site.kinds("bridge") == [], "the configuration wants no clients"
+    for _ in range(5):
+        site.publish("bridge", "sensors/b/state")
+        site.run(60)
+    assert site.kinds("a") == [JOIN, SUSPECTED, FAILED]
+    assert site.kinds("b") == [JOIN]
+    site.publish("bridge", "sensors/a/state")
+    assert site.kinds("a")[-1] is WELL
+
+
+def test_a_device_with_a_heartbeat_may_come_and_go() -> None:
+    site = Site(Rules(heartbeats=(Heartbeat("sensors/{device}/state", every_s=600),)))
+    for _ in range(5):
+        site.connect("soil", settled=False)
+        site.publish("soil", "sensors/soil/state")
+        site.lose("soil", clean=True)
+        site.run(600)
+    assert site.kinds("soil") == [JOIN]
+    site.run(1_300)
+    assert site.kinds("soil") == [JOIN, SUSPECTED, FAILED]
+
+
+def test_a_bridge_that_is_lost_takes_its_devices_with_it() -> None:
+    site = Site(Rules(heartbeats=(Heartbeat("sensors/{device}/state"),)))
+    site.connect("bridge")
+    site.publish("bridge", "sensors/a/state")
+    site.lose("bridge")
+    site.run(20)
+    assert site.kinds("a") == [JOIN, DISCONNECT, FAILED]
+    site.connect("bridge")
+    assert site.kinds("a")[-1] is WELL, "without a habit, its bridge is all that is known of it"
+
+
+def test_what_hangs_on_one_bridge_is_told_in_turn() -> None:
+    site = Site(Rules(clients=(), heartbeats=(Heartbeat("sensors/{device}"),), grace_s=60))
+    site.connect("bridge")
+    for place in range(1_000):
+        site.publish("bridge", f"sensors/{place}")
+    site.run(5)
+    before = len(site.told)
+    site.lose("bridge")
+    assert len(site.told) - before == LOOKS_AT_ONCE
+    site.run(1.1)
+    assert len(site.told) - before == 1_000
+    assert {tell.kind for _, tell in site.told[before:]} == {DISCONNECT}
+
+
+@pytest.mark.parametrize(
+    ("filter_", "topic", "name"),
+    [
+        ("sensors/{device}/state", "sensors/a/state", "a"),
+        ("sensors/{device}/state", "sensors/a/b/state", None),
+        ("{device}/#", "a/b/c", "a"),
+        ("{device}/#", "a", "a"),
+        ("+/{device}/#", "x/y z", "y%20z"),
+        ("spBv1.0/{device}/DDATA/{device}/{device}", "spBv1.0/g/DDATA/n/d", "g:n:d"),
+        ("a/{device}/#", "b/c/d", None),
+    ],
+)
+def test_levels_name_devices(filter_: str, topic: str, name: str | None) -> None:
+    assert Heartbeat(filter_).device(topic.split("/")) == name
+
+
+# ------------------------------------------------------------------------------------------------- words
+
+
+def test_home_assistant_words() -> None:
+    site = Site()
+    site.connect("esp")
+    site.home_assistant("esp", "esp_t", "esp/lwt")
+    site.run(5)
+    assert site.kinds("esp_t") == [], "that it has a name says nothing of its life"
+    site.publish("esp", "esp/lwt", b"online")
+    assert site.kinds("esp_t") == [JOIN, READY]
+    site.run(5)
+    site.publish("esp", "esp/lwt", b"offline", will=True)
+    site.lose("esp")
+    assert site.kinds("esp_t") == [JOIN, READY, FAILED]
+    assert site.kinds("esp") == [JOIN, FAILED]
+    site.run(5)
+    site.connect("esp")
+    assert site.kinds("esp_t") == [JOIN, READY, FAILED], "its own word outweighs the connection of who speaks for it"
+    site.publish("esp", "esp/lwt", b"online")
+    assert site.kinds("esp_t") == [JOIN, READY, FAILED, READY, WELL]
+
+
+def test_a_device_that_says_offline_itself_leaves() -> None:
+    site = Site()
+    site.connect("esp")
+    site.home_assistant("esp", "esp_t", "esp/lwt")
+    site.publish("esp", "esp/lwt", b"online")
+    site.run(5)
+    site.publish("esp", "esp/lwt", b"offline")
+    site.lose("esp", clean=True)
+    assert site.kinds("esp_t") == [JOIN, READY, TraceKind.SHUTDOWN, DISCONNECT]
+
+
+def test_a_bridges_words_about_its_devices() -> None:
+    site = Site(Rules(clients=()))
+    site.connect("z2m")
+    for device in ("lamp", "plug"):
+        site.home_assistant("z2m", device, "z2m/state", f"z2m/{device}/availability")
+    site.publish("z2m", "z2m/state", b"online")
+    for device in ("lamp", "plug"):
+        site.publish("z2m", f"z2m/{device}/availability", b"online")
+    site.run(5)
+    site.publish("z2m", "z2m/lamp/availability", b"offline")
+    assert site.kinds("lamp") == [JOIN, READY, FAILED]
+    site.run(5)
+    site.publish("z2m", "z2m/state", b"online")
+    assert site.kinds("lamp") == [JOIN, READY, FAILED], "the bridge's life is not the lamp's"
+    site.publish("z2m", "z2m/state", b"offline", will=True)
+    site.run(5)
+    assert site.kinds("plug") == [JOIN, READY, FAILED]
+    site.publish("z2m", "z2m/state", b"online")
+    assert site.kinds("plug") == [JOIN, READY, FAILED, READY, WELL]
+    assert site.kinds("lamp") == [JOIN, READY, FAILED]
+
+
+def test_homie_states() -> None:
+    site = Site(Rules(clients=()))
+    site.connect("x")
+    for word in ("init", "ready", "sleeping", "ready", "alert", "disconnected"):
+        site.publish("x", "homie/pump/$state", word.encode())
+        site.run(5)
+    shutdown = TraceKind.SHUTDOWN
+    states = [JOIN, TraceKind.INITIALIZING, READY, shutdown, READY, TraceKind.RECOVERING, shutdown, DISCONNECT]
+    assert site.kinds("pump") == states
+    site.publish("x", "homie/pump/$state", b"ready")
+    site.publish("x", "homie/pump/$state", b"")
+    assert site.removed == ["pump"]
+
+
+def test_who_sleeps_is_not_missed() -> None:
+    site = Site()
+    site.connect("pump")
+    speak(site, [10.0] * 30, "pump")
+    site.publish("pump", "homie/pump/$state", b"sleeping")
+    site.run(600)
+    assert FAILED not in site.kinds("pump")
+
+
+def test_a_sparkplug_node_that_says_its_death_itself_leaves_with_all_its_devices() -> None:
+    site = Site(Rules(clients=()))
+    site.connect("edge")
+    site.publish("edge", "spBv1.0/plant/NBIRTH/edge")
+    site.publish("edge", "spBv1.0/plant/DBIRTH/edge/a")
+    site.run(5)
+    site.publish("edge", "spBv1.0/plant/NDEATH/edge")
+    site.lose("edge", clean=True)
+    for name in ("plant:edge", "plant:edge:a"):
+        assert site.kinds(name) == [JOIN, READY, TraceKind.SHUTDOWN, DISCONNECT]
+
+
+def test_sparkplug_nodes_and_what_hangs_on_them() -> None:
+    site = Site(Rules(clients=()))
+    site.connect("edge")
+    site.publish("edge", "spBv1.0/plant/NBIRTH/edge")
+    for device in ("a", "b"):
+        site.publish("edge", f"spBv1.0/plant/DBIRTH/edge/{device}")
+    assert site.kinds("plant:edge") == site.kinds("plant:edge:a") == [JOIN, READY]
+    site.run(5)
+    site.publish("edge", "spBv1.0/plant/DDEATH/edge/a")
+    assert site.kinds("plant:edge:a") == [JOIN, READY, FAILED]
+    site.run(5)
+    site.publish("edge", "spBv1.0/plant/NDEATH/edge", will=True)
+    site.lose("edge")
+    assert site.kinds("plant:edge") == site.kinds("plant:edge:b") == [JOIN, READY, FAILED]
+    site.run(5)
+    site.connect("edge")
+    site.publish("edge", "spBv1.0/plant/NBIRTH/edge")
+    assert site.kinds("plant:edge")[-1] is WELL
+    assert site.kinds("plant:edge:b")[-1] is FAILED, "a device is born again by itself"
+    site.publish("edge", "spBv1.0/plant/DBIRTH/edge/b")
+    assert site.kinds("plant:edge:b")[-1] is WELL
+
+
+# ------------------------------------------------------------------------------------------ life and bounds
+
+
+def test_a_program_that_knows_veilmq_is_no_unchanged_device() -> None:
+    site = Site()
+    site.connect("pump-7", settled=False)
+    site.knows("pump-7")
+    site.run(10)
+    assert (site.told, len(site.devices)) == ([], 0)
+    site.connect("late")
+    site.knows("late")
+    assert site.removed == ["late"]
+
+
+def test_who_comes_and_goes_within_a_moment_is_no_device() -> None:
+    site = Site()
+    for place in range(100):
+        site.connect(f"mosq-{place}", settled=False)
+        site.publish(f"mosq-{place}", "t")
+        site.lose(f"mosq-{place}", clean=True)
+        site.run(1)
+    site.run(10)
+    assert (site.told, len(site.devices), site.removed) == ([], 0, [])
+
+
+def test_a_restart_remembers_and_misses() -> None:
+    site = Site()
+    for name in ("back", "lost"):
+        site.remember(name)
+    site.run(5)
+    site.connect("back")
+    site.run(REJOIN_S)
+    assert site.kinds("back") == [JOIN]
+    assert site.kinds("lost") == [FAILED]
+
+
+def test_after_a_restart_a_heartbeat_has_its_periods_to_come() -> None:
+    """The longest of the rules that may name it; what is named otherwise is missed as before."""
+    heartbeats = (
+        Heartbeat("sensors/{device}/state", every_s=600),
+        Heartbeat("{device}/alive", every_s=900),
+        Heartbeat("sites/{device}/{device}", every_s=10),
+        Heartbeat("learned/{device}/{device}/{device}"),
+    )
+    site = Site(Rules(heartbeats=heartbeats))
+    names = ("back", "dead", "a:fast", "a:b:c")
+    for name in names:
+        site.remember(name)
+    site.run(REJOIN_S + 1)
+    assert [site.kinds(name) for name in names] == [[], [], [FAILED], [FAILED]]
+    site.run(500)
+    site.connect("gateway", settled=False)
+    site.publish("gateway", "sensors/back/state")
+    site.run(2_700 - REJOIN_S - 502)
+    assert (site.kinds("back"), site.kinds("dead")) == ([JOIN, SUSPECTED, FAILED], [])
+    site.run(2)
+    assert site.kinds("dead") == [FAILED]
+    assert site.last("dead").fields["why"] == "not back after a restart of the gateway"
+
+
+def test_flapping_costs_a_change_a_second() -> None:
+    site = Site()
+    site.connect("plug")
+    for _ in range(500):
+        site.connect("plug", settled=False)
+        site.run(0.01)
+        site.lose("plug")
+        site.run(0.01)
+    site.run(30)
+    assert len(site.kinds("plug")) <= 10 / CALM_S + 3
+    assert site.kinds("plug")[-1] is FAILED
+
+
+def test_who_is_gone_for_long_is_forgotten() -> None:
+    site = Site()
+    site.connect("plug")
+    site.lose("plug", clean=True)
+    site.run(FORGET_S - 10)
+    assert len(site.devices) == 1
+    site.run(20)
+    assert (len(site.devices), site.removed) == (0, ["plug"])
+    assert site.devices.next_deadline is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6))
+def test_whatever_happens_what_was_told_last_is_what_holds(seed: int) -> None:
+    """Random connections, words and pauses; after a quiet minute the last trace is the health that is held."""
+    rng = random.Random(seed)
+    site = Site(Rules(heartbeats=(Heartbeat("s/{device}", 30),)))
+    for _ in range(80):
+        client = rng.choice(["a", "b"])
+        match rng.randrange(6):
+            case 0:
+                site.connect(client, rng.choice([0, 10]), settled=False)
+            case 1:
+                site.lose(client, rng.random() < 0.5)
+            case 2:
+                site.publish(client, f"homie/{rng.choice('abc')}/$state", rng.choice([b"ready", b"lost", b"alert"]))
+            case 3:
+                site.publish(client, f"s/{rng.choice('cd')}")
+            case 4:
+                site.publish(client, "x", will=True)
+            case _:
+                site.run(rng.uniform(0, 20))
+    site.run(60)
+    told = {Health.ALIVE: (JOIN, WELL), Health.SUSPECTED: (SUSPECTED,), Health.FAILED: (FAILED,),
+            Health.GONE: (DISCONNECT,)}  # fmt: skip
+    for name in "abcd":
+        device = site.devices.device(name)
+        if device is not None and device.told is not None:
+            kinds = [kind for kind in site.kinds(name) if kind in (JOIN, WELL, SUSPECTED, FAILED, DISCONNECT)]
+            assert kinds[-1] in told[device.told]

@@ -1,0 +1,302 @@
+"""Leases of shared groups: who may make them, that none can be undone or invented, and that all choose alike."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from bridge.contract.machine import Effect, LinkUp, Received, Wire
+from bridge.document.policy import Scope
+from bridge.document.scope_secret import ScopeSecret
+from bridge.groups import leases as groups
+from bridge.groups.leases import (
+    ENDED_S,
+    GROUPS_TOPIC,
+    LEASE_AHEAD_S,
+    LIVES_MAX,
+    NEWS_BURST,
+    NEWS_EVERY_S,
+    Asked,
+    Lease,
+    LeaseTable,
+    group_id,
+)
+from keys.errors import BadFrame, BadSignature, NotAuthorised, TooOften
+from keys.frames import Kind, opening
+from keys.identity import Identity
+from tests.bridge.helpers import counted, replica, sent, statement, subscribe_at, suspected
+from tests.sim.world import NOW, World, make_world
+
+NOW_MS = int(NOW * 1000)
+GROUP = bytes(range(16))
+ID = ("plant/#", GROUP)
+RIGHTS = {"writer": (("#",), ()), "nosy": ((), ("plant/line1/#",))}
+WORLD = make_world(
+    {1: 3, 2: 3},
+    [(1, 2)],
+    {"a": 1, "b": 2, "c": 2, "writer": 1, "nosy": 1, "site": 1},
+    [Scope("plant/#"), Scope("open/#")],
+    rights=RIGHTS,
+)
+
+
+def lease_of(
+    member: str, start_s: float = -10, end_s: float = 50, *, version: int = 0, on: bool = True,
+    own: tuple[float, float] | None = None, scope: str = "plant/#",
+) -> Lease:  # fmt: skip
+    """Seconds from now; `own`: when the member serves its own devices' publications, the same if it is not given."""
+    own_s = own or (start_s, end_s)
+    times = [NOW_MS + int(s * 1000) for s in (*own_s, start_s, end_s)]
+    return Lease(member, scope, GROUP, version or times[0], on, *times).signed(WORLD.identities[member])
+
+
+def asked(publisher: str = "site", sequence: int = 1, at_s: float = 0.0, **changes: int) -> Asked:
+    at_ms = NOW_MS + int(at_s * 1000)
+    return replace(Asked(publisher, sequence, at_ms, at_ms), **changes)  # type: ignore[arg-type]
+
+
+def table_of(*leases: Lease) -> LeaseTable:
+    table = LeaseTable(WORLD.overlay)
+    for lease in leases:
+        table.accept(lease, NOW)
+    return table
+
+
+def test_a_lease_survives_its_frame():
+    lease = lease_of("a", on=False)
+    assert Lease.decode(lease.encode()) == lease
+    for cut in (0, 1, 63, 64, 100, len(lease.encode()) - 1):
+        with pytest.raises(BadFrame):
+            Lease.decode(lease.encode()[:cut])
+
+
+def test_replicas_learn_no_names_of_groups_where_the_scope_hides_names():
+    hidden = ScopeSecret(Scope("plant/#", tokens=True), "plant/#", b"\2" * 32)
+    bare = ScopeSecret(Scope("plant/#"), "plant/#")
+    assert group_id(hidden, "g", "plant/a") != group_id(replace(hidden, token_key=b"\1" * 32), "g", "plant/a")
+    ids = {group_id(s, *g) for s in (hidden, bare) for g in (("g", "plant/a"), ("g", "plant/#"), ("gp", "lant/a"))}
+    assert len(ids) == 6, "the same name with another filter is another group"
+
+
+# ------------------------------------------------------------------------------------------- who is believed
+
+
+@pytest.mark.parametrize("field", ["version", "on", "own_from_ms", "own_until_ms", "starts_ms", "ends_ms", "group"])
+def test_a_changed_lease_is_refused(field: str):
+    lease = lease_of("a")
+    changes = {"on": False, "group": bytes(16)}
+    changed = replace(lease, **{field: changes.get(field, NOW_MS + 1)})
+    with pytest.raises(BadSignature):
+        LeaseTable(WORLD.overlay).accept(changed, NOW)
+
+
+def test_nobody_leases_for_another_nor_where_it_has_no_right():
+    table = LeaseTable(WORLD.overlay)
+    forged = replace(lease_of("a"), signature=b"").signed(WORLD.identities["b"])
+    with pytest.raises(BadSignature):
+        table.accept(forged, NOW)
+    stranger = replace(lease_of("a"), member="stranger").signed(Identity.generate(bytes(32)))
+    of_replica = replace(lease_of("a"), member="r1a").signed(WORLD.identities["r1a"])
+    unknown_scope = replace(lease_of("a"), scope="else/#").signed(WORLD.identities["a"])
+    for lease in (stranger, of_replica, unknown_scope, lease_of("nosy")):
+        with pytest.raises(NotAuthorised):
+            table.accept(lease, NOW)
+    assert not list(table)
+
+
+def test_leases_into_the_far_future_and_old_ones_change_nothing():
+    table = LeaseTable(WORLD.overlay)
+    with pytest.raises(NotAuthorised, match="longer than anybody may"):
+        table.accept(lease_of("a", end_s=LEASE_AHEAD_S + 1), NOW)
+    assert not table.accept(lease_of("a", start_s=-2 * ENDED_S, end_s=-ENDED_S), NOW), "a replay"
+    assert not list(table)
+
+
+def test_an_older_lease_undoes_nothing_whatever_comes_first():
+    early, late = lease_of("a", end_s=50, version=1), lease_of("a", end_s=-1, version=2, on=False)
+    for leases in ((early, late), (late, early)):
+        table = table_of(*leases, lease_of("b"))
+        assert table.server(ID, asked(), NOW) == "b"
+        assert not table.accept(early, NOW)
+
+
+def test_members_that_come_and_go_without_uplink_undo_nothing_that_was_said_before():
+    """Neither lease takes part in the choice yet; what the first served alone would be served again by others."""
+    first = replace(lease_of("a", end_s=-50, own=(-100, -50), version=1, on=False), starts_ms=0)
+    second = replace(lease_of("a", own=(-10, 50), version=2), starts_ms=0)
+    leases = [lease.signed(WORLD.identities["a"]) for lease in (first, second)]
+    for order in (leases, leases[::-1]):
+        table = table_of(*order, lease_of("b", start_s=-200))
+        assert [table.server(ID, asked("a", at_s=s), NOW) for s in (-70, -30, -5)] == ["a", "b", "a"]
+
+
+def test_leases_are_bounded_for_each_author():
+    table = LeaseTable(WORLD.overlay)
+    for number in range(NEWS_BURST):
+        table.accept(lease_of("a", version=number + 1), NOW)
+    with pytest.raises(TooOften):
+        table.accept(lease_of("a", version=NEWS_BURST + 1), NOW)
+    assert table.accept(lease_of("b"), NOW), "others are not concerned"
+    assert table.accept(lease_of("a", version=NEWS_BURST + 1), NOW + 2 * NEWS_EVERY_S)
+    for number in range(3 * LIVES_MAX):
+        table.accept(lease_of("b", start_s=number / 10, version=NOW_MS + number), NOW)
+    assert len(table.of(ID)["b"]) == LIVES_MAX
+
+
+def test_a_gateway_with_too_many_groups_loses_its_own_oldest(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(groups, "LEASES_MAX", 5)
+    table = table_of(lease_of("b"))
+    for number in range(9):
+        lease = replace(lease_of("a"), group=bytes([number] * 16))
+        table.accept(lease.signed(WORLD.identities["a"]), NOW)
+    assert [lease.group[0] for lease in table if lease.member == "a"] == [5, 6, 7, 8]
+    assert [lease.group for lease in table if lease.member == "b"] == [GROUP]
+
+
+def test_who_leaves_the_overlay_or_loses_the_right_serves_nobody():
+    table = table_of(lease_of("a"), lease_of("b"))
+    sequence = next(s for s in range(99) if table.server(ID, asked(sequence=s), NOW) == "a")
+    table.adopt(WORLD.revoked("a", -1))
+    assert table.server(ID, asked(sequence=sequence), NOW) == "b"
+    table.adopt(WORLD.with_policy(scopes=(Scope("open/#"),)))
+    assert not list(table)
+
+
+# -------------------------------------------------------------------------------------------- who is chosen
+
+
+def test_gateways_share_evenly_and_the_publishers_own_members_come_first():
+    table = table_of(lease_of("a"), lease_of("b"), lease_of("c"))
+    got = Counter(table.server(ID, asked(sequence=sequence), NOW) for sequence in range(300))
+    assert set(got) == {"a", "b", "c"}
+    assert min(got.values()) > 70
+    assert all(table.server(ID, asked("b", sequence), NOW) == "b" for sequence in range(30))
+    assert table_of(lease_of("writer"), lease_of("a")).server(ID, asked("writer"), NOW) == "writer", "it may not read"
+    assert table_of(lease_of("writer"), lease_of("a")).server(ID, asked(), NOW) == "a"
+
+
+def test_a_publishers_gateway_is_not_chosen_for_what_it_published_before_it_had_members():
+    table = table_of(lease_of("a", own=(-5, 50)), lease_of("b"))
+    assert table.server(ID, asked("a", at_s=-4), NOW) == "a"
+    assert {table.server(ID, asked("a", s, at_s=-6), NOW) for s in range(30)} == {"b"}
+    assert table_of(lease_of("a", own=(-5, 50))).server(ID, asked("a", at_s=-6), NOW) is None
+
+
+def test_what_waited_in_an_outbox_goes_to_who_is_there_when_it_is_sent():
+    gone, there = lease_of("a", start_s=-900, end_s=-300, on=False), lease_of("b", start_s=-200)
+    late = asked(at_s=-600, sealed_ms=NOW_MS)
+    assert {table_of(gone, there).server(ID, replace(late, sequence=s), NOW) for s in range(30)} == {"b"}
+    # What it gave to its own members, days ago, nobody gives again.
+    assert table_of(lease_of("site", own=(-900, 50)), there).server(ID, late, NOW) == "site"
+
+
+def test_a_retained_publication_goes_to_nobody_who_joined_after_it():
+    table = table_of(lease_of("a", start_s=-100), lease_of("b", start_s=-5))
+    old = asked(at_s=-50, sealed_ms=NOW_MS, retained=True)
+    assert {table.server(ID, replace(old, sequence=s), NOW) for s in range(30)} == {"a"}
+    assert table_of(lease_of("b", start_s=-5)).server(ID, old, NOW) is None
+
+
+@pytest.mark.parametrize("begins_s", [None, 6.0], ids=["before the new lease begins", "after"])
+def test_a_restart_changes_nothing_of_what_was_sent_before_the_first_leases_began(begins_s: float | None):
+    """What the gateways that had joined by then were to serve stays theirs: of `a` it waits at the replicas."""
+    first = [lease_of(name, 1, 58, own=(-2, 58)) for name in ("a", "b")]
+    before = table_of(*first)
+    new = lease_of("a", 0, 60, own=(3, 60), version=NOW_MS + 3000)
+    new = replace(new, starts_ms=NOW_MS + int(begins_s * 1000) if begins_s else 0).signed(WORLD.identities["a"])
+    after = table_of(*first, new)
+    chosen = [before.server(ID, asked(sequence=n, at_s=0.5), NOW) for n in range(40)]
+    assert set(chosen) == {"a", "b"}
+    assert [after.server(ID, asked(sequence=n, at_s=0.5), NOW + 4) for n in range(40)] == chosen
+
+
+def test_a_restart_ends_nothing_that_was_leased_before():
+    """The former process's lease is the older life of two; a lease that ended bounds those before it."""
+    before, after = lease_of("a", start_s=-30, end_s=20), lease_of("a", start_s=3, end_s=55, own=(0, 55))
+    for leases in ((before, after), (after, before)):
+        table = table_of(*leases)
+        assert table.server(ID, asked(at_s=-1), NOW) == "a"
+        assert table.server(ID, asked(at_s=30), NOW) == "a"
+    left = lease_of("a", start_s=3, end_s=5, own=(0, 5), version=after.version + 1, on=False)
+    table = table_of(before, after, left, lease_of("b"))
+    assert {table.server(ID, asked(sequence=s, at_s=10), NOW) for s in range(30)} == {"b"}, "though `before` says 20"
+
+
+SPANS = st.tuples(st.integers(-60, 20), st.integers(1, 60), st.integers(0, 3), st.booleans())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abc"), SPANS), min_size=1, max_size=8), st.integers(0, 1 << 32))
+def test_in_whatever_order_leases_come_all_choose_alike(given_leases: list[tuple[str, tuple[int, int, int, bool]]],
+                                                       seed: int):  # fmt: skip
+    """Whoever knows the same leases; copies, old versions and forgeries in between change nothing."""
+    assume(max(Counter(member for member, _ in given_leases).values()) <= LIVES_MAX)
+    leases = [
+        lease_of(member, start, min(start + length, 60), version=version, on=on)
+        for version, (member, (start, length, _, on)) in enumerate(given_leases, 1)
+    ]
+    rng = random.Random(seed)
+    questions = [asked(p, s, rng.uniform(-60, 60)) for s in range(20) for p in ("site", "a")]
+    answers = set()
+    for _ in range(3):
+        arriving = [*leases, *leases]
+        rng.shuffle(arriving)
+        table = LeaseTable(WORLD.overlay)
+        for lease in arriving:
+            with pytest.raises(BadSignature):
+                LeaseTable(WORLD.overlay).accept(replace(lease, ends_ms=lease.ends_ms + 1), NOW)
+            table.accept(lease, NOW)
+        answers.add(tuple(table.server(ID, question, NOW) for question in questions))
+    assert len(answers) == 1
+
+
+# ------------------------------------------------------------------------------------------ how they travel
+
+
+def leases_in(effects: list[Effect]) -> Counter[str]:
+    return Counter(s.peer for s in sent(effects) if s.wire.topic == GROUPS_TOPIC)
+
+
+def wire(lease: Lease) -> Wire:
+    return Wire(GROUPS_TOPIC, lease.encode())
+
+
+def test_a_replica_passes_a_lease_on_once_to_other_regions_and_to_gateways_here_that_want_the_scope():
+    node = replica(WORLD, "r1a", ["a", "site", "nosy", "r2a", "r2b"])
+    subscribe_at(node, WORLD, "site", "plant/#")
+    effects = node.handle(Received("a", wire(lease_of("a"))), NOW)
+    assert leases_in(effects) == {"site": 1, "r2a": 1, "r2b": 1}
+    assert leases_in(node.handle(Received("r2b", wire(lease_of("a"))), NOW)) == {}
+    assert leases_in(node.handle(Received("r2b", wire(lease_of("b"))), NOW)) == {"site": 1}, "not back to its region"
+    # Its own, so that a former process's lease is known after a restart, and everybody else's.
+    assert leases_in(node.handle(LinkUp("site"), NOW)) == {"site": 2}
+    assert leases_in(node.handle(LinkUp("nosy"), NOW)) == {}
+    assert leases_in(subscribe_at(node, WORLD, "a", "plant/#")) == {"a": 2}
+    assert leases_in(node.handle(LinkUp("r2a"), NOW)) == {"r2a": 1}, "what came from there it has"
+
+
+def test_a_replica_charges_forgeries_to_the_link_and_passes_nothing_on():
+    node = replica(WORLD, "r1a", ["a", "site", "r2a"])
+    subscribe_at(node, WORLD, "site", "plant/#")
+    garbage = Wire(GROUPS_TOPIC, opening(Kind.GROUP_LEASE) + bytes(200))
+    for forged in (garbage, wire(replace(lease_of("a"), ends_ms=NOW_MS + 59_000))):
+        effects = node.handle(Received("r2a", forged), NOW)
+        assert counted(effects, "refused") == 1
+        assert suspected(effects) == {"r2a"}
+        assert not sent(effects)
+
+
+def test_a_gateway_that_states_without_end_is_not_told_without_end():
+    node = replica(WORLD, "r1a", ["a", "site"])
+    node.handle(Received("a", wire(lease_of("a"))), NOW)
+    told = sum(leases_in(node.handle(e, NOW))["site"] for e in _statements(WORLD, 50))
+    assert told == 8
+
+
+def _statements(world: World, count: int) -> list[Received]:
+    return [Received("site", statement(world, "site", "plant/#", version)) for version in range(1, count + 1)]

@@ -1,0 +1,398 @@
+"""Which overlay is in force: newer versions spread, everything else is refused, liars cost seconds at most."""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from dataclasses import replace
+
+import pytest
+
+from bridge.contract.machine import (
+    Adopt,
+    Adoption,
+    Committed,
+    Effect,
+    LinkUp,
+    Publication,
+    Received,
+    Send,
+    Subscribed,
+    Tick,
+    Wire,
+)
+from bridge.document.overlay import Overlay, OverlayError
+from bridge.document.policy import Issuer, Scope
+from bridge.membership.adopting import (
+    ASK_S,
+    DISTRUST_S,
+    DOCUMENT_BURST,
+    FLAG_ASK,
+    FLAG_DOCUMENT,
+    OFFER_AGAIN_S,
+    OVERLAY_BYTES_MAX,
+    OVERLAY_TOPIC,
+    OverlayKeeper,
+    Version,
+    canonical,
+)
+from bridge.sim.kernel import Kernel
+from keys.epochs import Calendar
+from keys.identity import CERTIFICATE_DOMAIN, Identity
+from tests.bridge.helpers import counted, gateway, replica, sent, suspected
+from tests.sim.world import NOW, Traffic, World, make_world
+
+WORLD = make_world({1: 3}, [], {"site": 1, "control": 1})
+OVERLAY = WORLD.overlay
+NEWER = WORLD.revoked("control", -1)
+
+
+def keeper(*peers: str, name: str = "site", overlay: Overlay = OVERLAY) -> OverlayKeeper:
+    made = OverlayKeeper(overlay, name)
+    for peer in peers or ("r1a", "r1b", "r1c"):
+        made.link_up(peer, NOW)
+    return made
+
+
+def offer(overlay: Overlay) -> Wire:
+    return Wire(OVERLAY_TOPIC, Version.of(overlay).encode())
+
+
+def document(overlay: Overlay, packed: bytes | None = None) -> Wire:
+    return Wire(
+        OVERLAY_TOPIC, Version.of(overlay).encode(FLAG_DOCUMENT) + (packed or zlib.compress(canonical(overlay)))
+    )
+
+
+def asks(effects: list[Effect]) -> list[str]:
+    return [e.peer for e in effects if isinstance(e, Send) and e.wire.payload[2] == FLAG_ASK]
+
+
+def adopted(effects: list[Effect]) -> list[Adopt]:
+    return [e for e in effects if isinstance(e, Adopt)]
+
+
+def answered(made: OverlayKeeper, wire: Wire, of: Overlay = NEWER, now: float = NOW) -> list[Effect]:
+    """r1a offers, is asked, and sends `wire`."""
+    assert asks(made.received(Received("r1a", offer(of)), now)) == ["r1a"]
+    return made.received(Received("r1a", wire), now)
+
+
+def resigned(owner: Identity, overlay: Overlay = OVERLAY, **changes: object) -> Overlay:
+    policy = replace(overlay.policy, **changes)  # type: ignore[arg-type]
+    return Overlay.sign(owner, policy, overlay.views.values(), overlay.members.values())
+
+
+def owner() -> Identity:
+    assert WORLD.owner is not None
+    return WORLD.owner
+
+
+def test_a_newer_version_is_asked_for_adopted_and_offered_to_all():
+    made = keeper()
+    effects = answered(made, document(NEWER))
+    (adopt,) = adopted(effects)
+    assert (adopt.outcome, json.loads(adopt.document)) == (Adoption.LIVE, NEWER.to_document())
+    assert made.overlay.policy.version == OVERLAY.policy.version + 1
+    assert {e.peer for e in effects if isinstance(e, Send)} == {"r1a", "r1b", "r1c"}
+
+
+def test_who_is_asked_sends_the_document_and_no_more_than_the_bound():
+    made = keeper(overlay=NEWER)
+    question = Received("r1a", Wire(OVERLAY_TOPIC, Version.of(NEWER).encode(FLAG_ASK)))
+    answers = [made.received(question, NOW) for _ in range(DOCUMENT_BURST + 5)]
+    given = [e for effects in answers for e in effects if isinstance(e, Send)]
+    assert [send.wire for send in given] == [document(NEWER)] * DOCUMENT_BURST
+    assert sum(counted(effects, "overlays_withheld") for effects in answers) == 5
+
+
+@pytest.mark.parametrize("of", [OVERLAY, resigned(owner(), version=0)])
+def test_older_and_present_versions_are_not_asked_for(of: Overlay):
+    assert keeper().received(Received("r1a", offer(of)), NOW) == []
+
+
+def bomb() -> bytes:
+    return zlib.compress(b'{"policy":"' + b" " * OVERLAY_BYTES_MAX, 9)
+
+
+def spoiled(part: str) -> bytes:
+    """One byte of a signed part is another."""
+    changed = NEWER.to_document()
+    if part == "policy":
+        changed["policy"] = changed["policy"] | {"signature": OVERLAY.to_document()["policy"]["signature"]}
+    else:
+        changed["members"] = OVERLAY.to_document()["members"][1:]
+    return zlib.compress(json.dumps(changed).encode())
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        b"", b"garbage", zlib.compress(canonical(NEWER))[:-3], zlib.compress(canonical(NEWER)) + b"x", bomb(),
+        zlib.compress(b"[" * 100_000), zlib.compress(b"[]"), zlib.compress(b"{}"), zlib.compress(b"\xff"),
+        spoiled("policy"), spoiled("members"), zlib.compress(canonical(OVERLAY)),
+        zlib.compress(canonical(resigned(Identity.generate(bytes(range(1, 33))), version=2))),
+    ],
+    ids=[
+        "empty", "garbage", "truncated", "tail", "bomb", "nested", "list", "nothing", "no text", "unsigned", "members",
+        "downgrade", "other owner",
+    ],
+)  # fmt: skip
+def test_what_does_not_hold_is_refused_and_its_sender_not_asked_again(packed: bytes):
+    made = keeper()
+    effects = answered(made, document(NEWER, packed or b" "))
+    assert (counted(effects, "refused"), suspected(effects), adopted(effects)) == (1, {"r1a"}, [])
+    assert made.overlay is OVERLAY
+    assert asks(made.received(Received("r1a", offer(NEWER)), NOW + 2 * ASK_S)) == []
+    assert asks(made.received(Received("r1b", offer(NEWER)), NOW + 2 * ASK_S)) == ["r1b"]
+
+
+def test_a_document_that_nobody_asked_for_is_dropped_unread():
+    made = keeper()
+    made.received(Received("r1a", offer(NEWER)), NOW)
+    effects = made.received(Received("r1b", document(NEWER)), NOW)
+    assert counted(effects, "refused") == 1
+    assert made.overlay is OVERLAY
+
+
+def test_two_contents_of_one_version_are_told_and_ours_stays():
+    """The owner equivocates: whoever relays it is not named, and it is told once."""
+    made = keeper()
+    other = resigned(owner(), edges=(), grants=OVERLAY.policy.grants[:1])
+    effects = answered(made, document(other), other)
+    assert counted(effects, "overlay_equivocations") == 1
+    assert made.overlay is OVERLAY
+    assert asks(made.received(Received("r1b", offer(other)), NOW + 2 * ASK_S)) == []
+    with pytest.raises(OverlayError, match="two overlays of version 1"):
+        made.offered(canonical(other), NOW)
+
+
+def test_liars_that_offer_and_withhold_are_passed_over():
+    """f of the neighbours offer what nobody has, again and again: the honest one is asked within ASK_S for each."""
+    made = keeper()
+    lie = Wire(OVERLAY_TOPIC, Version(1 << 63, bytes(32)).encode())
+    asked = []
+    now = NOW
+    made.received(Received("r1a", lie), now)
+    made.received(Received("r1b", lie), now)
+    made.received(Received("r1c", offer(NEWER)), now)
+    for _ in range(2):
+        deadline = made.next_deadline
+        assert deadline is not None
+        now = deadline
+        asked += asks(made.tick(now))
+        made.received(Received("r1a", lie), now)
+    assert asked[-1] == "r1c"
+    assert now <= NOW + 2 * ASK_S
+
+
+def test_offers_without_end_cost_a_question_in_ask_s():
+    made = keeper()
+    lies = [Wire(OVERLAY_TOPIC, Version(n, bytes(32)).encode()) for n in range(100, 1100)]
+    effects = [e for lie in lies for e in made.received(Received("r1a", lie), NOW)]
+    assert asks(effects) == ["r1a"]
+    assert len(effects) == 1
+
+
+def test_who_stays_behind_is_told_again():
+    made = keeper("r1a")
+    answered(made, document(NEWER))
+    made.received(Received("r1a", offer(OVERLAY)), NOW)
+    assert made.next_deadline == NOW + OFFER_AGAIN_S
+    assert len(made.tick(NOW + OFFER_AGAIN_S)) == 1
+
+
+def test_what_changes_the_shape_waits_for_a_restart_but_is_kept_and_passed_on():
+    made = keeper()
+    larger = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 1}).overlay
+    moved = Overlay.sign(owner(), replace(larger.policy, version=5), larger.latest.values(), larger.members.values())
+    effects = made.offered(canonical(moved), NOW)
+    (adopt,) = adopted(effects)
+    assert adopt.outcome is Adoption.RESTART
+    assert made.overlay is OVERLAY
+    assert [e.wire for e in effects if isinstance(e, Send)] == [offer(moved)] * 3
+    assert made.offered(canonical(moved), NOW) == []
+
+
+def test_the_operator_is_told_why_a_file_is_not_taken():
+    made = keeper(overlay=NEWER)
+    for data, why in ((canonical(OVERLAY), "version 2 is known"), (b"{", "not JSON"), (b"[]", "not a JSON object")):
+        with pytest.raises(OverlayError, match=why):
+            made.offered(data, NOW)
+
+
+def without(name: str) -> Overlay:
+    """A version that does not list the member any more."""
+    rest = [member for listed, member in OVERLAY.members.items() if listed != name]
+    grants = tuple(grant for grant in OVERLAY.policy.grants if grant.member != name)
+    policy = replace(OVERLAY.policy, version=9, grants=grants)
+    return Overlay.sign(owner(), policy, OVERLAY.views.values(), rest)
+
+
+def test_a_node_that_is_removed_stops_and_passes_it_on():
+    node = gateway(WORLD, "control")
+    effects = node.offered(canonical(without("control")), NOW)
+    assert [adopt.outcome for adopt in adopted(effects)] == [Adoption.REMOVED]
+    assert {e.peer for e in effects if isinstance(e, Send)} == {"r1a", "r1b", "r1c"}
+    assert node.handle(Subscribed("#"), NOW) == []
+    assert node.handle(Committed(((1, 0, Publication("plant/t", b"x", 1)),)), NOW) == []
+    assert node.handle(Tick(), NOW) == []
+    question = Received("r1a", Wire(OVERLAY_TOPIC, Version.of(without("control")).encode(FLAG_ASK)))
+    assert counted(node.handle(question, NOW), "overlays_sent") == 1
+
+
+def test_a_member_that_left_is_a_stranger_at_once():
+    node = replica(WORLD, "r1a", ["site", "control"])
+    node.offered(canonical(without("control")), NOW)
+    assert counted(node.handle(LinkUp("control"), NOW), "refused") == 1
+    assert not sent(node.handle(LinkUp("site"), NOW), "control")
+
+
+def test_a_revoked_member_cannot_hold_the_revocation_up():
+    """It keeps the old version and offers it: nobody takes a step back, and it gets the new one."""
+    node = replica(WORLD, "r1a", ["site", "control"])
+    node.offered(canonical(NEWER), NOW)
+    assert node.handle(Received("control", offer(OVERLAY)), NOW) == []
+    assert counted(node.handle(Received("control", document(OVERLAY)), NOW), "refused") == 1
+    assert node.overlay.policy.version == NEWER.policy.version
+
+
+# ---------------------------------------------------------------------------------------------- simulation
+
+
+class Withholder:
+    """A replica that offers and asks like all, and never hands a document over; half of them invent versions too."""
+
+    def __init__(self, node: object, invents: bool) -> None:
+        self.node, self.invents = node, invents
+
+    @property
+    def next_deadline(self) -> float | None:
+        return self.node.next_deadline  # type: ignore[attr-defined, no-any-return]
+
+    def handle(self, event: object, now: float) -> list[Effect]:
+        effects = []
+        for effect in self.node.handle(event, now):  # type: ignore[attr-defined]
+            if isinstance(effect, Send) and effect.wire.topic == OVERLAY_TOPIC:
+                if effect.wire.payload[2] == FLAG_DOCUMENT:
+                    continue
+                if self.invents and effect.wire.payload[2] == 0:
+                    invented = Wire(OVERLAY_TOPIC, Version(int(now), bytes(32)).encode())
+                    effects.append(replace(effect, wire=invented))
+                    continue
+            effects.append(effect)
+        return effects
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_under_load_and_with_liars_every_honest_node_adopts_within_bounded_time(seed: int):
+    rng = random.Random(seed)
+    world: World = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "far": 2}, [Scope("plant/#")], seed=seed)
+    kernel: Kernel = world.kernel(rng)
+    liars = {f"r{region}{rng.choice('abc')}" for region in (1, 2)}
+    for liar in liars:
+        kernel.nodes[liar] = Withholder(kernel.nodes[liar], rng.random() < 0.5)  # type: ignore[assignment]
+    traffic = Traffic("site")
+    kernel.at(NOW + 2, "far", Subscribed("plant/#"))
+    for n in range(60):
+        traffic.publish(kernel, NOW + 3 + n / 4, "plant/t", str(n).encode())
+    kernel.run(NOW + 5)
+    newer = world.with_policy(scopes=(*world.overlay.policy.scopes, Scope("more/#")))
+    started = rng.choice(["site", "far", *sorted(set(world.overlay.members) - liars)])
+    kernel.call(started, lambda node, now: node.offered(canonical(newer), now))  # type: ignore[attr-defined]
+    # each hop may lose ASK_S to every liar among its neighbours (one a region); the way has three hops
+    trace = kernel.run(NOW + 5 + 3 * 2 * ASK_S + 1)
+    versions = {n: kernel.nodes[n].overlay.policy.version for n in set(world.overlay.members) - liars}  # type: ignore[attr-defined]
+    assert set(versions.values()) == {2}, (seed, versions)
+    trace = kernel.run(NOW + 60)
+    assert [d.publication.payload for d in trace.delivered["far"]] == [str(n).encode() for n in range(60)]
+    assert not trace.named()
+
+
+def test_a_document_that_takes_longer_than_the_next_question_is_adopted():
+    """On slow links every answer comes when somebody else was asked already."""
+    made = keeper()
+    asked = [name for peer in ("r1a", "r1b") for name in asks(made.received(Received(peer, offer(NEWER)), NOW))]
+    assert (asked, asks(made.tick(NOW + ASK_S))) == (["r1a"], ["r1b"])
+    assert len(adopted(made.received(Received("r1a", document(NEWER)), NOW + ASK_S + 1))) == 1
+    late = made.received(Received("r1b", document(NEWER)), NOW + ASK_S + 2)
+    assert not suspected(late), "it was asked"
+    assert suspected(made.received(Received("r1b", document(NEWER)), NOW + ASK_S + 3)) == {"r1b"}, "once"
+
+
+def test_to_reconnect_refills_no_allowance_and_restores_no_trust():
+    made = keeper(overlay=NEWER)
+    question = Received("r1a", Wire(OVERLAY_TOPIC, Version.of(NEWER).encode(FLAG_ASK)))
+    given: list[Effect] = []
+    for _ in range(DOCUMENT_BURST + 5):
+        given += made.received(question, NOW)
+        made.link_down("r1a", NOW)
+        made.link_up("r1a", NOW)
+    assert counted(given, "overlays_sent") == DOCUMENT_BURST
+    liar = keeper("r1a")
+    answered(liar, document(NEWER, b"garbage"))
+    liar.link_down("r1a", NOW)
+    liar.link_up("r1a", NOW)
+    assert not asks(liar.received(Received("r1a", offer(NEWER)), NOW + ASK_S))
+    assert asks(liar.tick(NOW + DISTRUST_S)) == ["r1a"]
+
+
+def test_what_was_asked_over_a_link_that_fell_is_not_answered_over_the_next():
+    made = keeper("r1a")
+    assert asks(made.received(Received("r1a", offer(NEWER)), NOW)) == ["r1a"]
+    made.link_down("r1a", NOW)
+    made.link_up("r1a", NOW)
+    assert not adopted(made.received(Received("r1a", document(NEWER)), NOW))
+
+
+def test_who_is_listed_again_in_another_region_has_to_start_anew():
+    """Its machines know where they are from the start; the version between does not list them."""
+    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 1})
+    assert world.owner is not None
+    present = world.overlay
+    node = gateway(world, "control")
+
+    def with_members(version: int, moved_to: int | None) -> bytes:
+        members = [member for name, member in present.members.items() if name != "control"]
+        if moved_to is not None:
+            moved = replace(present.certificate("control"), region=moved_to)
+            moved = replace(moved, signature=world.owner.sign(CERTIFICATE_DOMAIN, moved.signed_bytes()))  # type: ignore[union-attr]
+            members.append(replace(present.members["control"], certificate=moved))
+        policy = replace(present.policy, version=present.policy.version + version)
+        return canonical(Overlay.sign(world.owner, policy, present.views.values(), members))  # type: ignore[arg-type]
+
+    outcomes = [adopted(node.offered(with_members(*what), NOW))[0].outcome for what in ((1, None), (2, 2), (3, 1))]
+    assert outcomes == [Adoption.REMOVED, Adoption.RESTART, Adoption.LIVE]
+
+
+def test_an_older_version_is_not_adopted_though_it_was_asked_for_and_is_signed():
+    """Attack: to offer a newer version and, asked, to send one in which a revoked member still had its rights."""
+    made = keeper(overlay=NEWER)
+    newest = resigned(owner(), version=NEWER.policy.version + 1)
+    assert not adopted(answered(made, document(OVERLAY), newest))
+    assert made.overlay is NEWER
+
+
+DAILY: dict[str, object] = {"calendar": Calendar(length_s=86_400)}
+ENDLESS: dict[str, object] = {"calendar": Calendar()}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcome"),
+    [
+        (DAILY, {"calendar": Calendar(zero_ms=1000, length_s=86_400)}, Adoption.RESTART),
+        (DAILY, {"calendar": Calendar(length_s=86_401)}, Adoption.RESTART),
+        (ENDLESS, {"issuer": Issuer.OWNER, "key_servers": ()}, Adoption.RESTART),
+        (DAILY, {"calendar": Calendar(length_s=86_400, grace_s=60)}, Adoption.LIVE),
+    ],
+)
+def test_who_issues_keys_and_how_epochs_are_numbered_changes_at_a_restart(
+    before: dict[str, object], after: dict[str, object], outcome: Adoption
+):
+    world = make_world({1: 3}, [], {"site": 1}, calendar=Calendar(length_s=86_400))
+    assert world.owner is not None
+    present = resigned(world.owner, world.overlay, **before)
+    changed = resigned(world.owner, present, version=present.policy.version + 1, **after)
+    (adopt,) = adopted(keeper(overlay=present).offered(canonical(changed), NOW))
+    assert adopt.outcome is outcome

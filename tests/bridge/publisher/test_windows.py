@@ -1,0 +1,158 @@
+"""Lanes: what is late and what is new go in turn, each topic keeps its order, and neither window starves the other."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.publisher.windows import AHEAD_MAX, LATE_WINDOW_MIN, QUEUED_S, WINDOW_MAX, Lane, Lanes
+
+
+def always(sequence: int) -> bool:
+    return True
+
+
+def late_lane(count: int, topics: int = 10) -> Lane:
+    return Lane(deque((n, f"t{n % topics}") for n in range(count)))
+
+
+def test_late_and_new_go_in_turn():
+    lane = late_lane(20)
+    for n in range(100, 110):
+        lane.append(n, "new", False)
+    assert lane.take(0.0, always)[:6] == [100, 0, 101, 1, 102, 2]
+
+
+def test_what_is_new_on_a_late_topic_waits_behind_it_and_only_so_long():
+    lane = late_lane(3)
+    lane.append(100, "t1", False)
+    lane.append(101, "other", False)
+    assert lane.take(0.0, always) == [101, 0, 1, 2, 100]
+    lane.append(102, "t1", False)
+    lane.append(103, "t9", True)
+    assert lane.take(0.0, always) == [102, 103]
+
+
+def test_a_full_late_window_leaves_room_for_what_is_new():
+    lane = late_lane(1_000)
+    assert len(lane.take(0.0, always)) == LATE_WINDOW_MIN
+    lane.append(5_000, "new", False)
+    assert lane.take(0.0, always) == [5_000]
+
+
+def test_a_queue_whose_first_may_not_go_stands_still_and_the_other_goes_on():
+    lane = late_lane(4)
+    for n in range(100, 104):
+        lane.append(n, "new", False)
+    assert lane.take(0.0, lambda sequence: sequence != 1) == [100, 0, 101, 102, 103]
+    assert lane.take(0.0, lambda sequence: sequence == 1) == [1]
+
+
+def test_what_may_go_comes_forward_where_both_queues_stand():
+    lane = late_lane(6)
+    lane.append(100, "new", False)
+    assert lane.take(0.0, lambda sequence: sequence in (3, 5)) == [], "nobody said that there is some"
+    assert lane.take(0.0, lambda sequence: sequence in (3, 5), lacked=2) == [3, 5]
+    assert lane.take(0.0, always) == [100, 0, 1, 2, 4]
+
+
+def test_what_is_too_far_ahead_to_go_stands_too():
+    lane = late_lane(6)
+    lane.append(AHEAD_MAX + 100, "new", False)
+    assert lane.take(0.0, lambda sequence: sequence in (3, AHEAD_MAX + 100), lacked=2) == [3]
+
+
+def acknowledge(lane: Lane, rounds: int, took_s: float) -> None:
+    now = max(lane.in_flight.values(), default=0.0)
+    for _ in range(rounds):
+        lane.take(now, always)
+        now += took_s
+        for sequence in list(lane.in_flight):
+            lane.acknowledged(sequence, now)
+
+
+def test_the_late_window_grows_to_the_whole_one_while_the_replica_keeps_up_whatever_the_way_takes():
+    for way_s in (0.001, 0.5):
+        lane = late_lane(100_000)
+        acknowledge(lane, 30, way_s)
+        assert lane.late_window == WINDOW_MAX
+
+
+def test_the_late_window_shrinks_while_acknowledgements_queue_and_grows_again():
+    lane = late_lane(100_000)
+    acknowledge(lane, 30, 0.001)
+    acknowledge(lane, 30, 0.001 + 3 * QUEUED_S)
+    assert lane.late_window == LATE_WINDOW_MIN
+    acknowledge(lane, 30, 0.001)
+    assert lane.late_window == WINDOW_MAX
+
+
+def test_a_clock_that_is_set_back_does_not_hold_the_window_small_for_ever():
+    lane = late_lane(100_000)
+    lane.take(1_000.0, always)
+    lane.acknowledged(next(iter(lane.in_flight)), 500.0)
+    lane.in_flight = dict.fromkeys(lane.in_flight, 500.0)
+    acknowledge(lane, 60, 0.2)
+    assert lane.late_window == WINDOW_MAX
+
+
+def test_what_is_new_does_not_run_so_far_ahead_that_replicas_would_drop_what_is_late():
+    lane = late_lane(LATE_WINDOW_MIN + 1)
+    lane.take(0.0, always)
+    lane.append(AHEAD_MAX + LATE_WINDOW_MIN + 1, "new", False)
+    assert lane.take(0.0, always) == []
+    lane.acknowledged(0, 0.0)
+    assert lane.take(0.0, always) == [LATE_WINDOW_MIN, AHEAD_MAX + LATE_WINDOW_MIN + 1]
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(0, 4), st.booleans()),
+        st.tuples(st.just("ack"), st.integers(0, 20), st.booleans()),
+        st.tuples(st.just("outdate"), st.integers(0, 3), st.booleans()),
+        st.tuples(st.just("gone"), st.integers(0, 3), st.booleans()),
+    ),
+    max_size=120,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps)
+def test_each_topic_is_taken_in_order_and_nothing_is_lost_or_taken_twice(given_steps):
+    """By when they were taken first: what is sealed anew may have been overtaken by what was acknowledged before."""
+    lanes = Lanes()
+    lanes.up("a", [])
+    ((_, lane),) = lanes
+    topics: dict[int, str] = {}
+    gone: set[int] = set()
+    taken: list[int] = []
+    sequence = outdated = 0
+    for what, number, late in given_steps:
+        if what == "append":
+            sequence += 1
+            topics[sequence] = f"t{number}"
+            lanes.append(sequence, f"t{number}", late)
+        elif what == "ack":
+            for flying in list(lane.in_flight)[:number]:
+                lanes.acknowledged("a", flying, 0.0)
+        elif what == "outdate":
+            again = list(lane.in_flight)[-number:] if number else []
+            for flying in again:
+                lanes.outdate(flying)
+            outdated += len(again)
+            lanes.requeue([(s, topics[s]) for s in again], lambda peer, s: True)
+        else:
+            gone |= {s for s in topics if s % 5 == number and s not in taken}
+            lane.keep((set(topics) - gone).__contains__)
+        taken += lane.take(0.0, always)
+    while len(lane):
+        for flying in list(lane.in_flight):
+            lane.acknowledged(flying, 0.0)
+        taken += lane.take(0.0, always)
+    assert set(topics) - gone <= set(taken) <= set(topics)
+    assert len(taken) - len(set(taken)) == outdated
+    for topic in set(topics.values()):
+        of_topic = [s for s in dict.fromkeys(taken) if topics[s] == topic]
+        assert of_topic == sorted(of_topic)

@@ -1,0 +1,441 @@
+"""The subscriber side: order, duplicates, replays, floods, and what a bad publisher or replica can do to others."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from bridge.contract.machine import (
+    Committed,
+    Deliver,
+    Effect,
+    LinkUp,
+    Publication,
+    Received,
+    Subscribed,
+    Tick,
+    Unsubscribed,
+    Wire,
+)
+from bridge.document.policy import Scope
+from bridge.node import GatewayNode
+from bridge.reader.collector import EXPIRY_MAX_S, FRESH_S, REPAIR_S
+from bridge.reader.newest_retained import RETAINED_WAIT_S
+from bridge.reader.streams import GAPS_MAX
+from bridge.wire.statements import KEYS_TOPIC
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Inner, Mode, to_property
+from keys.keyheader import KEY_DOMAIN
+from keys.sharetree import Share, encode_shares
+from tests.bridge.helpers import (
+    NOW,
+    ForgedKey,
+    counted,
+    craft,
+    delivered,
+    forge_key,
+    gateway,
+    named,
+    publish,
+    sent,
+    shares_in,
+    subscriber,
+    suspected,
+    with_properties,
+)
+from tests.sim.world import World, make_world
+
+REPLICAS = ("r1a", "r1b", "r1c")
+
+
+@pytest.fixture
+def world() -> World:
+    """One region, so that a replica's wires to `control` are the publisher's: `evil` may publish on open/#."""
+    return make_world(
+        {1: 3},
+        [],
+        {"site": 1, "evil": 1, "control": 1},
+        [Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)],
+        rights={"evil": (["open/#", "clear/#"], ["#"])},
+    )
+
+
+def feed(
+    node: GatewayNode, wires: dict[str, Wire], now: float = NOW, peers: tuple[str, ...] = REPLICAS
+) -> list[Effect]:
+    return [effect for peer in peers for effect in node.handle(Received(peer, wires[peer]), now)]
+
+
+def told(effects: list[Effect]) -> list[tuple[int, bool]]:
+    return [(d.sequence, d.late) for d in delivered(effects)]
+
+
+def all_from(key: ForgedKey, wire: Wire) -> dict[str, Wire]:
+    """An attacker's wire with its true key and shares, by replica."""
+    return {r: with_properties(wire, *key.properties([key.shares[i]])) for i, r in enumerate(REPLICAS)}
+
+
+# ---------------------------------------------------------------------------------------------- the honest way
+
+
+def test_k_replicas_suffice_and_the_others_repeat(world: World):
+    node, wires = subscriber(world, "control"), publish(gateway(world, "site"), "plant/t", b"21", sequence=1)
+    assert not delivered(feed(node, wires, peers=("r1a",)))
+    (got,) = delivered(feed(node, wires, peers=("r1c",)))
+    assert (got.publisher, got.publication.topic, got.publication.payload) == ("site", "plant/t", b"21")
+    last = feed(node, wires, peers=("r1b",))
+    assert not delivered(last)
+    assert counted(last, "duplicates_dropped") == 1
+
+
+def test_shares_may_come_on_their_own(world: World):
+    node, wires = subscriber(world, "control"), publish(gateway(world, "site"), "plant/t", sequence=1)
+    feed(node, wires, peers=("r1a",))
+    carried = tuple(p for p in wires["r1b"].properties if p[0] in (PROPERTY_KEY, PROPERTY_SHARES))
+    assert told(node.handle(Received("r1b", Wire(KEYS_TOPIC, b"", properties=carried)), NOW)) == [(1, False)]
+
+
+def test_application_properties_survive(world: World):
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    original = Publication(
+        "plant/t", b"x", 2, True, "text/plain", "open/reply", b"\0id", 1, (("k", "v"), ("k", "w")), 60, int(NOW * 1000)
+    )
+    effects = site.handle(Committed(((1, 0, original),)), NOW)
+    (got,) = delivered(feed(node, {s.peer: s.wire for s in sent(effects)}))
+    assert got.publication == original
+
+
+# ------------------------------------------------------------------------------------------------------- order
+
+
+def test_a_successor_waits_for_what_a_liar_holds_back(world: World):
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    one, two, three = (publish(site, "plant/t", sequence=n, previous=n - 1) for n in (1, 2, 3))
+    assert told(feed(node, one)) == [(1, False)]
+    assert told(feed(node, three)) == []
+    assert told(feed(node, two)) == [(2, False), (3, False)]
+
+
+def test_a_predecessor_that_does_not_come_is_given_up_and_may_come_late(world: World):
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    one, two, three = (publish(site, "plant/t", sequence=n, previous=n - 1) for n in (1, 2, 3))
+    feed(node, one)
+    feed(node, three)
+    assert node.next_deadline is not None
+    assert told(node.handle(Tick(), NOW + REPAIR_S)) == [(3, False)]
+    assert told(feed(node, two, NOW + 11)) == [(2, True)]
+    assert told(feed(node, two, NOW + 12)) == []
+
+
+def test_the_first_publications_of_a_stream_are_not_lost_if_a_liar_sends_a_later_one_first(world: World):
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    feed(node, publish(site, "plant/other", sequence=1))  # the key is open
+    two, three, four = (publish(site, "plant/t", sequence=n, previous=n - 1 if n > 2 else 0) for n in (2, 3, 4))
+    assert told(feed(node, four, peers=("r1c",))) == [(4, False)]
+    assert told(feed(node, two) + feed(node, three) + feed(node, two)) == [(2, True), (3, True)]
+
+
+def test_an_overtaken_qos_0_publication_comes_late_and_is_not_lost(world: World):
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    feed(node, publish(site, "plant/t", sequence=1))
+    two, three = (publish(site, "plant/t", sequence=2, qos=0), publish(site, "plant/t", sequence=3, previous=1))
+    assert told(feed(node, three)) == [(3, False)]
+    assert told(feed(node, two)) == [(2, True)]
+    assert told(feed(node, two)) == []
+
+
+def test_gaps_are_bounded_and_what_fell_out_counts_as_seen(world: World):
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    skipped = publish(site, "plant/t", sequence=2, qos=0)
+    feed(node, publish(site, "plant/t", sequence=1))
+    for n in range(GAPS_MAX + 1):
+        feed(node, publish(site, "plant/t", sequence=3 + 2 * n, previous=1 + 2 * n if n else 1))
+    assert told(feed(node, skipped)) == []
+
+
+def test_streams_do_not_wait_for_each_other(world: World):
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    feed(node, publish(site, "plant/a", sequence=1))
+    publish(site, "plant/a", sequence=2, previous=1)
+    feed(node, publish(site, "plant/a", sequence=3, previous=2))
+    assert told(feed(node, publish(site, "plant/b", sequence=4))) == [(4, False)]
+
+
+def test_what_was_published_while_nobody_subscribed_is_not_waited_for(world: World):
+    node, site = subscriber(world, "control", "plant/#"), gateway(world, "site")
+    feed(node, publish(site, "plant/t", sequence=1))
+    node.handle(Unsubscribed("plant/#"), NOW)
+    publish(site, "plant/t", sequence=2, previous=1)
+    node.handle(Subscribed("plant/#"), NOW)
+    assert told(feed(node, publish(site, "plant/t", sequence=3, previous=2))) == [(3, False)]
+
+
+# --------------------------------------------------------------------------------------------- lying replicas
+
+
+def test_altered_content_and_headers_are_refused_and_the_true_ones_delivered(world: World):
+    node, wires = subscriber(world, "control"), publish(gateway(world, "site"), "plant/t", sequence=1)
+    w = wires["r1a"]
+    lies = [
+        Wire(w.topic, b"other", properties=w.properties),
+        Wire("plant/u", w.payload, properties=w.properties),
+        Wire(w.topic, w.payload, properties=(("vmq", "AAAA"), *w.properties[1:])),
+        with_properties(w, without=("vmq",)),
+        with_properties(w, (PROPERTY_SHARES, "!"), without=(PROPERTY_SHARES,)),
+    ]
+    for lie in lies:
+        effects = node.handle(Received("r1a", lie), NOW)
+        assert not delivered(effects)
+        assert suspected(effects) == {"r1a"}
+    assert told(feed(node, wires, peers=("r1b", "r1c"))) == [(1, False)]
+
+
+def test_a_share_for_anothers_place_is_refused(world: World):
+    node, wires = subscriber(world, "control"), publish(gateway(world, "site"), "plant/t", sequence=1)
+    stolen = Wire(wires["r1a"].topic, wires["r1a"].payload, properties=wires["r1b"].properties)
+    assert suspected(node.handle(Received("r1a", stolen), NOW)) == {"r1a"}
+
+
+def test_repeated_user_properties_change_nothing(world: World):
+    node, wires = subscriber(world, "control"), publish(gateway(world, "site"), "plant/t", sequence=1)
+    doubled = {r: Wire(w.topic, w.payload, properties=w.properties * 3) for r, w in wires.items()}
+    assert told(feed(node, doubled)) == [(1, False)]
+
+
+def test_a_bad_share_does_not_stop_the_others_and_its_sender_is_named_alone(world: World):
+    node, wires = subscriber(world, "control"), publish(gateway(world, "site"), "plant/t", sequence=1)
+    (share,) = shares_in(wires["r1b"])
+    forged = to_property(encode_shares([Share(share.label, (), bytes(32))]))
+    wires["r1b"] = with_properties(wires["r1b"], (PROPERTY_SHARES, forged), without=(PROPERTY_SHARES,))
+    effects = feed(node, wires) + node.handle(Tick(), NOW + 2)
+    assert told(effects) == [(1, False)]
+    assert named(effects) == {"r1b"}
+
+
+def test_old_publications_are_not_delivered_to_a_subscriber_without_memory(world: World):
+    old = publish(gateway(world, "site"), "plant/t", sequence=1)
+    effects = feed(subscriber(world, "control"), old, NOW + FRESH_S + 1)
+    assert not delivered(effects)
+    assert counted(effects, "replays_dropped")
+
+
+def test_the_packets_retain_flag_does_not_make_a_replay_pass(world: World):
+    old = publish(gateway(world, "site"), "plant/t", sequence=1)
+    flagged = {r: Wire(w.topic, w.payload, 1, True, w.properties) for r, w in old.items()}
+    node = subscriber(world, "control")
+    effects = feed(node, flagged, NOW + FRESH_S + 1) + node.handle(Tick(), NOW + FRESH_S + 20)
+    assert not delivered(effects)
+
+
+def test_a_retained_publication_reaches_a_late_joiner_whatever_the_packets_flag_says(world: World):
+    old = publish(gateway(world, "site"), "plant/t", b"kept", sequence=1, retain=True)
+    for retain in (True, False):
+        node = subscriber(world, "control")
+        flagged = {r: Wire(w.topic, w.payload, 1, retain, w.properties) for r, w in old.items()}
+        later = NOW + 86_400
+        effects = feed(node, flagged, later) + node.handle(Tick(), later + RETAINED_WAIT_S)
+        assert [d.publication.payload for d in delivered(effects)] == [b"kept"]
+        assert delivered(effects)[0].publication.retain
+
+
+def test_of_retained_publications_the_newest_wins_over_a_replayed_one(world: World):
+    """Also over one of another publisher, which has its own stream, and though the old one comes first or last."""
+    world = make_world({1: 3}, [], {"site": 1, "other": 1, "control": 1})
+    other = publish(gateway(world, "other"), "plant/t", b"old", sequence=90, retain=True)
+    site = gateway(world, "site")
+    older = publish(site, "plant/t", b"older", sequence=1, retain=True, now=NOW + 1)
+    newest = publish(site, "plant/t", b"newest", sequence=7, previous=6, retain=True, now=NOW + 2)
+    later = NOW + 86_400
+    for order in ((other, older, newest), (newest, older, other)):
+        node = subscriber(world, "control")
+        effects = [e for wires in order for e in feed(node, wires, later)]
+        effects += node.handle(Tick(), later + RETAINED_WAIT_S)
+        effects += feed(node, other, later + 1) + feed(node, older, later + 1)
+        effects += node.handle(Tick(), later + 1 + RETAINED_WAIT_S)
+        assert [d.publication.payload for d in delivered(effects)] == [b"newest"]
+
+
+def test_after_a_retained_publication_the_next_live_one_is_not_held_up(world: World):
+    site = gateway(world, "site")
+    kept = publish(site, "plant/t", sequence=1, retain=True)
+    node, later = subscriber(world, "control"), NOW + 3600
+    effects = feed(node, kept, later) + node.handle(Tick(), later + RETAINED_WAIT_S)
+    live = publish(site, "plant/t", sequence=50, previous=49, now=later + 1)
+    assert told(effects + feed(node, live, later + 1)) == [(1, False), (50, False)]
+
+
+def test_an_overtaken_retained_publication_does_not_bring_back_the_old_value(world: World):
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    one = publish(site, "plant/t", sequence=1, retain=True)
+    two = publish(site, "plant/t", sequence=2, previous=1, retain=True, now=NOW + 1)
+    effects = feed(node, two, NOW + 1) + feed(node, one, NOW + 1)
+    assert [(d.sequence, d.late, d.publication.retain) for d in delivered(effects)] == [
+        (2, False, True),
+        (1, True, False),
+    ]
+
+
+def test_the_outbox_of_a_killed_gateway_is_delivered_though_its_first_sealing_got_through_in_part(world: World):
+    node = subscriber(world, "control")
+    old = publish(gateway(world, "site"), "plant/t", b"x", sequence=1)
+    assert not delivered(feed(node, old, peers=("r1a",)))
+    reborn = world.node("site", random.Random("another life"))
+    assert isinstance(reborn, GatewayNode)
+    for replica in REPLICAS:
+        reborn.handle(LinkUp(replica), NOW + 3)
+    anew = publish(reborn, "plant/t", b"x", sequence=1, now=NOW + 3)
+    assert told(feed(node, anew, NOW + 3, ("r1b", "r1c"))) == [(1, False)]
+    assert told(feed(node, old, NOW + 3)) == []
+
+
+# ------------------------------------------------------------------------- a bad publisher with a certificate
+
+
+def test_publications_without_keys_cost_other_publishers_nothing(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.reader.collector.HELD_MAX", 20)
+    node = subscriber(world, "control")
+    overflow = 0
+    for n in range(1, 41):
+        wire = craft(world, "evil", f"open/{n}", sequence=n, key_id=b"k" * 16)
+        overflow += counted(node.handle(Received("r1a", wire), NOW), "held_overflow")
+    assert overflow == 20
+    assert told(feed(node, publish(gateway(world, "site"), "plant/t", sequence=1))) == [(1, False)]
+    effects = node.handle(Tick(), NOW + REPAIR_S)
+    assert counted(effects, "unopened") == 20
+    assert node.next_deadline is None or node.next_deadline > NOW + REPAIR_S
+
+
+def test_what_waited_too_long_for_its_key_is_delivered_in_order_once_the_key_comes(world: World):
+    """All copies came while fewer than k replicas had their share: nobody sends them again."""
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    late = []
+    for n in range(1, 31):
+        for replica, wire in publish(site, "plant/t", sequence=n, previous=n - 1, now=NOW + n).items():
+            carried = tuple(p for p in wire.properties if p[0] in (PROPERTY_KEY, PROPERTY_SHARES))
+            if carried and replica != "r1a":
+                late.append((replica, Wire(KEYS_TOPIC, b"", properties=carried)))
+            without = () if replica == "r1a" else (PROPERTY_KEY, PROPERTY_SHARES)
+            assert not told(node.handle(Received(replica, with_properties(wire, without=without)), NOW + n))
+            assert not told(node.handle(Tick(), NOW + n))
+    got = [one for replica, wire in late for one in told(node.handle(Received(replica, wire), NOW + 31))]
+    assert got == [(n, False) for n in range(1, 31)]
+
+
+def test_a_flood_of_publications_without_keys_evicts_only_the_flooders(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.reader.awaiting_keys.KEYLESS_MAX", 20)
+    node, wires = subscriber(world, "control"), publish(gateway(world, "site"), "plant/t", sequence=1)
+    feed(node, wires, peers=("r1a",))
+    for n in range(1, 41):
+        node.handle(Received("r1a", craft(world, "evil", f"open/{n}", sequence=n, key_id=b"k" * 16)), NOW)
+    assert counted(node.handle(Tick(), NOW + REPAIR_S), "keyless_overflow") == 21
+    assert told(node.handle(Received("r1b", wires["r1b"]), NOW + REPAIR_S)) == [(1, False)]
+
+
+def test_a_flood_of_topics_makes_others_forget_nothing(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.reader.collector.STREAMS_MAX", 10)
+    node = subscriber(world, "control")
+    honest = publish(gateway(world, "site"), "plant/t", sequence=1)
+    feed(node, honest)
+    for n in range(1, 31):
+        inner = Inner(f"clear/{n}", int(NOW * 1000), b"x")
+        node.handle(Received("r1a", craft(world, "evil", f"clear/{n}", sequence=n, mode=Mode.PLAIN, inner=inner)), NOW)
+    assert counted(feed(node, honest), "duplicates_dropped") == 3
+
+
+def test_a_flood_of_keys_evicts_only_the_flooders(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.reader.key_opening.KEYS_HELD_MAX", 8)
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    feed(node, publish(site, "plant/t", sequence=1))
+    for salt in range(20):
+        key = forge_key(world, "evil", "open/#", salt)
+        node.handle(Received("r1a", Wire(KEYS_TOPIC, b"", properties=key.properties(key.shares[:1]))), NOW)
+    two = {r: with_properties(w, without=(PROPERTY_KEY, PROPERTY_SHARES)) for r, w in
+           publish(site, "plant/t", sequence=2, previous=1).items()}  # fmt: skip
+    assert told(feed(node, two)) == [(2, False)]
+
+
+def test_a_liar_that_replays_a_publishers_old_keys_evicts_none_that_opened(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """They are signed and count to the publisher; without its key, what comes next would never open."""
+    monkeypatch.setattr("bridge.reader.key_opening.KEYS_HELD_MAX", 8)
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    feed(node, publish(site, "plant/t", sequence=1))
+    for salt in range(20):
+        key = forge_key(world, "site", "plant/#", salt)
+        node.handle(Received("r1a", Wire(KEYS_TOPIC, b"", properties=key.properties(key.shares[:1]))), NOW)
+    two = {r: with_properties(w, without=(PROPERTY_KEY, PROPERTY_SHARES)) for r, w in
+           publish(site, "plant/t", sequence=2, previous=1).items()}  # fmt: skip
+    assert told(feed(node, two)) == [(2, False)]
+
+
+def test_a_key_of_another_scope_or_publisher_opens_nothing(world: World):
+    """Whoever may read plant/# knows its keys; that is no right to seal with them elsewhere."""
+    node = subscriber(world, "control")
+    key = forge_key(world, "site", "plant/#")
+    wires = all_from(key, craft(world, "evil", "open/t", sequence=1, key=key))
+    effects = feed(node, wires)
+    assert not delivered(effects)
+    assert suspected(effects) == {"evil"}
+
+
+def test_a_huge_sequence_and_a_far_predecessor_cost_nobody_else(world: World):
+    node = subscriber(world, "control")
+    key = forge_key(world, "evil", "open/#")
+    last = (1 << 64) - 1
+    assert told(feed(node, all_from(key, craft(world, "evil", "open/t", sequence=last, previous=0, key=key)))) == [
+        (last, False)
+    ]
+    assert told(feed(node, publish(gateway(world, "site"), "open/t", sequence=1))) == [(1, False)]
+
+
+def test_a_key_that_commits_to_nothing_is_searched_no_more_once_all_shares_are_there(world: World):
+    node, key, identity = subscriber(world, "control"), forge_key(world, "evil", "open/#"), world.identities["evil"]
+    garbage = replace(key.header, commitment=bytes(32))
+    key.header = replace(garbage, signature=identity.sign(KEY_DOMAIN, garbage.signed_bytes))
+    effects: list[Effect] = []
+    for n in range(1, 6):
+        wire = craft(world, "evil", "open/t", sequence=n, key_id=key.header.key_id, content=b"c")
+        effects += feed(node, all_from(key, wire))
+    assert not delivered(effects)
+    assert counted(effects, "recombine_retries") == 2
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        Inner("open/other", 0, b"x"),
+        Inner("open/t", 0, b"x", response_topic="open/#"),
+        Inner("open/t", 0, b"x", response_topic="a\0b"),
+        Inner("open/t", 0, b"x", content_type="a\0b"),
+        Inner("open/t", 0, b"x", properties=(("a", "\0"),)),
+    ],
+    ids=["topic", "wildcard", "nul", "type", "property"],
+)
+def test_sealed_fields_that_would_break_local_connections_are_refused(world: World, inner: Inner):
+    node, key = subscriber(world, "control"), forge_key(world, "evil", "open/#")
+    effects = feed(node, all_from(key, craft(world, "evil", "open/t", sequence=1, key=key, inner=inner)))
+    assert not delivered(effects)
+    assert suspected(effects) == {"evil"}
+
+
+@pytest.mark.parametrize("content", [b"", b"short", bytes(100)])
+def test_garbage_for_content_is_the_publishers_fault(world: World, content: bytes):
+    node, key = subscriber(world, "control"), forge_key(world, "evil", "open/#")
+    effects = feed(node, all_from(key, craft(world, "evil", "open/t", sequence=1, key=key, content=content)))
+    assert not delivered(effects)
+    assert suspected(effects) == {"evil"}
+
+
+def test_an_expiry_that_no_packet_can_carry_is_cut(world: World):
+    node, key = subscriber(world, "control"), forge_key(world, "evil", "open/#")
+    wire = craft(world, "evil", "open/t", sequence=1, key=key, deadline_ms=(1 << 64) - 1)
+    (got,) = delivered(feed(node, all_from(key, wire)))
+    assert isinstance(got, Deliver)
+    assert got.publication.expiry_s == EXPIRY_MAX_S
+
+
+def test_expired_publications_are_not_delivered(world: World):
+    wires = publish(gateway(world, "site"), "plant/t", sequence=1, expiry_s=5)
+    assert counted(feed(subscriber(world, "control"), wires, NOW + 6), "expired") == 3

@@ -1,0 +1,185 @@
+"""A gateway's own subscriptions: whole scopes, accepted by a quorum only, renewed, and repeated to who comes back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bridge.contract.machine import Acked, Effect, Send, Watch
+from bridge.document.policy import Scope
+from bridge.reader.interest import REPEAT_S, Interest
+from bridge.wire.statements import RENEW_AFTER_S, SUBSCRIBE_TOPIC, RoutingTable, Statement
+from keys.epochs import Calendar
+from keys.identity import Identity
+from tests.bridge.helpers import counted, sent
+from tests.sim.world import NOW, World, make_world
+
+SCOPES = [Scope("plant/#"), Scope("open/#")]
+REPLICAS = ("r1a", "r1b", "r1c", "r1d", "r1e")
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world({1: 5}, [], {"control": 1, "blind": 1}, SCOPES, rights={"blind": (("#",), ("open/#",))})
+
+
+def interest_of(world: World, name: str = "control") -> Interest:
+    interest = Interest(world.overlay, world.identities[name], name, world.secrets)
+    for replica in REPLICAS:
+        interest.link_up(replica)
+    return interest
+
+
+def statements(effects: list[Effect]) -> list[Statement]:
+    assert all(s.wire.topic == SUBSCRIBE_TOPIC and s.ticket < 0 for s in sent(effects))
+    return [Statement.decode(s.wire.payload) for s in sent(effects)]
+
+
+def acks(effects: list[Effect]) -> dict[str, Acked]:
+    return {e.peer: Acked(e.peer, e.ticket) for e in effects if isinstance(e, Send)}
+
+
+def test_replicas_learn_whole_scopes_only(world: World):
+    effects = interest_of(world).subscribed("plant/line1/+/temp", NOW)
+    assert {(s.member, s.filter, s.on) for s in statements(effects)} == {("control", "plant/#", True)}
+    assert {s.peer for s in sent(effects)} == set(REPLICAS)
+    assert {(w.filter, w.on) for w in effects if isinstance(w, Watch)} == {("plant/#", True)}
+    assert RoutingTable(world.overlay).accept(statements(effects)[0], NOW)
+
+
+def test_what_we_may_not_read_is_not_asked_for(world: World):
+    assert {s.filter for s in statements(interest_of(world, "blind").subscribed("#", NOW))} == {"open/#"}
+
+
+def test_a_quorum_makes_it_accepted(world: World):
+    interest = interest_of(world)
+    answers = acks(interest.subscribed("plant/#", NOW))
+    for peer in ("r1a", "r1b"):
+        assert not counted(interest.acked(answers[peer]), "subscriptions_accepted")
+        interest.acked(answers[peer])
+        assert not interest.accepted("plant/#"), "one replica's acknowledgement counts once"
+    assert counted(interest.acked(answers["r1c"]), "subscriptions_accepted") == 1
+    assert interest.accepted("plant/#")
+
+
+def test_acknowledgements_of_an_earlier_statement_do_not_count(world: World):
+    interest = interest_of(world)
+    early = acks(interest.subscribed("plant/#", NOW))
+    interest.unsubscribed("plant/#", NOW + 1)
+    late = acks(interest.subscribed("plant/#", NOW + 2))
+    for peer in REPLICAS:
+        interest.acked(early[peer])
+    assert not interest.accepted("plant/#")
+    for peer in REPLICAS[:3]:
+        interest.acked(late[peer])
+    assert interest.accepted("plant/#")
+
+
+def test_nobody_acknowledges_for_another(world: World):
+    interest = interest_of(world)
+    answers = acks(interest.subscribed("plant/#", NOW))
+    for answer in answers.values():
+        interest.acked(Acked("r1a", answer.ticket))
+    assert not interest.accepted("plant/#")
+
+
+def test_replicas_that_never_acknowledge_cost_no_memory(world: World):
+    interest = interest_of(world)
+    for n in range(200):
+        interest.subscribed("plant/#", NOW + n)
+        interest.unsubscribed("plant/#", NOW + n)
+    assert len(interest._told) == len(interest._tickets) <= len(REPLICAS) * len(SCOPES)
+
+
+def test_the_second_client_says_nothing_new_and_the_last_one_ends_it(world: World):
+    interest = interest_of(world)
+    first = statements(interest.subscribed("plant/a", NOW))
+    assert interest.subscribed("plant/b", NOW) == []
+    assert interest.unsubscribed("plant/a", NOW) == []
+    last = interest.unsubscribed("plant/b", NOW)
+    assert {s.on for s in statements(last)} == {False}
+    assert statements(last)[0].version > first[0].version
+    assert not interest.accepted("plant/#")
+    assert interest.next_deadline is None
+
+
+def test_leases_are_renewed_in_time_and_ticks_do_not_spin(world: World):
+    interest = interest_of(world)
+    first = statements(interest.subscribed("plant/#", NOW))[0]
+    assert interest.next_deadline == NOW + RENEW_AFTER_S
+    assert interest.tick(NOW + RENEW_AFTER_S - 1) == []
+    second = statements(interest.tick(NOW + RENEW_AFTER_S))[0]
+    assert second.version > first.version
+    assert second.expires_ms > first.expires_ms
+    assert interest.next_deadline == NOW + 2 * RENEW_AFTER_S
+
+
+def test_a_replica_that_comes_back_is_told_again(world: World):
+    interest = interest_of(world)
+    before = statements(interest.subscribed("plant/#", NOW))[0]
+    interest.link_down("r1a")
+    again = interest.link_up("r1a")
+    assert statements(again) == [before]
+    assert interest.acked(Acked("r1a", sent(again)[0].ticket)) == []
+
+
+def test_versions_rise_over_a_restart(world: World):
+    before = statements(interest_of(world).subscribed("plant/#", NOW))[0]
+    after = statements(interest_of(world).subscribed("plant/#", NOW + 1))[0]
+    assert after.version > before.version
+
+
+# ------------------------------------------------------------------------------------------------- epochs
+
+
+CALENDAR = Calendar(int((NOW - 700) * 1000), length_s=100, ahead_s=20, grace_s=20, skew_s=5)
+
+
+def epochs_world(first: int, last: int) -> World:
+    world = make_world({1: 5}, [], {"control": 1}, SCOPES, calendar=CALENDAR)
+    ranged = tuple(replace(grant, first_epoch=first, last_epoch=last) for grant in world.overlay.policy.grants)
+    world.overlay = world.with_policy(grants=ranged)
+    return world
+
+
+def test_a_right_that_begins_with_an_epoch_is_used_once_all_clocks_are_in_it():
+    interest = interest_of(epochs_world(8, 20))
+    assert statements(interest.subscribed("#", NOW)) == []
+    assert interest.wanted() == frozenset()
+    assert interest.next_deadline == NOW + 5, "epoch 7 began at NOW, for the slowest clock 5 s later"
+    for now in (NOW + 5, NOW + 100, NOW + 104):
+        assert statements(interest.tick(now)) == []
+    fresh = interest_of(epochs_world(8, 20))
+    assert statements(fresh.subscribed("#", NOW + 104)) == [], "some replica may still be in epoch 7"
+    for waiting in (interest, fresh):
+        assert {s.filter for s in statements(waiting.tick(NOW + 105))} == {"plant/#", "open/#"}
+    assert statements(interest.tick(NOW + 205)) == [], "said once"
+
+
+def test_a_right_that_ends_takes_the_statement_back():
+    interest = interest_of(epochs_world(0, 7))
+    assert {s.on for s in statements(interest.subscribed("#", NOW))} == {True}
+    assert {s.on for s in statements(interest.tick(NOW + 105))} == {False}
+    assert interest.wanted() == frozenset()
+    assert not interest.accepted("plant/#")
+    assert statements(interest.tick(NOW + RENEW_AFTER_S + 105)) == []
+
+
+def test_a_newer_overlay_that_lets_us_read_is_used_at_once_and_said_again_when_all_must_have_it():
+    world = epochs_world(20, 30)
+    interest = interest_of(world)
+    assert statements(interest.subscribed("plant/t", NOW + 10)) == []
+    granted = world.with_policy(grants=tuple(replace(g, first_epoch=7) for g in world.overlay.policy.grants))
+    first = statements(interest.adopt(granted, world.secrets, NOW + 11))
+    again = statements(interest.tick(NOW + 11 + REPEAT_S))
+    assert {s.filter for s in first} == {s.filter for s in again} == {"plant/#"}
+    assert min(s.version for s in again) > max(s.version for s in first)
+
+
+def test_after_a_rotation_statements_are_signed_with_the_new_key(world: World):
+    interest = interest_of(world)
+    fresh = Identity.generate(bytes(range(32)))
+    interest.rotate(fresh)
+    (statement, *_) = statements(interest.subscribed("plant/t", NOW))
+    assert statement == statement.signed(fresh)

@@ -1,0 +1,478 @@
+"""One replica: what it passes on and to whom, and that nothing a neighbour sends makes it leak, stall or forget."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from bridge.contract.machine import Committed, Effect, LinkDown, LinkUp, Publication, Received, Wire
+from bridge.document.overlay import Overlay
+from bridge.document.policy import Scope
+from bridge.membership.adopting import canonical
+from bridge.node import ReplicaNode
+from bridge.replica.resplitting import NEW_KEYS_EVERY_S
+from bridge.wire.statements import KEYS_TOPIC
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, Mode, from_property, to_property
+from keys.sharetree import Share, encode_shares
+from tests.bridge.helpers import (
+    NOW,
+    counted,
+    craft,
+    forge_key,
+    gateway,
+    publish,
+    replica,
+    sent,
+    shares_in,
+    statement,
+    subscribe_at,
+    suspected,
+    with_properties,
+)
+from tests.sim.world import World, make_world
+
+REGION_1 = ("r1a", "r1b", "r1c")
+REGION_2 = ("r2a", "r2b", "r2c")
+
+
+@pytest.fixture
+def world() -> World:
+    """`site` publishes everything in region 1; in region 2 `control` reads all, `nosy` only open/#."""
+    return make_world(
+        {1: 3, 2: 3},
+        [(1, 2)],
+        {"site": 1, "evil": 1, "control": 2, "nosy": 2, "local": 1},
+        [Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)],
+        rights={"evil": (["open/#", "clear/#"], ["open/#"]), "nosy": ([], ["open/#"])},
+    )
+
+
+def key_id_of(wire: Wire) -> bytes:
+    return KeyHeader.decode(from_property(dict(wire.properties)[PROPERTY_KEY])).key_id
+
+
+def first_hop(world: World, name: str = "r1a") -> ReplicaNode:
+    node = replica(world, name, [*REGION_2, "site", "evil", "local"])
+    subscribe_at(node, world, "control", "plant/#", via="r2a")
+    return node
+
+
+def second_hop(world: World, name: str = "r2a") -> ReplicaNode:
+    return replica(world, name, [*REGION_1, "control", "nosy"])
+
+
+def through(world: World, wire: Wire, sender: str = "site", name: str = "r1a") -> dict[str, Wire]:
+    """A publication's wires from a fresh honest replica of region 1 to the replicas of region 2."""
+    effects = first_hop(world, name).handle(Received(sender, wire), NOW)
+    return {send.peer: send.wire for send in sent(effects)}
+
+
+# ------------------------------------------------------------------------------------------- honest ways
+
+
+def test_each_replica_of_the_next_region_gets_its_own_sub_share_only(world: World):
+    site = gateway(world, "site")
+    wires = through(world, publish(site, "plant/t", sequence=1)["r1a"])
+    assert set(wires) == set(REGION_2)
+    for place, member in enumerate(REGION_2, 1):
+        (share,) = shares_in(wires[member])
+        assert [c.place for c in share.label] == [1, place]
+    assert len({shares_in(w)[0].value for w in wires.values()}) == 3
+
+
+def test_a_retransmission_repeats_the_same_sub_shares(world: World):
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    assert through(world, wire) == through(world, wire)
+
+
+def test_only_the_first_copy_goes_on(world: World):
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    node = first_hop(world)
+    assert sent(node.handle(Received("site", wire), NOW))
+    again = node.handle(Received("site", wire), NOW)
+    assert not sent(again)
+    assert counted(again, "duplicates_dropped") == 1
+
+
+def test_nothing_goes_where_nobody_asked(world: World):
+    wire = publish(gateway(world, "site"), "open/t", sequence=1)["r1a"]
+    assert not sent(first_hop(world).handle(Received("site", wire), NOW))
+
+
+def test_a_gateway_of_the_region_gets_the_shares_as_they_are_but_never_its_own_publication(world: World):
+    node = first_hop(world)
+    subscribe_at(node, world, "local", "plant/#")
+    subscribe_at(node, world, "site", "plant/#")
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    effects = node.handle(Received("site", wire), NOW)
+    assert {s.peer for s in sent(effects)} == {"local", *REGION_2}
+    assert shares_in(sent(effects, "local")[0].wire) == shares_in(wire)
+
+
+def test_news_of_a_key_reach_those_who_had_the_publication_first(world: World):
+    node = second_hop(world)
+    subscribe_at(node, world, "control", "plant/#")
+    site = gateway(world, "site")
+    wires = {r: through(world, w, name=r)["r2a"] for r, w in publish(site, "plant/t", sequence=1).items()}
+    bare = with_properties(wires["r1a"], without=(PROPERTY_KEY, PROPERTY_SHARES))
+    assert not shares_in(sent(node.handle(Received("r1a", bare), NOW), "control")[0].wire)
+    for sender in ("r1b", "r1c"):
+        (news,) = sent(node.handle(Received(sender, wires[sender]), NOW), "control")
+        assert news.wire.topic == KEYS_TOPIC
+        assert shares_in(news.wire) == shares_in(wires[sender])
+
+
+def test_a_peer_that_comes_back_gets_key_and_statements_again(world: World):
+    node, site = first_hop(world), gateway(world, "site")
+    node.handle(Received("site", publish(site, "plant/t", sequence=1)["r1a"]), NOW)
+    second = node.handle(Received("site", publish(site, "plant/t", sequence=2, previous=1)["r1a"]), NOW)
+    assert not shares_in(sent(second, "r2b")[0].wire)
+    node.handle(LinkDown("r2b"), NOW)
+    assert not sent(node.handle(Received("site", publish(site, "plant/t", sequence=3, previous=2)["r1a"]), NOW), "r2b")
+    missed = [send.wire for send in sent(node.handle(LinkUp("r2b"), NOW), "r2b") if send.wire.topic == "plant/t"]
+    assert len(missed) == 3, "what passed while it was away, and what may have been on its way before"
+    assert [bool(shares_in(wire)) for wire in missed] == [True, False, False]
+    after = node.handle(Received("site", publish(site, "plant/t", sequence=4, previous=3)["r1a"]), NOW)
+    assert not shares_in(sent(after, "r2b")[0].wire)
+
+
+# ---------------------------------------------------------------------------------------- a lying neighbour
+
+
+def test_a_key_of_another_scope_that_rides_along_leaks_no_shares_to_that_topics_readers(world: World):
+    """`nosy` may not read plant/#. A bad replica puts the key of a plant publication on an open/# one."""
+    node = second_hop(world)
+    subscribe_at(node, world, "control", "plant/#")
+    subscribe_at(node, world, "nosy", "open/#")
+    site = gateway(world, "site")
+    secret = through(world, publish(site, "plant/t", sequence=1)["r1a"])["r2a"]
+    assert shares_in(sent(node.handle(Received("r1a", secret), NOW), "control")[0].wire)
+    key = next(p for p in secret.properties if p[0] == PROPERTY_KEY)
+    bait = with_properties(publish(site, "open/t", sequence=2)["r1a"], key, without=(PROPERTY_KEY, PROPERTY_SHARES))
+    effects = node.handle(Received("r1b", bait), NOW)
+    assert not [s for s in sent(effects, "nosy") if shares_in(s.wire)]
+
+
+def test_a_publication_that_names_anothers_key_leaks_no_shares_of_it(world: World):
+    """The same by a publisher: `evil` may publish on open/# and names the key id of a plant/# key."""
+    node = second_hop(world)
+    subscribe_at(node, world, "control", "plant/#")
+    subscribe_at(node, world, "nosy", "open/#")
+    secret = through(world, publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"])["r2a"]
+    key_id = key_id_of(secret)
+    node.handle(Received("r1a", secret), NOW)
+    bait = craft(world, "evil", "open/t", sequence=1, key_id=key_id, content=b"garbage")
+    effects = node.handle(Received("r1a", bait), NOW)
+    assert not [s for s in sent(effects, "nosy") if shares_in(s.wire)]
+
+
+def test_a_key_that_is_named_before_it_comes_leaks_no_shares_either(world: World):
+    node = second_hop(world)
+    subscribe_at(node, world, "nosy", "open/#")
+    secret = through(world, publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"])["r2a"]
+    bait = craft(world, "evil", "open/t", sequence=1, key_id=key_id_of(secret), content=b"garbage")
+    assert sent(node.handle(Received("r1a", bait), NOW), "nosy")
+    effects = node.handle(Received("r1a", secret), NOW)
+    assert not [s for s in sent(effects, "nosy") if shares_in(s.wire)]
+
+
+def test_a_foreign_key_does_not_displace_the_publications_own(world: World):
+    """Else a retained publication would be kept with a key that cannot open it."""
+    node = second_hop(world)
+    site = gateway(world, "site")
+    first = publish(site, "open/t", sequence=1)["r1a"]
+    subscribe_at(node, world, "nosy", "open/#")
+    wire = publish(site, "plant/t", sequence=2, retain=True)["r1a"]
+    foreign = next(p for p in first.properties if p[0] == PROPERTY_KEY)
+    node.handle(Received("r1b", with_properties(wire, foreign, without=(PROPERTY_KEY, PROPERTY_SHARES))), NOW)
+    node.handle(Received("r1a", through(world, wire)["r2a"]), NOW)
+    served = sent(subscribe_at(node, world, "control", "plant/#"), "control")
+    retained = [s.wire for s in served if s.wire.retain]
+    assert len(retained) == 1
+    assert key_id_of(retained[0]) == key_id_of(wire)
+    assert shares_in(retained[0])
+
+
+def test_shares_that_come_after_a_peer_reconnected_reach_it_with_those_that_it_may_have_forgotten(world: World):
+    """The last publication under a key may be long past by then."""
+    node = second_hop(world)
+    subscribe_at(node, world, "control", "plant/#")
+    site = gateway(world, "site")
+    wires = {r: through(world, w, name=r)["r2a"] for r, w in publish(site, "plant/t", sequence=1).items()}
+    node.handle(Received("r1a", wires["r1a"]), NOW)
+    node.handle(LinkUp("control"), NOW)
+    (news,) = sent(node.handle(Received("r1b", wires["r1b"]), NOW), "control")
+    assert news.wire.topic == KEYS_TOPIC
+    assert len(shares_in(news.wire)) == 2
+    (news,) = sent(node.handle(Received("r1c", wires["r1c"]), NOW), "control")
+    assert len(shares_in(news.wire)) == 1
+    node.handle(LinkUp("control"), NOW)
+    following = publish(site, "plant/t", sequence=2, previous=1)["r1a"]
+    (forwarded,) = sent(node.handle(Received("r1a", through(world, following)["r2a"]), NOW), "control")
+    assert len(shares_in(forwarded.wire)) == 3
+
+
+def test_a_retained_publication_that_came_before_its_key_is_served_with_it(world: World):
+    node = second_hop(world)
+    wire = through(world, publish(gateway(world, "site"), "plant/t", sequence=1, retain=True)["r1a"])["r2a"]
+    node.handle(Received("r1a", with_properties(wire, without=(PROPERTY_KEY, PROPERTY_SHARES))), NOW)
+    node.handle(Received("r1a", wire), NOW)
+    served = [s.wire for s in sent(subscribe_at(node, world, "control", "plant/#"), "control") if s.wire.retain]
+    assert shares_in(served[0])
+
+
+def test_a_key_header_without_shares_does_not_stop_statements(world: World):
+    """Stripping `vmq-shares` once must not make a replica swallow every later subscription of the scope."""
+    node = second_hop(world)
+    wire = through(world, publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"])["r2a"]
+    key = next(p for p in wire.properties if p[0] == PROPERTY_KEY)
+    node.handle(Received("r1b", Wire(KEYS_TOPIC, b"", properties=(key,))), NOW)
+    effects = subscribe_at(node, world, "control", "plant/#")
+    assert {s.peer for s in sent(effects)} >= set(REGION_1)
+    assert not suspected(effects)
+
+
+def test_the_second_value_for_a_label_is_suspicious_and_ignored(world: World):
+    node = second_hop(world)
+    wire = through(world, publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"])["r2a"]
+    (share,) = shares_in(wire)
+    forged = Share(share.label, share.tags, bytes(32))
+    node.handle(Received("r1a", wire), NOW)
+    lie = with_properties(wire, (PROPERTY_SHARES, to_property(encode_shares([forged]))), without=(PROPERTY_SHARES,))
+    assert suspected(node.handle(Received("r1a", lie), NOW)) == {"r1a"}
+    subscribe = sent(subscribe_at(node, world, "control", "plant/#"), "control")
+    assert [shares_in(s.wire) for s in subscribe if s.wire.topic == KEYS_TOPIC] == [[share]]
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_share_with_a_false_stamp_is_refused(world: World, place: int):
+    """Last coordinate: ours. Last but one: the sender's place, whatever it claims."""
+    node = second_hop(world)
+    wire = through(world, publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"])["r2a"]
+    (share,) = shares_in(wire)
+    label = list(share.label)
+    label[place] = label[place]._replace(place=3)
+    forged = encode_shares([Share(tuple(label), share.tags, share.value)])
+    lie = with_properties(wire, (PROPERTY_SHARES, to_property(forged)), without=(PROPERTY_SHARES,))
+    assert suspected(node.handle(Received("r1a", lie), NOW)) == {"r1a"}
+
+
+def test_a_level_1_share_that_misfits_is_withheld(world: World):
+    """Passing it on would make the honest replica the liar."""
+    node = first_hop(world)
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    (share,) = shares_in(wire)
+    forged = encode_shares([Share(share.label, (), bytes(32))])
+    lie = with_properties(wire, (PROPERTY_SHARES, to_property(forged)), without=(PROPERTY_SHARES,))
+    effects = node.handle(Received("site", lie), NOW)
+    assert counted(effects, "complaints") == 1
+    assert sent(effects)
+    assert not any(shares_in(s.wire) for s in sent(effects))
+
+
+def test_a_publication_from_off_the_way_is_refused(world: World):
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    assert suspected(first_hop(world).handle(Received("r2a", wire), NOW)) == {"r2a"}
+    assert suspected(first_hop(world).handle(Received("evil", wire), NOW)) == {"evil"}
+
+
+@pytest.mark.parametrize("topic", ["$veil/other", "$SYS/x", "elsewhere", "plant/+", "plant/#"])
+def test_topics_outside_scopes_or_with_wildcards_are_refused(world: World, topic: str):
+    node = first_hop(world)
+    effects = node.handle(Received("site", craft(world, "site", topic, sequence=1, key_id=b"k" * 16)), NOW)
+    assert counted(effects, "refused") == 1
+    assert not sent(effects)
+
+
+def test_previous_must_precede(world: World):
+    wire = craft(world, "site", "plant/t", sequence=5, previous=9, key_id=b"k" * 16)
+    assert counted(first_hop(world).handle(Received("site", wire), NOW), "refused") == 1
+
+
+def test_content_that_was_changed_does_not_block_the_true_one(world: World):
+    node = first_hop(world)
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    changed = Wire(wire.topic, b"other", 1, False, wire.properties)
+    assert not sent(node.handle(Received("site", changed), NOW))
+    assert sent(node.handle(Received("site", wire), NOW))
+
+
+# -------------------------------------------------------------------------------- a publisher with a certificate
+
+
+def test_a_publisher_without_the_right_cannot_make_keys_in_a_scope(world: World):
+    key = forge_key(world, "evil", "plant/#")
+    effects = first_hop(world).handle(Received("evil", Wire(KEYS_TOPIC, b"", properties=key.properties())), NOW)
+    assert counted(effects, "refused") == 1
+
+
+def test_a_flood_of_keys_evicts_only_the_flooders(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.replica.resplitting.KEYS_HELD_MAX", 8)
+    node = first_hop(world)
+    site = gateway(world, "site")
+    node.handle(Received("site", publish(site, "plant/t", sequence=1)["r1a"]), NOW)
+    for salt in range(20):
+        key = forge_key(world, "evil", "open/#", salt)
+        wire = Wire(KEYS_TOPIC, b"", properties=key.properties(key.shares[:1]))
+        node.handle(Received("evil", wire), NOW)
+    served = sent(subscribe_at(node, world, "local", "plant/#"), "local")
+    assert [s for s in served if shares_in(s.wire)], "the honest publisher's key was evicted"
+
+
+def test_a_flood_of_retained_topics_evicts_only_the_flooders(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.replica.retained.RETAINED_MAX", 8)
+    node = first_hop(world)
+    for n in range(1, 21):
+        node.handle(Received("evil", craft(world, "evil", f"open/{n}", sequence=n, key_id=b"k" * 16, retain=True)), NOW)
+    node.handle(Received("site", publish(gateway(world, "site"), "plant/t", sequence=1, retain=True)["r1a"]), NOW)
+    served = sent(subscribe_at(node, world, "local", "plant/#"), "local")
+    assert [s for s in served if s.wire.retain], "the honest publisher's retained publication was not kept"
+
+
+def test_a_retained_publication_from_the_future_does_not_pin_the_topic(world: World):
+    node = first_hop(world)
+    future = craft(world, "evil", "open/t", sequence=1, key_id=b"k" * 16, retain=True, time_ms=1 << 62)
+    node.handle(Received("evil", future), NOW)
+    node.handle(Received("site", publish(gateway(world, "site"), "open/t", sequence=1, retain=True)["r1a"]), NOW)
+    served = [s.wire for s in sent(subscribe_at(node, world, "local", "open/#"), "local") if s.wire.retain]
+    assert [shares_in(w) != [] for w in served] == [True]
+
+
+@pytest.mark.parametrize("sequence", [1 << 40, (1 << 64) - 1])
+def test_a_huge_sequence_harms_nobody_else(world: World, sequence: int):
+    node = first_hop(world)
+    subscribe_at(node, world, "local", "open/#")
+    huge = craft(world, "evil", "open/t", sequence=sequence, key_id=b"k" * 16)
+    assert sent(node.handle(Received("evil", huge), NOW))
+    assert sent(node.handle(Received("site", publish(gateway(world, "site"), "open/t", sequence=1)["r1a"]), NOW))
+
+
+def test_a_publication_sealed_anew_under_its_sequence_is_passed_on(world: World):
+    """A gateway that was killed seals its outbox again: the first sealing may have reached one replica only."""
+    node = second_hop(world)
+    subscribe_at(node, world, "control", "plant/#")
+    old = through(world, publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"])["r2a"]
+    reborn = world.node("site", random.Random("another life"))
+    reborn.handle(LinkUp("r1b"), NOW + 5)
+    entry = (1, 0, Publication("plant/t", b"x", 1, time_ms=int(NOW * 1000)))
+    anew = sent(reborn.handle(Committed((entry,)), NOW + 5), "r1b")[0].wire
+    assert sent(node.handle(Received("r1a", old), NOW), "control")
+    assert sent(node.handle(Received("r1b", through(world, anew, name="r1b")["r2a"]), NOW + 5), "control")
+    assert not sent(node.handle(Received("r1a", old), NOW + 6), "control"), "the older sealing is a duplicate"
+
+
+def test_certificates_end_while_a_replica_runs(world: World):
+    node = first_hop(world)
+    later = world.overlay.certificate("site").not_after_ms / 1000 + 1
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1, now=later)["r1a"]
+    assert counted(node.handle(Received("site", wire), later), "refused") == 1
+
+
+# ------------------------------------------------------------------------------------------------ newcomers
+
+
+def test_a_newcomer_gets_live_keys_and_retained_publications_with_keys(world: World):
+    node = first_hop(world)
+    site = gateway(world, "site")
+    node.handle(Received("site", publish(site, "plant/t", sequence=1, retain=True)["r1a"]), NOW)
+    served = sent(subscribe_at(node, world, "local", "plant/#"), "local")
+    assert [s.wire.topic for s in served] == [KEYS_TOPIC, "plant/t"]
+    assert all(shares_in(s.wire) for s in served)
+
+
+def test_a_newcomer_in_the_publishers_direction_is_not_served_but_its_statement_goes_on():
+    """What came from its region cannot go back there; trying must not cost the regions behind us the statement."""
+    world = make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], {"site": 1, "local": 1, "far": 3})
+    near = replica(world, "r1a", [*REGION_2, "site"])
+    subscribe_at(near, world, "far", "plant/#", via="r2a")
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1, retain=True)["r1a"]
+    node = replica(world, "r2a", [*REGION_1, "r3a", "r3b", "r3c"])
+    node.handle(Received("r1a", sent(near.handle(Received("site", wire), NOW), "r2a")[0].wire), NOW)
+    effects = subscribe_at(node, world, "local", "plant/#", via="r1a")
+    assert {s.peer for s in sent(effects)} == {"r3a", "r3b", "r3c"}
+    assert not suspected(effects)
+
+
+def test_retained_publications_and_keys_do_not_enter_a_region_outside_the_scope():
+    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, [Scope("plant/#", regions=(1,))])
+    node = replica(world, "r1a", [*REGION_2, "site"])
+    node.handle(Received("site", publish(gateway(world, "site"), "plant/t", sequence=1, retain=True)["r1a"]), NOW)
+    assert not sent(subscribe_at(node, world, "control", "plant/#", via="r2a"))
+
+
+def test_a_subscriber_that_restates_without_end_is_not_served_without_end(world: World):
+    """Else one statement a millisecond makes every replica send all that is retained, each time."""
+    node = first_hop(world)
+    node.handle(Received("site", publish(gateway(world, "site"), "plant/t", sequence=1, retain=True)["r1a"]), NOW)
+    served = 0
+    for version in range(1, 101):
+        wire = statement(world, "local", "plant/#", version)
+        served += len(sent(node.handle(Received("local", wire), NOW + version / 1000), "local")) > 0
+    assert served <= 10
+    wire = statement(world, "local", "plant/#", 1000)
+    assert sent(node.handle(Received("local", wire), NOW + 600), "local"), "it recovers"
+
+
+def test_a_publisher_of_keys_without_end_is_refused_and_nobody_else(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.replica.resplitting.NEW_KEYS_BURST", 5)
+    world = make_world({1: 3}, [], {"site": 1, "evil": 1, "control": 1})
+    node = replica(world, "r1a")
+
+    def announce(publisher: str, salt: int, now: float) -> list[Effect]:
+        wire = Wire(KEYS_TOPIC, b"", properties=forge_key(world, publisher, "plant/#", salt).properties())
+        return node.handle(Received(publisher, wire), now)
+
+    refusals = [counted(announce("evil", salt, NOW), "refused") for salt in range(8)]
+    assert refusals == [0] * 5 + [1] * 3
+    assert counted(announce("evil", 0, NOW), "refused") == 0, "a key that is known costs nothing"
+    assert counted(announce("site", 0, NOW), "refused") == 0
+    assert counted(announce("evil", 9, NOW + 2 * NEW_KEYS_EVERY_S), "refused") == 0
+
+
+def replay(world: World, node: ReplicaNode, liar: str, count: int) -> None:
+    """Old keys of an honest publisher, as it signed them."""
+    for salt in range(count):
+        wire = Wire(KEYS_TOPIC, b"", properties=forge_key(world, "site", "plant/#", salt).properties())
+        node.handle(Received(liar, wire), NOW)
+
+
+def test_a_liar_that_replays_old_keys_spends_nothing_of_their_publisher(world: World, monkeypatch: pytest.MonkeyPatch):
+    """Else a new key that an honest replica brings is refused, with what it rides on, and does not come again."""
+    monkeypatch.setattr("bridge.replica.resplitting.NEW_KEYS_BURST", 5)
+    node = second_hop(world)
+    replay(world, node, "r1c", 20)
+    wire = through(world, publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"])["r2a"]
+    effects = node.handle(Received("r1a", wire), NOW)
+    assert counted(effects, "refused") == 0
+    assert counted(effects, "forwarded") == 1
+
+
+@pytest.mark.parametrize("first", ["r1a", "r1c"])
+def test_a_liar_that_replays_old_keys_evicts_none_that_others_brought(
+    world: World, first: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("bridge.replica.resplitting.KEYS_HELD_MAX", 8)
+    node = second_hop(world)
+    wires = publish(gateway(world, "site"), "plant/t", sequence=1)
+    for sender in (first, *(peer for peer in REGION_1 if peer != first)):
+        node.handle(Received(sender, through(world, wires[sender], name=sender)["r2a"]), NOW)
+    replay(world, node, "r1c", 20)
+    served = sent(subscribe_at(node, world, "control", "plant/#"), "control")
+    assert any(len(shares_in(send.wire)) == 3 for send in served)
+
+
+def test_newcomers_are_served_after_a_publisher_has_left():
+    world = make_world({1: 3}, [], {"site": 1, "evil": 1, "control": 1})
+    node = replica(world, "r1a", ["site", "evil", "control"])
+    for publisher, topic in (("evil", "plant/a"), ("site", "plant/b")):
+        wire = publish(gateway(world, publisher), topic, sequence=1, retain=True)["r1a"]
+        node.handle(Received(publisher, wire), NOW)
+    overlay = world.overlay
+    members = [member for name, member in overlay.members.items() if name != "evil"]
+    policy = replace(overlay.policy, version=overlay.policy.version + 1)
+    node.offered(canonical(Overlay.sign(world.owner, policy, overlay.views.values(), members)), NOW)
+    effects = subscribe_at(node, world, "control", "plant/#")
+    assert counted(effects, "refused") == 0
+    assert {send.wire.topic for send in sent(effects, "control")} == {KEYS_TOPIC, "plant/b"}

@@ -1,0 +1,210 @@
+"""What a subscriber of the availability topics sees when devices come, go, fall silent or flap."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.contract.machine import Count, Tick
+from bridge.traces.availability import (
+    Announce,
+    Availability,
+    EntityConnected,
+    EntityGone,
+    EntityRemembered,
+    EntitySeen,
+    availability_topic,
+    client_id_of,
+    entity_level,
+)
+
+
+def bodies(effects: Sequence[object]) -> list[dict[str, Any]]:
+    return [json.loads(e.publication.payload) for e in effects if isinstance(e, Announce)]
+
+
+def connected(name: str, at: float, keep_alive_s: int = 0) -> EntityConnected:
+    return EntityConnected(name, keep_alive_s, at)
+
+
+def gone(name: str, at: float, clean: bool = False, reason: str = "") -> EntityGone:
+    return EntityGone(name, clean, reason, at)
+
+
+def test_home_assistant_can_read_the_retained_json() -> None:
+    machine = Availability("gw1")
+    (effect,) = machine.handle(connected("pump", 100.0), 100.0)
+    assert isinstance(effect, Announce)
+    publication = effect.publication
+    assert publication.topic == "entities/gw1/pump/availability"
+    assert publication.retain
+    assert publication.qos == 1
+    assert publication.content_type == "application/json"
+    body = json.loads(publication.payload)
+    assert body["state"] == "online"
+    assert body["since"] == body["last_seen"] == 100_000
+
+
+def test_a_clean_end_a_lost_connection_and_a_reason_from_the_broker() -> None:
+    machine = Availability("gw1", settle_s=0)
+    for now, event, reason in [
+        (10.0, gone("d", 10.0, clean=True), "disconnected"),
+        (20.0, gone("d", 20.0), "connection lost"),
+        (30.0, gone("d", 30.0, reason="sent a malformed packet"), "sent a malformed packet"),
+    ]:
+        machine.handle(connected("d", now - 5), now - 5)
+        (body,) = bodies(machine.handle(event, now))
+        assert (body["state"], body["reason"], body["since"]) == ("offline", reason, int(now * 1000))
+
+
+def test_silence_beyond_one_and_a_half_keep_alives_is_offline() -> None:
+    machine = Availability("gw1")
+    machine.handle(connected("d", 0.0, 10), 0.0)
+    assert machine.handle(EntitySeen("d", 9.0), 9.0) == []
+    assert bodies(machine.handle(Tick(), 23.9)) == []
+    (body,) = bodies(machine.handle(Tick(), 24.0))
+    assert (body["state"], body["last_seen"], body["since"]) == ("offline", 9000, 24_000)
+    (body,) = bodies(machine.handle(EntitySeen("d", 30.0), 30.0))
+    assert (body["state"], body["reason"]) == ("online", "seen again")
+
+
+def test_without_keep_alive_silence_means_nothing() -> None:
+    machine = Availability("gw1")
+    machine.handle(connected("d", 0.0, 0), 0.0)
+    machine.handle(Tick(), 1e6)
+    assert machine.state("d") == "online"
+
+
+def test_traffic_of_a_live_entity_is_published_once_per_refresh() -> None:
+    machine = Availability("gw1", refresh_s=300)
+    effects = list(machine.handle(connected("d", 0.0), 0.0))
+    for second in range(1, 1000):
+        effects += machine.handle(EntitySeen("d", float(second)), float(second))
+    assert [b["last_seen"] for b in bodies(effects)] == [0, 300_000, 600_000, 900_000]
+
+
+def test_a_flapping_entity_costs_one_publication_per_settle_time_and_the_last_state_wins() -> None:
+    machine = Availability("gw1", settle_s=1.0)
+    effects: list[object] = []
+    for n in range(100):
+        effects += machine.handle(connected("d", n * 0.01), n * 0.01)
+        effects += machine.handle(gone("d", n * 0.01 + 0.005), n * 0.01 + 0.005)
+    assert len(bodies(effects)) <= 2
+    assert machine.next_deadline == 1.0
+    (body,) = bodies(machine.handle(Tick(), 1.0))
+    assert body["state"] == "offline"
+    assert machine.next_deadline is None
+
+
+def test_a_connection_that_replaces_another_changes_nothing_but_the_time() -> None:
+    machine = Availability("gw1", settle_s=0)
+    machine.handle(connected("d", 0.0), 0.0)
+    assert machine.handle(connected("d", 1.0), 1.0) == []
+    (body,) = bodies(machine.handle(gone("d", 2.0), 2.0))
+    assert (body["since"], body["last_seen"]) == (2000, 1000)
+
+
+def test_entities_remembered_from_before_a_restart_are_declared_offline_unless_they_return() -> None:
+    machine = Availability("gw1", rejoin_s=60)
+    assert machine.handle(EntityRemembered("back", 1000, 2000), 100.0) == []
+    assert machine.handle(EntityRemembered("gone", 1000, 2000), 100.0) == []
+    (body,) = bodies(machine.handle(connected("back", 110.0), 110.0))
+    assert (body["entity"], body["state"], body["since"]) == ("back", "online", 1000)
+    assert machine.next_deadline == 160.0
+    (body,) = bodies(machine.handle(Tick(), 160.0))
+    assert (body["entity"], body["state"], body["last_seen"]) == ("gone", "offline", 2000)
+
+
+def test_ever_new_names_cannot_grow_memory_nor_evict_the_living() -> None:
+    machine = Availability("gw1", max_entities=3)
+    for name in "abc":
+        machine.handle(connected(name, 0.0), 0.0)
+    effects = machine.handle(connected("d", 1.0), 1.0)
+    assert effects == [Count("availability_refused")]
+    machine.handle(gone("b", 2.0), 2.0)
+    effects = machine.handle(connected("d", 3.0), 3.0)
+    cleared = [e.publication for e in effects if isinstance(e, Announce) and not e.publication.payload]
+    assert [p.topic for p in cleared] == ["entities/gw1/b/availability"]
+    assert cleared[0].retain
+    assert (machine.state("b"), machine.state("d"), len(machine)) == (None, "online", 3)
+
+
+@pytest.mark.parametrize("prefix", ["", "a/+", "#", "$SYS", "/a"])
+def test_a_prefix_that_is_no_plain_topic_is_refused(prefix: str) -> None:
+    with pytest.raises(ValueError, match="plain topic"):
+        Availability("gw1", prefix=prefix)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=400))
+@settings(max_examples=100, deadline=None)
+def test_any_client_id_is_one_harmless_level(client_id: str) -> None:
+    level = entity_level(client_id)
+    assert level
+    assert len(level) <= 200
+    assert not set(level) & set("/+#$\0 ")
+    assert client_id_of(level) in (client_id, None)
+    assert availability_topic("g", client_id).count("/") == 3
+
+
+def test_ids_that_are_cut_stay_different_and_cannot_be_imitated() -> None:
+    long = "x" * 300
+    levels = {
+        entity_level(long),
+        entity_level(long + "y"),
+        entity_level(entity_level(long)),
+        entity_level(""),
+    }
+    assert len(levels) == 4
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["connect", "seen", "gone", "tick"]),
+        st.sampled_from("abc"),
+        st.floats(0, 40, allow_nan=False),
+    ),
+    max_size=60,
+)
+
+
+@given(steps)
+@settings(max_examples=100, deadline=None)
+def test_the_published_state_follows_the_true_one_and_rests(history: list[tuple[str, str, float]]) -> None:
+    machine = Availability("gw1", settle_s=1, refresh_s=10, max_entities=3)
+    now = 0.0
+    shown: dict[str, str] = {}
+    times: dict[str, float] = {}
+
+    def drive(event: object, at: float) -> None:
+        for effect in machine.handle(event, at):  # type: ignore[arg-type]
+            if isinstance(effect, Announce):
+                body = json.loads(effect.publication.payload)
+                assert at >= times.get(body["entity"], -1e9) + 1  # settle
+                times[body["entity"]] = at
+                shown[body["entity"]] = body["state"]
+
+    for kind, name, pause in history:
+        until = now + pause
+        while (due := machine.next_deadline) is not None and due <= until:
+            assert due >= now
+            now = due
+            drive(Tick(), now)
+            assert machine.next_deadline is None or machine.next_deadline > now
+        now = until
+        if kind == "connect":
+            drive(connected(name, now, 5), now)
+        elif kind == "seen":
+            drive(EntitySeen(name, now), now)
+        elif kind == "gone":
+            drive(gone(name, now), now)
+    for _ in range(20):  # without traffic everything ends offline, is shown so, and nothing remains to be done
+        if machine.next_deadline is not None:
+            now = machine.next_deadline
+            drive(Tick(), now)
+    assert machine.next_deadline is None
+    assert set(shown.values()) <= {"offline"}

@@ -1,0 +1,199 @@
+"""Discovery nodes: topics are theirs to draw, answers only for those who may know, nodes stand in for each other."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.contract.machine import Count
+from bridge.traces import discovery as discovering
+from bridge.traces.discovery import (
+    LIFE_MAX_S,
+    Asked,
+    DiscoveryEffect,
+    DiscoveryNode,
+    Heard,
+    Request,
+    Share,
+    entity_of,
+    open_answer,
+)
+from bridge.traces.kinds import answers_to
+from bridge.traces.tracer import Say
+from keys.delegation import Advertisement
+from keys.errors import KeysError
+from keys.identity import Identity, Role
+from keys.tracesession import REQUEST_FRESH_MS
+from tests.keys.test_delegation import AUTHORITY, NODE, PUMP, SPY, certified
+
+NOW = 1_800_000_000.0
+NOW_MS = int(NOW * 1000)
+OTHER_NODE, DESK = Identity.generate(b"node" * 8), Identity.generate(b"desk" * 8)
+NODES = {"node-1": NODE.public_bytes, "node-2": OTHER_NODE.public_bytes}
+CREATE = Request(
+    certified(PUMP, "pump-7"), "Availability/Traces/pump-7", b"c" * 16, NOW_MS, ("desk*",), 3_600
+)  # fmt: skip
+QUERY = Request(certified(DESK, "desk-1"), "Availability/Traces/pump-7", b"q" * 16, NOW_MS)
+
+
+def node(name: str = "node-1", identity: Identity = NODE) -> DiscoveryNode:
+    return DiscoveryNode(name, identity, NODES, AUTHORITY.public_bytes, random.Random(name).randbytes)
+
+
+def ask(of: DiscoveryNode, request: Request, holder: Identity, now: float = NOW) -> list[DiscoveryEffect]:
+    return of.handle(Asked("client", request.signed(holder).encode()), now)
+
+
+def answer(effects: list[DiscoveryEffect], asker: Identity) -> Advertisement | None:
+    said = [effect for effect in effects if isinstance(effect, Say)]
+    if not said:
+        return None
+    (one,) = said
+    return open_answer(one.payload, asker)[1]
+
+
+def shared(effects: list[DiscoveryEffect]) -> Advertisement:
+    (one,) = [effect.advertisement for effect in effects if isinstance(effect, Share)]
+    return one
+
+
+def test_an_entity_gets_a_topic_that_the_node_drew_and_signed() -> None:
+    effects = ask(node(), CREATE, PUMP)
+    made = answer(effects, PUMP)
+    assert made is not None
+    made.verify(NODE.public_bytes, AUTHORITY.public_bytes, NOW_MS)
+    assert UUID(bytes=made.topic).version == 4
+    assert made == shared(effects)
+    assert [e.topic for e in effects if isinstance(e, Say)] == [answers_to("pump-7")]
+
+
+@pytest.mark.parametrize("spelling", ["Availability/Traces/pump-7", "/Availability/Traces/pump-7", "/Liveness/pump-7"])
+def test_who_may_discovers_it_in_either_spelling_and_for_no_other_eyes(spelling: str) -> None:
+    one = node()
+    made = shared(ask(one, CREATE, PUMP))
+    effects = ask(one, replace(QUERY, descriptor=spelling), DESK)
+    assert answer(effects, DESK) == made
+    (said,) = [effect for effect in effects if isinstance(effect, Say)]
+    assert made.topic not in said.payload
+    with pytest.raises(KeysError):
+        open_answer(said.payload, SPY)
+
+
+def test_whoever_may_not_know_hears_what_one_hears_of_an_entity_that_is_not() -> None:
+    one = node()
+    ask(one, CREATE, PUMP)
+    unauthorised = ask(one, replace(QUERY, certificate=certified(SPY, "spy")), SPY)
+    unknown = ask(one, replace(QUERY, descriptor="Liveness/nobody", request=b"n" * 16), DESK)
+    assert unauthorised == unknown
+    assert not [effect for effect in unknown if isinstance(effect, Say)]
+
+
+REFUSED = {
+    "signed by another": (CREATE, SPY, NOW),
+    "of another entity": (replace(CREATE, descriptor="Availability/Traces/pump-8"), PUMP, NOW),
+    "of no descriptor": (replace(CREATE, descriptor="plant/pump-7"), PUMP, NOW),
+    "of a member of the overlay": (
+        replace(CREATE, certificate=certified(PUMP, "pump-7", role=Role.GATEWAY)),
+        PUMP,
+        NOW,
+    ),
+    "old": (CREATE, PUMP, NOW + REQUEST_FRESH_MS / 1000 + 1),
+    "from the future": (CREATE, PUMP, NOW - REQUEST_FRESH_MS / 1000 - 1),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_requests_that_do_not_hold_are_answered_by_nothing(what: str) -> None:
+    request, holder, now = REFUSED[what]
+    effects = ask(node(), request, holder, now)
+    assert [effect.name for effect in effects if isinstance(effect, Count)] == ["discoveries_refused"]
+    assert len(effects) == 1
+
+
+def test_certificates_count_only_from_the_authority() -> None:
+    own = replace(certified(SPY, "pump-7"), signature=b"")
+    forged = replace(CREATE, certificate=replace(own, signature=SPY.sign("veilmq/1 certificate", own.signed_bytes())))
+    assert len(ask(node(), forged, SPY)) == 1
+
+
+def test_a_replayed_request_makes_no_second_topic() -> None:
+    one = node()
+    ask(one, CREATE, PUMP)
+    assert not [e for e in ask(one, CREATE, PUMP) if isinstance(e, Say | Share)]
+    assert len(one) == 1
+
+
+def test_a_second_node_answers_for_the_first() -> None:
+    made = shared(ask(node(), CREATE, PUMP))
+    other = node("node-2", OTHER_NODE)
+    assert other.handle(Heard(made.encode()), NOW) == []
+    assert answer(ask(other, QUERY, DESK), DESK) == made
+
+
+def test_nodes_believe_no_advertisement_that_no_node_signed() -> None:
+    made = shared(ask(node(), CREATE, PUMP))
+    other = node("node-2", OTHER_NODE)
+    for forged in (
+        replace(made, topic=b"F" * 16),
+        replace(made, signature=b"").signed(SPY),
+        replace(made, node="node-9").signed(NODE),
+        replace(made, descriptor="Availability/Traces/pump-8").signed(NODE),
+    ):
+        effects = other.handle(Heard(forged.encode()), NOW)
+        assert [effect.name for effect in effects if isinstance(effect, Count)] == ["discoveries_refused"]
+    assert len(other) == 0
+
+
+def test_an_entity_whose_topic_became_known_takes_a_new_one() -> None:
+    one = node()
+    first = shared(ask(one, CREATE, PUMP))
+    second = shared(ask(one, replace(CREATE, request=b"d" * 16, time_ms=NOW_MS + 5, discoverers=()), PUMP, NOW + 1))
+    assert first.topic != second.topic
+    assert answer(ask(one, QUERY, DESK), DESK) is None, "the new one has other restrictions"
+    again = node("node-2", OTHER_NODE)
+    again.restore([second, first])
+    assert answer(ask(again, replace(CREATE, life_s=0, request=b"e" * 16), PUMP), PUMP) == second
+
+
+def test_topics_end() -> None:
+    one = node()
+    ask(one, replace(CREATE, life_s=10), PUMP)
+    late = NOW + 11
+    assert answer(ask(one, replace(QUERY, time_ms=int(late * 1000)), DESK, late), DESK) is None
+    swollen = replace(CREATE, life_s=LIFE_MAX_S + 1, request=b"s" * 16)
+    assert len(ask(one, swollen, PUMP)) == 1
+
+
+def test_an_entity_with_topics_without_end_evicts_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovering, "ADVERTISEMENTS_MAX", 5)
+    one = node()
+    honest = shared(ask(one, CREATE, PUMP))
+    for place in range(20):
+        request = replace(
+            CREATE, certificate=certified(SPY, "spy"), descriptor="Liveness/spy", request=bytes([place]) * 16
+        )
+        ask(one, request, SPY)
+    assert len(one) == 5
+    assert answer(ask(one, QUERY, DESK), DESK) == honest
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "entity"),
+    [("Liveness/a", "a"), ("/Liveness/a", "a"), ("Availability/Traces/a", "a"), ("Liveness/", None), ("Liveness", None),
+     ("Liveness/a/b", None), ("x/Liveness/a", None), ("", None)],
+)  # fmt: skip
+def test_descriptors(descriptor: str, entity: str | None) -> None:
+    assert entity_of(descriptor) == entity
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_make_a_node_raise(data: bytes) -> None:
+    one = node()
+    assert len(one.handle(Asked("x", data), NOW)) == len(one.handle(Heard(data), NOW)) == 1
+    with pytest.raises(KeysError):
+        open_answer(data, DESK)

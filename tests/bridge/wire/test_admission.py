@@ -1,0 +1,214 @@
+"""Admission: what is checked before anything is stored, each refusal under its own error."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+import pytest
+
+from bridge.contract.machine import Blame, Count, Wire
+from bridge.document.policy import Scope
+from bridge.wire import admission as arriving
+from bridge.wire.admission import Admission, refused
+from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, Mode, to_property
+from keys.errors import BadFrame, BadShare, BadSignature, Expired, KeysError, NotAuthorised, UnknownView, WrongEpochKey
+from keys.keyheader import KEY_DOMAIN
+from keys.sharetree import SHARES_LIMIT, Place, Share, encode_shares
+from tests.bridge.helpers import craft, forge_key, gateway, publish, with_properties
+from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
+
+AFTER = NOT_AFTER_MS / 1000 + 1
+
+
+@pytest.fixture
+def world() -> World:
+    scopes = [Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)]
+    return make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "evil": 1}, scopes, rights={"evil": (("open/#",), ())})
+
+
+def admit(world: World, wire: Wire, now: float = NOW) -> bool:
+    return Admission(world.overlay, replica=True).publication(wire, dict(wire.properties), now).intact
+
+
+def refusal(world: World, wire: Wire, now: float = NOW) -> type[KeysError]:
+    with pytest.raises(KeysError) as caught:
+        admit(world, wire, now)
+    return caught.type
+
+
+def test_an_honest_publication_is_admitted_with_its_publisher_and_scope(world: World):
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    admitted = Admission(world.overlay, replica=True).publication(wire, dict(wire.properties), NOW)
+    assert (admitted.publisher.name, admitted.scope.filter, admitted.intact) == ("site", "plant/#", True)
+
+
+def test_changed_content_is_told_and_not_refused(world: World):
+    """The header still counts: one verified copy of it is enough, whoever brings the bytes."""
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    assert not admit(world, Wire(wire.topic, b"other", properties=wire.properties))
+
+
+def test_each_lie_has_its_error(world: World):
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    assert refusal(world, Wire("plant/u", wire.payload, properties=wire.properties)) is BadSignature
+    assert refusal(world, with_properties(wire, (PROPERTY_HEADER, "AAAA"))) is BadFrame
+    assert refusal(world, with_properties(wire, (PROPERTY_HEADER, "not base64!"))) is BadFrame
+    assert refusal(world, craft(world, "evil", "plant/t", sequence=1, key_id=b"k" * 16)) is NotAuthorised
+    assert refusal(world, craft(world, "r1a", "open/t", sequence=1, key_id=b"k" * 16)) is NotAuthorised
+    assert refusal(world, craft(world, "site", "elsewhere", sequence=1, key_id=b"k" * 16)) is NotAuthorised
+    assert refusal(world, craft(world, "site", "clear/t", sequence=1, key_id=b"k" * 16)) is BadFrame
+    assert refusal(world, craft(world, "site", "plant/t", sequence=1, mode=Mode.PLAIN)) is BadFrame
+    assert refusal(world, craft(world, "site", "plant/t", sequence=3, previous=3, key_id=b"k" * 16)) is BadFrame
+    assert refusal(world, craft(world, "site", "plant/t", sequence=0, key_id=b"k" * 16)) is BadFrame
+    assert refusal(world, wire, AFTER) is Expired
+
+
+def test_a_stranger_is_refused(world: World):
+    stranger = make_world({1: 3}, [], {"site": 1}, seed=99)
+    assert refusal(world, publish(gateway(stranger, "site"), "plant/t", sequence=1)["r1a"]) is NotAuthorised
+
+
+def once_admitted(world: World, wire: Wire) -> Admission:
+    """At a replica that has admitted `wire` and can verify no further signature."""
+    admission = Admission(world.overlay, replica=True)
+    admission.publication(wire, dict(wire.properties), NOW)
+
+    def refuse(*_: object) -> None:
+        raise BadSignature("verified again")
+
+    admission._headers.verify = refuse  # type: ignore[method-assign]
+    return admission
+
+
+def test_a_header_is_verified_once_and_whatever_differs_from_it_anew(world: World):
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    admission = once_admitted(world, wire)
+    first = admission.publication(wire, dict(wire.properties), NOW)
+    assert first.intact
+    other = replace(wire, payload=wire.payload + b"x")
+    assert not admission.publication(other, dict(wire.properties), NOW).intact
+    again = publish(gateway(world, "site"), "plant/t", sequence=2)["r1a"]
+    for lie in (replace(wire, topic="plant/u"), again):
+        with pytest.raises(BadSignature):
+            admission.publication(lie, dict(lie.properties), NOW)
+
+
+def test_a_verified_header_is_asked_about_the_time_and_forgotten_with_the_overlay(world: World):
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    admission = once_admitted(world, wire)
+    with pytest.raises(Expired):
+        admission.publication(wire, dict(wire.properties), AFTER)
+    admission.adopt(world.with_policy(), NOW)
+    with pytest.raises(BadSignature, match="again"):
+        admission.publication(wire, dict(wire.properties), NOW)
+
+
+def test_what_is_refused_or_has_a_huge_topic_is_not_remembered_and_the_rest_is_bounded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(arriving, "HEADERS_MAX", 3)
+    admission = Admission(world.overlay, replica=True)
+
+    def come(wire: Wire) -> int:
+        with contextlib.suppress(KeysError):
+            admission.publication(wire, dict(wire.properties), NOW)
+        return len(admission._verified)
+
+    assert come(craft(world, "evil", "plant/t", sequence=1, key_id=b"k" * 16)) == 0
+    assert come(craft(world, "site", "plant/" + "t" * arriving.HEADERS_TOPIC_MAX, sequence=1, key_id=b"k" * 16)) == 0
+    wires = [craft(world, "site", "plant/t", sequence=number, key_id=b"k" * 16) for number in range(1, 6)]
+    assert [come(wire) for wire in wires] == [1, 2, 3, 3, 3]
+    assert [topic for _, topic in admission._verified] == ["plant/t"] * 3
+    assert come(wires[-1]) == 3  # a copy, which evicts nothing
+
+
+def test_keys_are_verified_once_and_forgeries_each_time(world: World):
+    admission, key = Admission(world.overlay, replica=True), forge_key(world, "site", "plant/#")
+    carried = dict(key.properties())
+    first = admission.key(carried, NOW)
+    assert admission.key(carried, NOW) is first
+    forged = replace(key.header, signature=bytes(64))
+    for _ in range(2):
+        with pytest.raises(BadSignature):
+            admission.key({PROPERTY_KEY: to_property(forged.encode())}, NOW)
+    assert admission.key({}, NOW) is None
+    with pytest.raises(Expired):
+        admission.key(carried, AFTER)
+
+
+def test_keys_need_a_scope_our_views_and_the_right_to_publish_there(world: World):
+    admission, key, identity = (
+        Admission(world.overlay, replica=True),
+        forge_key(world, "site", "plant/#"),
+        world.identities["site"],
+    )
+
+    def resigned(**changes: object) -> dict[str, str]:
+        header = replace(key.header, **changes)
+        header = replace(header, signature=identity.sign(KEY_DOMAIN, header.signed_bytes))
+        return {PROPERTY_KEY: to_property(header.encode())}
+
+    with pytest.raises(NotAuthorised):
+        admission.key(resigned(scope="nowhere/#"), NOW)
+    first, second = key.header.hops
+    for hops in ((first,), (second, first), (replace(first, threshold=1), second)):
+        with pytest.raises(BadShare):
+            admission.key(resigned(hops=hops), NOW)
+    for view, error in ((2, UnknownView), (0, Expired)):  # to come, or closed: neither is anybody's fault
+        with pytest.raises(error):
+            admission.key(resigned(hops=(replace(first, view=view), second)), NOW)
+    with pytest.raises(NotAuthorised):
+        admission.key(dict(forge_key(world, "evil", "plant/#").properties()), NOW)
+    assert admission.key(dict(forge_key(world, "evil", "open/#").properties()), NOW) is not None
+
+
+def share_at(*places: Place) -> dict[str, str]:
+    share = Share(places, (bytes(4),) * (len(places) - 1), bytes(32))
+    return {PROPERTY_SHARES: to_property(encode_shares([share]))}
+
+
+def test_labels_fit_the_path_the_views_and_the_link(world: World):
+    admission = Admission(world.overlay, replica=True)
+    sender, ours = Place(1, 1, 2), Place(2, 1, 3)
+    hop = world.overlay.views[1].hop
+    assert len(admission.shares(share_at(sender, ours), [sender, ours])) == 1
+    assert len(admission.shares(share_at(Place(1, 1, 3), ours), [hop, ours])) == 1
+    for wrong in (
+        (ours,),
+        (Place(1, 1, 1), ours),
+        (sender, Place(2, 1, 2)),
+        (sender, Place(2, 2, 3)),
+        (Place(2, 1, 3), Place(1, 1, 2)),
+    ):
+        with pytest.raises(BadShare):
+            admission.shares(share_at(*wrong), [sender, ours])
+    for claimed in (Place(1, 1, 4), Place(1, 2, 1), Place(3, 1, 1)):
+        with pytest.raises(BadShare):
+            admission.shares(share_at(claimed, ours), [hop, ours])
+
+
+@pytest.mark.parametrize("frame", [b"", b"\0" * 40, bytes([1, 1, 0, 9]), bytes([1, 1, 0, 1]) + bytes(8) + b"\xff\xff"])
+def test_malformed_share_frames_are_refused(world: World, frame: bytes):
+    with pytest.raises(BadFrame):
+        Admission(world.overlay, replica=True).shares(
+            {PROPERTY_SHARES: to_property(frame)}, [world.overlay.views[1].hop]
+        )
+
+
+def test_a_huge_share_list_is_refused(world: World):
+    body = bytes([1, 1, 0, 1]) + (1).to_bytes(4) + (1).to_bytes(4) + (SHARES_LIMIT + 1).to_bytes(2)
+    with pytest.raises(BadFrame):
+        Admission(world.overlay, replica=True).shares(
+            {PROPERTY_SHARES: to_property(body + bytes(33 * 1000))}, [world.overlay.views[1].hop]
+        )
+
+
+@pytest.mark.parametrize(
+    ("error", "suspects"),
+    [(Expired, False), (WrongEpochKey, False), (NotAuthorised, True), (BadSignature, True), (BadFrame, True)],
+)
+def test_whoever_may_only_be_late_is_not_suspected(error: type[KeysError], suspects: bool):
+    effects = refused("r1a", error("why"))
+    assert Count("refused", 1, error.__name__) in effects
+    assert any(isinstance(effect, Blame) for effect in effects) is suspects

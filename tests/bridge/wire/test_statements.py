@@ -1,0 +1,163 @@
+"""Statements: who may make them, that one copy suffices, that none can be undone or invented, and when they end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bridge.document.overlay import Member, Overlay
+from bridge.document.policy import Scope
+from bridge.wire.statements import NEWS_BURST, NEWS_EVERY_S, RoutingTable, Statement
+from keys.errors import BadFrame, BadSignature, Expired, NotAuthorised, TooOften
+from keys.identity import Identity
+from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
+
+EXPIRES_MS = int((NOW + 3600) * 1000)
+PLANT = Scope("plant/#")
+
+
+@pytest.fixture
+def world() -> World:
+    rights = {"nosy": ((), ("plant/line1/#",))}
+    return make_world({1: 3}, [], {"control": 1, "nosy": 1}, [PLANT, Scope("open/#")], rights=rights)
+
+
+def stated(world: World, member: str = "control", version: int = 1, on: bool = True, expires_ms: int = EXPIRES_MS,
+           wire_filter: str = "plant/#") -> Statement:  # fmt: skip
+    return Statement(member, wire_filter, version, on, expires_ms).signed(world.identities[member])
+
+
+def test_a_statement_survives_its_frame(world: World):
+    statement = stated(world, on=False)
+    assert Statement.decode(statement.encode()) == statement
+
+
+@pytest.mark.parametrize("cut", [0, 1, 63, 64, 80])
+def test_a_truncated_frame_is_refused(world: World, cut: int):
+    with pytest.raises(BadFrame):
+        Statement.decode(stated(world).encode()[:cut])
+
+
+def test_the_highest_version_wins_and_off_means_off(world: World):
+    table = RoutingTable(world.overlay)
+    assert table.accept(stated(world, version=2), NOW)
+    assert table.wanting(PLANT, NOW) == ["control"]
+    assert not table.accept(stated(world, version=2, on=False), NOW)
+    assert not table.accept(stated(world, version=1, on=False), NOW)
+    assert table.accept(stated(world, version=3, on=False), NOW)
+    assert table.wanting(PLANT, NOW) == []
+    assert not table.accept(stated(world, version=2), NOW), "an old one, replayed, undoes nothing"
+
+
+def test_another_scope_is_another_statement(world: World):
+    table = RoutingTable(world.overlay)
+    table.accept(stated(world, version=5), NOW)
+    assert table.accept(stated(world, version=1, wire_filter="open/#"), NOW)
+    assert len(table.all()) == 2
+
+
+@pytest.mark.parametrize("field", ["version", "expires_ms", "on"])
+def test_nobody_can_change_a_statement(world: World, field: str):
+    forged = replace(stated(world), **{field: {"version": 9, "expires_ms": EXPIRES_MS + 1, "on": False}[field]})
+    with pytest.raises(BadSignature):
+        RoutingTable(world.overlay).accept(forged, NOW)
+
+
+def test_nobody_can_state_for_another(world: World):
+    forged = Statement("control", "plant/#", 1, True, EXPIRES_MS).signed(world.identities["nosy"])
+    with pytest.raises(BadSignature):
+        RoutingTable(world.overlay).accept(forged, NOW)
+
+
+def test_rights_scopes_and_members_are_checked(world: World):
+    table = RoutingTable(world.overlay)
+    with pytest.raises(NotAuthorised):
+        table.accept(stated(world, "nosy"), NOW)
+    with pytest.raises(NotAuthorised):
+        table.accept(stated(world, wire_filter="plant/line1/#"), NOW)
+    with pytest.raises(NotAuthorised):
+        table.accept(replace(stated(world), member="stranger"), NOW)
+    with pytest.raises(NotAuthorised):
+        table.accept(stated(world, "r1a"), NOW)
+    assert table.all() == []
+
+
+def test_a_lease_ends(world: World):
+    table = RoutingTable(world.overlay)
+    assert not table.accept(stated(world, expires_ms=int(NOW * 1000)), NOW)
+    assert table.accept(stated(world), NOW)
+    assert table.wanting(PLANT, NOW + 3601) == []
+
+
+def test_a_lease_without_end_ends_with_the_certificate(world: World):
+    table = RoutingTable(world.overlay)
+    assert table.accept(stated(world, expires_ms=(1 << 64) - 1), NOW)
+    assert table.wanting(PLANT, NOT_AFTER_MS / 1000 - 1) == ["control"]
+    assert table.wanting(PLANT, NOT_AFTER_MS / 1000 + 1) == []
+    with pytest.raises(Expired):
+        table.accept(stated(world, version=2, expires_ms=(1 << 64) - 1), NOT_AFTER_MS / 1000 + 1)
+
+
+def test_a_full_table_still_takes_news_of_what_it_knows(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.wire.statements.STATEMENTS_MAX", 1)
+    table = RoutingTable(world.overlay)
+    assert table.accept(stated(world), NOW)
+    assert not table.accept(stated(world, wire_filter="open/#"), NOW)
+    assert table.accept(stated(world, version=2, on=False), NOW)
+
+
+# ------------------------------------------------------------------------------- other versions, rotation
+
+
+def with_members(world: World, members: list[Member]) -> Overlay:
+    assert world.owner is not None
+    return Overlay.sign(world.owner, world.overlay.policy, world.overlay.views.values(), members)
+
+
+def test_statements_of_members_and_scopes_that_are_gone_are_forgotten(world: World):
+    table = RoutingTable(world.overlay)
+    table.accept(stated(world), NOW)
+    table.accept(stated(world, wire_filter="open/#"), NOW)
+    table.adopt(world.with_policy(scopes=(PLANT,)))
+    assert [s.filter for s in table.all()] == ["plant/#"]
+    table.adopt(with_members(world, [m for n, m in world.overlay.members.items() if n != "control"]))
+    assert table.all() == []
+    assert table.wanting(PLANT, NOW) == []
+
+
+def test_a_former_certificate_counts_to_its_end_and_no_longer(world: World):
+    assert world.owner is not None
+    old = world.overlay.certificate("control")
+    fresh = Identity.generate(bytes(range(32)))
+    new = replace(old, public_key=fresh.public_bytes, agreement_key=fresh.agreement_bytes)
+    ending = replace(old, not_after_ms=int((NOW + 60) * 1000))
+    others = [m for n, m in world.overlay.members.items() if n != "control"]
+    table = RoutingTable(with_members(world, [*others, Member(new, before=ending)]))
+    assert table.accept(stated(world, version=1), NOW)
+    assert table.accept(Statement("control", "plant/#", 2, True, EXPIRES_MS).signed(fresh), NOW)
+    with pytest.raises(Expired):
+        table.accept(stated(world, version=3), NOW + 61)
+    with pytest.raises(BadSignature):
+        table.accept(Statement("control", "plant/#", 4, True, EXPIRES_MS).signed(world.identities["nosy"]), NOW)
+
+
+def test_an_author_of_statements_without_end_is_refused_and_nobody_else(world: World):
+    table = RoutingTable(world.overlay)
+    for version in range(1, NEWS_BURST + 1):
+        assert table.accept(stated(world, version=version), NOW)
+    with pytest.raises(TooOften):
+        table.accept(stated(world, version=NEWS_BURST + 1), NOW)
+    assert not table.accept(stated(world, version=NEWS_BURST), NOW), "a repetition costs nothing"
+    assert table.accept(stated(world, "nosy", on=False), NOW)
+    assert table.accept(stated(world, version=NEWS_BURST + 1), NOW + 2 * NEWS_EVERY_S)
+
+
+def test_old_statements_replayed_do_not_spend_their_authors_allowance():
+    """One bad replica has a member's statements of last month; the member's own must go on counting."""
+    world = make_world({1: 3}, [], {"site": 1, "control": 1}, [PLANT, Scope("old/#")])
+    table = RoutingTable(world.overlay)
+    old = stated(world, expires_ms=int((NOW - 10) * 1000), wire_filter="old/#")
+    for _ in range(NEWS_BURST + 1):
+        assert not table.accept(old, NOW)
+    assert table.accept(stated(world, version=2), NOW)

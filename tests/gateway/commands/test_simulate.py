@@ -1,0 +1,243 @@
+"""`veilmq simulate`: what it prints, where pictures go, and what an operator can get wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from bridge.sim.experiments import Figure, Progress, Series
+from bridge.sim.loads import Costs
+from gateway.commands import pictures as figures
+from gateway.commands import simulate
+from gateway.commands.pictures import NoMatplotlib, draw
+from gateway.commands.simulate import EXPERIMENTS, SimulateError, measure, print_figure
+
+FIGURE = Figure(
+    experiment="toy",
+    number="1",
+    title="A toy [of ours]",
+    x_label="x",
+    y_label="y",
+    series=(Series("one", (0.0, 1.0, 2.0), (0.0, 0.5, 1.0)), Series("two", (0.0, 1.0, 2.0), (1.0, 0.1, 0.0))),
+    columns=("x", "one", "what"),
+    rows=((0.0, 0.123456, "[low]"), (1.0, 123456.7, "high")),
+    notes=("The paper says so [1].",),
+)
+
+
+class Toy:
+    """An experiment that notes how it was called."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, object, object]] = []
+
+    def plain(self, seed: int, progress: Progress) -> Figure:
+        progress(0.5)
+        progress(1.0)
+        self.calls.append((seed, None, None))
+        return FIGURE
+
+    def timed(self, seed: int, progress: Progress, *, costs: Costs | None = None, clock: object = None) -> Figure:
+        self.calls.append((seed, costs, clock))
+        return FIGURE
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Toy:
+    made = Toy()
+    module = SimpleNamespace(FIGURES={"1": made.plain, "2": made.timed})
+    real = importlib.import_module
+    monkeypatch.setattr(simulate, "EXPERIMENTS", {"toy": "toy.module"})
+    monkeypatch.setattr(importlib, "import_module", lambda name: module if name == "toy.module" else real(name))
+    monkeypatch.setattr(simulate, "measure", lambda: Costs(parse_us=7.0))
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+class FakeMatplotlib:
+    """Records what is drawn: pictures are tested without the optional extra."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls.append((name, args, kwargs))
+            if name == "savefig":
+                Path(args[0]).write_bytes(b"picture")
+            return self
+
+        return call
+
+    def __enter__(self) -> FakeMatplotlib:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def of(self, name: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+        return [(args, kwargs) for called, args, kwargs in self.calls if called == name]
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeMatplotlib:
+    made = FakeMatplotlib()
+    before = importlib.import_module
+    monkeypatch.setattr(
+        importlib, "import_module", lambda name: made if name.startswith("matplotlib") else before(name)
+    )
+    return made
+
+
+@pytest.fixture
+def absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = importlib.import_module
+
+    def without(name: str) -> ModuleType:
+        if name.startswith("matplotlib"):
+            raise ModuleNotFoundError(name)
+        return before(name)
+
+    monkeypatch.setattr(importlib, "import_module", without)
+
+
+# ------------------------------------------------------------------------------------------------ commands
+
+
+def test_table_notes_and_a_picture_in_the_current_directory(toy: Toy, fake: FakeMatplotlib, capsys: Any) -> None:
+    assert simulate.simulate("toy", "1", 5, None, as_json=False) == 0
+    out, err = capsys.readouterr()
+    assert toy.calls == [(5, None, None)]
+    for text in ("toy, figure 1: A toy", "[of ours]", "0.123", "123,457", "[low]", "The paper says so [1]."):
+        assert text in out
+    assert out.endswith("picture in toy-1.svg\n")
+    assert Path("toy-1.svg").read_bytes() == b"picture"
+    assert err == ""
+
+
+def test_json_is_all_of_the_figure_and_draws_only_where_it_is_told(toy: Toy, fake: FakeMatplotlib, capsys: Any) -> None:
+    assert simulate.simulate("toy", "1", 5, None, as_json=True) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["rows"] == [[0.0, 0.123456, "[low]"], [1.0, 123456.7, "high"]]
+    assert content["columns"] == ["x", "one", "what"]
+    assert content["series"][1] == {"name": "two", "xs": [0.0, 1.0, 2.0], "ys": [1.0, 0.1, 0.0]}
+    assert not list(Path().iterdir())
+    assert simulate.simulate("toy", "1", 5, Path("here.png"), as_json=True) == 0
+    assert json.loads(capsys.readouterr().out) == content
+    assert Path("here.png").exists()
+
+
+def test_costs_and_clock_go_to_those_who_ask(toy: Toy, fake: FakeMatplotlib, capsys: Any) -> None:
+    simulate.simulate("toy", "2", 1, None, as_json=True)
+    ((seed, costs, clock),) = toy.calls
+    assert (seed, costs) == (1, Costs(parse_us=7.0))
+    assert callable(clock)
+
+
+@pytest.mark.usefixtures("absent")
+def test_without_matplotlib_the_table_is_there_and_one_line_says_why_the_picture_is_not(toy: Toy, capsys: Any) -> None:
+    assert simulate.simulate("toy", "1", 5, Path("a.png"), as_json=False) == 0
+    out, err = capsys.readouterr()
+    assert "0.123" in out
+    assert "picture" not in out
+    assert err == "veilmq: no picture in a.png: matplotlib is not installed; pip install 'veilmq[sim]'\n"
+    assert not Path("a.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("nothing", "1", None), "no experiment nothing; take one of toy"),
+        (("toy", "3", None), "toy has no figure 3; take one of 1, 2"),
+        (("toy", "1", "a.jpg"), "cannot tell the format of a.jpg; end it in .svg or .png"),
+        (("toy", "1", "no/where/a.svg"), "there is no directory no/where; make it or choose another --out"),
+    ],
+)
+def test_a_mistake_is_one_line_before_anything_runs(
+    toy: Toy, arguments: tuple[str, str, str | None], says: str
+) -> None:
+    experiment, number, out = arguments
+    with pytest.raises(SimulateError, match=f"^{says}$"):
+        simulate.simulate(experiment, number, 1, Path(out) if out else None, as_json=False)
+    assert not toy.calls
+
+
+def test_a_picture_that_cannot_be_written_is_one_line(toy: Toy, fake: FakeMatplotlib, capsys: Any) -> None:
+    Path("taken.svg").mkdir()
+    with pytest.raises(SimulateError, match=r"^cannot write taken\.svg: .*; choose another --out$"):
+        simulate.simulate("toy", "1", 1, Path("taken.svg"), as_json=False)
+    assert "0.123" in capsys.readouterr().out, "the run was not for nothing"
+
+
+def test_eventguard_offers_the_figures_of_the_paper_and_runs_one(tmp_path: Path, capsys: Any) -> None:
+    offered = importlib.import_module(EXPERIMENTS["eventguard"]).FIGURES
+    assert set(offered) == {"4", "5", "6", "saturation"}
+    with pytest.raises(SimulateError, match="eventguard has no figure 9"):
+        simulate.simulate("eventguard", "9", 1, None, as_json=False)
+
+
+def test_a_narrow_terminal_cuts_nothing() -> None:
+    text = io.StringIO()
+    print_figure(FIGURE, Console(file=text, width=24))
+    assert "123,457" in text.getvalue()
+
+
+# ------------------------------------------------------------------------------------------------ measuring
+
+
+def test_every_cost_is_measured_from_a_call_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulate, "ROUNDS", 1)
+    monkeypatch.setattr(simulate, "ROUND_S", 0.0)
+    costs = measure()
+    assert all(getattr(costs, field.name) > 0 for field in dataclasses.fields(Costs))
+    assert {name for name, _, _ in simulate._operations()} == {field.name for field in dataclasses.fields(Costs)}
+
+
+# -------------------------------------------------------------------------------------------------- drawing
+
+
+def test_every_series_is_drawn_with_a_style_of_its_own(fake: FakeMatplotlib, tmp_path: Path) -> None:
+    draw(dataclasses.replace(FIGURE, log_y=True), tmp_path / "a.svg")
+    lines = fake.of("plot")
+    assert [args for args, _ in lines] == [(series.xs, series.ys) for series in FIGURE.series]
+    assert [kwargs["label"] for _, kwargs in lines] == ["one", "two"]
+    assert len({(kwargs["marker"], kwargs["linestyle"]) for _, kwargs in lines}) == 2
+    assert fake.of("set_yscale")[0][0] == ("log",)
+    assert not fake.of("set_xscale")
+    assert fake.of("set_xlabel")[0][0] == ("x",)
+
+
+def test_an_svg_has_no_date(fake: FakeMatplotlib, tmp_path: Path) -> None:
+    draw(FIGURE, tmp_path / "a.svg")
+    assert fake.of("savefig")[0][1]["metadata"] == {"Date": None}
+
+
+@pytest.mark.usefixtures("absent")
+def test_no_matplotlib_is_an_error_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(NoMatplotlib, match="pip install"):
+        draw(FIGURE, tmp_path / "a.svg")
+
+
+def test_other_formats_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"\.svg or \.png"):
+        draw(FIGURE, tmp_path / "a.pdf")
+    assert figures.SUFFIXES == (".svg", ".png")
+
+
+def test_real_pictures_have_their_format_and_repeat(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for name in ("a.svg", "b.svg", "a.png"):
+        draw(dataclasses.replace(FIGURE, log_y=True, log_x=True), tmp_path / name)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG\r\n")
+    svg = (tmp_path / "a.svg").read_text("utf-8")
+    assert "<svg" in svg
+    assert "A toy [of ours]" in svg
+    assert svg == (tmp_path / "b.svg").read_text("utf-8")

@@ -1,0 +1,212 @@
+"""`veilmq traces` and `veilmq trust issue --role entity`, as an operator meets them; the board behind the table."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.traces.entity import Stage, Wishes
+from bridge.traces.kinds import TraceKind
+from bridge.traces.tracker import Observed
+from gateway import cli
+from gateway.commands.trace_board import Board
+from gateway.tracing.client import TracedEntity
+from gateway.tracing.store import TraceStore
+from gateway.trust.credentials import Credentials
+from gateway.trust.domains import TrustError
+from tests.gateway.traced_site import Site, wait_for
+
+START_MS = 1_800_000_000_000
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return Site(tmp_path_factory.mktemp("site"))
+
+
+@pytest.fixture
+def veilmq(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command line; (status, standard output, standard error)."""
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        status = cli.run([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+def seen(entity: str, kind: TraceKind, second: int, **fields: Any) -> Observed:
+    return Observed(entity, kind, START_MS + second * 1000, second + 1, fields)
+
+
+STORY = (
+    seen("pump", TraceKind.JOIN, 0),
+    seen("pump", TraceKind.READY, 1, state="READY"),
+    seen("pump", TraceKind.ALLS_WELL, 2, latency_ms=3),
+    seen("fan", TraceKind.JOIN, 2),
+    seen("pump", TraceKind.LOAD_INFORMATION, 3, cpu=0.5),
+    seen("pump", TraceKind.NETWORK_METRICS, 4, loss_rate=0.25, latency_ms=4, jitter_ms=None),
+    seen("fan", TraceKind.FAILURE_SUSPICION, 5),
+    seen("fan", TraceKind.FAILED, 6),
+)
+
+
+# ------------------------------------------------------------------------------------------------- board
+
+
+def test_the_board_shows_who_needs_somebody_first() -> None:
+    board = Board(("idle",))
+    for each in STORY:
+        board.take(each)
+    assert [(row.entity, row.health) for row in board.sorted()] == [
+        ("fan", "failed"), ("idle", "unknown"), ("pump", "alive"),
+    ]  # fmt: skip
+    assert board.summary() == {"unknown": 1, "alive": 1, "failed": 1}
+    assert board.rows["pump"].to_json() == {
+        "entity": "pump", "health": "alive", "state": "READY", "since_ms": START_MS, "seen_ms": START_MS + 4000,
+        "latency_ms": 4, "loss_rate": 0.25, "load": {"cpu": 0.5},
+    }  # fmt: skip
+    board.take(seen("fan", TraceKind.ALLS_WELL, 7, after="failed"))
+    assert (board.rows["fan"].health, board.rows["fan"].since_ms) == ("alive", START_MS + 7000)
+
+
+# -------------------------------------------------------------------------------------- list and history
+
+
+def test_list_and_history_of_a_file(tmp_path: Path, veilmq: Any) -> None:
+    path = tmp_path / "seen.sqlite3"
+    store = TraceStore(path)
+    for each in STORY:
+        store.observe(each)
+    store.close()
+    status, out, err = veilmq("traces", "list", "--history", path, "--json")
+    assert (status, err) == (0, "")
+    assert [(row["entity"], row["health"], row["state"]) for row in json.loads(out)] == [
+        ("fan", "failed", ""), ("pump", "alive", "READY"),
+    ]  # fmt: skip
+    status, out, err = veilmq("traces", "history", "fan", "--history", path, "--limit", "2", "--json")
+    assert (status, err) == (0, "")
+    assert [row["kind"] for row in json.loads(out)] == ["FAILURE_SUSPICION", "FAILED"]
+    status, out, err = veilmq("traces", "list", "--history", path)
+    assert (status, err) == (0, "")
+    assert "pump" in out
+    assert "25%" in out
+    status, out, err = veilmq("traces", "history", "pump", "--history", path)
+    assert (status, err) == (0, "")
+    assert "2027-01-15 08:00:03" in out
+
+
+@pytest.mark.parametrize("command", [("list",), ("history", "pump"), ("watch", "pump", "--credentials", "none")])
+def test_what_is_missing_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, veilmq: Any, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, out, err = veilmq("traces", *command)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert not (tmp_path / "traces.sqlite3").exists()
+
+
+# ------------------------------------------------------------------------------------------------- watch
+
+
+def test_watch_prints_and_writes_down_what_comes(site: Site, tmp_path: Path, veilmq: Any) -> None:
+    path = tmp_path / "seen.sqlite3"
+    wishes = Wishes(("desk",))
+    with (
+        site.running() as port,
+        TracedEntity(site.credentials("pump"), "127.0.0.1", port, wishes=wishes) as pump,
+    ):
+        pump.state("READY")
+        wait_for(lambda: pump.stage is Stage.TRACED)
+        arguments = ("--credentials", site.credentials("desk"), "--gateway", f"127.0.0.1:{port}", "--seconds", "4")
+        status, out, err = veilmq("traces", "watch", "pump", *arguments, "--history", path, "--json")
+        assert (status, err) == (0, "")
+        lines = [json.loads(line) for line in out.splitlines()]
+        assert {line["entity"] for line in lines} == {"pump"}
+        assert "ALLS_WELL" in {line["kind"] for line in lines}
+        status, out, err = veilmq("traces", "watch", "pump", *arguments[:-1], "1")
+        assert (status, err) == (0, "")
+        assert "pump" in out
+    _, out, _ = veilmq("traces", "history", "pump", "--history", path, "--json")
+    assert [row["kind"] for row in json.loads(out)] == [line["kind"] for line in lines]
+
+
+def test_watch_refuses_an_address_that_is_none(site: Site, veilmq: Any) -> None:
+    status, out, err = veilmq("traces", "watch", "pump", "--credentials", site.credentials("desk"), "--gateway", "x")
+    assert (status, out) == (2, "")
+    assert "HOST:PORT" in err
+
+
+# ------------------------------------------------------------------------------------------- credentials
+
+
+def test_an_entity_is_issued_and_loads(site: Site, tmp_path: Path, veilmq: Any) -> None:
+    card, out = site.gateway.directory / "card.json", tmp_path / "pump-7"
+    issue = ("trust", "issue", site.domain.directory, "--name", "pump-7", "--role", "entity", "--out", out)
+    status, said, err = veilmq(*issue, "--node", card)
+    assert (status, err) == (0, "")
+    assert "pump-7" in said
+    made = Credentials.load(out, time.time())
+    assert (made.name, made.nodes) == ("pump-7", {"gate": site.gateway.card.public_key})
+    assert (out / "key.pem").stat().st_mode & 0o777 == 0o600
+    assert "PRIVATE" not in repr(made)
+    status, _, err = veilmq(*issue, "--node", card)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "holds an identity already" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--name", "a", "--role", "entity"), "--node"),
+        (("--name", "a", "--role", "entity", "--host", "b", "--node", "CARD"), "leave --host out"),
+        (("--name", "a", "--role", "gateway", "--node", "CARD"), "leave --node out"),
+        (("--name", "Broker", "--role", "entity", "--node", "CARD"), "Broker"),
+        (("--name", "Publish-Only", "--role", "entity", "--node", "CARD"), "Publish-Only"),
+        (("--name", "a/b", "--role", "entity", "--node", "CARD"), "a/b"),
+        (("--name", "a", "--role", "entity", "--node", "nothing.json"), "nothing.json"),
+        (("--name", "a", "--role", "plumber"), "entity"),
+    ],
+)
+def test_what_cannot_be_issued_is_refused(
+    site: Site, tmp_path: Path, veilmq: Any, options: tuple[str, ...], said: str
+) -> None:
+    card = str(site.gateway.directory / "card.json")
+    given = [card if option == "CARD" else option for option in options]
+    status, out, err = veilmq("trust", "issue", site.domain.directory, "--out", tmp_path / "new", *given)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+    assert not (tmp_path / "new").exists()
+
+
+def test_credentials_that_do_not_hold_are_refused(site: Site) -> None:
+    directory = site.credentials("damaged")
+    with pytest.raises(TrustError, match="issue the entity anew"):
+        Credentials.load(directory, time.time() + 826 * 86_400)
+    path = directory / "entity.json"
+    content = json.loads(path.read_text())
+    other = json.loads((site.credentials("other") / "entity.json").read_text())
+    path.write_text(json.dumps({**content, "certificate": other["certificate"]}))
+    with pytest.raises(TrustError, match="different keys"):
+        Credentials.load(directory, time.time())
+    path.write_text(json.dumps({**content, "nodes": {}}))
+    with pytest.raises(TrustError, match="--node"):
+        Credentials.load(directory, time.time())
+    path.write_text("[]")
+    with pytest.raises(TrustError, match="damaged"):
+        Credentials.load(directory, time.time())
+    (directory / "key.pem").chmod(0o644)
+    with pytest.raises(TrustError):
+        Credentials.load(directory, time.time())
+
+
+def test_a_damaged_advertisement_is_as_none(site: Site) -> None:
+    credentials = Credentials.load(site.credentials("fresh"), time.time())
+    assert credentials.advertisement() is None
+    (credentials.directory / "topic.bin").write_bytes(b"damaged")
+    assert credentials.advertisement() is None

@@ -1,0 +1,418 @@
+"""The store survives kill -9 and full disks: nothing acknowledged is lost, no number is used twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.contract.machine import Publication
+from gateway.outbox.database import SEQUENCE_BLOCK, decode_publication, encode_publication
+from gateway.outbox.store import SWITCH_S, Entry, OutboxFullError, Store, StoreError
+
+
+def run_with(directory: Path, use: Callable[[Store], Awaitable[None]], **options: int) -> None:
+    async def main() -> None:
+        store = Store.open(directory, **options)
+        try:
+            await use(store)
+        finally:
+            store.close()
+
+    asyncio.run(main())
+
+
+def on_disk(store: Store, start: int = 0) -> list[Entry]:
+    """What is on disk, in hand or not, in order."""
+    found: list[Entry] = []
+    at: int | None = start
+    while at is not None:
+        page = store._outbox.page(at, store._deleting.__contains__)
+        if page.damaged is not None:
+            raise page.damaged
+        found += [Entry(row.sequence, row.previous, row.publication) for row in page.rows]
+        at = page.following
+    return found
+
+
+def message(topic: str = "a/b", payload: bytes = b"x", qos: int = 1) -> Publication:
+    return Publication(topic, payload, qos=qos, time_ms=1)
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+publications = st.builds(
+    Publication,
+    topic=texts,
+    payload=st.binary(max_size=200),
+    qos=st.integers(0, 2),
+    retain=st.booleans(),
+    content_type=st.none() | texts,
+    response_topic=st.none() | texts,
+    correlation_data=st.none() | st.binary(max_size=20),
+    payload_format=st.none() | st.integers(0, 1),
+    properties=st.lists(st.tuples(texts, texts), max_size=3).map(tuple),
+    expiry_s=st.none() | st.integers(0, 2**32 - 1),
+    time_ms=st.integers(0, 2**63),
+)
+
+
+@given(publications)
+@settings(max_examples=100, deadline=None)
+def test_a_stored_publication_comes_back_with_every_field(publication: Publication) -> None:
+    assert decode_publication(encode_publication(publication)) == publication
+
+
+@pytest.mark.parametrize("row", [b"", b"\1\0\0\0\xff{}", b"\2" + encode_publication(Publication("a", b""))[1:]])
+def test_a_row_of_another_layout_is_refused(row: bytes) -> None:
+    with pytest.raises(ValueError, match="row"):
+        decode_publication(row)
+
+
+def test_what_was_acknowledged_is_there_after_reopening(tmp_path: Path) -> None:
+    stored: list[Entry] = []
+
+    async def first(store: Store) -> None:
+        stored.extend([await store.put(message(payload=b"%d" % n)) for n in range(5)])
+        store.forget([stored[1].sequence, 999_999_999])
+
+    async def second(store: Store) -> None:
+        assert on_disk(store) == [e for e in stored if e is not stored[1]]
+        assert store.depth == 4
+        assert on_disk(store, stored[4].sequence) == [stored[4]]
+
+    run_with(tmp_path, first)
+    run_with(tmp_path, second)
+
+
+def test_appends_are_reported_in_order_and_as_groups(tmp_path: Path) -> None:
+    reported: list[int] = []
+    groups: list[int] = []
+
+    async def use(store: Store) -> None:
+        done = asyncio.Event()
+
+        def on_committed(entries: object) -> None:
+            groups.append(len(entries))  # type: ignore[arg-type]
+            if sum(groups) == 2000:
+                done.set()
+
+        store.on_committed = on_committed
+        sequences = [
+            store.append(message(), lambda e: reported.append(e.sequence if isinstance(e, Entry) else -1))
+            for _ in range(2000)
+        ]
+        await done.wait()
+        assert reported == sequences == sorted(set(sequences))
+
+    run_with(tmp_path, use)
+    assert len(groups) < 1000  # one fsync pays for many
+
+
+def test_previous_names_the_preceding_stored_qos1_publication_of_the_topic(tmp_path: Path) -> None:
+    last: list[Entry] = []
+
+    async def first(store: Store) -> None:
+        a1 = await store.put(message("a"))
+        b1 = await store.put(message("b"))
+        a0 = await store.put(message("a", qos=0))
+        a2 = await store.put(message("a", qos=2))
+        assert (a1.previous, b1.previous) == (0, 0)
+        assert (a0.previous, a2.previous) == (a1.sequence, a1.sequence)
+        store.forget([a1.sequence, a2.sequence])
+        last.append(a2)
+
+    async def second(store: Store) -> None:
+        assert (await store.put(message("a"))).previous == last[0].sequence
+
+    run_with(tmp_path, first)
+    run_with(tmp_path, second)
+
+
+def test_numbers_and_generation_only_rise(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+
+    async def use(store: Store) -> None:
+        seen.append((store.generation, store.next_sequence()))
+        assert (await store.put(message())).sequence == seen[-1][1] + 1
+
+    for _ in range(3):
+        run_with(tmp_path, use)
+    assert [g for g, _ in seen] == [1, 2, 3]
+    assert seen[1][1] >= seen[0][1] + SEQUENCE_BLOCK
+    assert seen[2][1] >= seen[1][1] + SEQUENCE_BLOCK
+
+
+def test_more_numbers_than_a_block_in_one_life(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        numbers = set()
+        for n in range(SEQUENCE_BLOCK + 1000):
+            numbers.add(store.next_sequence())
+            if n == SEQUENCE_BLOCK // 2 + 10:
+                await store.put(message())  # the reservation is committed before this
+        assert len(numbers) == SEQUENCE_BLOCK + 1000
+
+    run_with(tmp_path, use)
+
+
+def test_full_by_configuration_refuses_new_keeps_old_and_recovers(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        entry = await store.put(message(payload=bytes(600)))
+        with pytest.raises(OutboxFullError, match="restore the uplink") as caught:
+            store.append(message(payload=bytes(600)))
+        assert caught.value.code == 0x97
+        assert [e.sequence for e in on_disk(store)] == [entry.sequence]
+        store.forget([entry.sequence])
+        await store.put(message(payload=bytes(600)))
+
+    run_with(tmp_path, use, max_bytes=1000)
+
+
+def test_a_full_disk_is_one_line_and_the_store_goes_on(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        first = await store.put(message(payload=b"kept"))
+        db = store._outbox._writer
+        pages = db.execute("PRAGMA page_count").fetchone()[0]
+        db.execute(f"PRAGMA max_page_count = {pages + 2}")
+        with pytest.raises(OutboxFullError, match="disk is full; free some space"):
+            await store.put(message(payload=bytes(100_000)))
+        assert store.depth == 1
+        db.execute("PRAGMA max_page_count = 1000000")
+        second = await store.put(message(payload=bytes(100_000)))
+        assert second.previous == first.sequence  # what was rolled back is nobody's predecessor
+        assert [e.sequence for e in on_disk(store)] == [first.sequence, second.sequence]
+
+    run_with(tmp_path, use)
+
+
+def test_a_deletion_that_the_disk_refused_is_made_later(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        entry = await store.put(message())
+        commit = store._outbox.commit
+
+        def refuse(*_: object) -> None:
+            raise OutboxFullError("disk is full")
+
+        store._outbox.commit = refuse  # type: ignore[assignment]
+        store.forget([entry.sequence])
+        with pytest.raises(OutboxFullError):
+            await store.put(message())
+        store._outbox.commit = commit  # type: ignore[method-assign]
+        await store.put(message())
+
+    run_with(tmp_path, use)
+    db = sqlite3.connect(tmp_path / "outbox.sqlite3")
+    assert db.execute("SELECT count(*) FROM outbox").fetchone() == (1,)
+    db.close()
+
+
+def test_a_busy_event_loop_cannot_keep_the_writer_from_its_turn(tmp_path: Path) -> None:
+    before = sys.getswitchinterval()
+    try:
+        for interval, kept in ((0.005, SWITCH_S), (SWITCH_S / 2, SWITCH_S / 2)):
+            sys.setswitchinterval(interval)
+            Store.open(tmp_path).close()
+            assert sys.getswitchinterval() == pytest.approx(kept)
+    finally:
+        sys.setswitchinterval(before)
+
+
+def deletions(store: Store) -> tuple[list[list[int]], asyncio.Event]:
+    """What each commit that deletes anything deletes, and an event that the first one sets."""
+    commit, loop = store._outbox.commit, asyncio.get_running_loop()
+    seen: list[list[int]] = []
+    made = asyncio.Event()
+
+    def noted(rows: object, gone: Iterable[int], *rest: object) -> object:
+        if gone := list(gone):
+            seen.append(gone)
+            loop.call_soon_threadsafe(made.set)
+        return commit(rows, gone, *rest)  # type: ignore[arg-type]
+
+    store._outbox.commit = noted  # type: ignore[assignment,method-assign]
+    return seen, made
+
+
+def test_deletions_wait_for_an_append_to_go_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.outbox.store.FORGET_WITHIN_S", 3600.0)
+
+    async def use(store: Store) -> None:
+        entries = [await store.put(message()) for _ in range(3)]
+        seen, _ = deletions(store)
+        for entry in entries:
+            store.forget([entry.sequence])
+        assert store.depth == 0  # there is room at once
+        last = await store.put(message())
+        assert seen == [[entry.sequence for entry in entries]]
+        store.forget([last.sequence])  # on disk at the latest when the store closes
+
+    run_with(tmp_path, use)
+    db = sqlite3.connect(tmp_path / "outbox.sqlite3")
+    assert db.execute("SELECT count(*) FROM outbox").fetchone() == (0,)
+    db.close()
+
+
+def test_deletions_without_an_append_are_soon_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.outbox.store.FORGET_WITHIN_S", 0.0)
+
+    async def use(store: Store) -> None:
+        entry = await store.put(message())
+        seen, made = deletions(store)
+        store.forget([entry.sequence])
+        await asyncio.wait_for(made.wait(), 5)
+        assert seen == [[entry.sequence]]
+
+    run_with(tmp_path, use)
+
+
+def test_nothing_readable_and_nothing_open_to_others_on_disk(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+
+    async def use(store: Store) -> None:
+        await store.put(message("ward/7/patient", b"very secret reading"))
+        store.split_seed(0)
+        for path in directory.rglob("*"):
+            assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
+            if path.is_file() and path.name != "store.key":
+                assert b"secret" not in path.read_bytes()
+                assert b"patient" not in path.read_bytes()
+
+    run_with(directory, use)
+
+
+def test_a_row_moved_to_another_number_is_refused(tmp_path: Path) -> None:
+    async def first(store: Store) -> None:
+        await store.put(message())
+
+    async def second(store: Store) -> None:
+        with pytest.raises(StoreError, match="damaged"):
+            on_disk(store)
+
+    run_with(tmp_path, first)
+    db = sqlite3.connect(tmp_path / "outbox.sqlite3", isolation_level=None)
+    db.execute("UPDATE outbox SET sequence = sequence + 7")
+    db.close()
+    run_with(tmp_path, second)
+
+
+def test_a_split_seed_is_durable_differs_by_epoch_and_can_be_erased(tmp_path: Path) -> None:
+    seeds: list[bytes] = []
+
+    async def use(store: Store) -> None:
+        seeds.append(store.split_seed(3))
+        assert store.split_seed(4) != seeds[-1]
+
+    async def erase(store: Store) -> None:
+        assert store.erase_seeds(lambda epoch: epoch < 4) == [3]
+        assert store.erase_seeds(lambda epoch: epoch < 4) == []
+
+    run_with(tmp_path, use)
+    run_with(tmp_path, use)
+    assert seeds[0] == seeds[1]
+    run_with(tmp_path, erase)
+    run_with(tmp_path, use)
+    assert seeds[2] != seeds[0]
+
+
+def test_keys_for_other_files_differ_by_purpose_and_store_and_outlive_a_restart(tmp_path: Path) -> None:
+    keys: list[bytes] = []
+
+    async def use(store: Store) -> None:
+        keys.extend([store.sealing_key(b"one"), store.sealing_key(b"two")])
+
+    run_with(tmp_path / "a", use)
+    run_with(tmp_path / "a", use)
+    run_with(tmp_path / "b", use)
+    assert keys[:2] == keys[2:4]
+    assert len(set(keys)) == 4
+
+
+def test_a_seed_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    async def use(store: Store) -> None:
+        store.split_seed(0)
+        (tmp_path / "seeds" / "0.seed").chmod(0o644)
+        with pytest.raises(StoreError, match="chmod 600"):
+            store.split_seed(0)
+
+    run_with(tmp_path, use)
+
+
+def test_two_processes_cannot_share_a_directory(tmp_path: Path) -> None:
+    async def use(_: Store) -> None:
+        with pytest.raises(StoreError, match="used by another veilmq"):
+            Store.open(tmp_path)
+
+    run_with(tmp_path, use)
+    run_with(tmp_path, lambda store: store.put(message()))  # type: ignore[arg-type,return-value]
+
+
+@pytest.mark.parametrize(("name", "content", "says"), [
+    ("outbox.sqlite3", b"this is no database, but long enough to be looked at" * 50, "damaged"),
+    ("store.key", b"short", "not a store key"),
+])  # fmt: skip
+def test_a_damaged_directory_is_one_line(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / name).chmod(0o600)
+    with pytest.raises(StoreError, match=says) as caught:
+        Store.open(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+CHILD = """
+import asyncio, os, sys
+from gateway.store import Store, Entry
+from bridge.machine import Publication
+
+async def main():
+    store = Store.open(sys.argv[1])
+    def done(entry):
+        assert isinstance(entry, Entry)
+        os.write(1, b"%d %s\\n" % (entry.sequence, entry.publication.payload))
+    n = 0
+    while True:
+        for _ in range(50):
+            store.append(Publication("t/%d" % (n % 3), b"%d" % n, qos=1), done)
+            n += 1
+        await asyncio.sleep(0.001)
+asyncio.run(main())
+"""
+
+
+def test_kill_9_loses_nothing_acknowledged_and_reuses_no_number(tmp_path: Path) -> None:
+    dice = random.Random(7)
+    used: set[int] = set()
+    acknowledged: dict[int, bytes] = {}
+    for _ in range(3):
+        child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        lines = [child.stdout.readline() for _ in range(dice.randrange(1, 3000))]
+        os.kill(child.pid, signal.SIGKILL)
+        lines += child.stdout.readlines()
+        child.wait()
+        child.stdout.close()
+        if not lines[-1].endswith(b"\n"):
+            del lines[-1]
+        for line in lines:
+            number, payload = line.split()
+            assert int(number) not in used
+            used.add(int(number))
+            acknowledged[int(number)] = payload
+
+    async def check(store: Store) -> None:
+        held = {e.sequence: e for e in on_disk(store)}
+        assert {s: held[s].publication.payload for s in acknowledged} == acknowledged
+        assert store.next_sequence() > max(held)
+        for entry in held.values():  # every chain is unbroken: a predecessor is on disk too
+            assert entry.previous == 0 or held[entry.previous].publication.topic == entry.publication.topic
+
+    run_with(tmp_path, check)

@@ -1,0 +1,206 @@
+"""Hosted brokers in the owner's description and a gateway's configuration, and what their CONNACK rules out."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bridge.contract.machine import Committed, LinkUp, Publication
+from bridge.document.overlay import Overlay, OverlayError
+from bridge.publisher.sealing import PACKET_OVERHEAD_BYTES, Scope
+from gateway.base.config import ConfigError, parse
+from gateway.client.tls import LinkTls
+from gateway.client.wanted import WantedSubscriptions
+from gateway.mqtt5.client_session import Answered
+from gateway.mqtt5.codec import encode
+from gateway.mqtt5.packets import ConnAck, Properties, Publish, SubAck, Subscription, Version
+from gateway.overlay.hosted import client_id, logins, unusable
+from gateway.owner.signing import sign_overlay
+from gateway.trust.domains import TrustDomain, TrustError
+from keys.identity import Role
+from tests.bridge.helpers import gateway, sent
+from tests.sim.world import NOW, make_world
+
+
+class Owner:
+    """A description with hosted brokers a and c, and r as a replica of ours between them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        roles = {"site": Role.GATEWAY, "r": Role.REPLICA, "ca": Role.REPLICA, "keys": Role.KEY_SERVER}
+        for name, role in roles.items():
+            domain = TrustDomain.create(directory / f"domain-{name}", f"{name}.example", time.time())
+            domain.issue(name, role, (), directory / name, time.time())
+        self.description: dict[str, Any] = {
+            "name": "test",
+            "regions": [{"name": "cloud", "members": [self.hosted("a"), self.own("r"), self.hosted("c")]}],
+            "scopes": [{"filter": "plant/#"}],
+            "key_service": {"issuer": "chain", "servers": [self.own("keys")]},
+            "members": [{"card": "site/card.json", "region": "cloud", "publish": ["#"], "read": ["#"]}],
+        }
+
+    def hosted(self, name: str, **changes: Any) -> dict[str, Any]:
+        entry = {
+            "hosted": True,
+            "name": name,
+            "domain": f"{name}.test",
+            "address": f"{name}.test:8883",
+            "ca": "ca/ca.pem",
+        }
+        return entry | changes
+
+    def own(self, name: str) -> dict[str, Any]:
+        return {"card": f"{name}/card.json", "address": "127.0.0.1:8883"}
+
+    def sign(self) -> Overlay:
+        path = self.directory / "overlay.yaml"
+        path.write_text(yaml.safe_dump(self.description))
+        return sign_overlay(path, self.directory / "domain-site", self.directory / "overlay.json", time.time()).overlay
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Owner:
+    return Owner(tmp_path)
+
+
+def test_places_follow_the_description_and_a_broker_keeps_its_mark(owner: Owner):
+    first = owner.sign()
+    assert first.views[1].members == ("a", "r", "c")
+    assert first.hosted == {"a", "c"}
+    assert first.members["a"].ca == first.members["c"].ca != b""
+    second = owner.sign()
+    assert second.policy.version == 2
+    assert second.certificate("a").public_key == first.certificate("a").public_key
+    assert second.views[1] == first.views[1]
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({"address": "a.test"}, r"regions\.0\.members\.0\.address: string should match pattern"),
+        ({"address": "mqtts://a.test:8883"}, r"address: string should match"),
+        ({"card": "x"}, r"members\.0\.card: extra inputs"),
+        ({"ca": "overlay.yaml"}, "holds no certificate in PEM; ask a.test for its CA"),
+        ({"ca": "nowhere.pem"}, "nowhere.pem: No such file"),
+        ({"domain": "c.test"}, "a and c of region cloud are of one trust domain"),
+        ({"name": "c"}, "c is listed twice"),
+    ],
+)
+def test_entries_that_cannot_be_are_one_line(owner: Owner, entry: dict[str, Any], why: str):
+    owner.description["regions"][0]["members"][0] |= entry
+    with pytest.raises((TrustError, OverlayError), match=why):
+        owner.sign()
+
+
+def test_a_replica_does_not_become_a_hosted_broker_under_its_name(owner: Owner):
+    owner.sign()
+    owner.description["regions"][0]["members"][1] = owner.hosted("r")
+    with pytest.raises(TrustError, match="r was a replica before; name the hosted broker otherwise"):
+        owner.sign()
+
+
+def test_who_signs_a_providers_certificate_vouches_for_no_member(owner: Owner):
+    overlay = owner.sign()
+    tls = LinkTls("site", owner.directory / "site/cert.pem", owner.directory / "site/key.pem", overlay.members)
+    known = {entry["subject"] for entry in tls.client.get_ca_certs()}
+    assert not any("ca.example" in str(subject) for subject in known)
+    assert any("r.example" in str(subject) for subject in known)
+
+
+def test_logins_are_for_hosted_brokers_of_our_region_and_show_no_password(owner: Owner, tmp_path: Path):
+    overlay = owner.sign()
+    secret = tmp_path / "password"
+    secret.touch(0o600)
+    secret.write_text("hunter2\n")
+
+    def given(name: str = "a", **fields: str) -> Any:
+        where = {"identity": "site", "overlay": "overlay.json", "hosted": {name: fields}}
+        settings = parse({"overlay": where}, directory=tmp_path).overlay
+        assert settings is not None
+        return settings.hosted
+
+    found = logins(overlay, "site", given(username="u", password_file="password"))
+    assert found["a"].password == b"hunter2"
+    assert "hunter2" not in repr(found)
+    with pytest.raises(ConfigError, match="r is no hosted broker of our region; known are a, c"):
+        logins(overlay, "site", given("r", username="u"))
+    assert logins(overlay, "keys", {}) == {}, "a key server is in no region"
+    with pytest.raises(ConfigError, match="password_file needs username"):
+        given(password_file="password")
+    secret.chmod(0o644)
+    with pytest.raises(ConfigError, match=r"a: .*chmod 600"):
+        logins(overlay, "site", given(username="u", password_file="password"))
+
+
+def test_client_ids_are_taken_everywhere_and_differ_by_member_and_overlay(owner: Owner):
+    overlay = owner.sign()
+    one = client_id(overlay, "site")
+    assert len(one) == 23
+    assert one.isalnum()
+    assert one == client_id(overlay, "site") != client_id(overlay, "control")
+    assert one != client_id(make_world({1: 3}, [], {"site": 1}).overlay, "site")
+
+
+@pytest.mark.parametrize(
+    ("offer", "why"),
+    [
+        ({}, ""),
+        ({"maximum_qos": 1, "retain_available": 1, "maximum_packet_size": 4096}, ""),
+        ({"maximum_qos": 0}, "takes QoS 0 at most"),
+        ({"retain_available": 0}, "does not retain"),
+        ({"wildcard_subscription_available": 0}, "no subscriptions with wildcards"),
+        ({"maximum_packet_size": 4095}, "packets of 4095 bytes"),
+    ],
+)
+def test_what_an_offer_rules_out(offer: dict[str, int], why: str):
+    said = unusable(ConnAck(False, 0, Properties(**offer)))
+    assert why in said
+    assert bool(why) is bool(said)
+
+
+@pytest.mark.parametrize("size", [3, 7, 255])
+@pytest.mark.parametrize("tokens", [True, False])
+def test_the_bound_of_a_packet_holds_and_is_close(size: int, tokens: bool):
+    scope = Scope("plant/#", tokens=tokens)
+    names = [f"r1m{i}" if size > 26 else f"r1{chr(97 + i)}" for i in range(size)]
+    node = gateway(make_world({1: size}, [], {"g1": 1}, [scope], hosted=names), "g1")
+    node.handle(LinkUp(names[0]), NOW)
+    publications = [
+        Publication(f"plant/line {n}/temp", b"x" * 5000, 1, True, properties=(("k", "v" * n),), time_ms=int(NOW * 1000))
+        for n in range(16)
+    ]
+    effects = node.handle(Committed(tuple((n + 1, n, p) for n, p in enumerate(publications))), NOW)
+    for send in sent(effects, names[0]):
+        wire, publication = send.wire, publications[send.ticket - 1]
+        packet = Publish(wire.topic, wire.payload, 1, True, packet_id=1, properties=Properties(user=wire.properties))
+        bound = node.publisher.sealer.packet_bytes(publication)
+        assert bound - PACKET_OVERHEAD_BYTES < len(encode(packet, Version.V5)) <= bound
+
+
+def test_the_same_wish_twice_on_one_connection_is_answered_as_the_first_was():
+    """Who asks again waits for an answer too, and the server is not asked again."""
+
+    class Session:
+        def subscribe(self, subscriptions: object, token: object, now: float) -> bytes:
+            return b"SUBSCRIBE"
+
+    wanted, packets, heard = WantedSubscriptions("here"), list[bytes](), list[tuple[str, int]]()
+    options = Subscription("a/#", 1)
+
+    def want(who: str) -> bool:
+        return wanted.want(options, lambda code: heard.append((who, code)))
+
+    assert want("first")
+    wanted.ask(Session(), packets.append, 0.0)  # type: ignore[arg-type]
+    assert not want("before the answer")
+    wanted.answered(Answered((options,), SubAck(1, (1,))))
+    assert not want("after it")
+    assert heard == [("before the answer", 1), ("after it", 1)]
+    assert len(packets) == 1
+    wanted.connected(session_present=False)
+    assert want("anew")
+    assert len(heard) == 2

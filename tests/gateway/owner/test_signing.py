@@ -1,0 +1,589 @@
+"""The owner's side: rights given and taken, epochs, new keys and tokens, and what an attacker might replace."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.document.overlay import Overlay, OverlayError
+from bridge.document.policy import Issuer, Policy, Refresh, Scope
+from gateway.owner.cards import SignOptions
+from gateway.owner.record import KnownScope, Record, locked, record_path
+from gateway.owner.rights import SESSION_MAX_S, give, holds_key, take
+from gateway.owner.signing import Signed, grant, rekey, revoke
+from gateway.trust.domains import TrustDomain, TrustError
+from gateway.trust.overlay_file import describe_grants, describe_overlay, load_overlay, load_secrets
+from keys.epochs import Calendar, KeyName
+from keys.grants import ENDLESS, Right
+from keys.identity import Role
+from keys.material import Material, combine
+from tests.gateway.trust.test_domains import HOSTS, NOW, NOW_MS, World, mode
+
+DAY_S = 86_400
+MIDNIGHT = NOW // DAY_S * DAY_S
+PUMPS = [("pumps/#", Right.READ)]
+
+
+class ServedWorld(World):
+    """The same with four key servers, and epochs of a day."""
+
+    def __init__(self, directory: Path, issuer: str = "threshold", servers: int = 4) -> None:
+        super().__init__(directory)
+        for place in range(1, servers + 2):  # one more, of whom a test may make a server
+            operator = TrustDomain.create(directory / f"operator{place}", f"operator-{place}", self.now)
+            operator.issue(f"k{place}", Role.KEY_SERVER, HOSTS, directory / f"k{place}", self.now)
+        self.description["key_service"] = {"issuer": issuer, "servers": [self.server(n + 1) for n in range(servers)]}
+        self.description["epochs"] = {"history_epochs": 3}
+
+    @staticmethod
+    def server(place: int) -> dict[str, str]:
+        return {"card": f"k{place}/card.json", "address": f"127.0.0.1:{8890 + place}"}
+
+    def materials(self, signed: Signed) -> dict[str, Material]:
+        """As the servers take them in: read once, then erased."""
+        found = {path.stem: Material.decode(path.read_bytes()) for path in signed.materials}
+        for path in signed.materials:
+            path.unlink()
+        return found
+
+    def rekey(self, now: float = NOW, **options: Any) -> Signed:
+        for path in (self.directory / "keyserver").glob("*.material"):
+            path.unlink()
+        path = self.directory / "overlay.yaml"
+        path.write_text(yaml.safe_dump(self.description))
+        return rekey(path, self.owner, self.out, now, SignOptions(**options))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> ServedWorld:
+    return ServedWorld(tmp_path)
+
+
+def epochs_of(overlay: Overlay, member: str, wire: str) -> list[tuple[int, int]]:
+    return [(g.first_epoch, g.last_epoch) for g in overlay.grants_of(member) if g.filter == wire]
+
+
+def bump_of(overlay: Overlay, wire: str) -> int:
+    scope = overlay.scope_named(wire)
+    assert scope is not None
+    return scope.bump
+
+
+# ------------------------------------------------------------------------------------- the owner issues keys
+
+
+def test_a_grant_is_signed_and_gives_the_present_key(world: World) -> None:
+    world.sign()
+    overlay = grant(world.out, world.owner, "spark", [("public/#", Right.PUBLISH), ("ward/#", Right.READ)], NOW)
+    assert load_overlay(world.out, NOW_MS).policy.version == overlay.policy.version == 2
+    secrets, keys = load_secrets(world.local("spark"), overlay)
+    assert {s.clear_filter for s in secrets} == {"ward/#", "pumps/#", "public/#"}
+    assert len(keys) == 2
+
+
+def test_without_a_key_service_a_right_ends_at_once_and_its_key_with_it(world: World) -> None:
+    world.sign()
+    old = dict(load_secrets(world.local("spark"), load_overlay(world.out, NOW_MS))[1])
+    overlay, taken = revoke(world.out, world.owner, "spark", PUMPS, NOW)
+    assert (taken.ends_s, taken.bumped) == (NOW, ("pumps/#",))
+    assert overlay.grants_of("spark") == ()
+    assert bump_of(overlay, "pumps/#") == 1
+    assert load_secrets(world.local("spark"), overlay)[0] == []
+    new = dict(load_secrets(world.local("g1"), overlay)[1])
+    assert new[KeyName("pumps/#", 0, 1)] not in old.values()
+
+
+def test_a_reader_keeps_the_keys_since_it_became_one_and_history_gives_all(world: World) -> None:
+    world.sign()
+    grant(world.out, world.owner, "g1", PUMPS, NOW)
+    revoke(world.out, world.owner, "spark", None, NOW)
+    overlay = grant(world.out, world.owner, "spark", PUMPS, NOW)
+
+    def bumps(name: str, overlay: Overlay) -> list[int]:
+        return [key.bump for key, _ in load_secrets(world.local(name), overlay)[1] if key.scope == "pumps/#"]
+
+    assert bumps("g1", overlay) == [0, 1]
+    assert bumps("spark", overlay) == [1]
+    with pytest.raises(TrustError, match="has these rights already"):
+        grant(world.out, world.owner, "spark", PUMPS, NOW)
+    assert bumps("spark", grant(world.out, world.owner, "spark", PUMPS, NOW, history=True)) == [0, 1]
+
+
+def test_a_member_that_is_removed_leaves_with_outdated_keys(world: World) -> None:
+    world.sign()
+    signed = world.sign(lambda d: d["members"].pop())
+    assert signed.bumped == ("pumps/#",)
+    assert "spark" not in signed.overlay.members
+    assert not [g for g in signed.overlay.policy.grants if g.member == "spark"]
+
+
+def test_a_scope_that_comes_back_does_not_come_back_under_old_keys(world: World) -> None:
+    world.sign()
+    revoke(world.out, world.owner, "spark", None, NOW)
+    world.description["members"].pop()
+    pumps = world.description["scopes"].pop(1)
+    world.sign()
+    assert bump_of(world.sign(lambda d: d["scopes"].append(pumps)).overlay, "pumps/#") == 1
+
+
+# ------------------------------------------------------------------------------------------ signing again
+
+
+def test_rights_in_the_description_count_once_and_differences_are_named(world: World) -> None:
+    world.sign()
+    with pytest.raises(TrustError, match=r"spark: read ward/# is new, compared with version 1; .*grant\|revoke"):
+        world.sign(lambda d: d["members"][1]["read"].append("ward/#"))
+    grant(world.out, world.owner, "spark", [("ward/#", Right.READ)], NOW)
+    assert world.sign().overlay.policy.version == 3
+    with pytest.raises(TrustError, match="g1: publish # is gone"):
+        world.sign(lambda d: d["members"][0].update(publish=[]))
+
+
+def test_an_old_file_put_before_the_owner_brings_no_right_back(world: World) -> None:
+    """Attack: a revoked member restores the overlay.json of before, and waits for the owner's next change."""
+    world.sign()
+    old = world.out.read_bytes()
+    revoke(world.out, world.owner, "spark", None, NOW)
+    world.out.write_bytes(old)
+    overlay = grant(world.out, world.owner, "g1", PUMPS, NOW)
+    assert overlay.policy.version == 3
+    assert overlay.grants_of("spark") == ()
+
+
+def test_a_grant_that_is_edited_by_hand_is_refused(world: World) -> None:
+    world.sign()
+    document = json.loads(world.out.read_text())
+    body = document["policy"]["body"]
+    document["policy"]["body"] = body[:-8] + ("AAAA" if body[-8:-4] != "AAAA" else "BBBB") + body[-4:]
+    world.out.write_text(json.dumps(document))
+    with pytest.raises(TrustError, match="not this owner's overlay"):
+        grant(world.out, world.owner, "g1", PUMPS, NOW)
+
+
+def test_another_owner_grants_nothing(world: World) -> None:
+    world.sign()
+    with pytest.raises(TrustError, match="not this owner's overlay"):
+        grant(world.out, world.directory / "party1", "g1", PUMPS, NOW)
+
+
+def test_the_owners_record_is_private_and_its_loss_is_said(world: World) -> None:
+    world.sign()
+    path = record_path(TrustDomain.load(world.owner), "demo")
+    kept = path.read_bytes()
+    path.chmod(0o640)
+    with pytest.raises(TrustError, match="chmod 600"):
+        world.sign()
+    path.chmod(0o600)
+    path.write_text("{}")
+    with pytest.raises(TrustError, match="is damaged; restore it"):
+        world.sign()
+    path.unlink()
+    with pytest.raises(TrustError, match=r"is missing, but .* was signed before"):
+        world.sign()
+    path.write_bytes(kept)
+    path.chmod(0o600)
+    world.sign()
+    path.write_bytes(kept)
+    with pytest.raises(TrustError, match=r"remembers version 1, but .* is version 2"):
+        world.sign()
+
+
+def test_a_crash_before_the_file_is_written_is_mended_by_the_next_change(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.sign()
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gateway.owner.signing.write_public", crash)
+        with pytest.raises(KeyboardInterrupt):
+            revoke(world.out, world.owner, "spark", None, NOW)
+    overlay = grant(world.out, world.owner, "g1", PUMPS, NOW)
+    assert (overlay.policy.version, overlay.grants_of("spark")) == (3, ())
+
+
+@pytest.mark.parametrize(
+    ("member", "wanted", "says"),
+    [
+        ("nobody", PUMPS, "no gateway or ingest job is called nobody; known are g1, spark"),
+        ("r1", PUMPS, "no gateway or ingest job is called r1"),
+        ("g1", [("kitchen/#", Right.PUBLISH)], "no scope has topics of kitchen/#; known are"),
+        ("g1", [("pumps/1", Right.READ)], "reading is by whole scopes, and pumps/1 covers none"),
+        ("g1", [("a/#/b", Right.READ)], "g1: read: a/#/b"),
+        ("spark", PUMPS, "has these rights already"),
+    ],
+)
+def test_a_grant_that_makes_no_sense_is_one_line(
+    world: World, member: str, wanted: list[tuple[str, Right]], says: str
+) -> None:
+    world.sign()
+    with pytest.raises(TrustError, match=says) as caught:
+        grant(world.out, world.owner, member, wanted, NOW)
+    assert "\n" not in str(caught.value)
+    assert load_overlay(world.out, NOW_MS).policy.version == 1
+
+
+def test_ended_certificates_are_renewed_before_rights_change(world: World) -> None:
+    world.sign()
+    later = NOW + 366 * DAY_S
+    with pytest.raises(TrustError, match="renew them by `veilmq overlay sign` first"):
+        grant(world.out, world.owner, "g1", PUMPS, later)
+    world.sign(now=later)
+    assert grant(world.out, world.owner, "g1", PUMPS, later).policy.version == 3
+
+
+def test_a_revocation_of_what_is_not_there_says_what_is(world: World) -> None:
+    world.sign()
+    with pytest.raises(TrustError, match="no right to read ward/#; it has read pumps/#"):
+        revoke(world.out, world.owner, "spark", [("ward/#", Right.READ)], NOW)
+    revoke(world.out, world.owner, "spark", None, NOW)
+    with pytest.raises(TrustError, match="nothing to change"):
+        revoke(world.out, world.owner, "spark", None, NOW)
+
+
+# ---------------------------------------------------------------------------------------------- key service
+
+
+def test_material_is_dealt_once_and_the_owner_keeps_none(served: ServedWorld) -> None:
+    signed = served.sign()
+    policy = signed.overlay.policy
+    assert (policy.issuer, policy.server_faults, policy.key_servers) == (Issuer.THRESHOLD, 1, ("k1", "k2", "k3", "k4"))
+    assert {mode(path) for path in signed.materials} == {0o600}
+    dealt = served.materials(signed)
+    name = KeyName("pumps/#", 0, 0)
+    outputs = {index: out for m in dealt.values() for index, out in m.generation_of(0).outputs(name)}
+    subkeys = {subkey for m in dealt.values() for _, subkey in m.generations[0].subkeys}
+    assert len(outputs) == len(subkeys) == 4
+    secrets = [combine(list(outputs.values())), *subkeys]
+    forms = [form for s in secrets for form in (s, s.hex().encode(), base64.b64encode(s))]
+    for path in (path for path in served.directory.rglob("*") if path.is_file() and path not in signed.materials):
+        assert not [form for form in forms if form in path.read_bytes()], path
+    assert served.sign().materials == ()
+    assert not dict(load_secrets(served.local("g1"), signed.overlay)[1])
+
+
+def test_every_server_of_a_chain_gets_the_same(tmp_path: Path) -> None:
+    world = ServedWorld(tmp_path, "chain", 2)
+    assert len({m.encode() for m in world.materials(world.sign()).values()}) == 1
+
+
+def test_a_service_of_too_few_or_too_many_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OverlayError, match="has 3 to 10 servers, not 2"):
+        ServedWorld(tmp_path, "threshold", 2).sign()
+
+
+def test_epochs_begin_at_a_whole_day_and_a_right_ends_with_one(served: ServedWorld) -> None:
+    overlay = served.sign().overlay
+    assert overlay.policy.calendar.start_s(0) == MIDNIGHT
+    overlay, taken = revoke(served.out, served.owner, "spark", None, MIDNIGHT + DAY_S + 5)
+    assert (taken.ends_s, taken.bumped) == (MIDNIGHT + 2 * DAY_S, ())
+    assert epochs_of(overlay, "spark", "pumps/#") == [(0, 1)]
+    assert bump_of(overlay, "pumps/#") == 0
+
+
+def test_a_right_lasts_one_epoch_more_once_keys_of_it_may_be_out(served: ServedWorld) -> None:
+    served.sign()
+    calendar = load_overlay(served.out, NOW_MS).policy.calendar
+    just_before = MIDNIGHT + DAY_S - calendar.ahead_s - calendar.skew_s
+    overlay, taken = revoke(served.out, served.owner, "spark", None, just_before)
+    assert epochs_of(overlay, "spark", "pumps/#") == [(0, 1)]
+    assert taken.ends_s == MIDNIGHT + 2 * DAY_S
+
+
+def test_revoked_at_once_means_the_epoch_before_and_a_new_bump(served: ServedWorld) -> None:
+    served.sign()
+    later = MIDNIGHT + 4 * DAY_S
+    overlay, taken = revoke(served.out, served.owner, "spark", None, later, at_once=True)
+    assert (taken.ends_s, taken.bumped) == (later, ("pumps/#",))
+    assert epochs_of(overlay, "spark", "pumps/#") == [(0, 3)]
+    assert bump_of(overlay, "pumps/#") == 1
+    again = grant(served.out, served.owner, "spark", PUMPS, later)
+    assert epochs_of(again, "spark", "pumps/#") == [(0, 3), (4, ENDLESS)]
+    gone, _ = revoke(served.out, served.owner, "spark", None, later, at_once=True)
+    assert epochs_of(gone, "spark", "pumps/#") == [(0, 3)]  # what began in this epoch leaves nothing behind
+
+
+def test_a_right_that_is_left_keeps_the_scope_without_a_new_bump(served: ServedWorld) -> None:
+    served.sign()
+    _, taken = revoke(served.out, served.owner, "g1", [("ward/#", Right.READ)], NOW, at_once=True)
+    assert taken.bumped == ()  # it still publishes there, and needs the key for that
+
+
+def test_history_reaches_as_far_as_keys_are_kept(served: ServedWorld) -> None:
+    served.sign()
+    overlay = grant(served.out, served.owner, "g1", PUMPS, MIDNIGHT + 9 * DAY_S, history=True)
+    assert epochs_of(overlay, "g1", "pumps/#") == [(6, ENDLESS)]
+
+
+def test_history_without_kept_epochs_is_refused(served: ServedWorld) -> None:
+    served.description["epochs"] = {}
+    served.sign()
+    with pytest.raises(TrustError, match="keeps no ended epochs"):
+        grant(served.out, served.owner, "g1", PUMPS, NOW, history=True)
+
+
+def test_ended_rights_are_forgotten_when_nothing_is_left_to_open(served: ServedWorld) -> None:
+    served.sign()
+    revoke(served.out, served.owner, "spark", None, NOW)
+    ends = MIDNIGHT + DAY_S + SESSION_MAX_S
+    assert grant(served.out, served.owner, "g1", PUMPS, ends - 1).grants_of("spark")
+    served.description["members"][1]["read"] = []
+    served.description["members"][0]["read"].append("pumps/#")
+    assert not served.sign(now=ends + 1).overlay.grants_of("spark")
+
+
+def test_rekeying_deals_anew_from_the_next_epoch_on(served: ServedWorld) -> None:
+    before = served.materials(served.sign())
+    signed = served.rekey()
+    after = served.materials(signed)
+    assert signed.since_s == MIDNIGHT + DAY_S
+    joined = before["k1"].followed_by(after["k1"])  # as the key server does it
+    assert joined.generation_of(0) == before["k1"].generations[0]
+    assert joined.generation_of(1) == after["k1"].generations[0]
+
+
+def test_material_that_its_server_may_still_need_is_not_overwritten(served: ServedWorld) -> None:
+    first = served.sign().materials[0]
+    kept = first.read_bytes()
+    with pytest.raises(TrustError, match=r"k1\.material: is still here; hand it to its server"):
+        rekey(served.directory / "overlay.yaml", served.owner, served.out, NOW)
+    assert first.read_bytes() == kept
+
+
+def test_two_commands_do_not_sign_one_version_twice(served: ServedWorld) -> None:
+    served.sign()
+    with locked(TrustDomain.load(served.owner)), pytest.raises(TrustError, match="another veilmq signs with it now"):
+        grant(served.out, served.owner, "g1", PUMPS, NOW)
+    assert grant(served.out, served.owner, "g1", PUMPS, NOW).policy.version == 2
+
+
+def test_other_servers_or_another_issuer_need_a_rekey(served: ServedWorld) -> None:
+    served.sign()
+    served.description["key_service"]["servers"][3] = served.server(5)
+    with pytest.raises(TrustError, match=r"list of key servers differs .*`veilmq trust rekey`"):
+        served.sign()
+    assert set(served.materials(served.rekey())) == {"k1", "k2", "k3", "k5"}
+    served.description["key_service"]["issuer"] = "chain"
+    with pytest.raises(TrustError, match="`veilmq trust rekey`"):
+        served.sign()
+    signed = served.rekey()
+    assert signed.overlay.policy.issuer is Issuer.CHAIN
+
+
+def test_numbers_of_epochs_go_on_when_their_length_changes(served: ServedWorld) -> None:
+    dealt = served.materials(served.sign())
+    later = MIDNIGHT + 9 * DAY_S + 7300
+    served.description["epochs"] = {"length_s": 3600}
+    signed = served.rekey(later)
+    calendar = signed.overlay.policy.calendar
+    assert calendar.at(later) == 10  # the epoch after number 9 of the old calendar
+    assert calendar.start_s(10) == later - 100 == signed.since_s
+    dealt["k1"].walked(9).followed_by(served.materials(signed)["k1"])
+    assert epochs_of(signed.overlay, "spark", "pumps/#") == [(0, ENDLESS)]
+
+
+def test_from_the_owner_to_a_service_and_back_no_key_counts_twice(tmp_path: Path) -> None:
+    world = ServedWorld(tmp_path)
+    service = {key: world.description.pop(key) for key in ("key_service", "epochs")}
+    first = dict(load_secrets(world.local("spark"), world.sign().overlay)[1])
+    world.description.update(service)
+    signed = world.rekey()
+    assert signed.overlay.policy.calendar.at(NOW) == 1
+    assert not dict(load_secrets(world.local("spark"), signed.overlay)[1])
+    revoke(world.out, world.owner, "g1", None, NOW)
+    world.description["members"][0].update(publish=[], read=[])
+    del world.description["key_service"], world.description["epochs"]
+    back = world.rekey(NOW + 60)
+    assert back.overlay.policy.issuer is Issuer.OWNER
+    assert back.overlay.grants_of("g1") == ()  # its right was ending
+    last = dict(load_secrets(world.local("spark"), back.overlay)[1])
+    assert not set(first.values()) & set(last.values())
+
+
+def test_there_is_nothing_to_rekey_without_a_service(world: World) -> None:
+    world.sign()
+    with pytest.raises(TrustError, match="no key service to rekey"):
+        rekey(world.directory / "overlay.yaml", world.owner, world.out, NOW)
+
+
+def test_a_key_server_rotates_its_identity_without_new_material(served: ServedWorld) -> None:
+    served.sign()
+    former = served.local("k1").identity
+    operator = TrustDomain.load(served.directory / "operator1")
+    operator.issue("k1", Role.KEY_SERVER, HOSTS, served.directory / "next", NOW, former)
+    signed = served.sign(cards=(served.directory / "next" / "card.json",))
+    assert signed.materials == ()
+    assert signed.overlay.members["k1"].before is not None
+
+
+# --------------------------------------------------------------------------------------------------- tokens
+
+
+def test_new_tokens_hide_names_anew_while_the_old_ones_are_read(world: World) -> None:
+    old = world.sign().overlay.policy.scopes[0]
+    overlay = world.sign(new_tokens=True).overlay
+    (retiring,) = [scope for scope in overlay.policy.scopes if scope.retiring]
+    assert retiring.filter == old.filter != overlay.policy.scopes[0].filter
+    of_ward = [s for s in load_secrets(world.local("g1"), overlay)[0] if s.clear_filter == "ward/#"]
+    assert len({s.token_key for s in of_ward}) == 2
+    for secret in of_ward:
+        assert overlay.may_read("g1", secret.scope, 0)
+        assert overlay.may_publish("g1", secret.wire_topic("ward/7/pulse"), 0)
+    with pytest.raises(TrustError, match="--drop-retiring first"):
+        world.sign(new_tokens=True)
+    ended = world.sign(drop_retiring=True).overlay
+    assert not [scope for scope in ended.policy.scopes if scope.retiring]
+    assert old.filter not in {g.filter for g in ended.policy.grants}
+    with pytest.raises(TrustError, match="no scope is retiring"):
+        world.sign(drop_retiring=True)
+
+
+def test_rights_follow_the_tokens_also_when_they_are_granted_later(world: World) -> None:
+    world.sign(new_tokens=True)
+    overlay = grant(world.out, world.owner, "spark", [("ward/#", Right.READ)], NOW)
+    assert all(overlay.may_read("spark", s, 0) for s in overlay.policy.scopes if s.tokens)
+    gone, taken = revoke(world.out, world.owner, "spark", [("ward/#", Right.READ)], NOW)
+    assert taken.bumped == ("ward/#",)
+    assert not any(gone.may_read("spark", s, 0) for s in gone.policy.scopes if s.tokens)
+
+
+def test_a_scope_with_names_inside_one_without_keeps_them(world: World) -> None:
+    world.description["scopes"].append({"filter": "ward/menu/#", "mode": "plain"})
+    overlay = world.sign().overlay
+    assert overlay.may_read("g1", overlay.policy.scopes[-1], 0)
+    assert overlay.may_publish("g1", "ward/menu/today", 0)
+
+
+# ------------------------------------------------------------------------------------------------ data keys
+
+
+def of_scope(world: World, change: dict[str, Any]) -> Signed:
+    return world.sign(lambda description: description["scopes"][1].update(change))
+
+
+def test_how_data_keys_travel_and_when_they_are_renewed_is_signed_and_shown(world: World) -> None:
+    world.description["scopes"][2]["mode"] = "plain"
+    before = world.sign().overlay
+    assert [s["refresh"] for s in describe_overlay(before)["scopes"] if s["mode"] != "plain"] == [
+        {"messages": 64, "bytes": 1 << 20, "seconds": 60}
+    ] * 3
+    of_scope(world, {"keys": "topic", "refresh": {"messages": 1, "seconds": 5}})
+    scope = load_overlay(world.out, NOW_MS).scope_named("pumps/#")
+    assert scope is not None
+    assert (scope.keys_on_topic, scope.refresh) == (True, Refresh(1, 1 << 20, 5))
+    shown = {s["filter"]: s for s in describe_overlay(load_overlay(world.out, NOW_MS))["scopes"]}
+    assert shown["pumps/#"]["keys"] == "topic"
+    assert shown["pumps/#"]["refresh"] == {"messages": 1, "bytes": 1 << 20, "seconds": 5}
+    assert "keys" not in next(s for s in shown.values() if s["mode"] == "plain")
+
+
+def test_another_number_of_messages_a_key_ends_the_keys_that_were_made_under_the_old_one(world: World) -> None:
+    """Everybody refuses a key for more messages than the scope has; those of before go with their bump."""
+    world.sign()
+    assert of_scope(world, {"keys": "topic", "refresh": {"seconds": 5, "bytes": 1000}}).bumped == ()
+    assert of_scope(world, {"refresh": {"messages": 10}}).bumped == ("pumps/#",)
+    assert of_scope(world, {"refresh": {"messages": 10, "seconds": 9}}).bumped == ()
+    assert of_scope(world, {"refresh": {"messages": 20}}).bumped == ("pumps/#",)
+    assert bump_of(load_overlay(world.out, NOW_MS), "pumps/#") == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"refresh": {"messages": 0}}, "scopes.1.refresh.messages: input should be greater than or equal to 1"),
+        ({"refresh": {"messages": 65_537}}, "scopes.1.refresh.messages: input should be less than or equal to 65536"),
+        ({"refresh": {"bytes": 0}}, "scopes.1.refresh.bytes"),
+        ({"refresh": {"seconds": 86_401}}, "scopes.1.refresh.seconds"),
+        ({"refresh": {"hours": 1}}, "scopes.1.refresh.hours: extra inputs are not permitted"),
+        ({"keys": "mail"}, "scopes.1.keys: input should be 'riding' or 'topic'"),
+        ({"mode": "plain", "keys": "topic"}, "scope pumps/# is plain and has no data keys; leave keys and refresh out"),
+        ({"mode": "plain", "refresh": {}}, "scope pumps/# is plain and has no data keys; leave keys and refresh out"),
+    ],
+)
+def test_what_data_keys_cannot_do_is_refused_in_one_line(world: World, change: dict[str, Any], said: str) -> None:
+    with pytest.raises(TrustError) as caught:
+        of_scope(world, change)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# ------------------------------------------------------------------------------------------------- showing
+
+
+def test_grants_are_shown_with_dates_and_clear_names(served: ServedWorld) -> None:
+    served.sign()
+    overlay, _ = revoke(served.out, served.owner, "spark", None, NOW)
+    shown = describe_grants(overlay, {overlay.policy.scopes[0].filter: "ward/#"})
+    entries = {(entry["member"], entry["filter"]): entry for entry in shown["grants"]}
+    assert entries["spark", "pumps/#"]["last_epoch"] == 0
+    assert entries["spark", "pumps/#"]["until"] == "2027-01-16 00:00:00 UTC"
+    assert entries["g1", "ward/#"]["rights"] == ["publish", "read"]
+    assert entries["g1", "ward/#"]["until"] == ""
+    service = describe_overlay(overlay)
+    assert service["key_service"]["faults"] == 1
+    assert service["epochs"]["length_s"] == DAY_S
+
+
+# ---------------------------------------------------------------------------------------------- properties
+
+ROOT = bytes(range(32))
+CALENDAR = Calendar(0, 1000, 100, 200, 10, 2)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["grant", "revoke", "revoke --now"]),
+        st.sampled_from(["g1", "g2"]),
+        st.sampled_from([("a/#", Right.PUBLISH), ("a/#", Right.READ), ("#", Right.READ), ("b/#", Right.PUBLISH)]),
+        st.integers(0, 1500),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS)
+def test_rights_are_given_and_taken_in_any_order(
+    steps: list[tuple[str, str, tuple[str, Right], int]],
+) -> None:
+    """Against a model: until when each right lasts; and whoever lost a key at once does not hold the one in force."""
+    scopes = (Scope("a/#"), Scope("b/#"))
+    record = Record("x", scopes={s.filter: KnownScope(s.filter, s.filter) for s in scopes})
+    policy = Policy("x", 1, (), scopes, calendar=CALENDAR, issuer=Issuer.CHAIN, key_servers=("k",))
+    ends: dict[tuple[str, str, Right], float] = {}
+    now = 5000.0
+    for what, member, right, pause_s in steps:
+        now += pause_s
+        held = record.grants(ROOT)
+        bumps = dict(record.bumps)
+        epoch = CALENDAR.at(now)
+        try:
+            if what == "grant":
+                give(record, policy, member, [right], False, now)
+                ends[member, *right] = float("inf")
+            else:
+                ended = take(record, policy, ROOT, member, [right], what == "revoke --now", now)
+                ends[member, *right] = min(ended.ends_s, ends[member, *right])
+        except TrustError:
+            assert record.grants(ROOT) == held
+            continue
+        grants = record.grants(ROOT)
+        for (who, clear, kind), end_s in ends.items():
+            for moment in (now, now + 1000, now + 2000):
+                live = [g for g in grants if (g.member, g.filter) == (who, clear) and kind in g.rights]
+                assert any(g.live(CALENDAR.at(moment)) for g in live) == (moment < end_s)
+        for scope in scopes:
+            lost = holds_key(scope, member, held, epoch) and not holds_key(scope, member, grants, epoch)
+            assert record.bumps.get(scope.filter, 0) - bumps.get(scope.filter, 0) == int(lost)

@@ -1,0 +1,684 @@
+"""What survives the broker, what waits for the disk and what does not, and what a full disk means for clients.
+
+`image` copies the data directory of a broker that runs: what a kill at that moment would leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import shutil
+import sqlite3
+import stat
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.broker.edge_broker import EdgeBroker
+from gateway.mqtt5.delivery import Queued
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import (
+    ConnAck,
+    Connect,
+    Disconnect,
+    PingReq,
+    PingResp,
+    Properties,
+    PubAck,
+    PubComp,
+    Publish,
+    PubRec,
+    PubRel,
+    SubAck,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+    Version,
+    Will,
+)
+from gateway.mqtt5.session import Kept, SessionSubscription
+from gateway.outbox.database import OutboxFullError, StoreError
+from gateway.sessions import store as session_store
+from gateway.sessions.batch import Batch
+from gateway.sessions.database import Changes, SessionDatabase
+from gateway.sessions.rows import (
+    delivery_row,
+    kept_of,
+    message_of,
+    message_row,
+    queued_of,
+    session_row,
+    subscription_of,
+    subscription_row,
+)
+from gateway.sessions.store import SessionStore
+from tests.gateway.harness import Wire, serving, until
+
+LASTING: dict[str, Any] = {"clean_start": False, "properties": {"session_expiry_s": 1000}}
+
+
+@contextlib.asynccontextmanager
+async def durable(directory: Path, **config: Any) -> AsyncIterator[EdgeBroker]:
+    async with serving({"data": str(directory), **config}) as broker:
+        yield broker
+
+
+def store_of(broker: EdgeBroker) -> SessionStore:
+    store = broker.exchange.store
+    assert store is not None
+    return store
+
+
+async def image(broker: EdgeBroker, source: Path, target: Path) -> Path:
+    """A copy of the data directory once everything that happened so far is on disk."""
+    store = store_of(broker)
+    await until(lambda: store.pending.is_empty and store._writing is None)
+    shutil.copytree(source, target)
+    return target
+
+
+class Gatekeeper:
+    """Stands between the store and its database: lets commits through, holds them or fails them."""
+
+    def __init__(self, broker: EdgeBroker) -> None:
+        self._database = store_of(broker)._database
+        self._commit = self._database.commit
+        self._open = threading.Event()
+        self._open.set()
+        self.is_full = False
+        self.commits = 0
+        self._database.commit = self.commit  # type: ignore[method-assign]
+
+    def commit(self, changes: Changes) -> None:
+        self.commits += 1
+        assert self._open.wait(10)
+        if self.is_full:
+            raise OutboxFullError("data directory: disk is full; free some space")
+        self._commit(changes)
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        self._open.clear()
+        try:
+            yield
+        finally:
+            self._open.set()
+
+
+# ---------------------------------------------------------------------------------------------- rows
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=10)
+topics = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0+#"), min_size=1, max_size=10)
+properties = st.builds(
+    Properties,
+    payload_format=st.none() | st.integers(0, 1),
+    content_type=st.none() | texts,
+    response_topic=st.none() | topics,
+    correlation_data=st.none() | st.binary(max_size=9),
+    user=st.lists(st.tuples(texts, texts), max_size=3).map(tuple),
+)
+times = st.none() | st.floats(0, 2e9)
+messages = st.builds(
+    Message, topics, st.binary(max_size=50), st.integers(0, 2), st.booleans(), properties, times, texts
+)
+
+
+@given(messages)
+@settings(max_examples=60, deadline=None)
+def test_a_stored_message_comes_back_with_every_field(message: Message) -> None:
+    back = message_of(message_row(7, message))
+    for name in ("topic", "payload", "qos", "retain", "expires_at", "publisher", "properties_bytes"):
+        assert getattr(back, name) == getattr(message, name), name
+
+
+wills = st.builds(
+    Will,
+    topics,
+    st.binary(max_size=20),
+    st.integers(0, 2),
+    st.booleans(),
+    st.builds(Properties, will_delay_s=st.none() | st.integers(0, 99), content_type=st.none() | texts),
+)
+kepts = st.builds(Kept, st.sampled_from(Version), st.integers(0, 2**32 - 1), st.none() | wills, times, times)
+
+
+@given(kepts)
+@settings(max_examples=60, deadline=None)
+def test_a_stored_session_comes_back_with_every_field(kept: Kept) -> None:
+    assert kept_of(session_row(3, "me", "user", False, True, kept)) == kept
+
+
+def test_subscriptions_and_deliveries_come_back_with_every_field() -> None:
+    subscription = SessionSubscription(Subscription("$share/g/a/#", 2, True, True, 1), 268_435_455)
+    assert subscription_of(subscription_row(3, subscription)) == subscription
+    message = Message("t", b"x", 2)
+    queued = Queued(message, 1, True, message.held_bytes, (3, 4), 9)
+    assert queued_of(delivery_row(9, 3, 5, queued, 0, 0), message) == queued
+
+
+def test_a_damaged_message_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="damaged"):
+        message_of((1, b"\x30\x05ab", None, ""))
+
+
+# ------------------------------------------------------------------------------------------- restart
+
+
+def test_sessions_flows_and_retained_messages_survive(tmp_path: Path) -> None:
+    async def before() -> Path:
+        async with durable(tmp_path / "a") as broker:
+            sub = await Wire.connect(broker, "sub", **LASTING)
+            await sub.subscribe("a/+", 2, identifier=7)
+            pub = await Wire.connect(broker, "pub", **LASTING)
+            for number, qos in enumerate((1, 2, 2), start=1):
+                pub.publish("a/b", b"%d" % number, qos, properties={"user": (("k", "v"),)})
+            assert [type(await pub.next()) for _ in range(3)] == [PubAck, PubRec, PubRec]
+            got = [await sub.expect(Publish) for _ in range(3)]
+            sub.send(PubRec(got[1].packet_id))
+            assert (await sub.expect(PubRel)).packet_id == got[1].packet_id
+            sub.cut()
+            await until(lambda: broker.lifecycle.clients["sub"].connection is None)
+            pub.publish("a/c", b"queued", 1, properties={"message_expiry_s": 500})
+            pub.publish("r/1", b"first", 0, retain=True)
+            pub.publish("r/1", b"kept", 1, retain=True)
+            pub.publish("r/2", b"gone", 1, retain=True)
+            pub.publish("r/2", b"", 1, retain=True)
+            assert [type(await pub.next()) for _ in range(4)] == [PubAck] * 4
+            return await image(broker, tmp_path / "a", tmp_path / "b")
+
+    async def after(directory: Path) -> None:
+        async with durable(directory) as broker:
+            sub = await Wire.connect(broker, "sub", **LASTING)
+            assert sub.connack is not None
+            assert sub.connack.session_present
+            packets = await sub.barrier()
+            assert isinstance(packets[0], PubRel)
+            assert packets[0].packet_id == 2
+            in_flight, other, queued = packets[1:]
+            assert isinstance(in_flight, Publish)
+            assert (in_flight.payload, in_flight.dup, in_flight.packet_id) == (b"1", True, 1)
+            assert in_flight.properties.subscription_ids == (7,)
+            assert in_flight.properties.user == (("k", "v"),)
+            assert isinstance(other, Publish)
+            assert (other.payload, other.qos, other.dup, other.packet_id) == (b"3", 2, True, 3)
+            assert isinstance(queued, Publish)
+            assert (queued.payload, queued.dup) == (b"queued", False)
+            assert 400 < (queued.properties.message_expiry_s or 0) <= 500
+            pub = await Wire.connect(broker, "pub", **LASTING)
+            pub.publish("a/b", b"3", 2, packet_id=3, dup=True)  # its PUBREC may have been lost
+            assert isinstance(await pub.next(), PubRec)
+            pub.send(PubRel(3))
+            assert (await pub.expect(PubComp)).code == 0
+            assert await sub.barrier() == []
+            pub.publish("a/b", b"live", 1)
+            assert (await sub.expect(Publish)).payload == b"live"
+            other_client = await Wire.connect(broker)
+            await other_client.subscribe("r/#")
+            assert await other_client.published() == [("r/1", b"kept")]
+
+    asyncio.run(after(asyncio.run(before())))
+
+
+def test_what_is_finished_or_ended_leaves_no_row(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with durable(tmp_path) as broker:
+            sub = await Wire.connect(broker, "sub", **LASTING)
+            await sub.subscribe("a", 2)
+            pub = await Wire.connect(broker, "pub", **LASTING)
+            pub.publish("a", b"1", 1)
+            pub.publish("a", b"2", 2, packet_id=2)
+            assert [type(await pub.next()) for _ in range(2)] == [PubAck, PubRec]
+            one, two = await sub.expect(Publish), await sub.expect(Publish)
+            sub.send(PubAck(one.packet_id), PubRec(two.packet_id))
+            await sub.expect(PubRel)
+            sub.send(PubComp(two.packet_id))
+            pub.send(PubRel(2))
+            await pub.expect(PubComp)
+            pub.publish("a", b"left in the queue", 1, packet_id=3)
+            await pub.expect(PubAck)
+            sub.send(Unsubscribe(9, ("a",)))
+            await sub.barrier()
+            for name in ("sub", "pub"):  # a clean start ends the session
+                await Wire.connect(broker, name)
+
+    asyncio.run(use())
+    db = sqlite3.connect(tmp_path / "sessions.sqlite3")
+    for table in ("sessions", "subscriptions", "messages", "deliveries", "received", "retained"):
+        assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
+    db.close()
+
+
+def test_a_session_expires_by_the_clock_although_the_broker_was_down(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with durable(tmp_path / "a") as broker:
+            gone = await Wire.connect(broker, "gone", clean_start=False, properties={"session_expiry_s": 500})
+            await gone.subscribe("a", 1)
+            left_at = broker.now()
+            gone.send(Disconnect(0))
+            await gone.closed()
+            stays = await Wire.connect(broker, "stays", **LASTING)
+            await stays.subscribe("a", 1)
+            copy = await image(broker, tmp_path / "a", tmp_path / "b")
+        async with durable(copy) as broker:
+            assert set(broker.lifecycle.clients) == {"gone", "stays"}
+            # The absence of whoever was connected begins with the restart, that of the other before.
+            started_at = broker.now()
+            broker.tick(left_at + 499)
+            assert set(broker.lifecycle.clients) == {"gone", "stays"}
+            broker.tick(started_at + 500)
+            assert set(broker.lifecycle.clients) == {"stays"}
+            broker.tick(started_at + 1001)
+            assert not broker.lifecycle.clients
+            assert not broker.local_filters()
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_the_will_of_a_client_that_died_with_the_broker(tmp_path: Path, comes_back: bool) -> None:
+    async def use() -> None:
+        async with durable(tmp_path / "a") as broker:
+            watcher = await Wire.connect(broker, "watcher", **LASTING)
+            await watcher.subscribe("will/#", 1)
+            delayed = Will("will/delayed", b"late", 1, True, Properties(will_delay_s=50))
+            await Wire.connect(broker, "delayed", will=delayed, **LASTING)
+            await Wire.connect(broker, "clean", will=Will("will/clean", b"now", 1))
+            said_goodbye = await Wire.connect(broker, "polite", will=Will("will/polite", b"never", 1))
+            said_goodbye.send(Disconnect(0))
+            await said_goodbye.closed()
+            copy = await image(broker, tmp_path / "a", tmp_path / "b")
+        async with durable(copy) as broker:
+            now = broker.now()
+            broker.tick(now + 1)
+            watcher = await Wire.connect(broker, "watcher", **LASTING)
+            assert await watcher.published() == [("will/clean", b"now")]
+            if comes_back:
+                await Wire.connect(broker, "delayed", **LASTING)
+            broker.tick(now + 49)
+            assert await watcher.published() == []
+            broker.tick(now + 60)
+            assert await watcher.published() == ([] if comes_back else [("will/delayed", b"late")])
+            again = await image(broker, copy, tmp_path / "c")
+        async with durable(again) as broker:
+            assert set(broker.lifecycle.clients) == {"watcher", "delayed"}
+            broker.tick(broker.now() + 100)
+            watcher = await Wire.connect(broker, "watcher", **LASTING)
+            assert await watcher.published() == []  # a will is published once
+
+    asyncio.run(use())
+
+
+def test_another_user_inherits_nothing_after_a_restart(tmp_path: Path) -> None:
+    async def use() -> None:
+        passwords = tmp_path / "passwords"
+        passwords.write_text("")
+        async with durable(tmp_path / "a") as broker:
+            await (await Wire.connect(broker, "me", **LASTING)).subscribe("secret", 1)
+            copy = await image(broker, tmp_path / "a", tmp_path / "b")
+        async with durable(copy) as broker:
+            broker.lifecycle.clients["me"].view.username = "somebody"
+            wire = await Wire.connect(broker, "me", **LASTING)
+            assert wire.connack is not None
+            assert not wire.connack.session_present
+            assert not broker.local_filters()
+
+    asyncio.run(use())
+
+
+def test_files_are_private_and_a_second_broker_is_refused_in_one_line(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with durable(tmp_path / "data"):
+            for path in (tmp_path / "data").iterdir():
+                assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
+            with pytest.raises(StoreError, match="used by another veilmq"):
+                SessionDatabase(tmp_path / "data")
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("content", [b"not a database at all, but long enough to be looked at" * 30])
+def test_a_damaged_database_is_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "sessions.sqlite3").write_bytes(content)
+    with pytest.raises(StoreError, match="damaged"):
+        SessionDatabase(tmp_path)
+
+
+# --------------------------------------------------------------------------------- what waits for the disk
+
+
+async def silent(wire: Wire) -> None:
+    """Nothing comes until the broker has taken part in another exchange, which it answers at once."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await wire.next()
+
+
+def test_acknowledgements_wait_for_the_commit_that_a_persistent_session_needs(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with durable(tmp_path) as broker:
+            sub = await Wire.connect(broker, "sub", **LASTING)
+            await sub.subscribe("a", 1)
+            pub = await Wire.connect(broker, "pub")
+            gate = Gatekeeper(broker)
+            with gate.holding():
+                pub.publish("a", b"x", 1)
+                pub.publish("retained", b"x", 1, retain=True)
+                pub.publish("elsewhere", b"x", 1)
+                assert (await sub.expect(Publish)).payload == b"x"  # QoS 1 itself does not wait
+                assert await pub.barrier() == []
+            acknowledged = [(await pub.expect(PubAck)).packet_id for _ in range(3)]
+            assert acknowledged == [1, 2, 3]  # in the order of the messages, also that which needs no disk
+
+    asyncio.run(use())
+
+
+def test_a_message_that_all_have_acknowledged_needs_no_disk(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with durable(tmp_path) as broker:
+            sub = await Wire.connect(broker, "sub", **LASTING)
+            await sub.subscribe("a", 1)
+            pub = await Wire.connect(broker, "pub")
+            gate = Gatekeeper(broker)
+            with gate.holding():
+                pub.publish("a", b"x", 1)
+                sub.send(PubAck((await sub.expect(Publish)).packet_id))
+                assert isinstance(await pub.next(), PubAck)
+
+    asyncio.run(use())
+
+
+def test_clean_sessions_cost_no_write(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with durable(tmp_path) as broker:
+            gate = Gatekeeper(broker)
+            sub, pub = await Wire.connect(broker, "sub"), await Wire.connect(broker, "pub")
+            await sub.subscribe("a", 2)
+            for qos in (0, 1, 2):
+                pub.publish("a", b"x", qos)
+            await pub.barrier()
+            await sub.barrier()
+            assert store_of(broker).pending.is_empty
+        assert gate.commits == 0
+
+    asyncio.run(use())
+
+
+def test_what_the_other_end_concludes_from_waits_for_the_disk(tmp_path: Path) -> None:
+    """PUBREL, PUBCOMP, PUBLISH of QoS 2, CONNACK and SUBACK: after them the other end forgets, or relies on us."""
+
+    async def use() -> None:
+        async with durable(tmp_path) as broker:
+            sub = await Wire.connect(broker, "sub", **LASTING)
+            await sub.subscribe("a", 2)
+            pub = await Wire.connect(broker, "pub", **LASTING)
+            gate = Gatekeeper(broker)
+            with gate.holding():
+                pub.publish("a", b"x", 2, packet_id=5)
+                await silent(sub)
+                await silent(pub)
+            assert isinstance(await pub.next(), PubRec)
+            sent = await sub.expect(Publish)
+            with gate.holding():
+                sub.send(PubRec(sent.packet_id))
+                pub.send(PubRel(5))
+                await silent(sub)
+                await silent(pub)
+            assert isinstance(await sub.next(), PubRel)
+            assert isinstance(await pub.next(), PubComp)
+            with gate.holding():
+                sub.send(Subscribe(8, (Subscription("b"),)), PingReq())
+                await silent(sub)
+                fresh = await Wire.open(broker)
+                fresh.send(Connect("fresh", clean_start=False, properties=Properties(session_expiry_s=9)))
+                await silent(fresh)
+            assert [type(await sub.next()) for _ in range(2)] == [SubAck, PingResp]
+            assert isinstance(await fresh.next(), ConnAck)
+
+    asyncio.run(use())
+
+
+# ------------------------------------------------------------------------------------------ a full disk
+
+
+def test_a_full_disk_refuses_what_must_be_stored_and_serves_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_store, "RETRY_S", 0.2)
+
+    async def use() -> None:
+        async with durable(tmp_path / "a") as broker:
+            away = await Wire.connect(broker, "away", **LASTING)
+            await away.subscribe("a/#", 2)
+            away.cut()
+            clean = await Wire.connect(broker, "clean")
+            await clean.subscribe("#", 1)
+            await until(lambda: broker.lifecycle.clients["away"].connection is None)
+            new, old = await Wire.connect(broker, "new"), await Wire.connect(broker, "old", Version.V311)
+            await image(broker, tmp_path / "a", tmp_path / "unused")
+            gate = Gatekeeper(broker)
+            gate.is_full = True
+            new.publish("a/1", b"refused", 1)
+            assert (await new.expect(PubAck)).code == 0x97
+            new.publish("a/1", b"refused at once", 2, packet_id=7)
+            assert (await new.expect(PubRec)).code == 0x97
+            old.publish("a/1", b"refused too", 1)
+            assert await old.closed() == []  # 3.1.1 has no words for it
+            new.publish("other", b"served", 1, packet_id=8)
+            assert (await new.expect(PubAck)).code == 0
+            new.publish("other", b"and QoS 0")
+            served = [payload for _, payload in await clean.published()]
+            assert served[-2:] == [b"served", b"and QoS 0"]
+            returning = await Wire.connect(broker, "persistent", **LASTING)  # CONNACK and SUBACK come
+            assert await returning.subscribe("b", 1) == 1
+            gate.is_full = False
+            store = store_of(broker)
+            await until(lambda: not store.is_full and store._failures == 0)
+            new.publish("a/1", b"taken", 2, packet_id=9)
+            assert (await new.expect(PubRec)).code == 0
+            copy = await image(broker, tmp_path / "a", tmp_path / "b")
+        async with durable(copy) as broker:
+            assert "persistent" in broker.lifecycle.clients  # what happened meanwhile was written later
+            away = await Wire.connect(broker, "away", **LASTING)
+            assert [p.payload for p in await away.barrier() if isinstance(p, Publish)] == [b"taken"]
+
+    asyncio.run(use())
+
+
+def test_a_disk_that_really_has_no_room(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with durable(tmp_path) as broker:
+            away = await Wire.connect(broker, "away", **LASTING)
+            await away.subscribe("a", 1)
+            away.send(Disconnect(0))
+            await away.closed()
+            pub = await Wire.connect(broker, "pub")
+            db = store_of(broker)._database._db
+            await until(lambda: store_of(broker)._writing is None)
+            pages = db.execute("PRAGMA page_count").fetchone()[0]
+            db.execute(f"PRAGMA max_page_count = {pages + 2}")
+            pub.publish("a", bytes(100_000), 1)
+            assert (await pub.expect(PubAck)).code == 0x97
+            db.execute("PRAGMA max_page_count = 1000000")
+            store_of(broker)._full_until = 0.0
+            pub.publish("a", b"fits", 1)
+            assert (await pub.expect(PubAck)).code == 0
+            away = await Wire.connect(broker, "away", **LASTING)
+            assert await away.published() == [("a", b"fits")]
+
+    asyncio.run(use())
+
+
+def test_a_refused_qos_2_message_is_delivered_to_nobody(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with durable(tmp_path) as broker:
+            sub = await Wire.connect(broker, "sub", **LASTING)
+            await sub.subscribe("a", 2)
+            pub = await Wire.connect(broker, "pub", **LASTING)
+            gate = Gatekeeper(broker)
+            gate.is_full = True
+            pub.publish("a", b"x", 2)
+            assert (await pub.expect(PubRec)).code == 0x97
+            assert not [p for p in await sub.closed() if isinstance(p, Publish)]
+            gate.is_full = False
+            sub = await Wire.connect(broker, "sub", **LASTING)
+            assert await sub.barrier() == []
+
+    asyncio.run(use())
+
+
+def test_amqtts_persistence_plugin_observes_and_our_store_decides(tmp_path: Path) -> None:
+    plugins = {
+        "amqtt.contrib.persistence.SessionDBPlugin": {
+            "connection": f"sqlite+aiosqlite:///{tmp_path}/amqtt.db",
+            "clear_on_shutdown": False,
+        }
+    }
+
+    async def use() -> None:
+        async with durable(tmp_path / "a", plugins=plugins) as broker:
+            sub = await Wire.connect(broker, "sub", username="somebody", **LASTING)
+            await sub.subscribe("a", 1)
+            await broker.host.catch_up()
+            await sub.subscribe("b", 1)
+            await broker.host.catch_up()
+            sub.send(Unsubscribe(9, ("b",)))
+            await sub.barrier()
+            sub.cut()
+            await until(lambda: broker.lifecycle.clients["sub"].connection is None)
+            pub = await Wire.connect(broker, "pub")
+            pub.publish("a", b"once", 1)
+            await pub.expect(PubAck)
+            pub.publish("r", b"kept", 1, retain=True)
+            await pub.expect(PubAck)
+            await broker.host.catch_up()
+        with contextlib.closing(sqlite3.connect(tmp_path / "amqtt.db")) as db:
+            assert db.execute("SELECT client_id FROM stored_sessions").fetchall() == [("sub",)]  # it has seen it
+        async with durable(tmp_path / "a", plugins=plugins) as broker:
+            assert broker.local_filters() == ["a"]
+            sub = await Wire.connect(broker, "sub", username="somebody", **LASTING)
+            assert await sub.published() == [("a", b"once")]
+
+    asyncio.run(use())
+
+
+# ------------------------------------------------------------------------- any history, any failed commits
+
+
+def state(broker: EdgeBroker) -> dict[str, Any]:
+    """What a restart must bring back."""
+    found: dict[str, Any] = {
+        "retained": {topic: one.message.payload for topic, one in broker.exchange.retained.items()}
+    }
+    for name, client in broker.lifecycle.clients.items():
+        session = client.session
+        if session.journal is not None:
+            found[name] = {
+                "subscriptions": session.subscriptions,
+                "waiting": [(one.message.payload, one.qos, one.retain) for one in session.waiting],
+                "in flight": {id_: one.message.payload for id_, (one, _) in session.outbound.unacknowledged.items()},
+                "released": list(session.outbound.released),
+                "received": set(session.inbound.awaiting_pubrel),
+            }
+    return found
+
+
+class Walker:
+    """A client that does things at random, and answers what it has got at times."""
+
+    def __init__(self, name: str, rng: random.Random) -> None:
+        self._name, self._rng = name, rng
+        self._wire: Wire | None = None
+        self._unanswered: list[Any] = []
+
+    async def step(self, broker: EdgeBroker) -> None:
+        rng = self._rng
+        try:
+            if self._wire is None:
+                again: dict[str, Any] = {"clean_start": True} if rng.random() < 0.1 else {}
+                self._wire = await Wire.connect(broker, self._name, **{**LASTING, **again})
+                await self._wire.subscribe("t/#", rng.randrange(3))
+            await rng.choice([self._publish, self._publish, self._answer, self._answer, self._read, self._leave])()
+        except AssertionError:  # closed by the broker: refused, or taken back from
+            self._gone()
+
+    async def _publish(self) -> None:
+        assert self._wire is not None
+        payload = self._rng.choice([b"", *(b"%d" % number for number in range(9))])
+        topic, qos = f"t/{self._rng.randrange(3)}", self._rng.randrange(3)
+        packet_id = self._rng.randrange(1000, 60_000) if qos else 0
+        self._wire.publish(topic, payload, qos, retain=self._rng.random() < 0.3, packet_id=packet_id)
+        await self._read()
+
+    async def _read(self) -> None:
+        assert self._wire is not None
+        self._unanswered += await self._wire.barrier()
+
+    async def _answer(self) -> None:
+        assert self._wire is not None
+        for packet in self._unanswered:
+            match packet:
+                case Publish(qos=1):
+                    self._wire.send(PubAck(packet.packet_id))
+                case Publish(qos=2):
+                    self._wire.send(PubRec(packet.packet_id))
+                case PubRel():
+                    self._wire.send(PubComp(packet.packet_id))
+                case PubRec(code=0):
+                    self._wire.send(PubRel(packet.packet_id))
+        self._unanswered.clear()
+        await self._read()
+
+    async def _leave(self) -> None:
+        self._gone()
+
+    def _gone(self) -> None:
+        if self._wire is not None:
+            self._wire.cut()
+        self._wire, self._unanswered = None, []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_disk_holds_what_the_broker_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, fails: bool
+) -> None:
+    monkeypatch.setattr(session_store, "RETRY_S", 0.001)
+    rng = random.Random(seed)
+
+    async def use() -> None:
+        async with durable(tmp_path / "a", limits={"in_flight": 4, "queue_messages": 6}) as broker:
+            gate = Gatekeeper(broker)
+            walkers = [Walker(name, rng) for name in "abc"]
+            for _ in range(150):
+                gate.is_full = fails and rng.random() < 0.06
+                await rng.choice(walkers).step(broker)
+            gate.is_full = False
+            copy = await image(broker, tmp_path / "a", tmp_path / "b")
+            wanted = state(broker)
+        async with durable(copy) as broker:
+            assert state(broker) == wanted
+            assert len(wanted) > 1
+
+    asyncio.run(use())
+
+
+def test_a_failed_batch_becomes_part_of_the_next_without_what_is_gone_meanwhile() -> None:
+    one: Any = object()
+    failed, later = Batch(1, first=10), Batch(2, first=20)
+    failed.messages, failed.deliveries = {10: one, 12: one}, {11: one, 5: one, 13: one}
+    failed.gone_deliveries, failed.retained = [3], {"a": one, "b": one}
+    later.deliveries, later.retained = {21: one}, {"a": None}
+    later.gone_deliveries, later.gone_messages = [11, 5, 4], [10, 2]
+    failed.put_before(later)
+    assert later.deliveries.keys() == {13, 21}
+    assert later.messages.keys() == {12}
+    assert later.gone_deliveries == [3, 5, 4]  # 11 never reached the disk
+    assert later.gone_messages == [2]
+    assert later.retained == {"a": None, "b": one}
+    assert later.first == 10

@@ -1,0 +1,100 @@
+"""Replicas of a region as witnesses of the gateway: its death is a failure by the word of those of three operators."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bridge.traces.kinds import TraceKind
+from gateway.base.config import ConfigError, parse
+from gateway.base.private import write_private
+from gateway.tracing.client import Tracker, connection
+from gateway.trust.credentials import Credentials
+from gateway.trust.domains import Card, TrustDomain, TrustError
+from tests.gateway.overlay_processes import OverlayProcesses, free_ports
+from tests.gateway.test_witnesses import heartbeats, kinds, until
+
+REPLICAS = ("a1", "a2", "a3")
+K = TraceKind
+
+
+@pytest.fixture
+def overlay(tmp_path: Path) -> Iterator[tuple[OverlayProcesses, list[str]]]:
+    """Replicas that trace at a listener beside that of the overlay; a gateway that is an entity at all of them."""
+    made = OverlayProcesses(tmp_path).make({"a": 3}, [], {"g1": "a"})
+    brokers = []
+    for name, port in zip(REPLICAS, free_ports(3), strict=True):
+        path = tmp_path / f"{name}.yaml"
+        content = yaml.safe_load(path.read_text())
+        content["listeners"]["entities"] = {"bind": f"127.0.0.1:{port}", "ssl": False, "overlay": False}
+        content["allow_anonymous"] = True
+        others = [f"{other}/card.json" for other in REPLICAS if other != name]
+        content["traces"] = {"authority": "owner/ca.pem", "identity": name, "nodes": others}
+        path.write_text(yaml.safe_dump(content))
+        brokers.append(f"127.0.0.1:{port}")
+    domain = TrustDomain.load(tmp_path / "owner")
+    cards = [Card.load(tmp_path / name / "card.json") for name in REPLICAS]
+    for name in ("g1-entity", "desk"):
+        Credentials.issue(domain, name, cards, tmp_path / name, time.time())
+    path = tmp_path / "g1.yaml"
+    content = yaml.safe_load(path.read_text())
+    content["watched"] = {"credentials": "g1-entity", "brokers": brokers, "discoverers": ["desk"]}
+    path.write_text(yaml.safe_dump(content))
+    try:
+        yield made, brokers
+    finally:
+        made.stop()
+
+
+@pytest.mark.slow
+def test_a_gateway_dies_by_the_word_of_a_majority_of_its_regions_replicas(
+    overlay: tuple[OverlayProcesses, list[str]],
+) -> None:
+    members, brokers = overlay
+    assert "we are g1-entity, of which 2 of 3 decide" in members.veilmq("check", "-c", "g1.yaml")
+    members.start(*REPLICAS, "g1")
+    with Tracker(members.directory / "desk", brokers) as desk:
+        desk.follow("g1-entity")
+        lived = until(desk, heartbeats(1), 60)
+        assert K.READY in kinds(lived)
+        members.running["a2"].kill()
+        assert not kinds(until(desk, heartbeats(3))) & {K.FAILED, K.FAILURE_SUSPICION, K.DISCONNECT}
+        members.running["g1"].kill()
+        failed = until(desk, lambda seen: seen.kind is K.FAILED)[-1]
+        assert failed.fields["witnesses"] == [0, 2]
+        members.running["g1"].wait()
+        members.start("g1")
+        until(desk, lambda seen: seen.fields.get("after") == "failed", 60)
+        members.running["g1"].terminate()
+        until(desk, lambda seen: seen.kind is K.SHUTDOWN)
+
+
+def test_who_watches_is_an_odd_number() -> None:
+    with pytest.raises(ConfigError, match="majority"):
+        parse({"watched": {"credentials": "x", "brokers": ["a:1", "b:1"]}})
+
+
+def test_one_broker_named_twice_is_one_witness() -> None:
+    with pytest.raises(ConfigError, match="twice"):
+        parse({"watched": {"credentials": "x", "brokers": ["a:1", "b:1", "A:1"]}})
+
+
+@pytest.mark.parametrize("content", [b"", b"no certificate", b"-----BEGIN CERTIFICATE-----\nxx\n", b"\xff\xfe"])
+def test_a_file_that_holds_no_authority_is_one_line(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_bytes(content)
+    with pytest.raises(TrustError, match=r"ca\.pem"):
+        connection(cafile=path)
+    with pytest.raises(TrustError, match=str(tmp_path)):
+        connection(cafile=tmp_path)
+
+
+def test_a_password_that_is_no_text_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "password"
+    write_private(path, b"\xff\xfe")
+    with pytest.raises(TrustError, match="password"):
+        connection("me", path)

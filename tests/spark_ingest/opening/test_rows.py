@@ -1,0 +1,490 @@
+"""From the spool to rows in clear: what opens, what stays closed and why, and the exact schemas."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keys.envelope import KeyName, Mode, leaf, sign_batch
+from keys.epochs import Calendar
+from keys.sharetree import Hop
+from spark_ingest.errors import BadOption, GrantsError
+from spark_ingest.opening.rows import DDL, SCHEMAS, RowReader
+from spark_ingest.options import Options, Stream, parse_options
+from spark_ingest.secrets.grants import Grants, GrantsFile, read_grants
+from spark_ingest.spool.segments import SpoolView
+from spark_ingest.spool.writer import SpoolWriter
+from tests.spark_ingest.region import (
+    NOW,
+    TOKEN_KEY,
+    Link,
+    Overlay,
+    Publisher,
+    Sealed,
+    corrupt,
+    epoch_key,
+    token_topic,
+    write_grants,
+)
+
+
+class Job:
+    """A spool, a receiver without network, and an executor's reader."""
+
+    def __init__(self, tmp_path: Path, overlay: Overlay | None = None, grants: Grants | None = None) -> None:
+        self.overlay = overlay or Overlay()
+        self.publisher = Publisher(self.overlay)
+        self.root = tmp_path / "spool"
+        self.grants = write_grants(tmp_path / "keys.json", grants or self.overlay.held())
+        self.writer = SpoolWriter(self.root, "main", cap_bytes=1 << 30)
+        self.writer.roll(b"")
+        self.link = Link(self.overlay)
+
+    def publish(self, *sealed: Sealed, **how: Any) -> None:
+        for each in sealed:
+            self.link.publish(each, **how)
+        self.link.write(self.writer)
+
+    def options(self, stream: str = "telemetry", **options: str) -> Options:
+        return parse_options({"spool": str(self.root), "grants": str(self.grants), "stream": stream, **options})
+
+    def batches(self, stream: str = "telemetry", **options: str) -> list[Any]:
+        view = SpoolView(self.root)
+        reader = RowReader(self.options(stream, **options))
+        return [batch for extent in view.ranges({}, view.advance({}), 2) for batch in reader.read(extent)]
+
+    def rows(self, stream: str = "telemetry", **options: str) -> list[dict[str, Any]]:
+        return [row for batch in self.batches(stream, **options) for row in batch.to_pylist()]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)
+
+
+def test_the_schemas_are_exactly_what_spark_makes_of_the_ddl() -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import (
+        ArrayType,
+        BinaryType,
+        BooleanType,
+        DataType,
+        DoubleType,
+        IntegerType,
+        LongType,
+        MapType,
+        StringType,
+        StructField,
+        StructType,
+        TimestampType,
+    )
+
+    simple: dict[str, DataType] = {
+        "string": StringType(), "binary": BinaryType(), "long": LongType(), "timestamp": TimestampType(),
+        "int": IntegerType(), "boolean": BooleanType(), "double": DoubleType(),
+        "map<string,double>": MapType(StringType(), DoubleType()),
+    }  # fmt: skip
+    pair = StructType([StructField("name", StringType()), StructField("value", StringType())])
+    for stream, ddl in DDL.items():
+        head, _, _ = ddl.partition(", properties")
+        fields = [StructField(name, simple[kind]) for name, kind in (part.split(" ") for part in head.split(", "))]
+        if head != ddl:
+            fields.append(StructField("properties", ArrayType(pair)))
+        assert to_arrow_schema(StructType(fields), timezone="UTC").equals(SCHEMAS[stream]), stream
+
+
+def test_the_readme_has_the_schemas() -> None:
+    words = " ".join((Path(__file__).parents[3] / "spark_ingest" / "README.md").read_text().split())
+    for stream, ddl in DDL.items():
+        assert f" {stream} {ddl} " in words
+
+
+def test_rows_equal_what_was_published(job: Job) -> None:
+    job.publish(
+        job.publisher.seal("plant/a", b"\x00\xff", qos=2, retain=True, properties=(("k", "1"), ("k", "2"), ("a", ""))),
+        job.publisher.seal("plant/b", "grün".encode(), time=NOW + 1.5),
+    )
+    first, second = job.rows()
+    assert first["topic"] == "plant/a"
+    assert first["payload"] == b"\x00\xff"
+    assert first["publisher"] == job.publisher.identity.party_id.hex()
+    assert (first["sequence"], first["qos"], first["retain"]) == (1, 2, True)
+    assert [(p["name"], p["value"]) for p in first["properties"]] == [("k", "1"), ("k", "2"), ("a", "")]
+    assert second["published_at"].timestamp() == NOW + 1.5
+    assert second["received_at"].timestamp() == NOW
+    assert second["properties"] == []
+    assert not job.rows("quarantine")
+
+
+def test_time_is_when_the_device_published_and_not_when_the_gateway_sealed(job: Job) -> None:
+    sealed = job.publisher.seal("plant/a", time=NOW - 100)
+    header = replace(sealed.signed.header, time_ms=int(NOW * 1000))
+    assert sealed.key is not None
+    job.publisher.keys.clear()
+    job.publisher.new_key("plant/#")
+    job.publish(job.publisher.seal("plant/a", time=NOW - 100, time_ms=header.time_ms))
+    assert job.rows()[0]["published_at"].timestamp() == NOW - 100
+
+
+def test_batches_are_cut_to_the_wished_size_and_have_the_schema(job: Job) -> None:
+    for _ in range(5):
+        job.publish(*(job.publisher.seal("plant/a") for _ in range(7)))
+    batches = job.batches(rows_per_batch="10")
+    assert [batch.num_rows for batch in batches] == [10, 10, 10, 5]
+    assert all(batch.schema.equals(SCHEMAS[Stream.TELEMETRY]) for batch in batches)
+
+
+def test_topics_choose_rows(job: Job) -> None:
+    job.publish(job.publisher.seal("plant/a/t"), job.publisher.seal("plant/b/t"), job.publisher.seal("plant/c"))
+    assert [row["topic"] for row in job.rows(topics="plant/+/t")] == ["plant/a/t", "plant/b/t"]
+    assert [row["topic"] for row in job.rows(topics="plant/c, plant/b/#")] == ["plant/b/t", "plant/c"]
+
+
+def test_plain_and_shares_only_scopes(tmp_path: Path) -> None:
+    overlay = Overlay()
+    overlay.change(keyed=False)
+    job = Job(tmp_path, overlay)
+    job.publish(job.publisher.seal("plant/a", b"shares"))
+    overlay.change(mode=Mode.PLAIN)
+    job.publish(job.publisher.seal("plant/b", b"plain"))
+    assert [row["payload"] for row in job.rows()] == [b"shares", b"plain"]
+
+
+def test_sealed_and_plain_rows_of_one_batch_keep_every_byte_beside_a_closed_one(tmp_path: Path) -> None:
+    overlay = Overlay()
+    job = Job(tmp_path, overlay)
+    payloads = [bytes([number, *bytes(number)]) for number in range(9)]
+    for number, payload in enumerate(payloads):
+        overlay.change(mode=Mode.PLAIN if number % 3 == 1 else Mode.COPIES)
+        job.link.publish(job.publisher.seal("plant/a", payload))
+        (group,) = job.link.write()
+        (record,) = group.records
+        if number in (3, 4):
+            assert record.sealed is not None
+            record = record._replace(sealed=record.sealed[:-1])
+        job.writer.append([record], group.keys)
+    assert [row["payload"] for row in job.rows()] == payloads[:3] + payloads[5:]
+    assert [row["sequence"] for row in job.rows("quarantine")] == [4, 5]
+    assert all(row["reason"].startswith(("content", "frame")) for row in job.rows("quarantine"))
+
+
+def test_hidden_topic_names(tmp_path: Path) -> None:
+    overlay = Overlay(scopes=(token_topic("plant") + "/#",))
+    job = Job(tmp_path, overlay, overlay.held(token_key=TOKEN_KEY))
+    job.publish(
+        job.publisher.seal("plant/a", b"1", wire_topic=token_topic("plant/a")),
+        job.publisher.seal("plant/b", b"2", wire_topic=token_topic("plant/a")),
+    )
+    assert [row["topic"] for row in job.rows(topics="plant/a")] == ["plant/a"]
+    (closed,) = job.rows("quarantine")
+    assert "another topic" in closed["reason"]
+
+
+@pytest.mark.parametrize("inner", ["plant/#", "plant/+", "plant/\0a", "/".join(["plant"] * 300), "a" * 65_535])
+def test_a_sealed_topic_that_none_can_be_costs_its_own_row_and_no_query(tmp_path: Path, inner: str) -> None:
+    """Only who opens it sees it: any publisher with a right to some topic can seal it."""
+    overlay = Overlay(scopes=(token_topic("plant") + "/#",))
+    job = Job(tmp_path, overlay, overlay.held(token_key=TOKEN_KEY))
+    wire_topic = token_topic("plant/a")
+    job.publish(
+        job.publisher.seal("plant/a", b"1", wire_topic=wire_topic),
+        job.publisher.seal("plant/a", b"2", wire_topic=wire_topic, inner_topic=inner),
+    )
+    assert [row["payload"] for row in job.rows()] == [b"1"]
+    (closed,) = job.rows("quarantine")
+    assert closed["reason"].startswith("content")
+
+
+def test_rows_of_two_regions(tmp_path: Path) -> None:
+    overlay = Overlay(path=(Hop(1, 1, 2, 3), Hop(2, 1, 2, 3)))
+    job = Job(tmp_path, overlay)
+    sealed = job.publisher.seal("plant/a", b"far")
+    for place in (1, 2):
+        job.link.send(place, sealed.piece(place, shares=sealed.shares_at(place, overlay)))
+    job.link.write(job.writer)
+    assert [row["payload"] for row in job.rows()] == [b"far"]
+
+
+# ------------------------------------------------------------------------------------------ availability
+
+
+def test_availability_rows(job: Job) -> None:
+    body = {"state": "online", "since": int(NOW * 1000), "last_seen": int(NOW * 1000) + 500, "reason": "connected"}
+    job.publish(
+        job.publisher.seal("entities/gw1/pump%2F7/availability", json.dumps(body).encode(), retain=True),
+        job.publisher.seal("plant/a", b'{"value": 1}'),
+        job.publisher.seal("entities/gw1/x/availability", b'{"state": "offline"}', retain=True),
+        job.publisher.seal("entities/gw1/x/availability", b"", retain=True, tombstone=True),
+        job.publisher.seal("entities/gw1/x/availability", b"[1]", retain=True),
+    )
+    first, second = job.rows("availability")
+    assert (first["entity"], first["gateway"], first["state"], first["reason"]) == (
+        "pump/7",
+        "gw1",
+        "online",
+        "connected",
+    )
+    assert (first["since"].timestamp(), first["last_seen"].timestamp()) == (NOW, NOW + 0.5)
+    assert (second["state"], second["since"]) == ("offline", None)
+    assert [row["topic"] for row in job.rows()] == ["plant/a"]
+    assert [row["sequence"] for row in job.rows("quarantine")] == [5]
+
+
+def report(**body: Any) -> bytes:
+    said = {"entity": "pump", "gateway": "gw1", "kind": "READY", "time_ms": int(NOW * 1000), "number": 1, "fields": {}}
+    return json.dumps({**said, **body}).encode()
+
+
+def test_trace_reports_are_rows_beside_statements_and_what_is_none_is_in_the_quarantine(job: Job) -> None:
+    topic = "entities/gw1/pump/trace"
+    job.publish(
+        job.publisher.seal("entities/gw1/pump/availability", b'{"state": "online"}', retain=True),
+        job.publisher.seal(topic, report(kind="LOAD_INFORMATION", fields={"cpu": 0.5, "task": "x"}, number=7)),
+        job.publisher.seal(topic, report(kind="NETWORK_METRICS", fields={"latency_ms": 12, "loss_rate": 0.1})),
+        job.publisher.seal(topic, report(kind="FAILED", time_ms=int(NOW * 1000) + 250)),
+        job.publisher.seal(topic, report(kind="GAUGE_INTEREST")),
+        job.publisher.seal(topic, b""),
+        job.publisher.seal("entities/gw1/valve/trace", report()),
+        job.publisher.seal("plant/a", b"1"),
+    )
+    online, load, network, failed = job.rows("availability")
+    assert (online["kind"], online["state"], online["time"].timestamp()) == (None, "online", NOW)
+    assert (load["entity"], load["gateway"], load["number"], load["state"]) == ("pump", "gw1", 7, None)
+    assert (load["load"], load["fields"]) == ([("cpu", 0.5)], '{"cpu":0.5,"task":"x"}')
+    assert (network["latency_ms"], network["loss_rate"], network["load"]) == (12.0, 0.1, None)
+    assert (failed["kind"], failed["state"], failed["time"].timestamp()) == ("FAILED", "failed", NOW + 0.25)
+    assert [row["topic"] for row in job.rows()] == ["plant/a"]
+    assert [(row["sequence"], row["reason"].split(":")[0]) for row in job.rows("quarantine")] == [
+        (5, "content"), (6, "content"), (7, "content"),
+    ]  # fmt: skip
+
+
+def test_a_hostile_payload_costs_its_own_row_and_no_query(job: Job) -> None:
+    deep, half = b"[" * 100_000, b'{"state": "\\ud800", "reason": "\\udfff"}'
+    for payload in (deep, half, b'{"state": "online", "since": 1' + b"0" * 400 + b"}", report(fields={"\ud800": 1})):
+        for topic in ("entities/gw1/pump/availability", "entities/gw1/pump/trace"):
+            job.publish(job.publisher.seal(topic, payload))
+    assert len(job.rows("availability")) + len(job.rows("quarantine")) == 8
+
+
+# -------------------------------------------------------------------------------------------- quarantine
+
+
+def test_what_cannot_be_opened_is_a_row_of_the_quarantine_with_its_reason(job: Job, tmp_path: Path) -> None:
+    job.publisher.new_key("plant/#", bump=1)
+    job.publish(job.publisher.seal("plant/a"))
+    job.publisher.new_key("plant/#")
+    job.publish(job.publisher.seal("plant/good"))
+    write_grants(job.grants, job.overlay.held({KeyName("plant/#", 0, 0)}))
+    job.link.publish(job.publisher.seal("plant/b"), content=b"")
+    job.link.collector.tick(NOW + 10)
+    job.link.write(job.writer)
+    job.publish(job.publisher.seal("plant/c", inner_topic="plant/d"))
+    assert [row["topic"] for row in job.rows()] == ["plant/good"]
+    reasons = {row["wire_topic"]: row["reason"] for row in job.rows("quarantine")}
+    assert reasons["plant/a"] == "grant: the grants file has no key for scope plant/#, epoch 0, bump 1"
+    assert reasons["plant/b"].startswith("content: no copy")
+    assert "another topic" in reasons["plant/c"]
+    counted: Counter[str] = Counter()
+    reader = RowReader(job.options())
+    view = SpoolView(job.root)
+    reader._opener.refresh()
+    for extent in view.ranges({}, view.advance({}), 1):
+        from spark_ingest.spool.segments import read_groups
+
+        for group in read_groups(extent):
+            reader.rows(group, counted)
+    assert counted.total() == 3
+
+
+def test_another_epoch_key_is_named_as_such(job: Job) -> None:
+    scope = job.overlay.held({KeyName("plant/#", 0, 0)}).scopes["plant/#"]
+    write_grants(job.grants, Grants({"plant/#": replace(scope, keys=dict.fromkeys(scope.keys, bytes(31) + b"x"))}))
+    job.publish(job.publisher.seal("plant/a"))
+    assert not job.rows()
+    (row,) = job.rows("quarantine")
+    assert row["reason"].startswith("grant: another epoch key")
+
+
+def test_ciphertext_that_was_changed_on_disk_stays_closed(job: Job) -> None:
+    sealed = job.publisher.seal("plant/a", b"true")
+    job.link.publish(sealed)
+    (group,) = job.link.write()
+    changed = group.records[0]._replace(sealed=sealed.content[:-1] + bytes([sealed.content[-1] ^ 1]))
+    moved = group.records[0]._replace(wire_topic="plant/elsewhere")
+    renumbered = group.records[0]._replace(sequence=99)
+    stranger = group.records[0]._replace(publisher=bytes(16))
+    kept = group.records[0]._replace(retain=True)
+    job.writer.append([changed, moved, renumbered], group.keys)
+    job.writer.append([group.records[0], stranger, kept], group.keys)
+    assert [row["payload"] for row in job.rows()] == [b"true"], "the one that was not changed"
+    reasons = Counter(row["reason"].split(":")[0] for row in job.rows("quarantine"))
+    assert reasons == {"content": 2, "frame": 3}
+
+
+def test_a_corrupted_share_in_the_spool_opens_nothing(job: Job) -> None:
+    from keys.sharetree import encode_shares
+
+    sealed = job.publisher.seal("plant/a")
+    job.link.publish(sealed)
+    (group,) = job.link.write()
+    assert sealed.key is not None
+    shares = encode_shares([corrupt(sealed.key[2][0]), sealed.key[2][1]])
+    bad = {k: replace(m, shares=shares) for k, m in group.keys.items()}
+    job.writer.append(group.records, bad)
+    assert not job.rows()
+    (row,) = job.rows("quarantine")
+    assert row["reason"].startswith("content")
+
+
+def test_shares_that_are_corrupted_in_one_group_close_no_row_of_another(job: Job) -> None:
+    """Else a row depended on what its worker process read before, and could be in neither stream."""
+    groups = []
+    for _ in range(2):
+        job.link.publish(job.publisher.seal("plant/a"))
+        groups += job.link.write()
+    ((key_id, good),) = groups[0].keys.items()
+    bad = replace(good, shares=good.shares[:-1] + bytes([good.shares[-1] ^ 1]))
+    job.writer.append(groups[0].records, {key_id: bad})
+    job.writer.roll(b"")
+    job.writer.append(groups[1].records, groups[1].keys)
+    reader, view = RowReader(job.options()), SpoolView(job.root)
+    rows = [batch.num_rows for extent in view.ranges({}, view.advance({}), 9) for batch in reader.read(extent)]
+    assert sum(rows) == 1
+    assert len(job.rows("quarantine")) == 1
+
+
+def test_a_key_that_is_learned_later_is_used_without_a_restart(job: Job) -> None:
+    job.publish(job.publisher.seal("plant/a"))
+    write_grants(job.grants, job.overlay.held(set()))
+    reader = RowReader(job.options())
+    view = SpoolView(job.root)
+    (extent,) = view.ranges({}, view.advance({}), 1)
+    assert not list(reader.read(extent))
+    write_grants(job.grants, job.overlay.held())
+    assert sum(batch.num_rows for batch in reader.read(extent)) == 1
+
+
+def test_rows_of_several_epochs_and_bumps_open_with_a_key_each(tmp_path: Path) -> None:
+    overlay = Overlay(calendar=Calendar(int(NOW * 1000), 100, grace_s=20, skew_s=5))
+    job = Job(tmp_path, overlay)
+    for epoch in range(3):
+        now = NOW + 100 * epoch
+        overlay.change(bump=epoch // 2)
+        job.publish(job.publisher.seal("plant/a", b"%d" % epoch, time=now), now=now)
+    assert [row["payload"] for row in job.rows()] == [b"0", b"1", b"2"]
+    write_grants(job.grants, overlay.held({KeyName("plant/#", 2, 0), KeyName("plant/#", 1, 0)}))
+    assert [row["payload"] for row in job.rows()] == [b"1"]
+    first, second = (row["reason"] for row in job.rows("quarantine"))
+    assert first.endswith("scope plant/#, epoch 0, bump 0")
+    assert second.endswith("scope plant/#, epoch 2, bump 1")
+
+
+def test_nothing_secret_is_in_the_spool_or_in_what_is_pickled(job: Job) -> None:
+    import base64
+    import pickle
+
+    sealed = job.publisher.seal("plant/a", b"the payload in clear")
+    job.publish(sealed)
+    disk = b"".join(path.read_bytes() for path in job.root.rglob("*") if path.is_file())
+    assert b"the payload in clear" not in disk
+    key = epoch_key(KeyName("plant/#", 0, 0))
+    assert base64.b64encode(key) in job.grants.read_bytes(), "this is what the others must not hold"
+    shown = repr(read_grants(job.grants)).encode() + pickle.dumps(job.options())
+    for form in (key, base64.b64encode(key), key.hex().encode(), repr(key).encode()):
+        assert form not in disk
+        assert form not in shown
+
+
+# ------------------------------------------------------------------------------------- grants and options
+
+
+def test_a_grant_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    path = write_grants(tmp_path / "keys.json")
+    path.chmod(0o640)
+    with pytest.raises(GrantsError, match="chmod 600"):
+        read_grants(path)
+
+
+SCOPE = (
+    '{"veilmq_grant": 2, "scopes": [{"wire": "a", "keyed": true, "token_key": null, "keys": '
+    '[{"key": "%s", "epoch": %s, "bump": %s, "segment": 0}]}]}'
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", '{"veilmq_grant": 1, "scopes": []}', '{"veilmq_grant": 2, "scopes": {}}',
+     SCOPE % ("c2hvcnQ=", "0", "0"), SCOPE % ("c2hvcnQ", "0", "0"), SCOPE % ("A" * 43 + "=", '"0"', "0"),
+     SCOPE % ("A" * 43 + "=", "-1", "0"), SCOPE % ("A" * 43 + "=", "0", "true")],
+)  # fmt: skip
+def test_what_is_no_grant_is_refused_without_quoting_it(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "keys.json"
+    path.touch(mode=0o600)
+    path.write_text(text)
+    with pytest.raises(GrantsError) as error:
+        read_grants(path)
+    assert "c2hvcnQ" not in str(error.value)
+    path.write_text(SCOPE % ("A" * 43 + "=", "0", "0"))
+    assert KeyName("a", 0, 0) in read_grants(path).scopes["a"].keys, "the form that the others spoil"
+    assert "\n" not in str(error.value)
+
+
+def test_an_absent_grant_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(GrantsError, match="No such file"):
+        read_grants(tmp_path / "none.json")
+
+
+def test_an_unchanged_grant_is_read_once(tmp_path: Path) -> None:
+    file = GrantsFile(write_grants(tmp_path / "keys.json"))
+    assert file.load()[1]
+    assert not file.load()[1]
+    os.utime(tmp_path / "keys.json", (1, 1))
+    assert file.load()[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"spool": ""}, "spool is missing"), ({"grants": ""}, "grants is missing"), ({"stream": "x"}, "none of"),
+     ({"identity": "i"}, "needs option overlay"), ({"overlay": "o"}, "needs option identity"),
+     ({"topics": "a/#/b"}, "not an MQTT topic filter"), ({"topics": ","}, "empty"),
+     ({"topics": "$share/g/a"}, "shared"),
+     ({"rows_per_batch": "0"}, "out of range"), ({"max_rows": "x"}, "not a whole number"),
+     ({"recieve": "1"}, "unknown"),
+     ({"consumer": "../x"}, "not a name"), ({"receiver": "consumers"}, "not a name"),
+     ({"grants": "/s/spool/keys.json"}, "lies in the spool"), ({"incomplete_s": "nan"}, "out of range")],
+)  # fmt: skip
+def test_each_option_that_cannot_work_is_one_clear_error(change: dict[str, str], message: str) -> None:
+    with pytest.raises(BadOption, match=message) as error:
+        parse_options({"spool": "/s/spool", "grants": "/s/keys.json", **change})
+    assert "\n" not in str(error.value)
+
+
+def test_options_have_sensible_defaults() -> None:
+    options = parse_options({"path": "spool", "identity": "id", "overlay": "o.json", "Stream": "Availability"})
+    assert options.spool.is_absolute()
+    assert options.grants == Path("id/scope_keys.json").absolute()
+    assert (options.stream, options.consumer, options.receives) == (Stream.AVAILABILITY, "availability", True)
+    assert options.subscribed == ("#", *options.availability)
+
+
+def test_the_fakes_sign_like_a_publisher(job: Job) -> None:
+    """Guards the tests above: a header that is not the publisher's must not get through them."""
+    sealed = job.publisher.seal("plant/a")
+    stranger = Publisher(Overlay(), "stranger")
+    forged = replace(
+        sealed,
+        signed=replace(
+            sealed.signed, proof=sign_batch(stranger.identity, [leaf(sealed.signed.header.encode(), "plant/a")])[0]
+        ),
+    )
+    job.publish(forged)
+    assert not job.rows()
+    assert not job.rows("quarantine")

@@ -1,0 +1,605 @@
+"""What the collector gives to the spool and when it acknowledges: honest replicas, dead ones and liars."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keys.envelope import Mode
+from keys.sharetree import Hop, Place, decode_shares
+from spark_ingest.receiver.recovery import recovered, state_of
+from spark_ingest.receiving.collector import FRESH_MS
+from spark_ingest.receiving.keyring import MESSAGES_MAX
+from spark_ingest.receiving.late import LATE_BYTES, LATE_KEPT
+from spark_ingest.spool.writer import SpoolWriter
+from tests.spark_ingest.region import FAR_MS, NOW, Link, Overlay, Publisher, Wire, corrupt, records
+
+TWO_REGIONS = (Hop(1, 1, 2, 3), Hop(2, 4, 2, 3))
+
+
+def setup(path: tuple[Hop, ...] = (Hop(1, 1, 2, 3),)) -> tuple[Overlay, Publisher, Link]:
+    overlay = Overlay(path=path)
+    publisher = Publisher(overlay)
+    return overlay, publisher, Link(overlay)
+
+
+def test_three_pieces_make_one_record_with_k_shares() -> None:
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a", retain=True, qos=2)
+    link.publish(sealed)
+    (group,) = link.write()
+    (record,) = group.records
+    assert (record.publisher, record.sequence) == sealed.publication
+    assert (record.sealed, record.reason, record.retain, record.qos) == (sealed.content, None, True, 2)
+    shares = decode_shares(group.keys[record.key_id].shares)
+    assert len(shares) == 2
+    assert len(link.acknowledged) == 3
+
+
+def test_two_of_three_replicas_are_enough() -> None:
+    _, publisher, link = setup()
+    link.publish(publisher.seal("plant/a"), places=(3, 1))
+    assert [r.reason for r in records(link.write())] == [None]
+
+
+def test_one_share_is_not_enough_and_is_not_acknowledged() -> None:
+    _, publisher, link = setup()
+    link.publish(publisher.seal("plant/a"), places=(2,))
+    assert not link.write()
+    assert not link.acknowledged
+
+
+def test_nothing_is_acknowledged_before_it_is_written() -> None:
+    _, publisher, link = setup()
+    link.publish(publisher.seal("plant/a"))
+    group = link.collector.take(10)
+    assert group is not None
+    assert not link.acknowledged
+    link.send(3, publisher.seal("plant/b").piece(3))
+    for ack in link.collector.written(group):
+        ack()
+    assert len(link.acknowledged) == 3
+
+
+def test_a_piece_that_comes_while_its_publication_is_written_waits_for_the_sync() -> None:
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    link.publish(sealed, places=(1, 2))
+    group = link.collector.take(10)
+    assert group is not None
+    link.publish(sealed, places=(3,))
+    assert not link.acknowledged
+    for ack in link.collector.written(group):
+        ack()
+    assert sorted(place for place, _ in link.acknowledged) == [1, 2, 3]
+    assert not link.write()
+
+
+def test_pieces_of_a_written_publication_are_acknowledged_and_make_no_row() -> None:
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    link.publish(sealed)
+    assert len(list(records(link.write()))) == 1
+    link.publish(sealed)
+    assert len(link.acknowledged) == 6
+    assert not link.write()
+
+
+# ------------------------------------------------------------------------------------------------ liars
+
+
+def test_wrong_content_of_a_minority_is_counted_and_not_stored() -> None:
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    link.send(1, sealed.piece(1, content=b"something else"))
+    link.publish(sealed, places=(2, 3))
+    (record,) = records(link.write())
+    assert record.sealed == sealed.content
+    assert link.collector.figures["wrong_content", "r1"] == 1
+    assert len(link.acknowledged) == 3
+
+
+def test_a_wrong_share_is_named_and_the_good_ones_are_stored() -> None:
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    assert sealed.key is not None
+    link.send(1, sealed.piece(1, shares=[corrupt(sealed.key[2][0])]))
+    link.publish(sealed, places=(2, 3))
+    (group,) = link.write()
+    stored = decode_shares(next(iter(group.keys.values())).shares)
+    assert stored == sealed.key[2][1:]
+    assert link.collector.figures["wrong_share", "r1"] == 1
+
+
+def test_a_share_stamped_for_another_replica_is_refused() -> None:
+    """One bad replica that got hold of others' shares may not stand for several."""
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    assert sealed.key is not None
+    link.send(1, sealed.piece(1, shares=sealed.key[2]))
+    link.send(1, sealed.piece(1))
+    assert not link.write()
+    assert link.collector.figures["refused_BadShare", "r1"] == 1
+
+
+def test_a_share_of_another_view_is_refused() -> None:
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    assert sealed.key is not None
+    old = [replace(s, label=(Place(1, 0, s.label[0].place),)) for s in sealed.key[2]]
+    for place in (1, 2, 3):
+        link.send(place, sealed.piece(place, shares=[old[place - 1]]))
+    assert not link.write()
+
+
+def test_a_header_moved_to_another_topic_is_refused() -> None:
+    """A replica that publishes a true header elsewhere first would make the true one look like a duplicate."""
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    link.send(1, replace(sealed.piece(1), topic="plant/b"))
+    assert link.collector.figures["refused_BadSignature", "r1"] == 1
+    link.publish(sealed)
+    assert [r.wire_topic for r in records(link.write())] == ["plant/a"]
+
+
+def test_strangers_and_publishers_without_the_right_are_refused() -> None:
+    overlay, _, link = setup()
+    stranger = Publisher(overlay, "stranger")
+    del overlay.members[stranger.identity.party_id]
+    link.publish(stranger.seal("plant/a"))
+    narrow = Publisher(overlay, "narrow", publish=("plant/own",))
+    link.publish(narrow.seal("plant/other"))
+    assert not link.write()
+    assert len(link.acknowledged) == 6, "a refused piece may not fill its sender's window"
+    link.publish(narrow.seal("plant/own"))
+    assert len(list(records(link.write()))) == 1
+
+
+def test_an_ended_certificate_publishes_no_more() -> None:
+    _, publisher, link = setup()
+    late = FAR_MS / 1000 + 1
+    link.publish(publisher.seal("plant/a", time=late), now=late)
+    assert not link.write()
+
+
+def test_a_key_of_another_publisher_does_not_make_a_publication_whole() -> None:
+    overlay, publisher, link = setup()
+    other = Publisher(overlay, "other")
+    first = publisher.seal("plant/a")
+    link.publish(first)
+    other.keys["plant/#"] = publisher.keys["plant/#"]
+    link.publish(other.seal("plant/a", sequence=100))
+    assert [r.publisher for r in records(link.write())] == [publisher.identity.party_id]
+
+
+def test_a_replay_after_restart_makes_no_second_row(tmp_path: Path) -> None:
+    overlay, publisher, link = setup()
+    writer = SpoolWriter(tmp_path, "main", cap_bytes=1 << 30)
+    writer.roll(state_of(link.collector.seen, link.collector.keyring))
+    sent = [publisher.seal("plant/a") for _ in range(5)]
+    for sealed in sent:
+        link.publish(sealed)
+    link.write(writer)
+    writer.close()
+
+    writer = SpoolWriter(tmp_path, "main", cap_bytes=1 << 30)
+    seen, keyring = recovered(writer.state, writer.history())
+    again = Link(overlay, seen=seen, keyring=keyring)
+    for sealed in sent:
+        again.publish(sealed)
+    assert not again.write()
+    assert len(again.acknowledged) == 15
+    again.publish(publisher.seal("plant/a"), with_key=False)
+    assert [r.reason for r in records(again.write())] == [None], "its key was known from the spool"
+    writer.close()
+
+
+def test_an_old_publication_of_an_unknown_publisher_is_set_apart() -> None:
+    """PROTOCOL §5: with no state, old means replayed; it is kept, but not as telemetry."""
+    _, publisher, link = setup()
+    old = publisher.seal("plant/a", time=NOW - FRESH_MS / 1000 - 1)
+    link.publish(old)
+    (record,) = records(link.write())
+    assert record.reason is not None
+    assert record.reason.startswith("stale")
+    link.publish(old)
+    assert not link.write()
+    link.publish(publisher.seal("plant/a"))
+    link.publish(publisher.seal("plant/a", time=NOW - 9999))
+    assert [r.reason for r in records(link.write())] == [None, None], "a known publisher may have been offline"
+
+
+def test_retained_state_of_an_unknown_publisher_may_be_old() -> None:
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a", time=NOW - 99_999, retain=True)
+    for place in (1, 2):
+        link.send(place, replace(sealed.piece(place), retain=True))
+    assert [r.reason for r in records(link.write())] == [None]
+
+
+def test_an_expired_publication_is_dropped() -> None:
+    _, publisher, link = setup()
+    link.publish(publisher.seal("plant/a", deadline_ms=int(NOW * 1000) - 1))
+    assert not link.write()
+    assert len(link.acknowledged) == 3
+
+
+# --------------------------------------------------------------------------------- keys, order, timeouts
+
+
+def test_a_publication_ahead_of_its_key_waits_for_it() -> None:
+    _, publisher, link = setup()
+    first, second = publisher.seal("plant/a"), publisher.seal("plant/b")
+    link.publish(second, with_key=False)
+    assert not link.write()
+    link.publish(first)
+    assert sorted(r.wire_topic for r in records(link.write())) == ["plant/a", "plant/b"]
+
+
+def test_key_and_shares_may_come_without_a_publication() -> None:
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    for place in (1, 2):
+        piece = sealed.piece(place)
+        link.send(place, Wire("$veil/keys", b"", properties=piece.properties[1:]))
+    link.publish(sealed, places=(3,), with_key=False)
+    assert len(list(records(link.write()))) == 1
+
+
+@pytest.mark.parametrize("path", [(Hop(1, 1, 2, 3),), TWO_REGIONS], ids=["one region", "two regions"])
+@pytest.mark.parametrize("messages", [1, 10])
+def test_keys_on_a_topic_of_their_own_with_a_replica_that_serves_old_ones(path: tuple[Hop, ...], messages: int) -> None:
+    _, publisher, link = setup(path)
+    publisher.messages = messages
+    old: Wire | None = None
+    for number in range(20):
+        if number % messages == 0:
+            publisher.new_key("plant/#")
+        sealed = publisher.seal(f"plant/{number}")
+        link.publish(sealed, places=(3,), with_key=False)  # overtakes its key
+        if number % messages == 0:
+            old = old or sealed.entry(1)
+            for place, wire in ((1, old), (2, sealed.entry(2)), (3, sealed.entry(3))):
+                link.send(place, wire)
+        link.publish(sealed, places=(1, 2), with_key=False)
+    found = list(records(link.write()))
+    assert [r.wire_topic for r in found] == [f"plant/{n}" for n in range(20)]
+    assert not [r.reason for r in found if r.reason]
+    assert len(link.acknowledged) == link.sent
+
+
+def test_more_than_a_key_is_for_is_spooled_with_that_reason() -> None:
+    _, publisher, link = setup()
+    publisher.messages = 2
+    publisher.new_key("plant/#")
+    publisher.keys["plant/#"][1]._message_limit = 9
+    for topic in ("plant/a", "plant/b", "plant/c"):
+        link.publish(publisher.seal(topic))
+    assert [r.wire_topic for r in records(link.write())] == ["plant/a", "plant/b"]
+    link.collector.tick(NOW + 10)
+    (record,) = records(link.write())
+    assert record.wire_topic == "plant/c"
+    assert "2 messages that it is for" in (record.reason or "")
+
+
+def test_a_key_for_more_messages_than_any_scope_may_have_is_refused() -> None:
+    """The sequences that it served are remembered."""
+    _, publisher, link = setup()
+    publisher.messages = MESSAGES_MAX + 1
+    publisher.new_key("plant/#")
+    link.publish(publisher.seal("plant/a"))
+    assert not list(records(link.write()))
+
+
+@pytest.mark.parametrize(("of_one", "of_all"), [(4, 100), (100, 4)])
+def test_a_replica_that_replays_old_keys_pushes_out_none_that_is_usable(
+    of_one: int, of_all: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are signed and count to the publisher: without the key in use, what comes next would not open."""
+    monkeypatch.setattr("spark_ingest.receiving.keyring.KEYS_PER_PUBLISHER_MAX", of_one)
+    monkeypatch.setattr("spark_ingest.receiving.keyring.KEYS_MAX", of_all)
+    _, publisher, link = setup()
+    old = []
+    for _ in range(10):
+        publisher.new_key("plant/#")
+        old.append(publisher.seal("plant/old").entry(3))
+    publisher.new_key("plant/#")
+    link.publish(publisher.seal("plant/a"))
+    for wire in old:
+        link.send(3, wire)
+    link.publish(publisher.seal("plant/b"), with_key=False)
+    assert [r.wire_topic for r in records(link.write())] == ["plant/a", "plant/b"]
+
+
+def test_what_stays_incomplete_is_spooled_with_its_reason_and_acknowledged() -> None:
+    _, publisher, link = setup()
+    link.publish(publisher.seal("plant/a"), places=(1, 2), content=b"")
+    deadline = link.collector.next_deadline
+    assert deadline == NOW + 10
+    link.collector.tick(deadline - 0.001)
+    assert not link.write()
+    assert not link.acknowledged
+    link.collector.tick(deadline)
+    (record,) = records(link.write())
+    assert (record.reason or "").startswith("content")
+    assert len(link.acknowledged) == 2
+    assert link.collector.next_deadline is None
+
+
+def test_a_later_message_of_a_key_brings_the_share_that_an_earlier_one_lacked() -> None:
+    _, publisher, link = setup()
+    link.publish(publisher.seal("plant/a"), places=(1,))
+    link.publish(publisher.seal("plant/b"), places=(2,))
+    assert [r.wire_topic for r in records(link.write())] == ["plant/a", "plant/b"]
+
+
+def test_without_key_and_without_shares_are_told_apart() -> None:
+    _, publisher, link = setup()
+    link.publish(publisher.seal("plant/a"), with_key=False)
+    publisher.new_key("plant/#")
+    link.publish(publisher.seal("plant/b"), places=(1,))
+    link.collector.tick(NOW + 10)
+    assert [(r.reason or "").split(":")[0] for r in records(link.write())] == ["key", "shares"]
+    assert len(link.acknowledged) == 4
+
+
+def test_an_incomplete_publication_that_becomes_whole_is_spooled_again() -> None:
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    link.publish(sealed, places=(1,))
+    link.collector.tick(NOW + 10)
+    assert [r.reason is None for r in records(link.write())] == [False]
+    link.publish(sealed, places=(2,), now=NOW + 60)
+    assert [r.reason is None for r in records(link.write())] == [True]
+    link.publish(sealed, places=(3,), now=NOW + 60)
+    assert not link.write()
+    assert len(link.acknowledged) == 3
+
+
+def test_a_piece_that_completes_during_the_write_of_the_incomplete_form_is_acknowledged_only_later() -> None:
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    link.publish(sealed, places=(1,))
+    link.collector.tick(NOW + 10)
+    group = link.collector.take(10)
+    assert group is not None
+    link.publish(sealed, places=(2,))
+    assert not link.collector.written(group)
+    assert [r.reason for r in records(link.write())] == [None]
+    assert len(link.acknowledged) == 2
+
+
+def test_a_publication_sealed_anew_under_the_same_sequence_makes_one_row() -> None:
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    publisher.new_key("plant/#")
+    anew = publisher.seal("plant/a", sequence=sealed.publication[1])
+    link.publish(sealed, places=(1,))
+    link.publish(anew, places=(2, 3))
+    link.publish(sealed, places=(2, 3))
+    assert len(list(records(link.write()))) == 1
+    assert len(link.acknowledged) == link.sent
+
+
+@pytest.mark.parametrize("is_being_written", [False, True])
+def test_a_form_that_is_whole_after_another_and_before_the_disk_makes_no_second_row(is_being_written: bool) -> None:
+    """What was on its way when an epoch ended is sealed anew under the same sequence; both forms become whole."""
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    publisher.new_key("plant/#")
+    anew = publisher.seal("plant/a", sequence=sealed.publication[1])
+    link.publish(sealed)
+    group = link.collector.take(10) if is_being_written else None
+    link.publish(anew)
+    assert not link.acknowledged, "neither is on disk"
+    groups = [group] if group is not None else []
+    for each in groups:
+        for ack in link.collector.written(each):
+            ack()
+    assert len(list(records([*groups, *link.write()]))) == 1
+    assert len(link.acknowledged) == link.sent
+    link.publish(anew, places=(1,))
+    assert not link.write()
+    assert len(link.acknowledged) == link.sent
+
+
+def test_a_form_that_comes_before_the_disk_and_is_whole_after_it_makes_no_second_row() -> None:
+    """Sealed anew for the next view: the content comes at once, the key a moment later."""
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    publisher.new_key("plant/#")
+    anew = publisher.seal("plant/a", sequence=sealed.publication[1])
+    link.publish(sealed)
+    link.publish(anew, with_key=False)
+    assert len(list(records(link.write()))) == 1
+    link.publish(anew)
+    assert not link.write()
+    link.collector.tick(NOW + 60)
+    assert not link.write(), "nor a row that says that it is incomplete"
+    assert len(link.acknowledged) == link.sent
+
+
+@pytest.mark.parametrize("rows", [1, 10])
+@pytest.mark.parametrize("is_being_written", [False, True])
+def test_a_form_that_was_given_up_and_becomes_whole_beside_another_makes_no_second_row(
+    is_being_written: bool, rows: int
+) -> None:
+    """The disk is slow, or the spool full: the form without shares stands in the queue when its shares come."""
+    _, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    publisher.new_key("plant/#")
+    anew = publisher.seal("plant/a", sequence=sealed.publication[1])
+    link.publish(sealed, places=(1,))
+    link.collector.tick(NOW + 10)
+    group = link.collector.take(10) if is_being_written else None
+    link.publish(anew)
+    link.publish(sealed, places=(2, 3))
+    groups = [group] if group is not None else []
+    for each in groups:
+        for ack in link.collector.written(each):
+            ack()
+    found = list(records([*groups, *link.write(max_rows=rows)]))
+    assert [record.reason for record in found].count(None) == 1
+    assert len(link.acknowledged) == link.sent
+
+
+def test_what_is_too_old_is_no_row_either_when_its_shares_come_while_it_waits_for_the_disk() -> None:
+    """Else a replica that chooses the moment gets a replay in as telemetry."""
+    _, publisher, link = setup()
+    old = publisher.seal("plant/a", time=NOW - FRESH_MS / 1000 - 1)
+    link.publish(old, places=(1,))
+    link.collector.tick(NOW + 10)
+    link.publish(old, places=(2, 3))
+    assert [(record.reason or "").partition(":")[0] for record in records(link.write())] == ["shares", "stale"]
+    assert len(link.acknowledged) == link.sent
+
+
+def test_incomplete_publications_in_memory_are_bounded() -> None:
+    _, publisher, link = setup()
+    for _ in range(LATE_KEPT + 3):
+        link.publish(publisher.seal("plant/a"), places=(1,))
+    link.collector.tick(NOW + 10)
+    link.write(max_rows=10_000)
+    assert len(link.collector._late) == LATE_KEPT
+    assert len(link.acknowledged) == LATE_KEPT + 3
+
+
+def test_incomplete_publications_in_memory_are_bounded_in_bytes_too() -> None:
+    """A publication may be as large as a packet; content that comes to one that was given up counts as well."""
+    _, publisher, link = setup()
+    publisher.new_key("plant/#")
+    size = LATE_BYTES // 8
+    made = [publisher.seal("plant/a", bytes(size)) for _ in range(12)]
+    for sealed in made[:10]:
+        link.send(1, sealed.piece(1, with_key=False))
+    for sealed in made[10:]:
+        link.send(1, sealed.piece(1, with_key=False, content=b""))
+    link.collector.tick(NOW + 10)
+    link.write(max_rows=10_000)
+    assert sum(len(form.content or b"") for form in link.collector._late) <= LATE_BYTES
+    assert len(link.collector._late) == 7 + 2
+    for sealed in made[10:]:
+        link.send(2, sealed.piece(2, with_key=False), NOW + 11)
+    assert sum(len(form.content or b"") for form in link.collector._late) <= LATE_BYTES
+    assert len(link.collector._late) == 7
+    for place in (1, 2):
+        link.send(place, made[11].entry(place), NOW + 12)
+    rows = [record for record in records(link.write()) if record.reason is None]
+    assert len(rows) == 7
+    assert len(link.acknowledged) == link.sent
+    assert not link.collector._late._bytes
+
+
+def test_plain_content_needs_no_key() -> None:
+    overlay, publisher, link = setup()
+    overlay.change(mode=Mode.PLAIN, keyed=False)
+    link.publish(publisher.seal("plant/a"), places=(2,))
+    assert [r.reason for r in records(link.write())] == [None]
+
+
+# ------------------------------------------------------------------------------------------ two regions
+
+
+def test_shares_of_shares_are_recombined_to_k_level_one_shares() -> None:
+    overlay, publisher, link = setup(TWO_REGIONS)
+    sealed = publisher.seal("plant/a")
+    for place in (1, 3):
+        link.send(place, sealed.piece(place, shares=sealed.shares_at(place, overlay)))
+    (group,) = link.write()
+    stored = decode_shares(next(iter(group.keys.values())).shares)
+    assert sealed.key is not None
+    assert len(stored) == 2
+    assert set(stored) <= set(sealed.key[2])
+
+
+def test_a_liar_in_the_last_region_cannot_spoil_the_key() -> None:
+    overlay, publisher, link = setup(TWO_REGIONS)
+    sealed = publisher.seal("plant/a")
+    lies = [corrupt(share) for share in sealed.shares_at(1, overlay)]
+    link.send(1, sealed.piece(1, shares=lies))
+    for place in (2, 3):
+        link.send(place, sealed.piece(place, shares=sealed.shares_at(place, overlay)))
+    assert [r.reason for r in records(link.write())] == [None]
+
+
+def test_a_key_split_for_an_older_view_is_refused() -> None:
+    overlay, publisher, link = setup()
+    sealed = publisher.seal("plant/a")
+    overlay.hops = (Hop(1, 2, 2, 3),)
+    link.publish(sealed)
+    assert not link.write()
+
+
+# -------------------------------------------------------------------------------------------- properties
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[int, int, str]]:
+    """(publication, replica, what it does) in any order: true and false pieces, repeats, losses."""
+    acts = st.sampled_from(["true", "true", "true", "content", "share", "empty", "again"])
+    pairs = [(p, r) for p in range(draw(st.integers(1, 5))) for r in (1, 2, 3)]
+    chosen = draw(st.lists(st.sampled_from(pairs), max_size=40))
+    return [(p, r, draw(acts)) for p, r in chosen]
+
+
+@settings(max_examples=60, deadline=None)
+@given(histories(), st.integers(1, 3))
+def test_every_history_gives_each_publication_once_and_true(history: list[tuple[int, int, str]], rows: int) -> None:
+    _, publisher, link = setup()
+    published = [publisher.seal("plant/a", f"{n}".encode()) for n in range(5)]
+    groups = []
+    for number, (which, place, act) in enumerate(history):
+        sealed = published[which]
+        assert sealed.key is not None
+        wire = sealed.piece(place)
+        if act == "content":
+            wire = sealed.piece(place, content=b"lie")
+        elif act == "share":
+            wire = sealed.piece(place, shares=[corrupt(sealed.key[2][place - 1])])
+        elif act == "empty":
+            wire = sealed.piece(place, content=b"")
+        link.send(place, wire)
+        if number % 7 == 3:
+            groups += link.write(max_rows=rows)
+    link.collector.tick(NOW + 10)
+    groups += link.write(max_rows=rows)
+    whole = [r for r in records(groups) if r.reason is None]
+    assert len({r.sequence for r in whole}) == len(whole), "a publication came twice"
+    contents = {s.publication[1]: s.content for s in published}
+    assert all(contents[r.sequence] == r.sealed for r in whole)
+    sent = {which for which, _, _ in history}
+    assert {r.sequence - 1 for r in records(groups)} == sent, "a publication left no trace"
+    assert len(link.acknowledged) == link.sent, "a piece stays unacknowledged"
+
+
+@pytest.mark.parametrize("junk", ["", "A", "AAAA", "!!", "é", "A" * 9000])
+@pytest.mark.parametrize("name", ["vmq", "vmq-key", "vmq-shares"])
+def test_junk_from_a_replica_never_raises(name: str, junk: str) -> None:
+    _, publisher, link = setup()
+    good = dict(publisher.seal("plant/a").piece(1).properties)
+    link.send(1, Wire("plant/a", b"x", properties=tuple({**good, name: junk}.items())))
+    link.send(2, Wire("plant/a", b"x", properties=((name, junk),)))
+    link.send(3, Wire("plant/a", b"x"))
+    assert not link.write()
+
+
+def test_beyond_what_memory_may_hold_nothing_is_kept_and_nothing_acknowledged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("spark_ingest.receiving.collector.HELD_MAX", 2)
+    overlay = Overlay()
+    link, publisher = Link(overlay), Publisher(overlay)
+    sealed = [publisher.seal("plant/a") for _ in range(3)]
+    for each in sealed:
+        link.publish(each)
+    assert link.collector.ready == 2
+    assert not link.acknowledged
+    assert link.collector.figures["held_overflow", ""] == 3
+    assert len(list(records(link.write()))) == 2
+    assert len(link.acknowledged) == 6
+    link.publish(sealed[2])  # it comes again
+    assert [record.sequence for record in records(link.write())] == [3]

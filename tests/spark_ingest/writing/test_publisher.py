@@ -1,0 +1,336 @@
+"""Writing back without Spark: rows become publications, everything is acknowledged or one line says why not."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from argon2 import PasswordHasher
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.mqtt5.codec import Decoder, encode
+from gateway.mqtt5.packets import ConnAck, Connect, Properties, PubAck, Version
+from gateway.overlay.region_client import Client, Publish
+from spark_ingest.errors import BadOption, PublishError
+from spark_ingest.writing.outgoing_rows import ID_PROPERTY, Outgoing, check_schema, publications
+from spark_ingest.writing.publish_options import parse_publish_options
+from spark_ingest.writing.publisher import CHUNK_ROWS, Publisher
+from tests.gateway.certificates import Authority
+from tests.gateway.test_durability import Broker
+
+pa = pytest.importorskip("pyarrow")
+ACL = "amqtt.plugins.topic_checking.TopicAccessControlListPlugin"
+PATIENCE_S = 30.0
+
+
+def rows(count: int, topic: str = "back/a", prefix: str = "w/0/0") -> Iterator[Outgoing]:
+    for number in range(count):
+        yield Outgoing(topic, f"{number}".encode(), 1, False, ((ID_PROPERTY, f"{prefix}/{number}"),))
+
+
+def publish(port: int, source: Iterator[Outgoing], **options: Any) -> int:
+    told = {"host": "127.0.0.1", "port": str(port)} | {name: str(value) for name, value in options.items()}
+    return asyncio.run(Publisher(parse_publish_options(told)).publish_all(source))
+
+
+def id_of(message: Publish) -> str:
+    return dict(message.properties.user)[ID_PROPERTY]
+
+
+# --------------------------------------------------------------------------------------------------- options, rows
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "option host is missing"),
+        ({"host": "a b"}, "option host is missing"),
+        ({"host": "gw:1883"}, "holds a port"),
+        ({"host": "gw", "password": "secret"}, "password_file"),
+        ({"host": "gw", "spool": "x"}, "'spool' is unknown"),
+        ({"host": "gw", "port": "0"}, "out of range"),
+        ({"host": "gw", "port": "mqtt"}, "not a number"),
+        ({"host": "gw", "tls": "yes"}, "neither true nor false"),
+        ({"host": "gw", "ca_file": "x"}, "tls=true"),
+        ({"host": "gw", "password_file": "x"}, "username"),
+        ({"host": "gw", "write_id": "a/b"}, "write_id"),
+    ],
+)
+def test_a_wrong_option_is_one_line(given: dict[str, str], told: str) -> None:
+    with pytest.raises(BadOption, match=re.escape(told)) as error:
+        parse_publish_options(given)
+    assert "\n" not in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+def test_the_port_follows_tls_and_names_are_read_in_any_case() -> None:
+    assert parse_publish_options({"Host": "gw"}).port == 1883
+    assert parse_publish_options({"host": "gw", "TLS": "True"}).port == 8883
+
+
+@pytest.mark.parametrize(
+    ("ddl", "told"),
+    [
+        ("topic string, payload string", None),
+        ("topic string, payload binary, qos int, retain boolean, properties map<string,string>, id string", None),
+        ("topic string, payload binary, properties array<struct<name: string, value: string>>", None),
+        ("topic string", "column payload is missing"),
+        ("topic string, payload binary, sequence long", "'sequence' has no meaning"),
+        ("topic string, payload int", "payload is int"),
+    ],
+)
+def test_columns_are_checked_when_the_query_is_made(ddl: str, told: str | None) -> None:
+    types = pytest.importorskip("pyspark.sql.types")
+    kinds = {"string": types.StringType, "binary": types.BinaryType, "int": types.IntegerType,
+             "long": types.LongType, "boolean": types.BooleanType}  # fmt: skip
+    pair = types.StructType([types.StructField(each, types.StringType()) for each in ("name", "value")])
+    fields = []
+    for part in re.findall(r"(\w+) (map<.*?>|array<.*>|\w+)", ddl):
+        kind = types.MapType(types.StringType(), types.StringType()) if part[1].startswith("map") else None
+        kind = types.ArrayType(pair) if part[1].startswith("array") else kind
+        fields.append(types.StructField(part[0], kind or kinds[part[1]]()))
+    if told is None:
+        check_schema(types.StructType(fields))
+        return
+    with pytest.raises(BadOption, match=re.escape(told)):
+        check_schema(types.StructType(fields))
+
+
+def test_rows_become_publications() -> None:
+    structs = [[{"name": "k", "value": "1"}, {"name": ID_PROPERTY, "value": "of an earlier hop"}], None]
+    batch = pa.RecordBatch.from_pydict(
+        {"topic": ["a/b", "c"], "payload": ["text", ""], "qos": [0, 2], "retain": [None, True], "properties": structs}
+    )
+    first, second = publications(batch, "q/3/1", 40)
+    assert first == Outgoing("a/b", b"text", 1, False, (("k", "1"), (ID_PROPERTY, "q/3/1/40")))
+    assert second == Outgoing("c", b"", 2, True, ((ID_PROPERTY, "q/3/1/41"),))
+    (mapped,) = publications(
+        pa.RecordBatch.from_arrays(
+            [pa.array(["t"]), pa.array([b"\x00"]), pa.array([[("x", "y")]], pa.map_(pa.string(), pa.string())),
+             pa.array(["own"])],
+            names=["topic", "payload", "properties", "id"],
+        ), "q", 0,
+    )  # fmt: skip
+    assert mapped.properties == (("x", "y"), (ID_PROPERTY, "own"))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"topic": None, "payload": b""}, {"topic": "", "payload": b""}, {"topic": "a/#", "payload": b""},
+        {"topic": "a/+", "payload": b""}, {"topic": "a\0", "payload": b""}, {"topic": "a", "payload": None},
+        {"topic": "a", "payload": b"", "qos": 3}, {"topic": "a", "payload": b"", "properties": [("k", None)]},
+    ],
+)  # fmt: skip
+def test_a_row_that_mqtt_cannot_carry_is_one_line_with_its_number(row: dict[str, Any]) -> None:
+    kinds = {"topic": pa.string(), "payload": pa.binary(), "qos": pa.int32(),
+             "properties": pa.map_(pa.string(), pa.string())}  # fmt: skip
+    batch = pa.RecordBatch.from_arrays([pa.array([v], kinds[k]) for k, v in row.items()], names=list(row))
+    with pytest.raises(PublishError, match="row q/0/7"):
+        list(publications(batch, "q/0", 7))
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(1, 5), max_size=6))
+def test_ids_do_not_depend_on_how_rows_are_cut_into_batches(sizes: list[int]) -> None:
+    found, first = [], 0
+    for size in sizes:
+        batch = pa.RecordBatch.from_pydict({"topic": ["t"] * size, "payload": [b"x"] * size})
+        found += [row.id for row in publications(batch, "p", first)]
+        first += size
+    assert found == [f"p/{number}" for number in range(sum(sizes))]
+
+
+# -------------------------------------------------------------------------------------------------------- publishing
+
+
+def test_every_row_is_acknowledged_and_arrives_in_order(threaded_broker: Callable[..., Any]) -> None:
+    broker = threaded_broker()
+    port, seen, ready, done = broker.port(), [], threading.Event(), threading.Event()
+
+    async def listen() -> None:
+        client = Client("127.0.0.1", port)
+        client.on_publish = lambda message: (seen.append(message), done.set() if len(seen) == 2000 else None)
+        await client.connect()
+        client.subscribe("back/#", 1, on_answer=lambda _: ready.set())
+        await asyncio.to_thread(done.wait, PATIENCE_S)
+        await client.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(listen()))
+    thread.start()
+    assert ready.wait(PATIENCE_S)
+    assert publish(port, rows(2000), in_flight=50) == 2000
+    thread.join()
+    assert [int(message.payload) for message in seen] == list(range(2000))
+    assert [id_of(message) for message in seen] == [f"w/0/0/{n}" for n in range(2000)]
+    assert {message.qos for message in seen} == {1}
+
+
+class Peer:
+    """A server that answers publications with `code`, `window` at a time or when `last` is set."""
+
+    def __init__(self, code: int = 0, window: int = 7) -> None:
+        self.code, self.window, self.most, self.last = code, window, 0, False
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        decoder, waiting = Decoder(None), []
+        while data := await reader.read(65_536):
+            for packet in decoder.feed(data):
+                if isinstance(packet, Connect):
+                    offer = Properties(receive_maximum=self.window)
+                    writer.write(encode(ConnAck(False, 0, offer), Version.V5))
+                elif isinstance(packet, Publish):
+                    waiting.append(packet.packet_id)
+            self.most = max(self.most, len(waiting))
+            if len(waiting) == self.window or self.last:
+                writer.write(b"".join(encode(PubAck(each, self.code), Version.V5) for each in waiting))
+                waiting.clear()
+        writer.close()
+
+    def publish(self, source: Iterator[Outgoing], **options: str) -> int:
+        async def scenario() -> int:
+            async with await asyncio.start_server(self.serve, "127.0.0.1", 0) as server:
+                told = {"host": "127.0.0.1", "port": str(server.sockets[0].getsockname()[1])} | options
+                return await Publisher(parse_publish_options(told)).publish_all(source)
+
+        return asyncio.run(scenario())
+
+
+def test_no_more_is_under_way_than_the_receive_maximum() -> None:
+    peer = Peer(window=7)
+
+    def source() -> Iterator[Outgoing]:
+        yield from rows(400)
+        peer.last = True
+
+    assert peer.publish(source(), in_flight="20") == 400
+    assert peer.most == 7
+
+
+def test_rows_are_not_pulled_far_ahead_of_acknowledgements() -> None:
+    """A peer that acknowledges nothing: the task ends after its patience and has taken few rows."""
+    pulled = 0
+
+    def source() -> Iterator[Outgoing]:
+        nonlocal pulled
+        for row in rows(10_000):
+            pulled += 1
+            yield row
+
+    with pytest.raises(PublishError, match=r"acknowledged nothing for 0.5 s, 20 rows wait"):
+        Peer(window=100).publish(source(), in_flight="20", patience_s="0.5")
+    assert pulled <= 20 + CHUNK_ROWS
+
+
+def test_quota_exceeded_fails_the_task() -> None:
+    with pytest.raises(PublishError, match="0x97: quota exceeded: the gateway's outbox is full"):
+        Peer(code=0x97, window=1).publish(rows(5))
+
+
+@pytest.mark.parametrize(
+    ("config", "topic", "code", "told"),
+    [
+        ({"plugins": {ACL: {"publish_acl": {"anonymous": ["ok/#"]}}}}, "no/a", "0x87", "the right to publish"),
+        ({"limits": {"packet_bytes": 1024}}, "big", "0x95", "smaller payloads"),
+    ],
+)
+def test_a_refusal_is_one_line(
+    threaded_broker: Callable[..., Any], config: dict[str, Any], topic: str, code: str, told: str
+) -> None:
+    broker = threaded_broker(config)
+    row = Outgoing(topic, bytes(4096), 1, False, ((ID_PROPERTY, "w/0/0/0"),))
+    with pytest.raises(PublishError, match=f"row w/0/0/0 on topic '{topic}' was refused with {code}.*{told}") as error:
+        publish(broker.port(), iter([row]))
+    assert "\n" not in str(error.value)
+
+
+def test_login_and_tls(threaded_broker: Callable[..., Any], tmp_path: Path) -> None:
+    certfile, keyfile = Authority(tmp_path).issue("localhost")
+    users = tmp_path / "users"
+    users.write_text(f"spark:{PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash('right')}\n")
+    broker = threaded_broker(
+        {
+            "listeners": {
+                "default": {"bind": "127.0.0.1:0", "ssl": True, "certfile": str(certfile), "keyfile": str(keyfile)}
+            },
+            "allow_anonymous": False,
+            "plugins": {"amqtt.plugins.authentication.FileAuthPlugin": {"password_file": str(users)}},
+        }
+    )
+    secret = tmp_path / "password"
+    secret.write_text("right\n")
+    secret.chmod(0o644)
+    login = {
+        "host": "localhost",
+        "tls": "true",
+        "ca_file": tmp_path / "ca.pem",
+        "username": "spark",
+        "password_file": secret,
+    }
+    with pytest.raises(PublishError, match="chmod 600"):
+        publish(broker.port(), rows(1), **login)
+    secret.chmod(0o600)
+    assert publish(broker.port(), rows(3), **login) == 3
+    with pytest.raises(PublishError, match=r"shows a certificate that does not hold .*ca_file"):
+        publish(broker.port(), rows(1), **{**login, "ca_file": certfile})
+    secret.write_text("wrong")
+    with pytest.raises(PublishError, match=r"0x8[67]"):
+        publish(broker.port(), rows(1), **login)
+
+
+def test_without_a_gateway_the_task_fails_in_time(free_port: int) -> None:
+    with pytest.raises(PublishError, match=r"no gateway for 0.3 s"):
+        publish(free_port, rows(1), patience_s=0.3)
+
+
+# ------------------------------------------------------------------------------------------------------------- kill -9
+
+
+def test_kill_9_of_the_broker_in_mid_batch_loses_nothing_and_repeats_carry_the_same_id(tmp_path: Path) -> None:
+    total, killed_at = 3000, (700, 2000)
+
+    async def scenario() -> tuple[list[str], int]:
+        broker = Broker(tmp_path)
+        await broker.start()
+        seen: list[str] = []
+        listener = broker.client("listener")
+        listener.on_publish = lambda message: seen.append(f"{id_of(message)}={message.payload.decode()}")
+        subscribed = asyncio.Event()
+        await listener.connect()
+        listener.subscribe("back/#", 1, on_answer=lambda _: subscribed.set())
+        await subscribed.wait()
+        loop = asyncio.get_running_loop()
+        reached = [asyncio.Event() for _ in killed_at]
+
+        def source() -> Iterator[Outgoing]:
+            for number, row in enumerate(rows(total)):
+                if number in killed_at:
+                    loop.call_soon_threadsafe(reached[killed_at.index(number)].set)
+                yield row
+
+        told = {"host": "127.0.0.1", "port": str(broker.port), "in_flight": "200"}
+        publisher = Publisher(parse_publish_options(told))
+        publishing = asyncio.ensure_future(publisher.publish_all(source()))
+        for event in reached:
+            await event.wait()
+            broker.end()
+            await broker.start()
+        acknowledged = await publishing
+        async with asyncio.timeout(PATIENCE_S):
+            while len(set(seen)) < total:
+                await asyncio.sleep(0.05)
+        await listener.close()
+        broker.end()
+        return seen, acknowledged
+
+    seen, acknowledged = asyncio.run(scenario())
+    assert acknowledged == total
+    assert set(seen) == {f"w/0/0/{n}={n}" for n in range(total)}, "a repeat has the id of its first time"
+    assert max(Counter(seen).values()) <= 3
