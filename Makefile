@@ -40,7 +40,7 @@ check: venv docs ## ruff, mypy strict, import contract, purity, documentation
 	$(BIN)/python -m pytest tests/test_repository.py
 
 docs: venv       ## the documentation as a site in site/; a dead link or an undocumented key fails
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 tools:           ## Debian packages and npm clients that the interop tests drive (root)
 	tests/interop/install-tools.sh

@@ -9,12 +9,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from gateway.config import Settings
-from gateway.description import Description
-from gateway.placing import PlacingEntry
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
+
+from gateway.base.config import Settings
+from gateway.owner.description import Description
+from gateway.owner.placing import PlacingEntry
 
 INTRODUCTION = """# Configuration
 
@@ -23,6 +24,9 @@ is refused with one line: file, place, cause and cure. `veilmq check -c FILE` fi
 
 Relative paths are taken from the directory of the file. Times end in `_s` (seconds), sizes in `_bytes`.
 """
+WORDS = {
+    str: "text", int: "whole number", float: "number", bool: "`true` or `false`", Path: "path", Any: "anything",
+}  # fmt: skip
 FILES: tuple[tuple[str, str, type[BaseModel]], ...] = (
     (
         "The file of a broker",
@@ -111,16 +115,17 @@ def _written(annotation: Any) -> str:
         return "pair of " + _written(parts[0])
     if origin is dict:
         return f"mapping of {_written(parts[1])}"
-    names = {str: "text", int: "whole number", float: "number", bool: "`true` or `false`", Path: "path", Any: "anything"}
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "mapping"
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return ", ".join(f"`{each.value}`" for each in annotation)
-    return names.get(annotation, str(annotation))
+    return WORDS.get(annotation, str(annotation))
 
 
 def _bounds(field: FieldInfo) -> str:
-    found = {name: getattr(each, name) for each in field.metadata for name in ("ge", "gt", "le", "lt") if hasattr(each, name)}
+    found = {
+        name: getattr(each, name) for each in field.metadata for name in ("ge", "gt", "le", "lt") if hasattr(each, name)
+    }
     low = f"from {found['ge']:,}" if "ge" in found else f"above {found['gt']:,}" if "gt" in found else ""
     high = f"to {found['le']:,}" if "le" in found else f"below {found['lt']:,}" if "lt" in found else ""
     return f", {' '.join(filter(None, (low, high)))}" if low or high else ""
@@ -153,5 +158,3 @@ def _first_line(model: type[BaseModel]) -> str:
 
 def _cell(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip().replace("|", "\\|").replace("<", "&lt;")
-
-

@@ -1,7 +1,7 @@
 """Every metric of the three endpoints, every topic of `$SYS`, every event that the overlay counts, from the code.
 
-Metrics are those that the collectors show of a party where nothing has happened yet. Events are what the machines count:
-the names in their calls of `Count`.
+Metrics are those that the collectors show of a party where nothing has happened yet. Events are what the machines
+count: the names in their calls of `Count`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from gateway.limits import Limits
-from gateway.metrics import Figures
+from gateway.base.figures import Figures
+from gateway.base.limits import Limits
 from gateway.mqtt5.actions import SessionFigures
-from gateway.prometheus import broker_metrics, overlay_metrics
-from gateway.sys_topics import ROOT, WINDOWS_S, totals, values
-from gateway.traffic import Snapshot, Traffic
+from gateway.operation.prometheus import broker_metrics, overlay_metrics
+from gateway.operation.snapshot import Snapshot
+from gateway.operation.sys_topics import ROOT, WINDOWS_S, totals, values
+from gateway.operation.traffic import Traffic
 from spark_ingest.metrics import QueryMetrics, QueryTable
-from spark_ingest.receiver_metrics import ReceiverMetrics
+from spark_ingest.receiver.metrics import ReceiverMetrics
 
 TOP = Path(__file__).parents[2]
 INTRODUCTION = """# Metrics and events
@@ -94,9 +95,10 @@ def _events() -> Iterator[str]:
 
 def _counted(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("Count", "_count"):
-            if node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
-                yield node.args[0].value
+        if isinstance(node, ast.Call) and node.args and ast.unparse(node.func).split(".")[-1] in ("Count", "_count"):
+            name = node.args[0]
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                yield name.value
 
 
 def _sys_topics() -> Iterator[str]:
