@@ -40,7 +40,7 @@ check: venv docs ## ruff, mypy strict, import contract, purity, documentation
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest tests/test_repository.py
+	$(BIN)/python -m pytest tests/test_repository.py tests/test_documentation.py
 
 docs: venv       ## the documentation as a site in site/; a dead link or an undocumented key fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
