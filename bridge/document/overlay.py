@@ -37,9 +37,9 @@ from keys.sharetree import STEPS_LIMIT, Hop
 
 __all__ = ["VIEW_GRACE_S", "Endorsement", "Member", "Overlay", "OverlayError", "RegionView"]
 
-SHARES_PER_KEY_MAX = 1024  # what one receiver may be made to hold for one key (PROTOCOL §3)
+SHARES_PER_KEY_MAX = 1024  # what one receiver may be made to hold for one key (docs/protocol.md §3.2)
 DEPTH_MAX = 4  # regions on a path (A8)
-HOSTED_PROPERTY_CHARS = 8192  # what a hosted broker carries in one user property in the common case (PROTOCOL §2)
+HOSTED_PROPERTY_CHARS = 8192  # what a hosted broker carries in one user property (docs/protocol.md §2.10)
 ENDORSEMENTS_MAX = 4096  # read from one document; one of each replica is what honest ones hold
 
 
