@@ -257,7 +257,7 @@ class Exchange(Delivering):
         while acks and (code := acks[0].code) is not None:
             publish = acks.popleft().publish
             if code < 0x80 or code in _FINAL_REFUSALS or session.version == Version.V5:
-                # "Packet too large" is no code of PUBACK and PUBREC (§3.4.2.1, §3.5.2.1).
+                # "Packet too large" is no code of PUBACK and PUBREC (MQTT 5.0 §3.4.2.1, §3.5.2.1).
                 said = ReasonCode.QUOTA_EXCEEDED if code == ReasonCode.PACKET_TOO_LARGE else ReasonCode(code)
                 data = session.acknowledge(publish, said)
                 if data and client.connection is not None:

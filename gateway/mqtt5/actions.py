@@ -26,7 +26,7 @@ class SessionLimits:
 
 @dataclass(frozen=True, slots=True)
 class ServerOffer:
-    """What the server allows on a connection and says in CONNACK (§3.2.2.3); 3.x clients are not told."""
+    """What the server allows on a connection and says in CONNACK (MQTT 5.0 §3.2.2.3); 3.x clients are not told."""
 
     receive_maximum: int = 1024
     maximum_packet_size: int = 1024 * 1024
