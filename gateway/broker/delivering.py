@@ -1,7 +1,8 @@
 """Handing publications to their local receivers: routes, shared groups, rights to receive. No acknowledgements.
 
-Who gets what is asked of `routing.Router`, who may of amqtt's plugins, what bytes that makes of each receiver's session.
+Who gets what is asked of `routing.Router`, who may of the plugins, what bytes that makes of each receiver's session.
 What has come in from a client, and what it is answered, is `exchange.py`'s business.
+Source: MQTT 5.0 §3.3.4, §4.8.2.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 What a client may do is asked of amqtt's plugins (`plugin.PluginHost`), receivers are `delivering.py`'s. A method
 that returns a coroutine (`Later`) could not finish without waiting; the connection then holds back whatever comes
-after. Not here: who waits for whom (`holding.py`), SUBSCRIBE (`subscribing.py`), wills (`wills.py`), CONNECT and the end
-of sessions (`lifecycle.py`).
+after. Not here: who waits for whom (`holding.py`), SUBSCRIBE (`subscribing.py`), wills (`wills.py`), CONNECT and
+the end of sessions (`lifecycle.py`).
 """
 
 from __future__ import annotations
