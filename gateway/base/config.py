@@ -86,6 +86,11 @@ class Listener(Model):
     origins: list[str] = Field(
         default=[], description="pages whose scripts may connect by WebSocket, e.g. https://ward.example; none: any"
     )
+    when_full: Literal["hold", "drop_oldest", "drop_newest"] = Field(
+        default="hold", description="what a full queue of a client that is connected here means for who publishes to it"
+    )
+    queue_messages: int | None = Field(default=None, ge=1, description="absent: limits.queue_messages")
+    queue_bytes: int | None = Field(default=None, ge=1024, description="absent: limits.queue_bytes")
     reader: str | None = None
     writer: str | None = None
 
