@@ -1,4 +1,5 @@
-"""Which version of the overlay is in force, and how members learn of a newer one while they run (PROTOCOL §6).
+"""Which version of the overlay is in force, and how members learn of a newer one while they run
+(docs/protocol.md §6.6).
 
     offer     opening(3: version, kind 15, flags 0)  policy version(8)  SHA-256 of the policy's body(32)
     ask       the same with flag 1: send me that one

@@ -357,7 +357,7 @@ class Client(asyncio.Protocol):
                 self.figures.received += len(publishes)
                 self.on_publishes(publishes)
                 return
-        # Bytes first: what a resumed session repeats goes before what a callback publishes (§4.6).
+        # Bytes first: what a resumed session repeats goes before what a callback publishes (MQTT 5.0 §4.6).
         for action in actions:
             if type(action) is bytes:
                 self._write(action)

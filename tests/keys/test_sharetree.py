@@ -1,4 +1,4 @@
-"""keys.sharetree: frames, re-splitting, and recombination among liars (A5, A6; PROTOCOL §3)."""
+"""keys.sharetree: frames, re-splitting, and recombination among liars (A5, A6; docs/protocol.md §3)."""
 
 from __future__ import annotations
 
