@@ -98,7 +98,7 @@ MUTANTS: dict[str, tuple[list[Patch], list[Step], bool]] = {
     "behind the head all is seen": ([(Head, "unseen", _unseen_by_head)], LATE, False),
     "a batch is seen or not": (
         [(Head, "unseen", _seen_as_a_whole)],
-        [("many", 0), ("cut", 5), ("drop", 5), ("many", 1), ("cut", 3), ("pub", 1), ("go", 4), ("rekey", 2)],
+        [("qos0", 2), ("cut", 4), ("qos0", 3), ("go", 2), ("go", 4), ("rekey", 3)],
         False,
     ),
     "flagged copies leave no mark": ([(Head, "mark", lambda self, number: True)], JOINED, True),
