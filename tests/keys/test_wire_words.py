@@ -19,8 +19,9 @@ from keys import tracesession as sessions
 from keys.envelope import sign_batch
 from keys.epochs import KeyName
 from keys.identity import Identity, Role
+from keys.message import FLAGS_AT, KEY_ID_AT, PUBLISHER_AT, SEQUENCE_AT, Mode
 from keys.tracesession import TraceSession, Word
-from tests.keys.helpers import PUBLISHER, made
+from tests.keys.helpers import PUBLISHER, made, message_header
 from tests.keys.test_delegation import ADVERTISEMENT, HOLDER, NODE, NOW_MS, PUMP, TOKEN, TRACE, certified
 
 REQUEST = requests.KeyRequest.signed(PUMP, "keys-1", bytes(16), NOW_MS, [KeyName("plant/#", 1, 0)])
@@ -81,6 +82,7 @@ NUMBERS: dict[type[IntEnum], str] = {
         " TRACE_KEY 27 REGISTRATION 28 REGISTERED 29 TRACE_SESSION 30 INTEREST 31 DISCOVERY 32"
     ),
     Word: "PING 1 ANSWER 2 STATE 3 LOAD 4 TOKEN 5 TRACE_KEY 6 SILENT 7",
+    Mode: "COPIES 1 ONE 2 BLOCKS 3 PLAIN 4 AUTO 5",
     requests.Refusal: "NOT_AUTHORISED 1 TOO_EARLY 2 GONE 3 UNKNOWN 4 NOT_READY 5",
     grants.Right: "PUBLISH 1 READ 2",  # type: ignore[dict-item]
     delegation.Delegated: "PUBLISH 1 SUBSCRIBE 2",  # type: ignore[dict-item]
@@ -114,3 +116,12 @@ def test_where_fields_of_a_key_header_stand() -> None:
     assert frame[keyheader.PUBLISHER_AT : keyheader.PUBLISHER_AT + 16] == header.publisher
     assert frame[keyheader.SCOPE_AT : keyheader.SCOPE_AT + 9] == frames.text(header.scope)
     assert identity.PARTY_ID_BYTES == 16
+
+
+def test_where_fields_of_a_message_header_stand() -> None:
+    header = message_header(b"k" * 16, sequence=0x0102030405060708, qos=2, retain=True, tombstone=True)
+    frame = header.encode()
+    assert frame[FLAGS_AT] == 2 | 4 | 8
+    assert frame[PUBLISHER_AT : PUBLISHER_AT + 16] == header.publisher
+    assert frame[KEY_ID_AT : KEY_ID_AT + 16] == b"k" * 16
+    assert frame[SEQUENCE_AT : SEQUENCE_AT + 8] == bytes(range(1, 9))
