@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gateway.commands import setting_up
 from gateway.commands.printing import print_json, print_table
 from gateway.commands.traces import traces_app
 from gateway.commands.trust import OPTIONS, Json, overlay_app, trust_app
@@ -35,6 +36,7 @@ app = typer.Typer(help="MQTT gateway and edge broker whose brokers cannot read w
 app.add_typer(trust_app, name="trust")
 app.add_typer(overlay_app, name="overlay")
 app.add_typer(traces_app, name="traces")
+setting_up.register(app)
 for group in entry_points(group="veilmq.commands"):
     app.add_typer(group.load(), name=group.name)
 
@@ -84,6 +86,7 @@ def _expected_errors() -> tuple[type[Exception], ...]:
     from gateway.commands.simulate import SimulateError
     from gateway.outbox.database import StoreError
     from gateway.overlay.key_material import KeyMaterialError
+    from gateway.setup.plan import SetupError
     from gateway.tracing.store import TraceStoreError
     from gateway.trust.domains import TrustError
 
@@ -96,6 +99,7 @@ def _expected_errors() -> tuple[type[Exception], ...]:
         TrustError,
         OverlayError,
         KeyMaterialError,
+        SetupError,
         SimulateError,
         TraceStoreError,
     )
