@@ -169,10 +169,3 @@ class Wire:
         if self in _opened:
             _opened.remove(self)
         self.writer.transport.abort()
-
-
-async def until(condition: Any) -> None:
-    """Yield to the event loop until the condition holds."""
-    async with asyncio.timeout(ANSWER_S):
-        while not condition():
-            await asyncio.sleep(0.001)
