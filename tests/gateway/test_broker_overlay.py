@@ -284,6 +284,32 @@ def test_first_and_last_subscription_of_a_filter_are_reported() -> None:
     asyncio.run(check())
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_broker_that_stops_withdraws_nothing_that_persistent_sessions_want(kept: bool, tmp_path: Path) -> None:
+    """Else members forget what is published until it is back. What only clean sessions wanted is withdrawn."""
+
+    async def check() -> None:
+        overlay = FakeOverlay()
+        config = {"data": str(tmp_path / "data"), "limits": {"session_expiry_s": 3600}}
+        async with serving(config, overlay=overlay) as broker:
+            away = await Wire.connect(broker, "away", properties={"session_expiry_s": 3600})
+            await away.subscribe("t/1", 1)
+            await away.subscribe("$share/g/t/2", 1)
+            away.cut()
+            await until(lambda: not dict(broker.clients())["away"])
+            here = await Wire.connect(broker, "here", properties={"session_expiry_s": 3600 if kept else 0})
+            await here.subscribe("t/3", 2)
+            await here.subscribe("$share/h/t/4", 2)
+        gone = [] if kept else ["-t/3", "-t/4"]
+        assert overlay.filters == ["+t/1", "+t/2", "+t/3", "+t/4", *gone]
+        assert [told for told in overlay.groups if told.startswith("-")] == ([] if kept else ["-h:t/4 after -t/3"])
+        overlay = FakeOverlay()
+        async with serving(config, overlay=overlay) as broker:
+            assert set(broker.local_filters()) == {"t/1", "t/2"} | ({"t/3", "t/4"} if kept else set())
+
+    asyncio.run(check())
+
+
 def test_groups_are_reported_from_their_first_member_to_their_last() -> None:
     """After the filter is, and before it is gone; the same name with another filter is another group."""
 
