@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.commands import setting_up
+from gateway.commands import importing, passwords, setting_up
 from gateway.commands.printing import print_json, print_table
 from gateway.commands.traces import traces_app
 from gateway.commands.trust import OPTIONS, Json, overlay_app, trust_app
@@ -36,7 +36,8 @@ app = typer.Typer(help="MQTT gateway and edge broker whose brokers cannot read w
 app.add_typer(trust_app, name="trust")
 app.add_typer(overlay_app, name="overlay")
 app.add_typer(traces_app, name="traces")
-setting_up.register(app)
+for commands in (setting_up, passwords, importing):
+    commands.register(app)
 for group in entry_points(group="veilmq.commands"):
     app.add_typer(group.load(), name=group.name)
 
@@ -80,10 +81,13 @@ def _fail(message: str) -> int:
 def _expected_errors() -> tuple[type[Exception], ...]:
     """What an operator can cause. Imported only once something has failed."""
     from bridge.document.overlay import OverlayError
+    from gateway.auth.password_file import PasswordFileError
     from gateway.base.config import ConfigError, StartError
     from gateway.base.private import PrivateFileError
     from gateway.client.tls import TlsError
     from gateway.commands.simulate import SimulateError
+    from gateway.importing.mosquitto_conf import ConfError
+    from gateway.importing.mosquitto_db import DbError
     from gateway.outbox.database import StoreError
     from gateway.overlay.key_material import KeyMaterialError
     from gateway.setup.plan import SetupError
@@ -99,6 +103,9 @@ def _expected_errors() -> tuple[type[Exception], ...]:
         TrustError,
         OverlayError,
         KeyMaterialError,
+        ConfError,
+        DbError,
+        PasswordFileError,
         SetupError,
         SimulateError,
         TraceStoreError,

@@ -54,6 +54,9 @@ class Limits(Model):
     in_flight: int = Field(default=128, ge=1, le=65_535, description="unacknowledged QoS 1 and 2 messages to a client")
     queue_messages: int = Field(default=1_000, ge=1, description="messages kept for a client that is away or slow")
     queue_bytes: int = Field(default=8 << 20, ge=1024, description="their bytes")
+    hold_s: float = Field(
+        default=10, gt=0, le=3_600, description="longest that a publication waits for a receiver whose queue is long"
+    )
     member_in_flight: int = Field(
         default=4_096,
         ge=1,

@@ -74,6 +74,7 @@ class ClientConnection(Protocol):
     def release(self, batch: int) -> None: ...
     def pause(self, why: int) -> None: ...
     def resume(self, why: int) -> None: ...
+    def read_on(self) -> None: ...
     def close(self, farewell: bytes = b"") -> None: ...
     def abort(self) -> None: ...
 
@@ -97,6 +98,9 @@ class Client:
         "connection",
         "filters",
         "goodbye",
+        "hold_again_at",
+        "holds",
+        "is_behind",
         "pace",
         "peer",
         "plain",
@@ -119,6 +123,8 @@ class Client:
         self.record: StoredSession | None = None
         self.acks: deque[Owed] | tuple[()] = ()
         self.filters: dict[str, SessionSubscription] = {}
+        #: Do publishers wait while its queue is long, is it so now, and when at the earliest again (`holding.py`).
+        self.holds, self.is_behind, self.hold_again_at = True, False, 0.0
         self.alive = True
         self.goodbye = (False, "connection lost")
         self.seen_at = 0.0

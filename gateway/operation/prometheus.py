@@ -53,6 +53,8 @@ def broker_metrics(snapshot: Snapshot, limits: Limits) -> Iterator[Metric]:
         "retained_bytes": (snapshot.retained_bytes, "What retained messages cost."),
         "queued_messages": (snapshot.queued_messages, "QoS 1 and 2 messages that wait for a receiver."),
         "queued_bytes": (snapshot.queued_bytes, "What they and those in flight cost."),
+        "clients_behind": (snapshot.behind, "Receivers that publishers wait for, since their queue is long."),
+        "publications_waiting": (snapshot.held_now, "Publications that wait for them."),
         "in_flight_messages": (snapshot.in_flight, "QoS 1 and 2 messages sent and not acknowledged."),
     }
     for name, (value, text) in gauges.items():
@@ -67,6 +69,7 @@ def broker_metrics(snapshot: Snapshot, limits: Limits) -> Iterator[Metric]:
         "packets_sent": (traffic.packets_sent, "MQTT packets of any type written for clients."),
         "publications_received": (traffic.publish_received, "PUBLISH packets that clients sent."),
         "publications_received_bytes": (traffic.publish_bytes_received, "Their payloads."),
+        "publications_held": (traffic.held, "Those that have waited for a receiver before they were acknowledged."),
         "publications_sent": (snapshot.published, "PUBLISH packets written for clients."),
         "publications_sent_bytes": (snapshot.published_bytes, "Their payloads."),
         "publications_repeated": (figures.repeated, "PUBLISH packets written again after a reconnect."),

@@ -92,7 +92,7 @@ def start(name: str, core: int, is_durable: bool, has_tls: bool = False) -> Iter
 def _serve_ours(port: int, core: int, data: Path | None, pair: Pair | None) -> None:
     pin(core)
     from gateway.base.config import parse
-    from gateway.broker.edge_broker import run_broker
+    from gateway.broker.running import run_broker
 
     with contextlib.suppress(ImportError):
         import uvloop

@@ -11,9 +11,10 @@ import pytest
 from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
 from websockets.asyncio.client import connect as websocket_connect
 
-from gateway.base.config import parse
-from gateway.broker.connection import Flusher, MqttConnection
-from gateway.broker.edge_broker import StartError, make_broker
+from gateway.base.config import StartError, parse
+from gateway.broker.connection import MqttConnection
+from gateway.broker.flushing import Flusher
+from gateway.broker.running import make_broker
 from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.packets import ConnAck, Connect, PingReq, PingResp, PubAck, Publish, Version
 from gateway.mqtt5.types import ReasonCode

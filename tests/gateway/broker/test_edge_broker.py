@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from gateway.base.config import parse
-from gateway.broker.edge_broker import EdgeBroker, StartError, make_broker
+from gateway.base.config import StartError, parse
+from gateway.broker.edge_broker import EdgeBroker
+from gateway.broker.running import make_broker
 from gateway.mqtt5.packets import (
     ConnAck,
     Connect,

@@ -310,7 +310,8 @@ def test_starting_anew_does_not_fill_the_bucket() -> None:
 def test_a_full_window_and_a_full_queue_are_counted_apart() -> None:
     async def check() -> None:
         limits = {"in_flight": 2, "queue_messages": 3, "queue_bytes": 2_000}
-        async with serving({"limits": limits}) as broker:
+        listeners = {"default": {"bind": "127.0.0.1:0", "when_full": "drop_oldest"}}
+        async with serving({"limits": limits, "listeners": listeners}) as broker:
             sub, pub = await Wire.connect(broker, "sub"), await Wire.connect(broker, "pub")
             await sub.subscribe("t", 1)
             for number in range(7):

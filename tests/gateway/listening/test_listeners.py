@@ -14,8 +14,9 @@ import pytest
 import uvloop
 from websockets.asyncio.client import connect, unix_connect
 
-from gateway.base.config import ConfigError, load, parse
-from gateway.broker.edge_broker import EdgeBroker, StartError, make_broker
+from gateway.base.config import ConfigError, StartError, load, parse
+from gateway.broker.edge_broker import EdgeBroker
+from gateway.broker.running import make_broker
 from gateway.commands.check import check as check_settings
 from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.packets import ConnAck, Connect, Disconnect, Publish, Version
