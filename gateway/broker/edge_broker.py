@@ -27,8 +27,8 @@ from amqtt.events import MQTTEvents
 from bridge.contract import Publication, UserProperties
 from gateway.base import Limits, Listener, Settings, StartError
 from gateway.broker.connection import MqttConnection
-from gateway.broker.core import Flusher, Later
 from gateway.broker.exchange import Exchange
+from gateway.broker.flushing import Flusher, Later
 from gateway.broker.lifecycle import Lifecycle
 from gateway.broker.member_sessions import send as send_to_member
 from gateway.broker.observing import observe

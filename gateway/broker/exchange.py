@@ -20,8 +20,8 @@ from bridge.contract import Publication
 from bridge.document import OwnTopics
 from gateway.base import Limits
 from gateway.broker import member_sessions as members
-from gateway.broker.core import UNACKNOWLEDGED, Later
 from gateway.broker.delivering import Delivering
+from gateway.broker.flushing import UNACKNOWLEDGED, Later
 from gateway.clients import (
     Client,
     Constraining,

@@ -21,9 +21,9 @@ from amqtt.events import BrokerEvents, MQTTEvents
 from gateway.auth import EnhancedAuth
 from gateway.base.peer_clock import stamp
 from gateway.broker.connection import MqttConnection
-from gateway.broker.core import DRAINING, Later
 from gateway.broker.door import Door, origin_of
 from gateway.broker.exchange import Exchange
+from gateway.broker.flushing import DRAINING, Later
 from gateway.broker.subscribing import Subscribing
 from gateway.broker.terms import Terms
 from gateway.broker.wills import decided, publish_will

@@ -15,8 +15,9 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from bridge.contract.machine import Publication
-from gateway.base.config import parse
-from gateway.broker.edge_broker import EdgeBroker, EntityConnected, EntityGone, EntitySeen, StartError
+from gateway.base.config import StartError, parse
+from gateway.broker.edge_broker import EdgeBroker
+from gateway.clients import EntityConnected, EntityGone, EntitySeen
 from gateway.mqtt5.packets import (
     Disconnect,
     Properties,

@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect as websocket_connect
 
 from gateway.base.config import StartError, parse
 from gateway.broker.connection import MqttConnection
-from gateway.broker.core import Flusher
+from gateway.broker.flushing import Flusher
 from gateway.broker.running import make_broker
 from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.packets import ConnAck, Connect, PingReq, PingResp, PubAck, Publish, Version
