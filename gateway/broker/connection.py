@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-from gateway.broker.core import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Core, Flusher, Later
+from gateway.base import Limits
+from gateway.broker.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Flusher, Later
 from gateway.broker.write_room import Room
+from gateway.clients import Reached
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.packets import Connect, Packet, Publish, Version
 from gateway.mqtt5.session import Action, Close, refusal
 from gateway.mqtt5.types import MqttError, ReasonCode
+from gateway.operation import Traffic
 
 if TYPE_CHECKING:
     from gateway.clients import Client
@@ -33,6 +36,22 @@ UNREAD_FACTOR = 2
 #: Of a client whose publication waits for a receiver, so much more is read and kept, lest it could not acknowledge what
 #: it is sent, and two clients that publish to each other would wait for each other.
 HELD_ACTIONS, HELD_BYTES = 1_024, 1 << 20
+
+
+class Core(Protocol):
+    """What a connection needs of the broker. `Later`: reading and later actions wait until it is done."""
+
+    limits: Limits
+    reached: Reached
+    traffic: Traffic
+
+    def now(self) -> float: ...
+    def opened(self, connection: MqttConnection) -> bool: ...
+    def connecting(self, connection: MqttConnection, connect: Connect) -> Later: ...
+    def received(self, client: Client, packets: Sequence[Packet], now: float) -> list[Action]: ...
+    def published(self, client: Client, publish: Publish) -> Later | None: ...
+    def perform(self, client: Client, action: Action) -> Later | None: ...
+    def lost(self, connection: MqttConnection, error: Exception | None) -> None: ...
 
 
 class MqttConnection(asyncio.Protocol):

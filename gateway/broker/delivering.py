@@ -15,7 +15,7 @@ from amqtt.broker import RetainedApplicationMessage
 from amqtt.events import BrokerEvents
 
 from gateway.base import Limits
-from gateway.broker.core import Later
+from gateway.broker.flushing import Later
 from gateway.broker.holding import Holding
 from gateway.clients import Client, Plan, Reached, Router, SharedName, Target, fits
 from gateway.mqtt5.encoding import encode_publish

@@ -27,8 +27,8 @@ from amqtt.events import MQTTEvents
 from bridge.contract import Publication, UserProperties
 from gateway.base import Limits, Listener, Settings, StartError
 from gateway.broker.connection import MqttConnection
-from gateway.broker.core import Flusher, Later
 from gateway.broker.exchange import Exchange
+from gateway.broker.flushing import Flusher, Later
 from gateway.broker.lifecycle import Lifecycle
 from gateway.broker.member_sessions import send as send_to_member
 from gateway.broker.observing import observe
@@ -233,6 +233,7 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         if self._store is not None:
             await self._store.close()
         await self.operation.stop()
+        self.exchange.overlay = None  # amqtt ends every session now, and those on disk go on wanting what they want
         await super().shutdown()
         self._remove_unix_sockets()
 

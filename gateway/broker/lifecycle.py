@@ -19,10 +19,11 @@ from typing import Any
 from amqtt.events import BrokerEvents, MQTTEvents
 
 from gateway.auth import EnhancedAuth
+from gateway.base.peer_clock import stamp
 from gateway.broker.connection import MqttConnection
-from gateway.broker.core import DRAINING, Later
 from gateway.broker.door import Door, origin_of
 from gateway.broker.exchange import Exchange
+from gateway.broker.flushing import DRAINING, Later
 from gateway.broker.subscribing import Subscribing
 from gateway.broker.terms import Terms
 from gateway.broker.wills import decided, publish_will
@@ -143,6 +144,8 @@ class Lifecycle:
             elif peer is None and not await self._host.authenticate(view):
                 code = ReasonCode.BAD_USER_NAME_OR_PASSWORD if connect.username else ReasonCode.NOT_AUTHORIZED
                 raise MqttError(f"{client_id!r} is not authorised", code)
+            if peer is not None:
+                proof = Properties(user=(stamp(time.time()),))
             if not connection.closed:
                 self._begin(connection, connect, view, peer, proof)
                 if peer is None and view.client_id in self.exchange.undecided:

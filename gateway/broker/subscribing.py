@@ -16,8 +16,8 @@ from itertools import chain
 from amqtt.events import BrokerEvents
 
 from bridge.base import SHARE_PREFIX, TopicError, matches, split_share
-from gateway.broker.core import Later
 from gateway.broker.exchange import Exchange
+from gateway.broker.flushing import Later
 from gateway.clients import Client, Group, SharedName, fits
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Subscribe, Unsubscribe

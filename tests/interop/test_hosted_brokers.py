@@ -21,8 +21,9 @@ import pytest
 from gateway.overlay.region_client import Arrival, RegionClient
 from tests.bench.peers import wait_for
 from tests.conftest import ROOT, tool
-from tests.gateway.overlay_processes import ENVIRONMENT, free_ports, run_veilmq, wait_until
+from tests.gateway.overlay_processes import ENVIRONMENT, free_ports, run_veilmq
 from tests.interop.hosted_region import CorruptingHop, Mosquittos, Region
+from tests.waits import until, wait_until
 
 pytestmark = pytest.mark.tools
 
@@ -366,12 +367,9 @@ def test_an_ingest_job_receives_from_hosted_brokers_as_from_replicas(make):
             logins=region.directory / "job-logins.yaml",
         )  # fmt: skip
         client.start()
-        async with asyncio.timeout(20):
-            while not client.accepted or len(client.up) < 3:
-                await asyncio.sleep(0.02)
-            device.publish("open/a", b"1", qos=1)
-            while len(got) < 3:
-                await asyncio.sleep(0.02)
+        await until(lambda: client.accepted and len(client.up) >= 3, 20)
+        device.publish("open/a", b"1", qos=1)
+        await until(lambda: len(got) >= 3, 20)
         await client.close()
 
     asyncio.run(receive())

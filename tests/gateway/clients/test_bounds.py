@@ -28,7 +28,8 @@ from gateway.mqtt5.packets import (
 )
 from gateway.mqtt5.types import ReasonCode
 from tests.gateway.broker.test_connection import RecordingTransport
-from tests.gateway.harness import Wire, serving, until
+from tests.gateway.harness import Wire, serving
+from tests.waits import until
 
 MANUAL = Path(__file__).parents[3] / "docs" / "reference" / "bounds.md"
 TOO_MUCH = ReasonCode.QUOTA_EXCEEDED
