@@ -19,6 +19,7 @@ from typing import Any
 from amqtt.events import BrokerEvents, MQTTEvents
 
 from gateway.auth import EnhancedAuth
+from gateway.base.peer_clock import stamp
 from gateway.broker.connection import MqttConnection
 from gateway.broker.door import Door, Failures, origin_of
 from gateway.broker.exchange import Exchange
@@ -147,6 +148,8 @@ class Lifecycle:
             elif peer is None and not await self._host.authenticate(view):
                 code = ReasonCode.BAD_USER_NAME_OR_PASSWORD if connect.username else ReasonCode.NOT_AUTHORIZED
                 raise MqttError("not authorised", code)
+            if peer is not None:
+                proof = Properties(user=(stamp(time.time()),))
             if not connection.closed:
                 self._begin(connection, connect, view, peer, proof)
                 if peer is None and view.client_id in self.exchange.undecided:

@@ -19,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateway.base import Figures, Limits, LinkState, StartError
+from gateway.operation.answers import Answers, Health
 from gateway.operation.snapshot import Snapshot
 from gateway.operation.sys_topics import release
 
@@ -220,11 +221,12 @@ class Endpoint:
     def port(self) -> int:
         return int(self._server.server_port)
 
-    def start(self) -> None:
+    def start(self, health: Health | None = None) -> None:
         registry = CollectorRegistry()
-        registry.register(_OnLoop(asyncio.get_running_loop(), self._collect))
+        loop = asyncio.get_running_loop()
+        registry.register(_OnLoop(loop, self._collect))
         ProcessCollector(namespace=PREFIX.rstrip("_"), registry=registry)
-        self._server.set_app(make_wsgi_app(registry))
+        self._server.set_app(Answers(loop, make_wsgi_app(registry), health))
         self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
         self._thread.start()
         log.info("metrics: http://%s:%s/metrics", *self._server.server_address[:2])
