@@ -39,7 +39,7 @@ class BridgeTopic(Model):
 
     filter: str = Field(default="#", description="without either prefix")
     direction: Literal["out", "in", "both"] = "out"
-    qos: Literal[0, 1, 2] = 1
+    qos: Literal[0, 1, 2] = Field(default=1, description="2 crosses as 1")
     local_prefix: Prefix = ""
     remote_prefix: Prefix = ""
 
@@ -88,9 +88,11 @@ class BridgeSettings(Model):
     password_file: Path | None = None
     tls: BridgeTls | None = Field(default=None, description="absent: without TLS")
     keep_alive_s: int = Field(default=60, ge=5, le=65_535)
-    session_expiry_s: int = Field(default=7 * 86_400, ge=0, le=0xFFFF_FFFF, description="how long it keeps ours")
+    session_expiry_s: int = Field(
+        default=7 * 86_400, ge=0, le=0xFFFF_FFFF, description="how long it keeps ours; MQTT 5 only"
+    )
     topics: list[BridgeTopic] = Field(min_length=1, max_length=TOPICS_MAX)
-    queue_messages: int = Field(default=100_000, ge=1, description="what waits for the other broker; then refused")
+    queue_messages: int = Field(default=100_000, ge=1, description="what waits here for it; then the oldest go")
     queue_bytes: int = Field(default=256 << 20, ge=65_536)
     status_topic: str | None = Field(
         default=None, description="1 or 0, retained, here: whether the other broker is reached"

@@ -88,6 +88,9 @@ class EdgeSession(Session):  # type: ignore[misc]
     retained_messages = _LateQueue()
     delivered_message_queue = _LateQueue()
 
+    is_internal = False
+    """A part of this process, such as a bridge: the operator's word, not a plugin's, says what it may do."""
+
     def __init__(self) -> None:
         super().__init__()
         self.retained_messages = self.delivered_message_queue = None
@@ -203,6 +206,8 @@ class PluginHost:
     async def authenticate(self, session: EdgeSession) -> bool:
         """amqtt's rule: some plugin answers, and none says no. No plugins, or a client without user name:
         as `allow_anonymous` says. A plugin that raises refuses."""
+        if session.is_internal:
+            return True
         if self._allow_anonymous and session.username is None:
             session.is_anonymous = True
             return True
@@ -225,7 +230,9 @@ class PluginHost:
 
     def verdict(self, session: EdgeSession, topic: str, action: Action) -> bool | None:
         """The remembered verdict of the topic plugins, or None if they must be asked."""
-        return session.verdicts.get((topic, action)) if self.filters_topics else True
+        if session.is_internal or not self.filters_topics:
+            return True
+        return session.verdicts.get((topic, action))
 
     async def ask(self, session: EdgeSession, topic: str, action: Action) -> bool:
         """Ask every topic plugin. One that raises denies."""
