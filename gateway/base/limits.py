@@ -1,6 +1,6 @@
 """`limits` and `metrics` of the configuration: every bound of the broker with its default, and where Prometheus asks.
 
-Which bound does what when it is reached is in the table of gateway/README.md; what counts that is `bounds.py`.
+Which bound does what when it is reached is in the table of docs/reference/bounds.md; what counts that is `bounds.py`.
 Nothing is enforced here.
 """
 
@@ -21,7 +21,7 @@ class Model(BaseModel):
 
 
 class Limits(Model):
-    """Bounds. Each names what it stops; the table in gateway/README.md says what happens when one is reached."""
+    """Bounds. Each names what it stops; the table in docs/reference/bounds.md says what happens when one is reached."""
 
     connections: int = Field(default=10_000, ge=1, description="open connections over all listeners")
     connections_per_address: int = Field(

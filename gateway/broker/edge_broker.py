@@ -235,6 +235,7 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         if self._store is not None:
             await self._store.close()
         await self.operation.stop()
+        self.exchange.overlay = None  # amqtt ends every session now, and those on disk go on wanting what they want
         await super().shutdown()
         self._remove_unix_sockets()
 
