@@ -76,15 +76,3 @@ def test_what_cannot_cross_is_said_when_the_file_is_read(topic: dict[str, str], 
     with pytest.raises(ConfigError, match=r"bridges\.m") as error:
         parse({"bridges": {"m": {"addresses": ["a:1"], "topics": [topic]}}})
     assert said in str(error.value)
-
-
-def test_addresses_and_passwords_are_checked() -> None:
-    one = {"topics": [{"filter": "a"}]}
-    for bridge, said in (
-        ({"addresses": ["nowhere"]}, "not HOST:PORT"),
-        ({"addresses": []}, "addresses"),
-        ({"addresses": ["a:1"], "password_file": "p"}, "without username"),
-        ({"addresses": ["a:1"], "tls": {"certfile": "c"}}, "go together"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            parse({"bridges": {"m": {**one, **bridge}}})
