@@ -64,3 +64,11 @@ def test_whoever_waits_is_taken_once(steps: list[tuple[str, int, bytes]]) -> Non
             waiting.remove(turns.take())
         assert len(turns) == len(waiting)
     assert sorted(all_of(turns)) == sorted(waiting)
+
+
+def test_who_is_dropped_takes_nobody_of_its_origin_along() -> None:
+    turns = Turns()
+    for name in ("x", "y", "z"):
+        turns.add(name, b"a")
+    turns.drop("y")
+    assert all_of(turns) == ["x", "z"]

@@ -87,6 +87,8 @@ ENDORSEMENT = Endorsement.of(NEXT, "b", REPLICA)
 
 def test_an_endorsement_is_of_one_view_by_one_member() -> None:
     ENDORSEMENT.verify(REPLICA.public_bytes)
+    body, signature = ENDORSEMENT.encode()[:-64], ENDORSEMENT.encode()[-64:]
+    verify(REPLICA.public_bytes, "veilmq/1 endorsement", body, signature)
     assert ENDORSEMENT.names(NEXT)
     assert not ENDORSEMENT.names(FIRST)
     assert not ENDORSEMENT.names(replace(NEXT, members=("b",)))

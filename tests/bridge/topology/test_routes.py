@@ -76,3 +76,16 @@ def test_who_is_no_member_any_more_cannot_hear_us(routes: Routes) -> None:
     routes.up = {ONE[0], "west", "gone"}
     routes.adopt(OVERLAY)
     assert routes.up == {ONE[0], "west"}
+
+
+def test_what_passes_other_regions_only_does_not_come_through_here() -> None:
+    edge = Routes(OVERLAY, THREE[0])
+    assert not edge.lie_between(OVERLAY.certificate("west"), "middle", 2)
+    assert not edge.lie_between(OVERLAY.certificate("middle"), "west", 1)
+
+
+def test_another_version_counts_from_its_adoption(routes: Routes) -> None:
+    newer = WORLD.with_policy()
+    routes.adopt(newer)
+    assert routes.overlay is newer
+    assert routes.name == TWO[0]

@@ -68,3 +68,9 @@ def test_a_neighbour_that_invents_shares_of_one_key_costs_what_it_says_only(smal
 def test_what_is_no_key_header_is_refused() -> None:
     with pytest.raises(BadFrame):
         Ahead().keep("r1", {PROPERTY_KEY: "AAAA"}, "plant/a")
+
+
+def test_a_repetition_makes_nothing_younger(small: Ahead) -> None:
+    for number in (1, 2, 3, 4, 1, 5):
+        small.keep("r1", told(number), f"plant/{number}")
+    assert [topic for _, topic, _ in small.take()] == ["plant/2", "plant/3", "plant/4", "plant/5"]
