@@ -41,7 +41,9 @@ IMPURE_MODULES = {
 
 def tracked_texts() -> Iterator[Path]:
     top = [p for p in ROOT.iterdir() if p.is_file() and p.name != ".git"]  # a file in a worktree
-    below = [p for name in (*PACKAGES, "configs", "tests", ".ci") for p in (ROOT / name).rglob("*") if p.is_file()]
+    below = [
+        p for name in (*PACKAGES, "configs", "docs", "tests", ".ci") for p in (ROOT / name).rglob("*") if p.is_file()
+    ]
     for path in sorted(top + below):
         if path.suffix in TEXT_SUFFIXES and "__pycache__" not in path.parts and path != Path(__file__):
             yield path

@@ -305,9 +305,9 @@ def test_check_says_what_is_wrong_with_logins(make):
 
 
 def test_three_providers_as_the_manual_says(tmp_path: Path):
-    """The commands of configs/README.md, on ports of our own; the Mosquittos are started here so that they end here."""
+    """The commands of docs/how-to/hosted-brokers.md, on ports of our own; the Mosquittos are started and ended here."""
     shutil.copytree(ROOT / "configs" / "hosted", tmp_path, dirs_exist_ok=True)
-    manual = (ROOT / "configs" / "README.md").read_text("utf-8")
+    manual = (ROOT / "docs" / "how-to" / "hosted-brokers.md").read_text("utf-8")
     blocks = re.findall(r"^```(?:sh)?\n(.*?)^```", manual, re.DOTALL | re.MULTILINE)
     block = next(block for block in blocks if "mosquitto_passwd" in block)
     ports = dict(zip(("8801", "8802", "8803", "1883"), map(str, free_ports(4)), strict=True))
