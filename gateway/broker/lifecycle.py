@@ -21,7 +21,7 @@ from amqtt.events import BrokerEvents, MQTTEvents
 from gateway.auth import EnhancedAuth
 from gateway.base.peer_clock import stamp
 from gateway.broker.connection import MqttConnection
-from gateway.broker.door import Door, origin_of
+from gateway.broker.door import Door, Failures, origin_of
 from gateway.broker.exchange import Exchange
 from gateway.broker.flushing import DRAINING, Later
 from gateway.broker.subscribing import Subscribing
@@ -59,6 +59,7 @@ log = logging.getLogger("veilmq.broker")
 PEER_PREFIX = "\0"
 #: After we paused reading, a client has so long to be heard again before its keep-alive counts.
 HELD_GRACE_S = 1.0
+_FAILED_LOGIN = (ReasonCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.NOT_AUTHORIZED)
 #: How often `drain` looks whether everything is decided.
 DRAIN_LOOK_S = 0.005
 
@@ -85,6 +86,7 @@ class Lifecycle:
         self.connections: set[MqttConnection] = set()
         self.reached, self.traffic = exchange.reached, exchange.traffic
         self.door = Door(self.limits, self.reached)
+        self.failures = Failures(self.limits, self.reached, exchange.now)
         self._connected = 0
         self._host, self._grace_s = exchange.host, grace_s
         self._sessions, self._servers = sessions, servers
@@ -139,12 +141,14 @@ class Lifecycle:
             view = EdgeSession.of(connect, client_id, connection.peer, connection.tls)
             view.is_internal = connection.is_internal
             proof = NO_PROPERTIES
+            if peer is None and not self.failures.may_try(view.remote_address):
+                raise MqttError("too many failed logins from this address", ReasonCode.QUOTA_EXCEEDED)
             if connect.properties.authentication_method is not None:
                 proof = await self.enhanced_auth.connect(connection, connect, view)
             # A member was recognised by its certificate, which is more than a password.
             elif peer is None and not await self._host.authenticate(view):
                 code = ReasonCode.BAD_USER_NAME_OR_PASSWORD if connect.username else ReasonCode.NOT_AUTHORIZED
-                raise MqttError(f"{client_id!r} is not authorised", code)
+                raise MqttError("not authorised", code)
             if peer is not None:
                 proof = Properties(user=(stamp(time.time()),))
             if not connection.closed:
@@ -154,8 +158,10 @@ class Lifecycle:
         except ConnectionError:
             connection.close()
         except MqttError as error:
-            said = {"address": connection.address, "client": connect.client_id, "code": f"0x{error.reason:02x}"}
-            log.info("%s", error, extra=said)
+            if error.reason in _FAILED_LOGIN and not connection.is_overlay and connection.peer is not None:
+                self.failures.failed(connection.peer[0])
+            said = {"address": connection.address, "client": connect.client_id, "user": connect.username}
+            log.info("refused: %s", error, extra={**said, "code": f"0x{error.reason:02x}"})
             connection.refuse(error.reason, connect.version, connect.properties.maximum_packet_size)
 
     def perform(self, client: Client, action: Action) -> Later | None:
