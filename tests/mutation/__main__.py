@@ -4,8 +4,8 @@
     python -m tests.mutation --list keys/frames.py                                   which faults there are
 
 A fault meets the module's own tests first (`tests/<package>/**/test_<module>.py`), then all other tests of the package
-that import the module or its room, unless `--own` says that its own should do. `survivors` explains those that no test can
-notice. Prints each survivor with its line, and a score per module; exit status 1 if one survived unexplained.
+that import the module or its room; `--own` leaves these out. `survivors` explains those that no test can notice. Prints
+each survivor with its line, and a score per module; exit status 1 if one survived that nobody explained.
 
 The packages are copied to temporary directories and changed there; every fault gets a process of its own, forked from
 one that has read all libraries already. `--part 2/5` takes every fifth fault, from the second on.
