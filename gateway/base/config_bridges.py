@@ -39,7 +39,7 @@ class BridgeTopic(Model):
 
     filter: str = Field(default="#", description="without either prefix")
     direction: Literal["out", "in", "both"] = Field(default="out", description="out: from here to there")
-    qos: Literal[0, 1, 2] = Field(default=1, description="the most with which it crosses")
+    qos: Literal[0, 1, 2] = Field(default=1, description="with which it crosses at most; 2 crosses as 1")
     local_prefix: Prefix = Field(default="", description="what such topics begin with here")
     remote_prefix: Prefix = Field(default="", description="what they begin with there")
 
@@ -88,9 +88,9 @@ class BridgeSettings(Model):
     password_file: Path | None = Field(default=None, description="a private file with the password alone")
     tls: BridgeTls | None = Field(default=None, description="absent: without TLS")
     keep_alive_s: int = Field(default=60, ge=5, le=65_535, description="how soon a dead connection is noticed")
-    session_expiry_s: int = Field(default=7 * 86_400, ge=0, le=0xFFFF_FFFF, description="how long it keeps ours")
+    session_expiry_s: int = Field(default=7 * 86_400, ge=0, le=0xFFFF_FFFF, description="of ours there; MQTT 5 only")
     topics: list[BridgeTopic] = Field(min_length=1, max_length=TOPICS_MAX, description="what crosses the bridge")
-    queue_messages: int = Field(default=100_000, ge=1, description="what waits for the other broker; then refused")
+    queue_messages: int = Field(default=100_000, ge=1, description="what waits here for it; then the oldest go")
     queue_bytes: int = Field(default=256 << 20, ge=65_536, description="their bytes")
     status_topic: str | None = Field(
         default=None, description="1 or 0, retained, here: whether the other broker is reached"
