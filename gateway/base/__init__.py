@@ -5,6 +5,7 @@ Imports pure rooms of `bridge` for names in configurations; no other room of `ga
 
 from __future__ import annotations
 
+from gateway.base.clock import Clock
 from gateway.base.config import ConfigError, Listener, OverlaySettings, Settings, StartError, load, load_hosted
 from gateway.base.config_discovery import Discovery
 from gateway.base.config_hosted import Hosted
@@ -25,6 +26,7 @@ from gateway.base.sealed_file import SealedFile, SealedFileError
 
 __all__ = [
     "FIGURES_TOPIC",
+    "Clock",
     "ConfigError",
     "DeviceSettings",
     "Discovery",
