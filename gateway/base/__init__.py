@@ -5,8 +5,22 @@ Imports pure rooms of `bridge` for names in configurations; no other room of `ga
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from gateway.base.clock import Clock
 from gateway.base.config import ConfigError, Listener, OverlaySettings, Settings, StartError, load, load_hosted
+=======
+from gateway.base.config import (
+    ConfigError,
+    Listener,
+    OverlaySettings,
+    Settings,
+    StartError,
+    load,
+    load_hosted,
+    parse,
+)
+from gateway.base.config_bridges import BridgeSettings, BridgeTls, BridgeTopic
+>>>>>>> main
 from gateway.base.config_discovery import Discovery
 from gateway.base.config_hosted import Hosted
 from gateway.base.config_traces import DeviceSettings, TraceSettings, WatchedSettings
@@ -26,7 +40,13 @@ from gateway.base.sealed_file import SealedFile, SealedFileError
 
 __all__ = [
     "FIGURES_TOPIC",
+<<<<<<< HEAD
     "Clock",
+=======
+    "BridgeSettings",
+    "BridgeTls",
+    "BridgeTopic",
+>>>>>>> main
     "ConfigError",
     "DeviceSettings",
     "Discovery",
@@ -48,6 +68,7 @@ __all__ = [
     "load",
     "load_hosted",
     "lock_exclusively",
+    "parse",
     "private_directory",
     "read_private",
     "sync_directory",
