@@ -43,7 +43,7 @@ from bridge.traces.kinds import (
     interest_of,
 )
 from bridge.traces.offenders import Complain, Offenders, SendAway
-from bridge.traces.pings import PRESETS
+from bridge.traces.pings import PRESETS, Preset, within
 from bridge.traces.registrations import Admission
 from bridge.traces.remembered import Record
 from bridge.traces.reporting import Report, ReportEffect, Reporter
@@ -87,6 +87,7 @@ __all__ = [
     "Observed",
     "Offenders",
     "Opinion",
+    "Preset",
     "Record",
     "Registered",
     "Registering",
@@ -110,4 +111,5 @@ __all__ = [
     "entity_level",
     "entity_of",
     "interest_of",
+    "within",
 ]

@@ -56,6 +56,7 @@ class Registered:
 
     registration: Registration
     advertisement: Advertisement
+    client: str = ""
 
 
 TracingEffect: TypeAlias = Say | SendAway | Complain | Registered | Report | Count

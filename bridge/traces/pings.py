@@ -75,6 +75,25 @@ CELLULAR = Preset("cellular", interval_s=5.0, interval_min_s=0.5, timeout_initia
 PRESETS = {preset.name: preset for preset in (LAN, WAN, CELLULAR)}
 
 
+def within(detect_s: float) -> Preset:
+    """The times with which a death is told `detect_s` after it at the latest, on a link that keeps its longest wait
+    well below that: half of it is left for the next ping to be due, the other half for its answer to be missed, a
+    newcomer's too. So the interval is the longest one that the goal allows, and the patience is what is left
+    (W. Chen, S. Toueg, M. K. Aguilera, On the quality of service of failure detectors (2002), section 5). Raises
+    ValueError."""
+    if detect_s < 1:
+        raise ValueError("a death cannot be told within less than a second")
+    return Preset(
+        f"within {detect_s:g} s",
+        interval_s=detect_s / 2,
+        interval_min_s=min(max(detect_s / 100, 0.05), 0.5),
+        timeout_initial_s=detect_s / 10,
+        timeout_max_s=detect_s / 2,
+        patience_s=detect_s / 5,
+        floor_s=min(2.0, detect_s / 3),
+    )
+
+
 class Health(StrEnum):
     """What the broker holds of an entity."""
 
@@ -231,6 +250,8 @@ class Pulse:
         if self._misses:
             self._misses = 0
             self._next_ping = max(self._last_ping + self._interval_s(), now)
+        elif self._answers >= EXPERIENCE:
+            self._next_ping = max(self._next_ping, now + self._interval_s())  # its link is known: no need to ask
         before, self.health = self.health, Health.ALIVE
         return self.health if before is not self.health else None
 

@@ -173,7 +173,11 @@ class Tracer:
         if evicted is not None:
             self._forget(evicted[0])
         said = Say(answers_to(advertisement.certificate.name), answer)
-        effects: list[TracingEffect] = [said, Registered(registration, advertisement), Count("entities_registered")]
+        effects: list[TracingEffect] = [
+            said,
+            Registered(registration, advertisement, event.client),
+            Count("entities_registered"),
+        ]
         return [*effects, *([Count("entities_evicted")] if evicted else [])]
 
     def _forget(self, session: bytes) -> Traced:

@@ -5,10 +5,7 @@ Imports pure rooms of `bridge` for names in configurations; no other room of `ga
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 from gateway.base.clock import Clock
-from gateway.base.config import ConfigError, Listener, OverlaySettings, Settings, StartError, load, load_hosted
-=======
 from gateway.base.config import (
     ConfigError,
     Listener,
@@ -20,7 +17,6 @@ from gateway.base.config import (
     parse,
 )
 from gateway.base.config_bridges import BridgeSettings, BridgeTls, BridgeTopic
->>>>>>> main
 from gateway.base.config_discovery import Discovery
 from gateway.base.config_hosted import Hosted
 from gateway.base.config_traces import DeviceSettings, TraceSettings, WatchedSettings
@@ -40,13 +36,10 @@ from gateway.base.sealed_file import SealedFile, SealedFileError
 
 __all__ = [
     "FIGURES_TOPIC",
-<<<<<<< HEAD
-    "Clock",
-=======
     "BridgeSettings",
     "BridgeTls",
     "BridgeTopic",
->>>>>>> main
+    "Clock",
     "ConfigError",
     "DeviceSettings",
     "Discovery",

@@ -78,6 +78,10 @@ class Publishes(Protocol):
         """Publish into the overlay only, retained there for so long."""
         ...
 
+    def probe_host(self, client_id: str, within_s: float) -> None:
+        """Have the system notice within so long that a client's machine is gone."""
+        ...
+
     def send_away(self, client_id: str, why: str) -> None:
         """Disconnect a client."""
         ...
@@ -96,7 +100,9 @@ class Tracing:
         clock: Clock | None = None,
         devices: DeviceTracer | None = None,
         reporter: Reporter | None = None,
+        detect_within_s: float = 10.0,
     ) -> None:
+        self._detect_within_s = detect_within_s
         self._tracer, self._node, self._store, self._devices = tracer, node, store, devices
         self._reporter = reporter
         self._more_counts, self._clock = count, clock or Clock()
@@ -304,6 +310,7 @@ class Tracing:
                     life_s = (advertisement.not_after_ms - advertisement.created_ms) // 1000
                     self._broker.advertise(advertisement_topic(advertisement.topic), advertisement.encode(), life_s)
                 case Registered():
+                    self._broker.probe_host(effect.client, self._detect_within_s)
                     if self._node is not None:
                         self._perform(self._node.handle(effect, self._clock()))
                 case Show(topic, payload):

@@ -13,9 +13,7 @@ from bridge.traces.remembered import Record
 from bridge.traces.tracer import REJOIN_S, Tracer
 from bridge.traces.tracker import FOUND_S, OFFLINE_S, Follow, Tracker
 from bridge.traces.witnessing import SILENT_S
-from keys.errors import KeysError
 from tests.bridge.tracebus import AUTHORITY, NODES, Bus
-from tests.bridge.traces.test_tracer import Entity
 
 K = TraceKind
 
@@ -96,22 +94,6 @@ def test_what_ended_while_the_broker_was_away_is_not_spoken_of(bus: Bus) -> None
     restarted(bus, 3_600)  # longer than any token
     assert len(bus.tracer) == 0
     assert [record for _, record in bus.tracer.records()] == [None], "nor kept"
-
-
-@pytest.mark.parametrize("cut", [0, 1, 2, 40, 200, -1])
-def test_a_damaged_record_is_refused(cut: int) -> None:
-    pump = Entity()
-    pump.register()
-    pump.authorise()
-    ((_, record),) = pump.tracer.records()
-    assert record is not None
-    data = record.encode()
-    assert Record.decode(data) == record
-    with pytest.raises(KeysError):
-        Record.decode(data[:cut])
-    with pytest.raises(KeysError):
-        Record.decode(bytes([99]) + data[1:])
-    assert "holder" not in repr(record)
 
 
 def test_a_tracker_that_hears_nothing_any_more_says_so_and_asks_anew(bus: Bus) -> None:

@@ -28,6 +28,7 @@ from bridge.traces.pings import (
     Preset,
     Pulse,
     detection_s,
+    within,
 )
 
 NOW = 1_800_000_000.0
@@ -207,6 +208,35 @@ def test_the_timeout_follows_round_trips_within_its_bounds() -> None:
 def test_detection_times_of_the_presets(preset: Preset) -> None:
     longest = detection_s(preset, 0.01)
     assert longest == pytest.approx(preset.interval_s + 2 * preset.patience_s + preset.margin_s, rel=0.01)
+
+
+@pytest.mark.parametrize("goal_s", [1.0, 2.0, 5.0, 10.0, 60.0])
+@pytest.mark.parametrize("answers", [3, 100, EXPERIENCE + 60])
+def test_a_death_is_told_within_what_was_asked_for(goal_s: float, answers: int) -> None:
+    pace = within(goal_s)
+    assert detection_s(pace, 0.01, answers) <= goal_s
+    assert detection_s(pace, 0.01, answers) >= goal_s / 2, "with no more pings than that needs"
+
+
+def test_nothing_is_told_within_no_time() -> None:
+    with pytest.raises(ValueError, match="less than a second"):
+        within(0.5)
+
+
+def test_who_says_something_else_need_not_be_asked() -> None:
+    def asked(speaks: bool) -> int:
+        pulse = Pulse(LAN, NOW)
+        run(pulse, NOW + EXPERIENCE + 60, 0.01)
+        now, count = pulse.next_deadline, 0
+        for _ in range(100):
+            now += 0.2
+            if speaks:
+                assert pulse.lives(now) is None
+            count += len(pings(run(pulse, now, 0.01)))
+        return count
+
+    assert asked(speaks=False) > 15
+    assert asked(speaks=True) <= 1
 
 
 def test_the_slower_the_network_the_later_a_failure_is_told() -> None:

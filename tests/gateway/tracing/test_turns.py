@@ -1,4 +1,4 @@
-"""When a tracing broker judges: behind everything that could be read, on either event loop; and by which clock."""
+"""When a tracing broker judges: behind everything that could be read, on either event loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 import uvloop
 
 from bridge.contract import Tick
-from gateway.base import Clock
 from gateway.tracing.broker_tracing import Tracing
 
 
@@ -59,15 +58,3 @@ def test_what_lies_in_sockets_is_read_before_anybody_is_judged(loop: Any) -> Non
         made.run_until_complete(scenario())
     finally:
         made.close()
-
-
-def test_time_is_measured_on_a_clock_that_nobody_sets_and_told_by_the_wall() -> None:
-    steady, wall = [1_000.0], [1_800_000_000.0]
-    clock = Clock(lambda: steady[0], lambda: wall[0])
-    assert clock() == 1_000.0
-    assert clock.wall.ms(clock()) == 1_800_000_000_000
-    wall[0] -= 3_600  # somebody sets the clock back
-    steady[0] += 5
-    assert clock() == 1_005.0
-    assert clock.wall.ms(1_005.0) == 1_799_996_400_000
-    assert clock.wall.at(1_799_996_400_000) == pytest.approx(1_005.0)
