@@ -67,9 +67,9 @@ def _section(model: type[BaseModel], place: str) -> Iterator[str]:
         models = list(_models(field.annotation))
         where = f"{place}.{name}" if place else name
         inner += [(where + _depth(field.annotation), each) for each in models]
-        said = field.description or (_first_line(models[0]) if models else None)
+        said = field.description
         if said is None:
-            said = ""
+            raise LookupError(f"{model.__name__}.{name} has no description; write one")
         yield f"| `{name}` | {_type(field)} | {_default(field)} | {_cell(said)} |"
     yield ""
     for where, each in inner:
@@ -150,10 +150,6 @@ def _default(field: FieldInfo) -> str:
 
 def _doc(model: type[BaseModel]) -> str:
     return re.sub(r"\s+", " ", (model.__doc__ or "").strip()) + "\n"
-
-
-def _first_line(model: type[BaseModel]) -> str:
-    return re.sub(r"\s+", " ", (model.__doc__ or "").strip()).split(". ")[0].rstrip(".")
 
 
 def _cell(text: str) -> str:

@@ -44,7 +44,9 @@ class DeviceSettings(Model):
         default=[], max_length=256, description="patterns of names, or @domain, that may track the devices"
     )
     clients: list[str] = Field(default=["*"], description="patterns of client ids that are devices")
-    heartbeats: list[HeartbeatSettings] = Field(default=[], max_length=HEARTBEATS_MAX)
+    heartbeats: list[HeartbeatSettings] = Field(
+        default=[], max_length=HEARTBEATS_MAX, description="topics by which something behind a bridge is known to live"
+    )
     conventions: list[Convention] = Field(
         default=["homeassistant", "homie", "sparkplug"], description="whose words about devices are read"
     )
@@ -135,8 +137,8 @@ class WatchedSettings(Model):
         default=[], max_length=256, description="patterns of names, or @domain, that may track us"
     )
     secured: bool = Field(default=False, description="seal the traces for those who may track us")
-    username: str | None = None
-    password_file: Path | None = None
+    username: str | None = Field(default=None, description="for those brokers")
+    password_file: Path | None = Field(default=None, description="a private file with the password alone")
     cafile: Path | None = Field(default=None, description="connect by TLS, trusting it")
 
     @field_validator("brokers")

@@ -17,7 +17,7 @@ from gateway.base import Limits
 from gateway.broker.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Flusher, Later
 from gateway.broker.host_probes import probe_host
 from gateway.broker.write_room import Room
-from gateway.clients import Reached
+from gateway.clients import INTERNAL, Reached
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.packets import Connect, Packet, Publish, Version
 from gateway.mqtt5.session import Action, Close, refusal
@@ -60,6 +60,7 @@ class MqttConnection(asyncio.Protocol):
 
     def __init__(self, core: Core, flusher: Flusher, listener: str, overlay: bool, over_limit: bool) -> None:
         self.listener, self.is_overlay, self.over_limit = listener, overlay, over_limit
+        self.is_internal = listener.startswith(INTERNAL)
         self.client: Client | None = None
         self.closed = False
         #: Told of everything that is written, if somebody asked for it.

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from gateway.clients.overlay_port import Done
 
 
+INTERNAL = "$veilmq/"
+"""What client ids and listeners of parts of this process begin with: bridges, the page. Nobody else may use it."""
+
+
 class Owed:
     """An acknowledgement that we owe a client; `code` None: not decided yet. `answers` are waited for. `binds`: the
     code may not be told as an acceptance, not even to a client whose version has no words for a refusal."""
