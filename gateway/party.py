@@ -21,7 +21,7 @@ from bridge.contract import Count, Machine
 from bridge.document import Issuer, Overlay, OverlayError, Scope, ScopeSecret
 from bridge.node import GatewayNode, KeyServerNode, ReplicaNode
 from bridge.traces import Availability
-from gateway.attached import attach
+from gateway.attached import Attached
 from gateway.base import ConfigError, Figures, LinkFigures, LinkState, OverlaySettings, Settings
 from gateway.broker import LINK_LIMITS, EdgeBroker, Lifecycle, run_broker
 from gateway.client import Client, LinkTls
@@ -261,13 +261,17 @@ async def _serve(
 ) -> None:
     if settings.overlay is None:
         with contextlib.ExitStack() as ends:
-            joined = _traced(settings, ends, lambda count: None), _watched(settings, ends), attach(settings, None, ends)
+            beside = Attached(settings, None)
+            joined = _traced(settings, ends, lambda count: None), _watched(settings, ends), beside.begin
 
             def serves(broker: EdgeBroker) -> None:
                 for join in joined:
                     join(broker)
 
-            await run_broker(settings, started=serves, read=read)
+            try:
+                await run_broker(settings, started=serves, read=read)
+            finally:
+                await beside.end()
         return
     party = Party(settings)
     async with contextlib.AsyncExitStack() as stack:
@@ -279,7 +283,7 @@ async def _serve(
         links = build(party, wrap, neighbours)
         dialled = links.figures.links
         trace, watch = _traced(settings, stack, links.figures.count), _watched(settings, stack)
-        beside = attach(settings, links, stack)
+        beside = Attached(settings, links)
 
         def started(broker: EdgeBroker) -> None:
             links.figures.links = lambda: [*dialled(), *accepted_links(broker.lifecycle, links.figures)]
@@ -287,13 +291,14 @@ async def _serve(
             links.start(broker, partial(end_session, broker.lifecycle))
             trace(broker)
             watch(broker)
-            beside(broker)
+            beside.begin(broker)
             if neighbours is not None:
                 neighbours.advertise(settings, broker.port)
 
         try:
             await run_broker(settings, links, overlay_context=party.tls.server, started=started, read=read)
         finally:
+            await beside.end()
             await links.stop()
 
 

@@ -38,15 +38,15 @@ Bind = Annotated[str, BeforeValidator(_is_text_or_number), AfterValidator(_bind)
 class Listener(Model):
     """One address that clients connect to. What is absent is taken from the listener named `default`."""
 
-    type: Literal["tcp", "ws", "external"] = "tcp"
+    type: Literal["tcp", "ws", "external"] = Field(default="tcp", description="ws: WebSocket; external: handed over")
     bind: Bind = Field(default="127.0.0.1:1883", description="HOST:PORT, or unix:PATH for a Unix socket")
     max_connections: int = Field(default=0, ge=-1, description="0 or -1: only limits.connections applies")
-    ssl: bool = False
-    certfile: Path | None = None
-    keyfile: Path | None = None
-    cafile: Path | None = None
-    capath: Path | None = None
-    cadata: str | None = Field(default=None, repr=False)
+    ssl: bool = Field(default=False, description="TLS 1.2 or later")
+    certfile: Path | None = Field(default=None, description="our certificate with its chain, PEM")
+    keyfile: Path | None = Field(default=None, description="its key, a private file")
+    cafile: Path | None = Field(default=None, description="whose client certificates are trusted, PEM")
+    capath: Path | None = Field(default=None, description="the same as a directory of hashed names, as OpenSSL has it")
+    cadata: str | None = Field(default=None, repr=False, description="the same as text")
     require_client_certificate: bool = Field(
         default=False, description="refuse clients without a certificate that the CA signed"
     )
@@ -61,8 +61,8 @@ class Listener(Model):
     )
     queue_messages: int | None = Field(default=None, ge=1, description="absent: limits.queue_messages")
     queue_bytes: int | None = Field(default=None, ge=1024, description="absent: limits.queue_bytes")
-    reader: str | None = None
-    writer: str | None = None
+    reader: str | None = Field(default=None, description="of amqtt's external listeners; not used")
+    writer: str | None = Field(default=None, description="of amqtt's external listeners; not used")
 
     @property
     def unix_path(self) -> Path | None:

@@ -95,4 +95,6 @@ def _loopback(bind: str) -> str:
 class Metrics(Model):
     """Where Prometheus asks. Loopback only: it has neither names nor passwords."""
 
-    bind: Annotated[str, AfterValidator(_loopback)] = "127.0.0.1:9464"
+    bind: Annotated[str, AfterValidator(_loopback)] = Field(
+        default="127.0.0.1:9464", description="HOST:PORT on loopback"
+    )

@@ -26,7 +26,7 @@ from gateway.broker.flushing import DRAINING, Later
 from gateway.broker.subscribing import Subscribing
 from gateway.broker.terms import Terms
 from gateway.broker.wills import decided, publish_will
-from gateway.clients import Client, ClientConnection, Deadlines, EntityConnected, EntityGone, Pace
+from gateway.clients import INTERNAL, Client, ClientConnection, Deadlines, EntityConnected, EntityGone, Pace
 from gateway.mqtt5.endings import tellings
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import (
@@ -148,6 +148,7 @@ class Lifecycle:
             if self._host.sees_packets_received:
                 self._host.fire(MQTTEvents.PACKET_RECEIVED, packet=PacketView(connect, connect.version))
             view = EdgeSession.of(connect, client_id, connection.peer, connection.tls)
+            view.is_internal = connection.is_internal
             proof = NO_PROPERTIES
             if peer is None and not self.failures.may_try(view.remote_address):
                 raise MqttError("too many failed logins from this address", ReasonCode.QUOTA_EXCEEDED)
@@ -196,6 +197,8 @@ class Lifecycle:
 
     def _admit(self, connection: MqttConnection, connect: Connect) -> str | None:
         """The name of the member, on an overlay listener. Raises MqttError for whoever may not try at all."""
+        if connect.client_id.startswith(INTERNAL) and not connection.is_internal:
+            raise MqttError("client ids of our own parts are taken", ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
         if connection.over_limit:
             raise MqttError(f"listener {connection.listener} is full", ReasonCode.QUOTA_EXCEEDED)
         method = connect.properties.authentication_method
@@ -205,7 +208,8 @@ class Lifecycle:
             if len(self.clients) >= self.limits.sessions and connect.client_id not in self.clients:
                 self.reached.note("sessions", connection.address)
                 raise MqttError("limits.sessions is reached", ReasonCode.QUOTA_EXCEEDED)
-            self.reached.check_connect(connect, self.limits, self.terms.offer.session_expiry_max_s)
+            longest_s = self.terms.offered(connection.is_internal).session_expiry_max_s
+            self.reached.check_connect(connect, self.limits, longest_s)
             return None
         if connect.version != Version.V5:
             raise MqttError(
@@ -229,7 +233,7 @@ class Lifecycle:
         """From here on nothing is waited for: two connections of one client id cannot interleave."""
         now = self.now()
         properties = tellings(connect, view.client_id, proof, self.response_information)
-        offer = self.terms.offer if peer is None else self.terms.peer_offer
+        offer = self.terms.offered(connection.is_internal, is_member=peer is not None)
         check_connect(connect, offer, properties)
         key = view.client_id if peer is None else f"{PEER_PREFIX}{peer}"
         client = self.clients.get(key)
@@ -288,6 +292,7 @@ class Lifecycle:
             kept = client.view
             kept.adopt(connect, view.client_id, connection.peer, connection.tls)
             kept.attributes.update(view.attributes)
+            kept.is_internal = view.is_internal
             kept.username, kept.is_anonymous = view.username, view.is_anonymous
         client.view.transitions.connect()
         client.view.parent = int(client.session.begun)

@@ -93,6 +93,9 @@ class EdgeSession(Session):  # type: ignore[misc]
     retained_messages = _LateQueue()
     delivered_message_queue = _LateQueue()
 
+    is_internal = False
+    """A part of this process, such as a bridge: the operator's word, not a plugin's, says what it may do."""
+
     def __init__(self) -> None:
         super().__init__()
         self.retained_messages = self.delivered_message_queue = None
@@ -214,6 +217,8 @@ class PluginHost:
     async def authenticate(self, session: EdgeSession) -> bool:
         """amqtt's rule: some plugin answers, and none says no. No plugins, or a client without user name:
         as `allow_anonymous` says. A plugin that raises refuses. Raises MqttError (0x89) where one is too busy."""
+        if session.is_internal:
+            return True
         if self._allow_anonymous and session.username is None:
             session.is_anonymous = True
             return True
@@ -238,7 +243,7 @@ class PluginHost:
 
     def verdict(self, session: EdgeSession, topic: str, action: Action) -> bool | None:
         """The verdict of the topic plugins, remembered or said at once; None if they must be asked."""
-        if not self.filters_topics:
+        if session.is_internal or not self.filters_topics:
             return True
         known = session.verdicts.get((topic, action))
         if known is None and self._deciding:
