@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.base.config import ConfigError, StartError, load, parse, rebound
+from gateway.base.config import StartError, load, parse
 from gateway.broker.running import make_broker
 from gateway.cli import run
 from gateway.commands.check import check, refuse
@@ -22,19 +22,6 @@ ACL = "amqtt.plugins.topic_checking.TopicAccessControlListPlugin"
 def _findings(content: dict[str, Any]) -> dict[str, str]:
     report = check(parse({"listeners": {"default": {"bind": "127.0.0.1:0"}}, **content}), [])
     return {finding.text: finding.level for finding in report.findings}
-
-
-@pytest.mark.parametrize("bind", ["127.0.0.1:99999", ":70000", "99999", "[::1]:99999", "127.0.0.1:x", "127.0.0.1:-1"])
-def test_a_port_that_does_not_exist_is_refused_and_becomes_no_other(bind: str) -> None:
-    with pytest.raises(ConfigError, match="port"):
-        parse({"listeners": {"default": {"bind": bind}}})
-    with pytest.raises(ConfigError, match="--bind"):
-        rebound(parse({}), bind)
-
-
-@pytest.mark.parametrize("bind", ["127.0.0.1:0", ":1883", "1883", 1883, "[::1]:1883", "localhost", "unix:/run/x", ""])
-def test_every_form_of_an_address_is_still_one(bind: object) -> None:
-    parse({"listeners": {"default": {"bind": bind}}})
 
 
 def test_paths_of_plugins_count_from_the_folder_of_the_configuration(tmp_path: Path) -> None:
