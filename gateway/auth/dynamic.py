@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from amqtt.contexts import Action
 from amqtt.plugins.base import BaseTopicPlugin
@@ -32,15 +35,20 @@ LOOK_S = 1.0
 class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
     """See the module. Raises StartError."""
 
-    def _read(self) -> Users:
-        self.path = Path(self.config.file)
+    def _read(self, path: str | Path | None) -> Users:  # type: ignore[override]
+        self.path = Path(path or self.config.file)
         self._looked_at, self._stamp = time.monotonic(), self._stamped()
         try:
-            self.security = Security.load(self.path)
-            self._rules: FileRules = self.security.check()
+            security = Security.load(self.path)
+            self._rules: FileRules = security.check()
         except SecurityError as error:
             raise StartError(str(error)) from None
-        return Users(self.security.hashes)
+        self.security = security
+        return Users(security.hashes)
+
+    def reread(self, options: dict[str, Any]) -> Callable[[], None]:
+        """Read the file anew; what takes it over. Raises StartError."""
+        return partial(self._take, self._read(options.get("file")))
 
     def _stamped(self) -> tuple[int, int]:
         try:
@@ -58,7 +66,7 @@ class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
         if self._stamped() == self._stamp:
             return
         try:
-            self.reread()
+            self.reread({})()
         except StartError as error:
             self._stamp = self._stamped()
             log.error("%s; what was before still counts", error)
@@ -81,3 +89,4 @@ class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
     @dataclass
     class Config:
         file: str | Path
+        password_file: str | Path | None = None  # not used: users are in `file`

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.base import Limits
 from gateway.broker.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Flusher, Later
+from gateway.broker.host_probes import probe_host
 from gateway.broker.write_room import Room
 from gateway.clients import INTERNAL, Reached
 from gateway.mqtt5.codec import Decoder
@@ -129,6 +130,10 @@ class MqttConnection(asyncio.Protocol):
         # What came before the end still counts: a QoS 0 PUBLISH followed by a close is no lost message.
         if self._task is None:
             self._core.lost(self, exc)
+
+    def probe_host(self, within_s: float) -> None:
+        """Have the system end this connection when its peer's machine is gone for so long."""
+        probe_host(self._transport, within_s)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

@@ -347,7 +347,7 @@ class Answering:
             security.save(dynamic.path)
         except SecurityError as error:
             raise ApiError(400, str(error)) from None
-        dynamic.reread()
+        dynamic.reread({})()
         self._host.forget_verdicts(client.view for client in self._broker.lifecycle.clients.values())
 
     def _send_away(self, user: str) -> None:

@@ -226,6 +226,9 @@ class PluginHost:
         for session in sessions:
             session.verdicts.clear()
 
+    def adopt(self, allow_anonymous: bool) -> None:
+        self._allow_anonymous = allow_anonymous
+
     async def authenticate(self, session: EdgeSession) -> bool:
         """amqtt's rule: some plugin answers, and none says no. No plugins, or a client without user name:
         as `allow_anonymous` says. A plugin that raises refuses. Raises MqttError (0x89) where one is too busy."""

@@ -14,6 +14,8 @@ from gateway.console.operations import ADMIN, ANYBODY, CHANGE, OPERATIONS
 from tests.gateway.console.running import Api, Running, console
 from tests.waits import wait_until
 
+USERS = "/users"
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
@@ -152,9 +154,9 @@ def test_users_change_while_it_runs(broker: Running, ann: Api) -> None:
         return subprocess.run(command, capture_output=True, timeout=30, check=False).returncode == 0
 
     new = {"password": "one", "groups": ["plant"], "acl": ["topic read news/#"]}
-    assert ann.ask("PUT", "/users/carl", new)[0] == 400  # there is no such group
+    assert ann.ask("PUT", f"{USERS}/carl", new)[0] == 400  # there is no such group
     assert ann.ask("PUT", "/groups/plant", {"acl": ["topic readwrite plant/#"]})[0] == 200
-    assert ann.ask("PUT", "/users/carl", new)[0] == 200
+    assert ann.ask("PUT", f"{USERS}/carl", new)[0] == 200
     carl = Api(broker.port)
     assert carl.log_in("carl", "one") == 200
     assert carl.ask("POST", "/publish", {"topic": "plant/c", "payload": "x", "retain": True})[0] == 200
@@ -162,14 +164,14 @@ def test_users_change_while_it_runs(broker: Running, ann: Api) -> None:
     assert ann.ask("PUT", "/groups/plant", {"acl": ["topic read plant/other"]})[0] == 200
     assert carl.ask("POST", "/publish", {"topic": "plant/c", "payload": "x"})[0] == 403
     assert ann.ask("DELETE", "/groups/plant")[0] == 400  # carl is in it
-    assert ann.ask("PUT", "/users/carl", {"enabled": False})[0] == 200
+    assert ann.ask("PUT", f"{USERS}/carl", {"enabled": False})[0] == 200
     assert carl.ask("GET", "/me")[0] == 401
     assert not may("carl", "one", "-t", "plant/c", "-C", "1")
     assert "hash" not in str(ann.ask("GET", "/users")[1])
-    assert ann.ask("DELETE", "/users/carl")[0] == 200
+    assert ann.ask("DELETE", f"{USERS}/carl")[0] == 200
     for name in ("a b", "a:b", "a%23", "%0a"):
-        assert ann.ask("PUT", f"/users/{name.replace(' ', '%20')}", {"password": "x"})[0] == 400
-    assert ann.ask("PUT", "/users/dora", {"password": "x", "acl": ["topic read a\nuser ann"]})[0] == 400
+        assert ann.ask("PUT", f"{USERS}/{name.replace(' ', '%20')}", {"password": "x"})[0] == 400
+    assert ann.ask("PUT", f"{USERS}/dora", {"password": "x", "acl": ["topic read a\nuser ann"]})[0] == 400
     assert ann.ask("PUT", "/everybody", {"acl": ["user ann"]})[0] == 400
 
 
