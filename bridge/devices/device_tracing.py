@@ -38,7 +38,7 @@ from bridge.traces import (
 )
 from bridge.traces.telling import Say
 from keys.delegation import Advertisement, Delegated, Token
-from keys.errors import KeysError
+from keys.errors import KeysError, TooOften
 from keys.identity import Certificate, Identity
 
 TOPIC_LIFE_S = 7 * 24 * 3600
@@ -224,7 +224,11 @@ class DeviceTracer:
         effects = self._renewed(device, voiced, now)
         voiced = self._voiced[device]
         try:
+            if not voiced.voice.knows(event.data):
+                self._offenders.afford(event.client, "interest", now)
             effects += voiced.voice.answered(event.data, self._authority, now)
+        except TooOften as error:
+            return [*effects, Count("traces_refused", 1, type(error).__name__)]
         except KeysError as error:
             return [*effects, *self._offenders.charge(event.client, "traces_refused", error)]
         if voiced.idle:
