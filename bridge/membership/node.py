@@ -18,11 +18,13 @@ from bridge.contract import (
     LinkDown,
     LinkGuard,
     LinkUp,
+    NotAdopted,
+    Offered,
     Received,
     Rotated,
     Tick,
 )
-from bridge.document import Overlay
+from bridge.document import Overlay, OverlayError
 from bridge.membership.adopting import OVERLAY_TOPIC, OverlayKeeper
 from bridge.membership.endorsing import VIEWS_TOPIC
 from bridge.wire import CONTROL_ROOT
@@ -49,9 +51,19 @@ class Node:
         """Whom we have links with; nobody, once the overlay in force has no use for us."""
         return frozenset() if self.keeper.removed else self._peers
 
+    @property
+    def removed(self) -> bool:
+        """Whether the overlay in force has no use for us any more."""
+        return self.keeper.removed
+
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Effects in the order in which they must happen. A stranger's event is refused."""
         match event:
+            case Offered(document):
+                try:
+                    return self.offered(document, now)
+                except OverlayError as error:
+                    return [NotAdopted(str(error))]
             case LinkUp(peer) | LinkDown(peer) | Received(peer, _) | Acked(peer, _) if peer not in self._peers:
                 return [Count("refused", 1, "stranger"), Blame(peer, False, "not a neighbour of ours")]
             case Received(peer, _):
@@ -84,7 +96,7 @@ class Node:
         return [] if self.keeper.removed else self._event(event, now)
 
     def offered(self, document: bytes, now: float) -> list[Effect]:
-        """The shell found another overlay file. Raises OverlayError, in one line, for what cannot be adopted."""
+        """Another overlay file. Raises OverlayError, in one line, for what cannot be adopted."""
         return self._adopted(self.keeper.offered(document, now), now)
 
     @property

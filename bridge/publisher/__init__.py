@@ -7,11 +7,14 @@ replica or reader.
 
 from __future__ import annotations
 
+from bridge.publisher.intake import Intake, NothingLeft, Shelf
 from bridge.publisher.publisher import Publisher
-from bridge.publisher.windows import AHEAD_MAX, WINDOW_MAX
+from bridge.publisher.windows import WINDOW_MAX
 
 __all__ = [
-    "AHEAD_MAX",
+    "Intake",
+    "NothingLeft",
+    "Shelf",
     "WINDOW_MAX",
     "Publisher",
 ]

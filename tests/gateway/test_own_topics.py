@@ -14,8 +14,9 @@ from bridge.traces.reporting import Report
 from gateway.base.figures import Figures
 from gateway.mqtt5.packets import Disconnect, PubAck, PubComp, PubRec, PubRel, Version, Will
 from gateway.mqtt5.types import ReasonCode
+from gateway.overlay.broker_overlay import NOT_AUTHORIZED, BrokerOverlay
 from gateway.overlay.dials import Dials
-from gateway.overlay.driver import NOT_AUTHORIZED, Links
+from keys.identity import Role
 from tests.gateway.harness import Wire
 from tests.gateway.traced_site import WAIT_S, Site
 
@@ -111,11 +112,13 @@ class Broker:
         self.got.append(publication.topic)
 
 
-def links_of(broker: Broker) -> Links:
+def links_of(broker: Broker) -> BrokerOverlay:
     nothing: Any = None
     keeping: Any = None
     entities = Availability("gate", prefix="entities")
-    links = Links(nothing, Figures("gate", "gateway"), nothing, keeping, Dials(nothing), entities, clock=lambda: 25.0)
+    links = BrokerOverlay(
+        nothing, Figures("gate", "gateway"), nothing, keeping, Dials(nothing), entities, clock=lambda: 25.0
+    )
     links._broker = broker  # type: ignore[assignment]
     links._schedule = lambda *what: None  # type: ignore[method-assign]
     return links
