@@ -50,7 +50,7 @@ from bridge.contract import (
 from bridge.document import Issuer, Overlay, ScopeSecret
 from bridge.document.region_view import RegionView
 from bridge.groups import GROUPS_TOPIC, LeaseRelay, SharedGroups
-from bridge.membership import GRANT_TOPIC, KeyClient, Node, OverlayDirectory, answer, handed_over, peers_of
+from bridge.membership import GRANT_TOPIC, KeyClient, Node, OverlayDirectory, answer, handed_over
 from bridge.publisher import Intake, NothingLeft, Publisher, Shelf
 from bridge.reader import Collector, Interest
 from bridge.replica import Forwarder
@@ -61,7 +61,7 @@ from keys.identity import Identity
 from keys.issuing import KeyServer
 from keys.material import Material
 
-__all__ = ["GatewayNode", "KeyServerNode", "Node", "ReaderNode", "ReplicaNode", "peers_of"]
+__all__ = ["GatewayNode", "KeyServerNode", "Node", "ReaderNode", "ReplicaNode"]
 
 
 class ReaderNode(Node):

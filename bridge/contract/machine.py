@@ -332,7 +332,7 @@ class Adoption(StrEnum):
 class Adopt:
     """A newer version that the owner signed, or the same with other views in force or open: endorsements came, or the
     view before is over. Whatever the outcome: write `document` (canonical JSON) to the overlay file, also over one of
-    the same version, and raise the pin. If it is in force, drop links to whom `membership.peers_of` does not name any
+    the same version, and raise the pin. If it is in force, drop links to whom `topology.peers_of` does not name any
     more, and dial those that came."""
 
     overlay: Overlay = field(repr=False)

@@ -27,8 +27,9 @@ from bridge.contract import (
 from bridge.document import Overlay, OverlayError
 from bridge.membership.adopting import OVERLAY_TOPIC, OverlayKeeper
 from bridge.membership.endorsing import VIEWS_TOPIC
+from bridge.topology import peers_of
 from bridge.wire import CONTROL_ROOT
-from keys.identity import Identity, Role
+from keys.identity import Identity
 
 
 class Node:
@@ -129,28 +130,3 @@ class Node:
 
     def _deadlines(self) -> list[float | None]:
         raise NotImplementedError
-
-
-def peers_of(overlay: Overlay, name: str) -> frozenset[str]:
-    """Members that `name` has a link with: gateways and jobs with all replicas of their region, hosted ones included,
-    and all key servers; replicas of neighbouring regions with each other. Key servers hear of new overlays from
-    gateways and jobs.
-
-    Replicas of a view that is to come are neighbours already, those of the view before until it is closed."""
-    me = overlay.certificate(name)
-    clients = {
-        certificate.name: certificate.region
-        for certificate in (member.certificate for member in overlay.members.values())
-        if certificate.role in (Role.GATEWAY, Role.INGEST)
-    }
-    match me.role:
-        case Role.KEY_SERVER:
-            return frozenset(clients) if name in overlay.policy.key_servers else frozenset()
-        case Role.HOSTED:
-            return frozenset()
-        case Role.REPLICA:
-            regions = overlay.neighbours(me.region)
-            replicas = {member for region in regions for member in overlay.replicas(region)}
-            return frozenset(replicas | {client for client, region in clients.items() if region == me.region})
-        case _:
-            return frozenset(overlay.replicas(me.region)) | frozenset(overlay.policy.key_servers)

@@ -12,9 +12,9 @@ from bridge.publisher.publisher import Publisher
 from bridge.publisher.windows import WINDOW_MAX
 
 __all__ = [
+    "WINDOW_MAX",
     "Intake",
     "NothingLeft",
-    "Shelf",
-    "WINDOW_MAX",
     "Publisher",
+    "Shelf",
 ]

@@ -128,7 +128,7 @@ class Sealer:
         secret = self.secret_for(publication.topic)
         if secret is None:
             return 0
-        hops = self._overlay.key_hops(secret.scope, self._overlay.certificate(self._name).region)
+        hops = self._data_keys.hops(secret.scope)
         key_chars = frame_bytes(secret.scope.filter, len(hops), hops[0].count) * 4 // 3
         try:
             inner = len(inner_of(publication).encode())

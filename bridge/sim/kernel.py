@@ -41,8 +41,8 @@ from bridge.contract import (
     Wanted,
     Watch,
 )
-from bridge.membership import peers_of
 from bridge.sim.outbox import SimulatedOutbox
+from bridge.topology import peers_of
 from keys.issuing import KeepArchive, KeepMaterial
 
 STEPS_MAX = 2_000_000  # a run that does not end is a bug of ours: stop it with a message

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from bridge.base import TopicError, check_name
 from bridge.contract import Blame, Count, Effect, Wire
 from bridge.document import REFRESH_MESSAGES_MAX, Overlay, Scope
+from bridge.topology import Topology
 from bridge.wire import pieces as content
 from keys.envelope import (
     PROPERTY_HEADER,
@@ -85,7 +86,7 @@ class Admission:
     """
 
     def __init__(self, overlay: Overlay, *, replica: bool) -> None:
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         self._calendar = overlay.policy.calendar
         self._replica = replica
         self._headers = HeaderVerifier()
@@ -103,7 +104,7 @@ class Admission:
         for scope in overlay.policy.scopes:
             if scope.bump > bumps.get(scope.filter, scope.bump):
                 self._bumped[scope.filter] = until
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         self._calendar = overlay.policy.calendar
         self._verified.clear()
         self._keys.clear()
@@ -179,7 +180,7 @@ class Admission:
 
     def _check_views(self, hops: Sequence[Hop], scope: Scope, home: int) -> None:
         """A key names one open view of every region that it may enter."""
-        if [hop.region for hop in hops] != [hop.region for hop in self._overlay.key_hops(scope, home)]:
+        if [hop.region for hop in hops] != [hop.region for hop in self._topology.key_hops(scope, home)]:
             raise BadShare("key was split for other regions than those of its scope")
         for hop in hops:
             self._overlay.check_view(hop)

@@ -16,7 +16,6 @@ from gateway.mqtt5.packets import Disconnect, PubAck, PubComp, PubRec, PubRel, V
 from gateway.mqtt5.types import ReasonCode
 from gateway.overlay.broker_overlay import NOT_AUTHORIZED, BrokerOverlay
 from gateway.overlay.dials import Dials
-from keys.identity import Role
 from tests.gateway.harness import Wire
 from tests.gateway.traced_site import WAIT_S, Site
 

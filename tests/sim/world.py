@@ -10,10 +10,11 @@ from bridge.contract.machine import Appending, Committed, Machine, Publication, 
 from bridge.document.overlay import Member, Overlay, RegionView
 from bridge.document.policy import ENDLESS_EPOCH, Issuer, Policy, Scope
 from bridge.document.scope_secret import ScopeSecret
-from bridge.node import GatewayNode, ReplicaNode, peers_of
+from bridge.node import GatewayNode, ReplicaNode
 from bridge.sim.adversary import Adversary, Behaviour
 from bridge.sim.kernel import Kernel
 from bridge.sim.outbox import SimulatedOutbox
+from bridge.topology import peers_of
 from keys.epochs import Calendar, KeyName, ScopeKeys, scope_key, token_key
 from keys.grants import Grant, Right
 from keys.identity import Certificate, Identity, Role
