@@ -1,16 +1,17 @@
 """START HERE: one party of the overlay, its machines wired together.
 
-A gateway's publication takes this way: `Committed` -> `publisher.Intake` -> `publisher.Publisher` -> `Send` to every replica of its
-region -> `forwarding.Forwarder` at each replica, region after region -> `collecting.Collector` at the
-subscribing gateway -> `Deliver`. Subscriptions go the other way: `Subscribed` -> `interest.Interest` -> a signed
-statement -> `subscriptions.RoutingTable` at every replica. Who may do what stands in `views.Overlay`; what every
-honest party checks first in `arriving.Admission`; what shares say about liars in `blame.Evidence`.
+A gateway's publication takes this way: `Committed` -> `publisher.Intake` -> `publisher.Publisher` -> `Send` to every
+replica of its region -> `replica.Forwarder` at each replica, region after region -> `reader.Collector` at the
+subscribing gateway -> `Deliver`. Subscriptions go the other way: `Subscribed` -> `reader.Interest` -> a signed
+statement -> `wire.RoutingTable` at every replica. Who may do what stands in `document.Overlay`; what every honest party
+checks first in `wire.Admission`; what shares say about liars in `reader.Evidence`; who is next for whom in
+`topology.Topology`.
 
 Beside that runs what keeps the overlay itself going: `membership.Node`, below every node here, with newer versions of
-the owner's document (`adopting`) and the flood guard of links (`budgets`); and epoch keys (`key_service`).
+the owner's document (`membership.adopting`), the flood guard of links (`contract.budgets`) and epoch keys.
 
-`GatewayNode`, `ReaderNode`, `ReplicaNode` and `KeyServerNode` follow the contract of `machine`: the broker
-(`gateway.overlay.driver`) and the simulator (sim/kernel.py) drive the same objects.
+`GatewayNode`, `ReaderNode`, `ReplicaNode` and `KeyServerNode` follow the contract of `contract.machine`: the driver
+(gateway/overlay/driver.py) and the simulator (sim/kernel.py) drive the same objects.
 """
 
 from __future__ import annotations

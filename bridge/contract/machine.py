@@ -88,13 +88,12 @@ class Acked:
 
 
 OutboxEntry: TypeAlias = tuple[int, int, Publication]
-"""(sequence, previous, publication): `previous` is the sequence of the preceding QoS >= 1 publication on the same topic, 0
-if there is none."""
+"""(sequence, previous, publication). `previous`: of the preceding QoS >= 1 publication on the same topic; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Appending:
-    """A publication of QoS 1 or 2 is on its way to the disk under this sequence; `Committed` or `NotAppended` follows."""
+    """A publication of QoS 1 or 2 is on its way to the disk; `Committed` or `NotAppended` follows."""
 
     sequence: int
 

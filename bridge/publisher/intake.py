@@ -1,4 +1,4 @@
-"""What comes from the outbox, and when: entries on disk and QoS 0 beside them go to the publisher in order, or are left.
+"""What comes from the outbox, and when: entries on disk, QoS 0 beside them, in order to the publisher, or left.
 
 QoS 1 and 2 come once they are on disk; QoS 0 is not stored, but waits for what was taken before it. What the publisher
 has no room for is *left* on disk and read again in pages when there is (`ReadPage`, `Page`). While something is left,

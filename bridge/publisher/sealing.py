@@ -4,7 +4,7 @@ An entry is sealed under its scope's present data key; headers are signed in bat
 says what each scope seals under, and for which views, from now on: after every epoch, bump, newer overlay, change of
 views and arrival of keys. A scope that
 has no key, or whose right we lost, holds nothing up: `hindrance` says why an entry waits. Not here: which entries there
-are and who has them (`publishing`), data keys (`datakeys`).
+are and who has them (`publisher`), data keys (`data_keys`).
 """
 
 from __future__ import annotations

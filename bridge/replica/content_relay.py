@@ -6,7 +6,7 @@ Meanwhile we ask those who told us of the header. What passed lately stays here 
 who asks, and to be told again to a replica whose link was down. Hence bad replicas in different planes stop nothing:
 an honest one always heard of the header from an honest one, which asks in turn, as far as the publisher.
 
-Not here: whether a header is new and holds (`forwarding`, `arriving`), shares, the arithmetic (`content`).
+Not here: whether a header is new and holds (`forwarder`, `admission`), shares, the arithmetic (`content`).
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ the publisher's home, else from every replica of the region before r. The first 
 every replica of each next region where somebody wants the scope and to the gateways that wait here.
 
 Headers ride on every cross link, so that one honest replica before us suffices whatever the others do; content goes as
-`carrying` says. Keys and retained publications go with their epoch, and readers get nothing in an epoch in which they
-may not read. Not here: shares (`resplitting`), what is retained (`retaining`), budgets.
+`content_relay` says. Keys and retained publications go with their epoch, and readers get nothing in an epoch in which
+they may not read. Not here: shares (`resplitting`), what is retained (`retained`), budgets.
 """
 
 from __future__ import annotations

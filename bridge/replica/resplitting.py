@@ -4,7 +4,7 @@ Key headers and shares ride on publications or come alone. A share that we hold 
 next region, and sub-share x goes to its replica x alone; readers of our region get the shares as they are. Whoever was
 told of a key gets what comes later. Keys go with their epoch, and with the views that they were split for: places and
 thresholds are those of the views that a key's header names, whichever are in force now. Not here: publications
-(`forwarding`), who may read (`subscriptions`), the arithmetic (`keys.sharetree`).
+(`forwarder`), who may read (`statements`), the arithmetic (`keys.sharetree`).
 """
 
 from __future__ import annotations

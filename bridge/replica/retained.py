@@ -1,7 +1,7 @@
 """What a replica keeps for others: retained publications, and what it owes to whom once a key comes (PROTOCOL §5).
 
 The greatest (time, publisher, sequence) of a topic is kept; all of it goes when the replica says so (`drop`): with
-its epoch, since publishers seal what they retain anew in each. Not here: who may have it (`forwarding`).
+its epoch, since publishers seal what they retain anew in each. Not here: who may have it (`forwarder`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A gateway's outbox in the simulator: what a disk keeps over a crash, and what is in hand only while a process runs."""
+"""A gateway's outbox in the simulator: what a disk keeps over a crash, and what only a process has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PAGE_ROWS = 256
 
 
 class SimulatedOutbox:
-    """Rows by sequence, as `bridge.publisher.intake.Shelf` and the effects `Forget`, `Leave` and `ReadPage` see them."""
+    """Rows by sequence, as an intake's shelf and the effects `Forget`, `Leave` and `ReadPage` see them."""
 
     def __init__(self) -> None:
         self.rows: dict[int, OutboxEntry] = {}

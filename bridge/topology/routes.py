@@ -1,7 +1,7 @@
 """Where one replica stands in the overlay: which neighbours can hear it, and who of them is next for whom.
 
 Publications and shares take the same links, so forwarding and re-splitting ask the same questions. Not here: who wants
-what (`subscriptions`), what is sent (`forwarding`, `resplitting`).
+what (`statements`), what is sent (`forwarder`, `resplitting`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Who is next for whom, and which way a key takes: every question about how regions are joined is asked here.
 
 Publisher, replica, reader, groups and membership ask this object and never the document's edges, so that trees that
-change, or another routing, touch this room only. One object belongs to one version of the overlay and its views; whoever
-holds it makes another when it adopts another. Not here: who can hear us just now (`routes`), who wants what.
+change, or another routing, touch this room only. One object belongs to one version of the overlay and its views;
+whoever holds it makes another when it adopts another. Not here: who can hear us just now (`routes`), who wants what.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Topology:
         return region in self._overlay.path(home, end)
 
     def regions_between(self, home: int, end: int) -> int:
-        """How many regions something crosses from `home` to `end`, both included: what waits for it waits in proportion."""
+        """How many regions something crosses from `home` to `end`, both included."""
         return len(self._overlay.path(home, end))
 
     def carries(self, region: int, scope: Scope) -> bool:

@@ -5,7 +5,7 @@ topic in the epoch in which it says it was sealed; its key header likewise; its 
 for this link. Everything refused raises a keys error; the caller charges the link.
 
 Replicas and subscribers differ in one thing. A replica refuses what cannot be fresh: a dead epoch, a key that a bump
-outdated. A subscriber may have been away, so it admits that and asks for vouchers (`Admitted.live`, `collecting`);
+outdated. A subscriber may have been away, so it admits that and asks for vouchers (`Admitted.live`, `collector`);
 a key needs none, since k of our replicas must have passed on its shares before it opens anything.
 """
 

@@ -113,13 +113,14 @@ class Broker:
 
 def links_of(broker: Broker) -> BrokerOverlay:
     nothing: Any = None
-    keeping: Any = None
+    keeping: Any = SimpleNamespace(live=None, role=Role.GATEWAY)
+    store: Any = SimpleNamespace()
     entities = Availability("gate", prefix="entities")
     links = BrokerOverlay(
-        nothing, Figures("gate", "gateway"), nothing, keeping, Dials(nothing), entities, clock=lambda: 25.0
+        nothing, Figures("gate", "gateway"), store, keeping, Dials(nothing), entities, clock=lambda: 25.0
     )
     links._broker = broker  # type: ignore[assignment]
-    links._schedule = lambda *what: None  # type: ignore[method-assign]
+    links._driver.schedule = lambda *what: None  # type: ignore[method-assign]
     return links
 
 
