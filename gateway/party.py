@@ -21,6 +21,7 @@ from bridge.contract import Count, OverlayNode
 from bridge.document import Issuer, Overlay, OverlayError, Scope, ScopeSecret
 from bridge.node import GatewayNode, KeyServerNode, ReplicaNode
 from bridge.traces import Availability
+from gateway.attached import attach
 from gateway.base import ConfigError, Figures, LinkFigures, LinkState, OverlaySettings, Settings
 from gateway.broker import LINK_LIMITS, EdgeBroker, Lifecycle, run_broker
 from gateway.client import Client, LinkTls
@@ -251,7 +252,7 @@ def serve(settings: Settings, wrap: Callable[[OverlayNode], OverlayNode] | None 
 async def _serve(settings: Settings, wrap: Callable[[OverlayNode], OverlayNode] | None) -> None:
     if settings.overlay is None:
         with contextlib.ExitStack() as ends:
-            joined = _traced(settings, ends, lambda count: None), _watched(settings, ends)
+            joined = _traced(settings, ends, lambda count: None), _watched(settings, ends), attach(settings, None, ends)
 
             def serves(broker: EdgeBroker) -> None:
                 for join in joined:
@@ -269,6 +270,7 @@ async def _serve(settings: Settings, wrap: Callable[[OverlayNode], OverlayNode] 
         links = build(party, wrap, neighbours)
         dialled = links.figures.links
         trace, watch = _traced(settings, stack, links.figures.count), _watched(settings, stack)
+        beside = attach(settings, links, stack)
 
         def started(broker: EdgeBroker) -> None:
             links.figures.links = lambda: [*dialled(), *accepted_links(broker.lifecycle, links.figures)]
@@ -276,6 +278,7 @@ async def _serve(settings: Settings, wrap: Callable[[OverlayNode], OverlayNode] 
             links.start(broker, partial(end_session, broker.lifecycle))
             trace(broker)
             watch(broker)
+            beside(broker)
             if neighbours is not None:
                 neighbours.advertise(settings, broker.port)
 

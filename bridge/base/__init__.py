@@ -6,6 +6,7 @@ They know nothing of the overlay, of keys or of MQTT beyond the form of a topic.
 from __future__ import annotations
 
 from bridge.base.agenda import Agenda
+from bridge.base.intervals import Intervals
 from bridge.base.topics import (
     MAX_LEVELS,
     MEMO_CHARS,
@@ -32,6 +33,7 @@ __all__ = [
     "MEMO_TOPICS",
     "SHARE_PREFIX",
     "Agenda",
+    "Intervals",
     "NameTree",
     "TopicError",
     "TopicIndex",

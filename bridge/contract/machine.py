@@ -26,9 +26,9 @@ UserProperties: TypeAlias = tuple[tuple[str, str], ...]
 class Wire:
     """One PUBLISH between two parties of the overlay, as MQTT 5 carries it.
 
-    `topic` is the wire topic (a token topic where the scope hides names); `properties` are the user
-    properties `vmq`, `vmq-key`, `vmq-shares` (PROTOCOL: unpadded base64url of binary frames). `expiry_s`: how long a
-    broker that knows nothing of deadlines should keep it.
+    `topic` is the wire topic (a token topic where the scope hides names); `properties` are the user properties `vmq`,
+    `vmq-key`, `vmq-shares` (docs/protocol.md §8: unpadded base64url of binary frames). `expiry_s`: how long a broker
+    that knows nothing of deadlines should keep it.
     """
 
     topic: str
@@ -276,7 +276,7 @@ class NotAdopted:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Add `amount` to the figure `name` (PROTOCOL §7), with at most one label value."""
+    """Add `amount` to the figure `name` (docs/protocol.md §7), with at most one label value."""
 
     name: str
     amount: int = 1
@@ -373,3 +373,7 @@ class OverlayNode(Machine, Protocol):
     @property
     def removed(self) -> bool:
         """Whether the overlay in force has no use for us."""
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """The version of the overlay that each neighbour named last."""

@@ -57,6 +57,11 @@ class Node:
         """Whether the overlay in force has no use for us any more."""
         return self.keeper.removed
 
+    @property
+    def versions(self) -> dict[str, int]:
+        """The version of the overlay that each neighbour named last."""
+        return self.keeper.versions
+
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Effects in the order in which they must happen. A stranger's event is refused."""
         match event:

@@ -8,11 +8,16 @@ replica.
 from __future__ import annotations
 
 from bridge.reader.assembling import Assembling
+from bridge.reader.chains import Chain, Ready
 from bridge.reader.collector import Collector
+from bridge.reader.heads import Head
 from bridge.reader.interest import Interest
 
 __all__ = [
     "Assembling",
+    "Chain",
     "Collector",
+    "Head",
     "Interest",
+    "Ready",
 ]

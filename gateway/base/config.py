@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from bridge.base import TopicError, check_filter
+from gateway.base.config_bridges import BridgeSettings, BridgeTopic
 from gateway.base.config_discovery import Discovery
 from gateway.base.config_hosted import Hosted
 from gateway.base.config_traces import DeviceSettings, HeartbeatSettings, ReportSettings, TraceSettings, WatchedSettings
@@ -85,6 +86,11 @@ class Listener(Model):
     origins: list[str] = Field(
         default=[], description="pages whose scripts may connect by WebSocket, e.g. https://ward.example; none: any"
     )
+    when_full: Literal["hold", "drop_oldest", "drop_newest"] = Field(
+        default="hold", description="what a full queue of a client that is connected here means for who publishes to it"
+    )
+    queue_messages: int | None = Field(default=None, ge=1, description="absent: limits.queue_messages")
+    queue_bytes: int | None = Field(default=None, ge=1024, description="absent: limits.queue_bytes")
     reader: str | None = None
     writer: str | None = None
 
@@ -171,6 +177,7 @@ class Settings(Model):
     watched: WatchedSettings | None = Field(default=None, description="absent: no other broker traces us")
     timeout_disconnect_delay: int = Field(default=0, ge=0, description="seconds added to every client's keep-alive")
     session_expiry_interval: int | None = Field(default=None, ge=0, description="as limits.session_expiry_s")
+    bridges: dict[str, BridgeSettings] = Field(default={}, description="ordinary brokers to exchange topics with")
     sys_interval: int | None = Field(
         default=None, ge=0, description="seconds between $SYS messages; 0: none; absent: 10, or as amqtt's plugin does"
     )
@@ -290,7 +297,7 @@ def _spelling(tree: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _spelling_below(name: str, value: dict[Any, Any]) -> dict[Any, Any]:
-    if name in ("listeners", "hosted"):  # names of listeners and brokers stay as written
+    if name in ("listeners", "hosted", "bridges"):  # names of listeners and brokers stay as written
         return {key: _spelling(below) if isinstance(below, dict) else below for key, below in value.items()}
     return _spelling(value)
 
@@ -390,6 +397,7 @@ def _anchored(settings: Settings, directory: Path) -> Settings:
     changed = {
         "listeners": listeners,
         "data": anchored(settings.data),
+        "bridges": {name: one.anchored(directory) for name, one in settings.bridges.items()},
         "overlay": overlay,
         "traces": settings.traces and settings.traces.anchored(directory),
         "watched": settings.watched and settings.watched.anchored(directory),
@@ -421,7 +429,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
         "listeners": Listener, "limits": Limits, "metrics": Metrics, "overlay": OverlaySettings, "protect": Protect,
         "availability": Availability, "key_server": KeyServer, "discovery": Discovery, "hosted": Hosted,
         "traces": TraceSettings, "watched": WatchedSettings, "devices": DeviceSettings, "heartbeats": HeartbeatSettings,
-        "report": ReportSettings,
+        "report": ReportSettings, "bridges": BridgeSettings, "topics": BridgeTopic,
     }  # fmt: skip
     for part in path:
         if isinstance(part, str) and part in table:

@@ -1,6 +1,6 @@
 """`limits` and `metrics` of the configuration: every bound of the broker with its default, and where Prometheus asks.
 
-Which bound does what when it is reached is in the table of gateway/README.md; what counts that is `bounds.py`.
+Which bound does what when it is reached is in the table of docs/reference/bounds.md; what counts that is `bounds.py`.
 Nothing is enforced here.
 """
 
@@ -21,7 +21,7 @@ class Model(BaseModel):
 
 
 class Limits(Model):
-    """Bounds. Each names what it stops; the table in gateway/README.md says what happens when one is reached."""
+    """Bounds. Each names what it stops; the table in docs/reference/bounds.md says what happens when one is reached."""
 
     connections: int = Field(default=10_000, ge=1, description="open connections over all listeners")
     connections_per_address: int = Field(
@@ -54,6 +54,9 @@ class Limits(Model):
     in_flight: int = Field(default=128, ge=1, le=65_535, description="unacknowledged QoS 1 and 2 messages to a client")
     queue_messages: int = Field(default=1_000, ge=1, description="messages kept for a client that is away or slow")
     queue_bytes: int = Field(default=8 << 20, ge=1024, description="their bytes")
+    hold_s: float = Field(
+        default=10, gt=0, le=3_600, description="longest that a publication waits for a receiver whose queue is long"
+    )
     member_in_flight: int = Field(
         default=4_096,
         ge=1,

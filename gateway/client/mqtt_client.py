@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import random as random_module
 import ssl as ssl_module
+import time
 from collections.abc import Callable, Sequence
 from typing import cast
 
 from gateway.base import LinkFigures
+from gateway.base.peer_clock import ahead_s
 from gateway.client.awaited import Acknowledgements
 from gateway.client.batched import BatchedWriter
 from gateway.client.complaints import CONNACK_OF_V3, NOT_MQTT5, ClientError, Complaints
@@ -95,6 +97,7 @@ class Client(asyncio.Protocol):
         self.session_present = False
         self.packet_limit = PACKET_BYTES_MAX
         """The largest packet, in bytes, that the server takes, as it said last."""
+        self.clock_ahead_s: float | None = None  # of the server, when it answered our CONNECT
         self.figures = LinkFigures()
         self._redial, self._unusable = Redial((host, port), elsewhere, random), unusable
         self._ssl, self._verify_peer = ssl, verify_peer
@@ -357,7 +360,7 @@ class Client(asyncio.Protocol):
                 self.figures.received += len(publishes)
                 self.on_publishes(publishes)
                 return
-        # Bytes first: what a resumed session repeats goes before what a callback publishes (§4.6).
+        # Bytes first: what a resumed session repeats goes before what a callback publishes (MQTT 5.0 §4.6).
         for action in actions:
             if type(action) is bytes:
                 self._write(action)
@@ -382,6 +385,7 @@ class Client(asyncio.Protocol):
     def _connected(self, action: Connected) -> None:
         offer = action.connack.properties
         self.packet_limit = offer.maximum_packet_size or PACKET_BYTES_MAX
+        self.clock_ahead_s = ahead_s(offer.user, time.time())
         if why := self._unusable(action.connack):
             self._write(self._session.disconnect())
             self._useless(why)

@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 
 class Owed:
-    """An acknowledgement that we owe a client; `code` None: not decided yet. `answers` are waited for."""
+    """An acknowledgement that we owe a client; `code` None: not decided yet. `answers` are waited for. `binds`: the
+    code may not be told as an acceptance, not even to a client whose version has no words for a refusal."""
 
-    __slots__ = ("_worst", "answers", "code", "publish")
+    __slots__ = ("_worst", "answers", "binds", "code", "publish")
 
     def __init__(self, publish: Publish, code: int | None = None) -> None:
         self.publish, self.code = publish, code
-        self.answers, self._worst = 1, 0
+        self.answers, self._worst, self.binds = 1, 0, False
 
     def answer(self, code: int) -> None:
         """One of those who must have the message says so, or refuses it."""
@@ -73,6 +74,7 @@ class ClientConnection(Protocol):
     def release(self, batch: int) -> None: ...
     def pause(self, why: int) -> None: ...
     def resume(self, why: int) -> None: ...
+    def read_on(self) -> None: ...
     def close(self, farewell: bytes = b"") -> None: ...
     def abort(self) -> None: ...
 
@@ -96,6 +98,9 @@ class Client:
         "connection",
         "filters",
         "goodbye",
+        "hold_again_at",
+        "holds",
+        "is_behind",
         "pace",
         "peer",
         "plain",
@@ -118,6 +123,8 @@ class Client:
         self.record: StoredSession | None = None
         self.acks: deque[Owed] | tuple[()] = ()
         self.filters: dict[str, SessionSubscription] = {}
+        #: Do publishers wait while its queue is long, is it so now, and when at the earliest again (`holding.py`).
+        self.holds, self.is_behind, self.hold_again_at = True, False, 0.0
         self.alive = True
         self.goodbye = (False, "connection lost")
         self.seen_at = 0.0

@@ -60,6 +60,10 @@ class Liar:
         return self._node.removed
 
     @property
+    def versions(self) -> dict[str, int]:
+        return self._node.versions
+
+    @property
     def next_deadline(self) -> float | None:
         return self._adversary.next_deadline
 

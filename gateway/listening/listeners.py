@@ -12,6 +12,7 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ STREAM_BUFFER_BYTES = 8 << 20
 
 def amqtt_listener(listener: Any) -> ListenerConfig:
     """A listener of our configuration as amqtt's broker takes it. Raises StartError."""
-    values = listener.model_dump(exclude={"overlay", "require_client_certificate", "origins"})
+    values = listener.model_dump(include={field.name for field in fields(ListenerConfig)})
     try:
         return ListenerConfig(**{**values, "type": ListenerType(values["type"])})
     except FileNotFoundError as error:

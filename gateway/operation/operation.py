@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gateway.clients import Measured
+from gateway.operation.answers import Health
 from gateway.operation.prometheus import Endpoint, broker_metrics, overlay_metrics
 from gateway.operation.snapshot import Snapshot
 from gateway.operation.sys_topics import INTERVAL_S, ROOT, SysTopics
@@ -41,6 +42,8 @@ class Operation:
         self._settings, self._limits = settings, limits
         self.observe, self._publish, self._overlay = observe, publish, overlay
         self.endpoint: Endpoint | None = None
+        self.health: Health | None = None
+        """Who knows how the process stands, if anybody; before `start`."""
         self.sys_topics: SysTopics | None = None
 
     def prepare(self) -> None:
@@ -50,7 +53,7 @@ class Operation:
 
     def start(self) -> None:
         if self.endpoint is not None:
-            self.endpoint.start()
+            self.endpoint.start(self.health)
         interval_s = self._interval_s()
         if interval_s:
             self.sys_topics = SysTopics(self.observe, self._publish, interval_s)
@@ -74,6 +77,8 @@ class Operation:
         overlay = self._overlay()
         if isinstance(overlay, Measured):
             found += overlay_metrics(overlay.figures, overlay.gauges())
+        if self.health is not None:
+            found += self.health.metrics()
         return found
 
     async def stop(self) -> None:

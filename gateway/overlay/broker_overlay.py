@@ -125,6 +125,11 @@ class BrokerOverlay:
         await self._dials.close()
         self._store.close()
 
+    @property
+    def parts(self) -> tuple[OverlayNode, Store, Keeping, Dials]:
+        """For those who look at how we stand (`standing`), and change nothing."""
+        return self._node, self._store, self._keeping, self._dials
+
     def gauges(self) -> dict[str, int]:
         """What is so at this moment, for the figures."""
         policy = self._keeping.overlay.policy

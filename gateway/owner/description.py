@@ -182,7 +182,7 @@ def read_model(path: Path, model: type[Model]) -> Model:
         place = ".".join(str(part) for part in first["loc"] if part not in ("own", "hosted"))
         said = str(first["msg"]).removeprefix("Value error, ")
         where = f"{place}: " if place else ""
-        raise TrustError(f"{path}: {where}{said[:1].lower()}{said[1:]}; configs/README.md shows the form") from None
+        raise TrustError(f"{path}: {where}{said[:1].lower()}{said[1:]}; examples in configs show the form") from None
 
 
 def region_ids(wanted: Description) -> dict[str, int]:

@@ -1,11 +1,11 @@
 """Which publications a receiver believes: signature, publisher, right to the topic in the epoch, and time.
 
-A publication's right is judged by the epoch in which its publisher sealed it (PROTOCOL §6). Replicas let through
-what is of a live epoch only, so an older one is honest only where a replica kept it for us while we were away; a
-publisher that was shut out could date back what it makes now and hand it to one bad replica. So what is not live
-counts when f + 1 different replicas of our region brought it: one of them is honest and let it through in its time.
-The same rule covers our own clock, should it differ by more than the calendar allows. An epoch key that a bump has
-outdated needs no rule here: a data key is usable with k > f shares, and honest replicas pass on none under it.
+A publication's right is judged by the epoch in which its publisher sealed it (docs/protocol.md §6.1). Replicas let
+through what is of a live epoch only, so an older one is honest only where a replica kept it for us while we were away;
+a publisher that was shut out could date back what it makes now and hand it to one bad replica. So what is not live
+counts when f + 1 different replicas of our region brought it: one of them is honest and let it through in its time. The
+same rule covers our own clock, should it differ by more than the calendar allows. An epoch key that a bump has outdated
+needs no rule here: a data key is usable with k > f shares, and honest replicas pass on none under it.
 
 Pure. Not here: pieces and their order (`collector`), key headers and shares (`keyring`).
 """

@@ -39,7 +39,7 @@ unacknowledged and comes again after the next reconnect."""
 STALE_KEPT = 65_536
 """Old publications of unknown publishers that are remembered, so that a replay fills no disk."""
 FRESH_MS = 300_000
-"""PROTOCOL §5: the time of the first publication of an unknown publisher may be off by this much."""
+"""docs/protocol.md §5.2: the time of the first publication of an unknown publisher may be off by this much."""
 
 
 class _HeldOverflowError(Exception):
@@ -299,7 +299,7 @@ class Collector:
         self._ready.append(entry)
 
     def _too_old(self, entry: Form) -> bool:
-        """Whether it could be a replay: PROTOCOL §5, an old publication of somebody who was never heard."""
+        """Whether it could be a replay: docs/protocol.md §5.2, an old publication of somebody who was never heard."""
         publisher = entry.header.publisher
         return entry.old and publisher not in self._met and not self.seen.knows(publisher)
 

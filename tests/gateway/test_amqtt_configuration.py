@@ -15,7 +15,7 @@ from amqtt.events import BrokerEvents, MQTTEvents
 from amqtt.plugins.base import BasePlugin
 
 from gateway.base.config import Settings, load
-from gateway.broker.edge_broker import make_broker
+from gateway.broker.running import make_broker
 from gateway.mqtt5.packets import Unsubscribe
 from tests.gateway.harness import Wire, serving
 

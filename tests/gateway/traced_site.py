@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -99,10 +99,3 @@ def observed(tracker: Tracker, kind: TraceKind, seconds: float = WAIT_S, **field
             return seen
         passed.append(seen.kind.name)
     raise AssertionError(f"no {kind.name} in {seconds} s; came: {passed}")
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = WAIT_S) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.01)

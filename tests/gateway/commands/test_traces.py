@@ -18,7 +18,8 @@ from gateway.tracing.client import TracedEntity
 from gateway.tracing.store import TraceStore
 from gateway.trust.credentials import Credentials
 from gateway.trust.domains import TrustError
-from tests.gateway.traced_site import Site, wait_for
+from tests.gateway.traced_site import Site
+from tests.waits import wait_until
 
 START_MS = 1_800_000_000_000
 
@@ -122,7 +123,7 @@ def test_watch_prints_and_writes_down_what_comes(site: Site, tmp_path: Path, vei
         TracedEntity(site.credentials("pump"), "127.0.0.1", port, wishes=wishes) as pump,
     ):
         pump.state("READY")
-        wait_for(lambda: pump.stage is Stage.TRACED)
+        assert wait_until(lambda: pump.stage is Stage.TRACED)
         arguments = ("--credentials", site.credentials("desk"), "--gateway", f"127.0.0.1:{port}", "--seconds", "4")
         status, out, err = veilmq("traces", "watch", "pump", *arguments, "--history", path, "--json")
         assert (status, err) == (0, "")

@@ -19,8 +19,8 @@ from gateway.overlay import backpressure
 from gateway.overlay.backpressure import AWAY_S, HELD_BYTES_MAX, MARK_BYTES, MARK_MESSAGES, Backpressure
 from gateway.overlay.broker_overlay import BrokerOverlay
 from keys.identity import Role
-from tests.gateway.harness import until
 from tests.sim.world import make_world
+from tests.waits import until
 
 FROM = "north1"
 

@@ -587,3 +587,24 @@ def test_rights_are_given_and_taken_in_any_order(
         for scope in scopes:
             lost = holds_key(scope, member, held, epoch) and not holds_key(scope, member, grants, epoch)
             assert record.bumps.get(scope.filter, 0) - bumps.get(scope.filter, 0) == int(lost)
+
+
+def in_a_row(description: dict[str, Any]) -> None:
+    """Three regions, north - mid - south, of one trusted replica each; the sealed scope `pumps` only at both ends."""
+    names = ("north", "mid", "south")
+    cards = [[{"card": f"r{n}/card.json", "address": f"127.0.0.1:{8880 + n}"}] for n in (1, 2, 3)]
+    description["regions"] = [
+        {"name": n, "trusted": True, "members": card} for n, card in zip(names, cards, strict=True)
+    ]
+    description["edges"] = [["north", "mid"], ["mid", "south"]]
+    description["scopes"][1]["regions"] = ["north", "south"]
+
+
+def test_a_scope_whose_regions_are_not_joined_is_not_signed(world: World) -> None:
+    """What one end publishes would never reach the other, and nobody would say so."""
+    with pytest.raises(OverlayError, match=r"north and south of scope pumps/# are not joined: region mid") as refused:
+        world.sign(in_a_row)
+    assert "\n" not in str(refused.value)
+    assert not world.out.exists()
+    world.sign(lambda description: description["scopes"][1].update(regions=["north", "mid", "south"]))
+    assert world.out.exists()

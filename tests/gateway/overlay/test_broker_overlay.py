@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from gateway.mqtt5.packets import Disconnect, PubAck, PubComp, PubRec, PubRel, V
 from gateway.mqtt5.types import ReasonCode
 from gateway.overlay.broker_overlay import NOT_AUTHORIZED, BrokerOverlay
 from gateway.overlay.dials import Dials
+from keys.identity import Role
 from tests.gateway.harness import Wire
 from tests.gateway.traced_site import WAIT_S, Site
 
@@ -128,12 +130,12 @@ def test_what_other_members_say_in_our_name_is_dropped() -> None:
     """Its rights may reach further than they should; who is alive at its own gateway it may say."""
     broker = Broker()
     links = links_of(broker)
-    links._run(Deliver("far", 1, Publication(AVAILABLE, b"{}", 1, True)))
-    links._run(DeliverShared("g", "entities/#", Publication(AVAILABLE, b"{}", 1, True)))
+    links.deliver(Deliver("far", 1, Publication(AVAILABLE, b"{}", 1, True)))
+    links.deliver_shared(DeliverShared("g", "entities/#", Publication(AVAILABLE, b"{}", 1, True)))
     assert broker.got == []
     others = ["entities/far/pump/availability", "entities/gate/pump/state", "entities/gate/availability"]
     for topic in others:
-        links._run(Deliver("far", 1, Publication(topic, b"{}", 1, True)))
+        links.deliver(Deliver("far", 1, Publication(topic, b"{}", 1, True)))
     assert broker.got == others
     assert links.figures.counts["own_topics_refused"] == 2
 
