@@ -98,7 +98,7 @@ class Publisher:
     # --------------------------------------------------------------------------------------------- events
 
     def take(self, entries: Sequence[OutboxEntry], now: float, late: bool = False) -> list[Effect]:
-        """Entries to be sealed, in order. `late`: they were left on disk, and what is new on other topics goes beside."""
+        """Entries to be sealed, in order. `late`: they were left on disk, and what is new goes beside."""
         refused: list[int] = []
         effects: list[Effect] = []
         taken: list[int] = []
