@@ -316,9 +316,6 @@ class Tracker(_Driven):
         """Track an entity from now on; one that does not exist yet, or may not be discovered, is asked for again."""
         self._do(lambda now: self._handle(Follow(entity, interest), now))
 
-    def unfollow(self, entity: str) -> None:
-        self._do(lambda now: self._handle(Unfollow(entity), now))
-
     def opinions(self, entity: str) -> tuple[Opinion, ...]:
         """What each witness of an entity says last; empty before one spoke. Who dissents is wrong, cut off, or lies."""
         with self._wake:

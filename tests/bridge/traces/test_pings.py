@@ -27,8 +27,8 @@ from bridge.traces.pings import (
     Ping,
     Preset,
     Pulse,
-    detection_s,
 )
+from tests.bridge.traces.detection import detection_s
 
 NOW = 1_800_000_000.0
 
