@@ -21,7 +21,7 @@ from bridge.contract import Count, OverlayNode
 from bridge.document import Issuer, Overlay, OverlayError, Scope, ScopeSecret
 from bridge.node import GatewayNode, KeyServerNode, ReplicaNode
 from bridge.traces import Availability
-from gateway.attached import attach
+from gateway.attached import Attached
 from gateway.base import ConfigError, Figures, LinkFigures, LinkState, OverlaySettings, Settings
 from gateway.broker import LINK_LIMITS, EdgeBroker, Lifecycle, run_broker
 from gateway.client import Client, LinkTls
@@ -239,26 +239,39 @@ def key_server_node(party: Party, files: KeyMaterial) -> KeyServerNode:
     return KeyServerNode(party.overlay, party.local.identity, party.name, material, files.archived(), os.urandom)
 
 
-def serve(settings: Settings, wrap: Callable[[OverlayNode], OverlayNode] | None = None) -> None:
-    """Run a broker in the role that its settings say until SIGTERM or SIGINT. Raises what `Party` and the broker do."""
+def serve(
+    settings: Settings,
+    wrap: Callable[[OverlayNode], OverlayNode] | None = None,
+    read: Callable[[], Settings] | None = None,
+) -> None:
+    """Run a broker in the role that its settings say until SIGTERM or SIGINT. Raises what `Party` and the broker do.
+
+    `read`: the configuration anew, for SIGHUP.
+    """
     run = asyncio.run
     with contextlib.suppress(ImportError):
         import uvloop  # noqa: PLC0415  not there on every platform
 
         run = uvloop.run
-    run(_serve(settings, wrap))
+    run(_serve(settings, wrap, read))
 
 
-async def _serve(settings: Settings, wrap: Callable[[OverlayNode], OverlayNode] | None) -> None:
+async def _serve(
+    settings: Settings, wrap: Callable[[OverlayNode], OverlayNode] | None, read: Callable[[], Settings] | None
+) -> None:
     if settings.overlay is None:
         with contextlib.ExitStack() as ends:
-            joined = _traced(settings, ends, lambda count: None), _watched(settings, ends), attach(settings, None, ends)
+            beside = Attached(settings, None)
+            joined = _traced(settings, ends, lambda count: None), _watched(settings, ends), beside.begin
 
             def serves(broker: EdgeBroker) -> None:
                 for join in joined:
                     join(broker)
 
-            await run_broker(settings, started=serves)
+            try:
+                await run_broker(settings, started=serves, read=read)
+            finally:
+                await beside.end()
         return
     party = Party(settings)
     async with contextlib.AsyncExitStack() as stack:
@@ -270,7 +283,7 @@ async def _serve(settings: Settings, wrap: Callable[[OverlayNode], OverlayNode] 
         links = build(party, wrap, neighbours)
         dialled = links.figures.links
         trace, watch = _traced(settings, stack, links.figures.count), _watched(settings, stack)
-        beside = attach(settings, links, stack)
+        beside = Attached(settings, links)
 
         def started(broker: EdgeBroker) -> None:
             links.figures.links = lambda: [*dialled(), *accepted_links(broker.lifecycle, links.figures)]
@@ -278,13 +291,14 @@ async def _serve(settings: Settings, wrap: Callable[[OverlayNode], OverlayNode] 
             links.start(broker, partial(end_session, broker.lifecycle))
             trace(broker)
             watch(broker)
-            beside(broker)
+            beside.begin(broker)
             if neighbours is not None:
                 neighbours.advertise(settings, broker.port)
 
         try:
-            await run_broker(settings, links, overlay_context=party.tls.server, started=started)
+            await run_broker(settings, links, overlay_context=party.tls.server, started=started, read=read)
         finally:
+            await beside.end()
             await links.stop()
 
 

@@ -111,7 +111,7 @@ class GatewayPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc]
 
 
 class _Shell:
-    """What `Links` needs of a broker, out of what amqtt's context offers."""
+    """What `BrokerOverlay` needs of a broker, out of what amqtt's context offers."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context

@@ -120,8 +120,11 @@ def test_the_site_builds_without_a_warning_and_needs_no_other_host(tmp_path: Pat
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     result = subprocess.run(build, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
-    foreign = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*")
+    tags = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*")
+    styles = re.compile(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//[^)\"']*")
     pages = sorted(tmp_path.rglob("*.html"))
     assert len(pages) > 20
-    found = {tag for page in pages for tag in foreign.findall(page.read_text("utf-8"))}
-    assert not {tag for tag in found if 'rel="canonical"' not in tag}
+    found = {tag for page in pages for tag in tags.findall(page.read_text("utf-8")) if 'rel="canonical"' not in tag}
+    for path in [*pages, *tmp_path.rglob("*.css"), *tmp_path.rglob("*.svg")]:
+        found |= set(styles.findall(path.read_text("utf-8")))
+    assert not found

@@ -10,23 +10,28 @@ device (`standing`), whom is believed (`speaking`).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bridge.base import Turns
+from bridge.base import Turns, Wall
 from bridge.contract import Budget, Count
 from bridge.devices.dashboards import DASHBOARDS, Dashboards, Show
-from bridge.devices.devices import DeviceEvent, Devices, Remembered, Removed, Tell
+from bridge.devices.devices import Devices
+from bridge.devices.events import Command, DeviceEffect, DeviceEvent, Remembered, Removed, Tell
+from bridge.devices.sparkplug import CERTIFICATES, NAMESPACE, state
 from bridge.devices.standing import Health
 from bridge.document import OwnTopics
 from bridge.traces import (
     GAUGE_EVERY_S,
+    Complain,
     DiscoveryNode,
     Interest,
     Interested,
+    Offenders,
     Report,
     Reporter,
+    SendAway,
     Share,
     TraceKind,
     Voice,
@@ -35,7 +40,7 @@ from bridge.traces import (
 )
 from bridge.traces.telling import Say
 from keys.delegation import Advertisement, Delegated, Token
-from keys.errors import KeysError
+from keys.errors import KeysError, TooOften
 from keys.identity import Certificate, Identity
 
 TOPIC_LIFE_S = 7 * 24 * 3600
@@ -70,7 +75,7 @@ class Forget:
     topic: bytes = field(repr=False)
 
 
-DeviceTracingEffect: TypeAlias = Say | Share | Show | Forget | Report | Count
+DeviceTracingEffect: TypeAlias = Say | Share | Show | Forget | Report | Complain | SendAway | Command | Count
 
 
 @dataclass(slots=True)
@@ -91,11 +96,14 @@ class DeviceTracer:
 
     def __init__(
         self, devices: Devices, owner: Owner, node: DiscoveryNode, authority: bytes, random: Callable[[int], bytes],
-        dashboards: Dashboards | None = None, reporter: Reporter | None = None,
+        dashboards: Dashboards | None = None, reporter: Reporter | None = None, wall: Wall | None = None,
+        offenders: Offenders | None = None,
     ) -> None:  # fmt: skip
+        self._wall, self._offenders = wall or Wall(), offenders or Offenders()
         self._devices, self._owner, self._node = devices, owner, node
         self._authority, self._random = authority, random
         self._dashboards, self._reporter = dashboards or Dashboards(()), reporter
+        self._host = devices.sparkplug_host
         self._voiced: dict[str, _Voiced] = {}
         self._topics: dict[bytes, str] = {}  # devices by trace topic
         self._waiting = Turns()  # devices without a topic
@@ -110,6 +118,8 @@ class DeviceTracer:
     def guard(self, own: OwnTopics) -> None:
         """Say where nobody but us publishes."""
         self._dashboards.guard(own)
+        if self._host:
+            own.add_shown(CERTIFICATES, f"{NAMESPACE}/STATE/{self._host}")
 
     @property
     def next_deadline(self) -> float | None:
@@ -121,11 +131,16 @@ class DeviceTracer:
     def restore(self, now: float) -> list[DeviceTracingEffect]:
         """Take up the topics of before a restart. What the configuration says otherwise by now ends."""
         effects: list[DeviceTracingEffect] = []
+        if self._host:
+            effects.append(Show(*state(self._host, True, self._wall.ms(now))))
+        effects += self._dashboards.here()
         unwanted = Dashboards(tuple(kind for kind in DASHBOARDS if kind not in self._dashboards.kinds))
         for place, advertisement in enumerate(self._node.owned_by(self._owner.certificate)):
             entity = entity_of(advertisement.descriptor) or ""
             device = entity.removeprefix(self._owner.entity(""))
-            as_now = advertisement.discoverers == self._owner.discoverers and now * 1000 < advertisement.not_after_ms
+            as_now = (
+                advertisement.discoverers == self._owner.discoverers and self._wall.ms(now) < advertisement.not_after_ms
+            )
             if as_now and device != entity and device not in self._voiced:
                 effects += self._told(self._devices.handle(Remembered(device), now), now)
                 effects += unwanted.clear(entity)
@@ -156,7 +171,7 @@ class DeviceTracer:
 
     # --------------------------------------------------------------------------------------------- telling
 
-    def _told(self, told: list[Tell | Removed | Count], now: float) -> list[DeviceTracingEffect]:
+    def _told(self, told: Sequence[DeviceEffect], now: float) -> list[DeviceTracingEffect]:
         effects: list[DeviceTracingEffect] = []
         for each in told:
             match each:
@@ -164,7 +179,7 @@ class DeviceTracer:
                     effects += self._tell(each, now)
                 case Removed(device):
                     effects += self._removed(device, now)
-                case Count():
+                case Count() | Command() | Show():
                     effects.append(each)
         return effects
 
@@ -180,7 +195,7 @@ class DeviceTracer:
         to = Interest.CHANGES if what.change else interest_of(what.kind)
         fields = what.fields
         if to in (Interest.CHANGES, Interest.STATES):
-            since = {**fields, "since_ms": int(now * 1000)}
+            since = {**fields, "since_ms": self._wall.ms(now)}
             voiced.voice.again[to] = what.kind, since
             effects += self._show(what.device, voiced, what.kind, since)
         return [*effects, *voiced.voice.tell(what.kind, fields, now, to=to)]
@@ -217,9 +232,13 @@ class DeviceTracer:
         effects = self._renewed(device, voiced, now)
         voiced = self._voiced[device]
         try:
+            if not voiced.voice.knows(event.data):
+                self._offenders.afford(event.client, "interest", now)
             effects += voiced.voice.answered(event.data, self._authority, now)
-        except KeysError as error:
+        except TooOften as error:
             return [*effects, Count("traces_refused", 1, type(error).__name__)]
+        except KeysError as error:
+            return [*effects, *self._offenders.charge(event.client, "traces_refused", error)]
         if voiced.idle:
             voiced.idle = 0
             self._ask_at(device, voiced, now + GAUGE_EVERY_S, now)
@@ -230,6 +249,10 @@ class DeviceTracer:
         effects = self._renewed(device, voiced, now)
         voiced = self._voiced[device]
         effects += voiced.voice.gauge(now)
+        known = self._devices.device(device)
+        if known is not None and voiced.health is not None:  # what is not said anew expires (`dashboards`)
+            state_now, entity = known.state, self._owner.entity(device)
+            effects += self._dashboards.show(entity, voiced.health, state_now, voiced.since_ms, voiced.why)
         voiced.idle = 0 if voiced.voice.audience.wants(now) else min(voiced.idle + 1, 4)
         pause_s = min(GAUGE_EVERY_S * (1 << voiced.idle) / 2, GAUGE_IDLE_S) if voiced.idle else GAUGE_EVERY_S
         self._ask_at(device, voiced, now + pause_s, now)
@@ -252,7 +275,7 @@ class DeviceTracer:
 
     def _made(self, device: str, now: float) -> list[DeviceTracingEffect]:
         owner, entity = self._owner, self._owner.entity(device)
-        made = self._node.make(owner.certificate, entity, owner.discoverers, TOPIC_LIFE_S, int(now * 1000))
+        made = self._node.make(owner.certificate, entity, owner.discoverers, TOPIC_LIFE_S, self._wall.ms(now))
         former = self._voiced.get(device)
         self._speak(device, made, now, now)
         effects = [Share(made), Count("trace_topics"), *self._renewed(device, self._voiced[device], now)]
@@ -263,7 +286,7 @@ class DeviceTracer:
 
     def _speak(self, device: str, advertisement: Advertisement, now: float, gauge_at: float) -> None:
         before = self._voiced.get(device)
-        voice = Voice(advertisement, self._random, now, self._reporter)
+        voice = Voice(advertisement, self._random, now, self._reporter, self._wall)
         holder = Identity.generate(self._random(32))
         voiced = self._voiced[device] = _Voiced(voice, holder, gauge_at)
         if before is not None:
@@ -276,7 +299,7 @@ class DeviceTracer:
     def _renewed(self, device: str, voiced: _Voiced, now: float) -> list[DeviceTracingEffect]:
         """A new topic and a new token in time; a token is signed when there is something to say only."""
         effects: list[DeviceTracingEffect] = []
-        now_ms = int(now * 1000)
+        now_ms = self._wall.ms(now)
         if now_ms + int(TOPIC_LEFT_S * 1000) >= voiced.voice.advertisement.not_after_ms:
             return self._made(device, now)
         token = voiced.voice.token
@@ -289,7 +312,7 @@ class DeviceTracer:
 
     def _ask_at(self, device: str, voiced: _Voiced, due: float, now: float) -> None:
         voiced.voice.audience.gauge_at = due
-        ends_at = voiced.voice.advertisement.not_after_ms / 1000 - TOPIC_LEFT_S
+        ends_at = self._wall.at(voiced.voice.advertisement.not_after_ms) - TOPIC_LEFT_S
         voiced.due = min(due, ends_at) if now < ends_at else due
         heapq.heappush(self._heap, (voiced.due, device))
         if len(self._heap) > 4 * len(self._voiced) + 64:  # stale entries do not pile up

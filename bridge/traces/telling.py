@@ -14,9 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from bridge.base import Wall
 from bridge.contract import Count
 from bridge.traces.kinds import (
     DESCRIPTOR,
+    TRACKERS_MAX,
+    WANTED_FRESH_MS,
     Audience,
     Interest,
     TraceKind,
@@ -27,11 +30,12 @@ from bridge.traces.kinds import (
     key_topic,
     trace_topic,
 )
+from bridge.traces.remembered import Record
 from bridge.traces.reporting import Report, Reporter
 from keys.delegation import Advertisement, Token, Trace
 from keys.errors import BadFrame, NotAuthorised
 from keys.frames import Kind, opening
-from keys.identity import Certificate, Identity, Role
+from keys.identity import Certificate, Identity
 from keys.sealedbox import seal_box
 from keys.tracesession import KEY_BYTES
 
@@ -62,6 +66,8 @@ class Voice:
         "_reporter",
         "_token",
         "_trace_key",
+        "_wall",
+        "_wishes",
         "advertisement",
         "again",
         "audience",
@@ -73,7 +79,9 @@ class Voice:
         random: Callable[[int], bytes],
         now: float,
         reporter: Reporter | None = None,
+        wall: Wall | None = None,
     ) -> None:
+        self._wall = wall or Wall()
         self.advertisement = advertisement
         consents = reporter is not None and reporter.consents(advertisement.discoverers)
         self._reporter = reporter if consents else None
@@ -86,6 +94,11 @@ class Voice:
         self._trace_key = b""
         self._keyed: OrderedDict[bytes, None] = OrderedDict()
         self._number = 0
+        self._wishes: OrderedDict[bytes, tuple[Wanted, Certificate]] = OrderedDict()  # that were verified
+
+    def knows(self, wish: bytes) -> bool:
+        """Whether a tracker's wish costs no verification any more."""
+        return wish in self._wishes
 
     @property
     def topic(self) -> bytes:
@@ -104,6 +117,21 @@ class Voice:
     def authorise(self, token: Token, holder: Identity) -> None:
         """From now on we may tell. `holder`: the key pair that the token names; both are verified."""
         self._token, self._holder = token, holder
+
+    def holds(self, interest: Interest, kind: TraceKind, fields: Mapping[str, object], now: float) -> None:
+        """So it stands from now on; whoever comes later is told, and since when."""
+        self.again[interest] = kind, {**fields, "since_ms": self._wall.ms(now)}
+
+    def record(self) -> Record | None:
+        """What a restart must not lose; None while we may not tell anything."""
+        if self._token is None or self._holder is None:
+            return None
+        return Record(self.advertisement, self._token, self._holder.private_bytes(), self._trace_key, dict(self.again))
+
+    def restore(self, record: Record, now: float) -> None:
+        """Inverse of `record`. Numbers go on behind those of before, for time went on, too."""
+        self._token, self._holder = record.token, Identity.from_private_bytes(record.holder)
+        self._trace_key, self.again, self._number = record.trace_key, dict(record.holds), self._wall.ms(now)
 
     def seal(self, trace_key: bytes, now: float) -> None:
         """From now on what is told is sealed. Raises BadFrame for what is no key."""
@@ -133,7 +161,7 @@ class Voice:
             return []
         if self._token is None or self._holder is None:
             return [Count("traces_unauthorised")]
-        now_ms = int(now * 1000)
+        now_ms = self._wall.ms(now)
         if now_ms > self._token.not_after_ms:
             return [Count("traces_expired")]
         told: list[Told] = []
@@ -158,21 +186,28 @@ class Voice:
     # -------------------------------------------------------------------------------------------- trackers
 
     def answered(self, data: bytes, authority: bytes, now: float) -> list[Told]:
-        """A tracker's answer; one that comes anew hears what holds. Raises keys errors."""
-        wanted = Wanted.decode(data)
-        effects: list[Told] = []
-        if self._trace_key:
-            tracker = Certificate.decode(wanted.credentials)
-            tracker.verify(authority, int(now * 1000))
-            if tracker.role is not Role.ENTITY or tracker.name != wanted.tracker:
-                raise NotAuthorised("a tracker that is somebody else")
+        """A tracker's answer; one that comes anew hears what holds. What comes once more, byte by byte, was verified:
+        it keeps the interest alive and does nothing else. Raises keys errors."""
+        known = self._wishes.get(data)
+        if known is None or abs(self._wall.ms(now) - known[0].time_ms) > WANTED_FRESH_MS:
+            is_new, wanted = True, Wanted.decode(data)
+            tracker = wanted.verify(self.topic, authority, self._wall.ms(now))
             if not self.advertisement.may_discover(tracker):
                 raise NotAuthorised("a tracker that may not discover the trace topic")
-            if wanted.anew:
+            if wanted.time_ms < self.audience.asked_ms(wanted.tracker):
+                return []  # of before: links overtake each other, and a replay changes nothing
+            self._wishes[data] = wanted, tracker
+            if len(self._wishes) > TRACKERS_MAX:
+                self._wishes.popitem(last=False)
+        else:
+            is_new, (wanted, tracker) = False, known
+        effects: list[Told] = []
+        if self._trace_key:
+            if wanted.anew and is_new:
                 self._keyed.pop(tracker.party_id, None)
             effects = self._give_key(tracker)
         self.audience.answered(wanted, now)
-        if wanted.anew:
+        if wanted.anew and is_new:
             for interest, (kind, fields) in self.again.items():
                 if interest in wanted.interest:
                     effects += self.tell(kind, fields, now, to=interest, is_news=False)

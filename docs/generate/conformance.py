@@ -28,7 +28,7 @@ def conformance_page() -> str:
 
 
 def _proofs(version: int, number: str) -> list[str]:
-    found = [f"`{row.name}`" for row in ROWS if number in row.proves.get(version, ())]
+    found = [_cell(row.name) for row in ROWS if number in row.proves.get(version, ())]
     if (version, number) in ELSEWHERE:
         test, why = ELSEWHERE[version, number]
         found.append(f"`{test}` ({why})")

@@ -5,9 +5,9 @@ Imports pure rooms of `bridge` for names in configurations; no other room of `ga
 
 from __future__ import annotations
 
+from gateway.base.clock import Clock
 from gateway.base.config import (
     ConfigError,
-    Listener,
     OverlaySettings,
     Settings,
     StartError,
@@ -18,6 +18,7 @@ from gateway.base.config import (
 from gateway.base.config_bridges import BridgeSettings, BridgeTls, BridgeTopic
 from gateway.base.config_discovery import Discovery
 from gateway.base.config_hosted import Hosted
+from gateway.base.config_listeners import Listener
 from gateway.base.config_traces import DeviceSettings, TraceSettings, WatchedSettings
 from gateway.base.figures import FIGURES_TOPIC, Figures, LinkFigures, LinkState
 from gateway.base.limits import Limits
@@ -38,6 +39,7 @@ __all__ = [
     "BridgeSettings",
     "BridgeTls",
     "BridgeTopic",
+    "Clock",
     "ConfigError",
     "DeviceSettings",
     "Discovery",

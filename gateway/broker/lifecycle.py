@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import secrets
 import time
 from collections.abc import MutableMapping, Sequence
@@ -21,13 +20,13 @@ from amqtt.events import BrokerEvents, MQTTEvents
 from gateway.auth import EnhancedAuth
 from gateway.base.peer_clock import stamp
 from gateway.broker.connection import MqttConnection
-from gateway.broker.door import Door, origin_of
+from gateway.broker.door import Door, Failures, origin_of
 from gateway.broker.exchange import Exchange
 from gateway.broker.flushing import DRAINING, Later
 from gateway.broker.subscribing import Subscribing
 from gateway.broker.terms import Terms
 from gateway.broker.wills import decided, publish_will
-from gateway.clients import Client, ClientConnection, Deadlines, EntityConnected, EntityGone, Pace
+from gateway.clients import INTERNAL, Client, ClientConnection, Deadlines, EntityConnected, EntityGone, Pace
 from gateway.mqtt5.endings import tellings
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import (
@@ -53,12 +52,11 @@ from gateway.mqtt5.session import (
 from gateway.mqtt5.types import MqttError, ReasonCode
 from gateway.plugins import EdgeSession, PacketView
 
-log = logging.getLogger("veilmq.broker")
-
 #: Members have a name space of their own: U+0000 cannot occur in a client id that came over the wire.
 PEER_PREFIX = "\0"
 #: After we paused reading, a client has so long to be heard again before its keep-alive counts.
 HELD_GRACE_S = 1.0
+_FAILED_LOGIN = (ReasonCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.NOT_AUTHORIZED)
 #: How often `drain` looks whether everything is decided.
 DRAIN_LOOK_S = 0.005
 
@@ -83,8 +81,9 @@ class Lifecycle:
         self.clients: dict[str, Client] = {}
         self.peers: dict[str, Client] = {}
         self.connections: set[MqttConnection] = set()
-        self.reached, self.traffic = exchange.reached, exchange.traffic
+        self.reached, self.traffic, self._audit = exchange.reached, exchange.traffic, exchange.audit
         self.door = Door(self.limits, self.reached)
+        self.failures = Failures(self.limits, self.reached, exchange.now)
         self._connected = 0
         self._host, self._grace_s = exchange.host, grace_s
         self._sessions, self._servers = sessions, servers
@@ -97,6 +96,18 @@ class Lifecycle:
         self.response_information: str | None = None
         exchange.close = self._close
         self.now = exchange.now
+
+    def adopt(self, terms: Terms) -> None:
+        """Other bounds from now on; sessions get those of the listener on which they are."""
+        self.terms, self.limits = terms, terms.limits
+        self.door.limits = self.failures.limits = terms.limits
+        for client in self.clients.values():
+            terms.grant(client)
+            client.view.verdicts.clear()  # rules of access may be others
+            if client.pace is not None or self.limits.publish_rate:
+                client.pace = self._new_pace(client.peer, self.now())
+            if client.is_behind and not client.holds:
+                self.exchange.holding.lift(client)
 
     # ------------------------------------------------------------------------------- what connections call
 
@@ -137,13 +148,16 @@ class Lifecycle:
             if self._host.sees_packets_received:
                 self._host.fire(MQTTEvents.PACKET_RECEIVED, packet=PacketView(connect, connect.version))
             view = EdgeSession.of(connect, client_id, connection.peer, connection.tls)
+            view.is_internal = connection.is_internal
             proof = NO_PROPERTIES
+            if peer is None and not self.failures.may_try(view.remote_address):
+                raise MqttError("too many failed logins from this address", ReasonCode.QUOTA_EXCEEDED)
             if connect.properties.authentication_method is not None:
                 proof = await self.enhanced_auth.connect(connection, connect, view)
             # A member was recognised by its certificate, which is more than a password.
             elif peer is None and not await self._host.authenticate(view):
                 code = ReasonCode.BAD_USER_NAME_OR_PASSWORD if connect.username else ReasonCode.NOT_AUTHORIZED
-                raise MqttError(f"{client_id!r} is not authorised", code)
+                raise MqttError("not authorised", code)
             if peer is not None:
                 proof = Properties(user=(stamp(time.time()),))
             if not connection.closed:
@@ -153,8 +167,9 @@ class Lifecycle:
         except ConnectionError:
             connection.close()
         except MqttError as error:
-            said = {"address": connection.address, "client": connect.client_id, "code": f"0x{error.reason:02x}"}
-            log.info("%s", error, extra=said)
+            if error.reason in _FAILED_LOGIN and not connection.is_overlay and connection.peer is not None:
+                self.failures.failed(connection.peer[0])
+            self._audit.not_accepted(connection, connect, error)
             connection.refuse(error.reason, connect.version, connect.properties.maximum_packet_size)
 
     def perform(self, client: Client, action: Action) -> Later | None:
@@ -182,6 +197,8 @@ class Lifecycle:
 
     def _admit(self, connection: MqttConnection, connect: Connect) -> str | None:
         """The name of the member, on an overlay listener. Raises MqttError for whoever may not try at all."""
+        if connect.client_id.startswith(INTERNAL) and not connection.is_internal:
+            raise MqttError("client ids of our own parts are taken", ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
         if connection.over_limit:
             raise MqttError(f"listener {connection.listener} is full", ReasonCode.QUOTA_EXCEEDED)
         method = connect.properties.authentication_method
@@ -191,7 +208,8 @@ class Lifecycle:
             if len(self.clients) >= self.limits.sessions and connect.client_id not in self.clients:
                 self.reached.note("sessions", connection.address)
                 raise MqttError("limits.sessions is reached", ReasonCode.QUOTA_EXCEEDED)
-            self.reached.check_connect(connect, self.limits, self.terms.offer.session_expiry_max_s)
+            longest_s = self.terms.offered(connection.is_internal).session_expiry_max_s
+            self.reached.check_connect(connect, self.limits, longest_s)
             return None
         if connect.version != Version.V5:
             raise MqttError(
@@ -215,7 +233,7 @@ class Lifecycle:
         """From here on nothing is waited for: two connections of one client id cannot interleave."""
         now = self.now()
         properties = tellings(connect, view.client_id, proof, self.response_information)
-        offer = self.terms.offer if peer is None else self.terms.peer_offer
+        offer = self.terms.offered(connection.is_internal, is_member=peer is not None)
         check_connect(connect, offer, properties)
         key = view.client_id if peer is None else f"{PEER_PREFIX}{peer}"
         client = self.clients.get(key)
@@ -234,6 +252,7 @@ class Lifecycle:
         client = self._adopt(client, key, connect, view, connection)
         client.peer, client.connection, client.goodbye = peer, connection, (False, "connection lost")
         client.pace = pace
+        self.terms.grant(client)
         self._count_in(client, connection)
         answer = client.session.connected(connect, offer, now, properties)
         if self.exchange.store is not None:
@@ -265,18 +284,16 @@ class Lifecycle:
     def _adopt(
         self, client: Client | None, key: str, connect: Connect, view: EdgeSession, connection: MqttConnection
     ) -> Client:
-        terms, is_peer = self.terms, key.startswith(PEER_PREFIX)
-        limits = terms.of_peers if is_peer else terms.session_limits(connection.listener)
         if client is None:
+            limits = self.terms.of_peers if key.startswith(PEER_PREFIX) else self.terms.usual
             client = Client(ServerSession(view.client_id, limits), view)
         else:
-            client.session.limits = limits
             # Plugins may hold on to the session object of a client that comes back, as in amqtt.
             kept = client.view
             kept.adopt(connect, view.client_id, connection.peer, connection.tls)
             kept.attributes.update(view.attributes)
+            kept.is_internal = view.is_internal
             kept.username, kept.is_anonymous = view.username, view.is_anonymous
-        client.holds = not is_peer and terms.holds(connection.listener)
         client.view.transitions.connect()
         client.view.parent = int(client.session.begun)
         self.clients[key] = client
@@ -292,21 +309,17 @@ class Lifecycle:
 
     def _announce(self, client: Client) -> None:
         overlay = self.exchange.overlay
+        if client.connection is not None:
+            self._audit.connected(client, client.connection)
         if client.peer is not None:
             assert overlay is not None
             self.peers[client.peer] = client
             overlay.peer_connected(client.peer, client.session)
             return
-        if client.connection is not None and log.isEnabledFor(logging.INFO):
-            said = {"version": client.session.version.name, "listener": client.connection.listener}
-            log.info("connected", extra={**self._names(client, client.connection), **said})
         self._host.fire(BrokerEvents.CLIENT_CONNECTED, client_id=client.client_id, client_session=client.view)
         host = client.connection.peer if client.connection is not None else None
         origin = origin_of(host[0]) if host is not None else None
         self.exchange.tell(EntityConnected(client.client_id, client.view.keep_alive, time.time(), origin or "local"))
-
-    def _names(self, client: Client, connection: ClientConnection) -> dict[str, str]:
-        return {"client": client.client_id, "address": connection.address}
 
     def create_offline(self, client_id: str) -> Client:
         """A session without a connection, as amqtt's persistence plugin makes them; the one we have, if we do."""
@@ -343,8 +356,6 @@ class Lifecycle:
             return
         clean = action.reason == ReasonCode.SUCCESS and not action.farewell
         client.goodbye = (clean, action.text or action.reason.name.lower().replace("_", " "))
-        if not clean:
-            log.info("disconnected", extra={**self._names(client, connection), "reason": client.goodbye[1]})
         if action.farewell or client.session.version != Version.V5:  # ours, not what a client's DISCONNECT says
             self.reached.note_reason(action.reason, client.client_id)
         connection.close(action.farewell)
@@ -355,6 +366,7 @@ class Lifecycle:
         if client.connection is not connection:
             return
         client.connection = None
+        self._audit.disconnected(client, connection, *client.goodbye)
         self.exchange.holding.lift(client)
         now = self.now()
         client.view.transitions.disconnect()

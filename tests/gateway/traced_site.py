@@ -44,7 +44,11 @@ class Site:
         return directory
 
     def config(self, **more: Any) -> dict[str, Any]:
-        traces = {"authority": str(self.domain.directory / "ca.pem"), "identity": str(self.gateway.directory)}
+        traces = {
+            "authority": str(self.domain.directory / "ca.pem"),
+            "identity": str(self.gateway.directory),
+            "preset": "lan",
+        }
         return {"listeners": LOOPBACK, "allow_anonymous": True, "traces": traces, **more}
 
     @contextlib.asynccontextmanager

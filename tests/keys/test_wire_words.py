@@ -71,6 +71,7 @@ def test_the_root_of_a_batch_is_signed_in_its_domain() -> None:
 def test_boxes_are_bound_to_their_purposes() -> None:
     assert requests.answer_info("k", b"d" * 32) == b"veilmq/1 key answer\0\1k" + b"d" * 32
     assert archive.archive_info("k", b"p" * 16, 7) == b"veilmq/1 key archive\0\1k" + b"p" * 16 + b"\0\0\0\7"
+    assert archive.archive_info("k", b"", 1 << 24) == b"veilmq/1 key archive\0\1k\1\0\0\0"
     assert handover._info("o", "m") == b"veilmq/1 handover\0\1o\0\1m"
 
 

@@ -31,7 +31,7 @@ class Lane:
 
 
 class Replica:
-    """What `Links` does with a `Backpressure`, at a replica between regions: 1 before it, 2 and 3 behind."""
+    """What `BrokerOverlay` does with a `Backpressure`, at a replica between regions: 1 before it, 2 and 3 behind."""
 
     def __init__(self) -> None:
         overlay = make_world({1: 3, 2: 3, 3: 5}, [(1, 2), (1, 3)], {}).overlay
@@ -213,7 +213,7 @@ def test_a_small_receive_maximum_reserves_nothing():
 
 
 class Peer:
-    """A `Client`, as far as `Links` knows one."""
+    """A `Client`, as far as `BrokerOverlay` knows one."""
 
     def __init__(self) -> None:
         self.figures = SimpleNamespace(connections=0)

@@ -101,7 +101,7 @@ def test_without_dashboards_these_are_topics_as_others(site: Site, tmp_path: Pat
 
 
 class Broker:
-    """What `Links` hands publications to."""
+    """What `BrokerOverlay` hands publications to."""
 
     def __init__(self) -> None:
         self.got: list[str] = []
