@@ -34,6 +34,7 @@ from bridge.contract import (
     LinkUp,
     PublisherGuard,
     Received,
+    Restored,
     Rotated,
     Subscribed,
     Tick,
@@ -185,6 +186,10 @@ class GatewayNode(ReaderNode):
         self.collector = Collector(overlay, name, secrets, keys)
         self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
 
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        effects = super().handle(event, now)
+        return [*effects, *self.collector.changes(now)]
+
     def _sends(self) -> list[ScopeSecret]:
         return [s for s in self.secrets if self._outgoing is None or s.clear_filter in self._outgoing]
 
@@ -224,8 +229,10 @@ class GatewayNode(ReaderNode):
                 for wire_filter in self.interest.wanted() - before:
                     self.collector.resumed(wire_filter)
                 return effects
-            case Unsubscribed(topic_filter) if self.groups.postpones(topic_filter):
-                return []
+            case Unsubscribed(topic_filter):
+                return [] if self.groups.postpones(topic_filter) else self._unwanted(topic_filter, now)
+            case Restored(rows):
+                return self._collected(self.collector.restore(rows, now), now)
             case Tick():
                 return self._tick(event, now)
             case _:
@@ -236,8 +243,15 @@ class GatewayNode(ReaderNode):
         effects += self.publisher.tick(now) + super()._own(event, now)
         leases, unwanted = self.groups.tick(now)
         for topic_filter in unwanted:
-            effects += self.interest.unsubscribed(topic_filter, now)
+            effects += self._unwanted(topic_filter, now)
         return effects + leases
+
+    def _unwanted(self, topic_filter: str, now: float) -> list[Effect]:
+        before = self.interest.wanted()
+        effects = self.interest.unsubscribed(topic_filter, now)
+        for wire_filter in before - self.interest.wanted():
+            self.collector.paused(wire_filter)
+        return effects
 
     def _collected(self, effects: list[Effect], now: float) -> list[Effect]:
         """The collector's effects; what it says about epoch keys and retained publications concerns other machines."""

@@ -28,7 +28,7 @@ from gateway.client import Client, LinkTls
 from gateway.mqtt5.types import ReasonCode
 from gateway.outbox import Store
 from gateway.outbox.store import StoreError
-from gateway.overlay import Dials, Keeping, KeyCache, KeyMaterial, KeyMaterialError, Links, dial, logins
+from gateway.overlay import Dials, Keeping, KeyCache, KeyMaterial, KeyMaterialError, Links, ReaderRows, dial, logins
 from gateway.trust import LiveOverlay, LocalIdentity, load_overlay, load_secrets, take_listed_key
 from keys.envelope import Mode
 from keys.epochs import ScopeKeys
@@ -145,6 +145,9 @@ def build(
     availability = None
     if settings.availability.enabled and party.local.role is Role.GATEWAY:
         availability = Availability(party.name, prefix=settings.availability.topic_prefix)
+    rows = None
+    if party.local.role is Role.GATEWAY:
+        rows = ReaderRows(store.sealing_key(b"reader state"), party.overlay.owner, party.name)
     dials = Dials(partial(_dial, party, neighbours))
     figures = Figures(party.name, party.local.role.value, links=dials.states)
     return Links(
@@ -157,6 +160,7 @@ def build(
         protected=[protect.filter for protect in party.where.protect],
         plain=party.where.share_plain,
         max_age_s=party.where.outbox_age_s or None,
+        rows=rows,
     )
 
 
@@ -169,6 +173,7 @@ def _dial(party: Party, neighbours: Neighbours | None, peer: str) -> Client:
         session_expiry_s=SESSION_EXPIRY_S,
         logins=party.logins,
         limits=LINK_LIMITS,
+        manual_ack=party.local.role is Role.GATEWAY,
         random=random.SystemRandom().random,
         elsewhere=partial(neighbours.addresses, peer) if neighbours else tuple,
     )

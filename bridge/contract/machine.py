@@ -142,9 +142,16 @@ class Rotated:
     identity: Identity
 
 
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a former process of ours asked to `Keep`. Before any other event."""
+
+    rows: tuple[tuple[bytes, bytes], ...] = field(repr=False)
+
+
 Event: TypeAlias = (
     LinkUp | LinkDown | Received | Acked | Committed | Subscribed | Unsubscribed | GroupJoined | GroupLeft
-    | Tick | Rotated
+    | Tick | Rotated | Restored
 )  # fmt: skip
 
 
@@ -200,6 +207,14 @@ class Forget:
     """Outbox entries that every party has: delete them."""
 
     sequences: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Rows of ours that are to outlive this process, by key; None: gone. They are written together with what the
+    effects beside them deliver; the wire that brought these may be acknowledged once they are on disk."""
+
+    rows: tuple[tuple[bytes, bytes | None], ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +289,7 @@ class KeysChanged:
 
 Effect: TypeAlias = (
     Send | Watch | Deliver | DeliverShared | Forget | Count | Blame | Republish | Wanted | Doubted
-    | Adopt | KeysChanged | KeepMaterial | KeepArchive
+    | Adopt | KeysChanged | KeepMaterial | KeepArchive | Keep
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -114,6 +114,7 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         self.before_serving: Callable[[EdgeBroker], None] | None = None
         self._flusher = Flusher(self._loop)
         self._store: SessionStore | None = None
+        self._is_ending = False
         self._sockets: dict[str, list[socket.socket]] = {}
         self._contexts: dict[str, ssl.SSLContext | None] = {}
 
@@ -229,6 +230,7 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         await self.lifecycle.drain(self.limits.shutdown_s / 4)
         self.lifecycle.close_all()
         await self.lifecycle.all_gone(self.limits.shutdown_s / 2)
+        self._is_ending = True
         self.exchange.keep_in(None)
         if self._store is not None:
             await self._store.close()
@@ -361,11 +363,13 @@ class EdgeBroker(Broker):  # type: ignore[misc]
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """Route a publication of the overlay to local clients and the retained store, never back. `groups_lost`: but
         not to these shared groups. Raises `bridge.base.topics.TopicError` for an invalid topic."""
-        self.exchange.deliver_local(publication, groups_lost)
+        if not self._is_ending:  # what comes now is not acknowledged, and comes again
+            self.exchange.deliver_local(publication, groups_lost)
 
     def deliver_shared(self, name: SharedName, publication: Publication) -> None:
         """A publication of the overlay for one local shared group only."""
-        self.lifecycle.subscribing.give_shared(name, message_of(publication, self.now()))
+        if not self._is_ending:
+            self.lifecycle.subscribing.give_shared(name, message_of(publication, self.now()))
 
     def send_to_peer(self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Done) -> bool:
         """QoS 1 PUBLISH to a member; `on_ack(code)` when it acknowledges, maybe on a later connection.
@@ -379,6 +383,22 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         message = PeerMessage(topic, payload, 1, properties=Properties(user=properties))
         message.on_ack = on_ack
         return send_to_member(client, message, self.now(), self.exchange.reached)
+
+    def kept(self) -> Mapping[bytes, bytes]:
+        """Rows that an earlier process was given to `keep`."""
+        return self._store.kept if self._store is not None else {}
+
+    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write these rows of the overlay's in one transaction with what was delivered since the last one."""
+        if self._store is not None:
+            self._store.keep(rows)
+
+    def when_kept(self, done: Callable[[], None]) -> None:
+        """Call when all that was delivered and is to be kept until now is on disk; never, if that cannot be."""
+        if self._store is not None:
+            self._store.when_written(done)
+        else:
+            done()
 
     def local_filters(self) -> list[str]:
         """Distinct filters that local clients hold, share prefixes stripped."""

@@ -30,6 +30,7 @@ from bridge.contract import (
     Forget,
     GroupJoined,
     GroupLeft,
+    Keep,
     KeysChanged,
     LinkDown,
     LinkUp,
@@ -37,6 +38,7 @@ from bridge.contract import (
     Publication,
     Received,
     Republish,
+    Restored,
     Rotated,
     Send,
     Subscribed,
@@ -56,6 +58,7 @@ from gateway.outbox import Outgoing, Store
 from gateway.overlay.backpressure import Backpressure
 from gateway.overlay.dials import Dials
 from gateway.overlay.keeping import Keeping
+from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
 from gateway.trust import LOOK_EVERY_S
 from keys.envelope import Mode
@@ -74,7 +77,8 @@ class Links:
     """One party's overlay. Made by `gateway.party.build`; given to `EdgeBroker` as its `overlay`.
 
     `protected`, `plain`: clear filters whose topics the configuration sends through the overlay, sealed or in clear.
-    Whatever a later policy says, they never stay local, and the protected ones never go in clear.
+    Whatever a later policy says, they never stay local, and the protected ones never go in clear. `rows`: of a gateway,
+    seals what it keeps of what it read.
     """
 
     def __init__(
@@ -89,6 +93,7 @@ class Links:
         protected: Sequence[str] = (),
         plain: Sequence[str] = (),
         max_age_s: float | None = None,
+        rows: ReaderRows | None = None,
     ) -> None:
         self._node = node
         inner: Any = node
@@ -119,6 +124,7 @@ class Links:
         if isinstance(inner, ReplicaNode):
             self._flow = Backpressure(lambda: self._keeping.overlay, dials, figures.count)
         self._wires = Wires(dials, figures, self._handle, self._flow, clock)
+        self._rows = rows
 
     # ------------------------------------------------------------------------------------------- lifetime
 
@@ -127,6 +133,8 @@ class Links:
         self._broker = broker
         self._drop = drop or self._drop
         self._outgoing.start()
+        if self._rows is not None and (kept := self._rows.open(broker.kept())):
+            self._handle(Restored(kept))
         for topic_filter in broker.local_filters():
             self.subscribed(topic_filter)
         for group, topic_filter in broker.local_groups():
@@ -309,6 +317,9 @@ class Links:
 
     def link_published(self, peer: str, publish: Publish, client: Client) -> None:
         self._received(peer, publish)
+        if client.manual_ack and publish.qos and self._broker is not None:
+            # Once what it changed is on disk, with what was delivered: so a restart neither loses nor repeats.
+            self._broker.when_kept(partial(client.acknowledge, publish))
 
     def link_watched(self, peer: str, ticket: int) -> None:
         self._handle(Acked(peer, ticket))
@@ -353,6 +364,8 @@ class Links:
             case DeliverShared(group, topic_filter, publication):
                 assert self._broker is not None
                 self._broker.deliver_shared((group, topic_filter), publication)
+            case Keep(rows) if self._rows is not None and self._broker is not None:
+                self._broker.keep(self._rows.seal(rows))
             case Forget(sequences):
                 self._store.forget(sequences)
             case Watch():
