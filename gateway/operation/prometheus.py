@@ -116,6 +116,17 @@ def overlay_metrics(figures: Figures, gauges: dict[str, int]) -> Iterator[Metric
     yield from link_metrics(figures.links())
 
 
+def tracing_metrics(figures: Figures, gauges: dict[str, int | float]) -> Iterator[Metric]:
+    """Who is traced, how well we do who judge them (0 well, 1 hardly running), what was told and refused."""
+    events = CounterMetricFamily(PREFIX + "tracing_events", "Events of tracing by name.", labels=["event", "label"])
+    for key, count in figures.counts.items():
+        name, _, label = key.partition(".")
+        events.add_metric([name, label], count)
+    yield events
+    for name, value in gauges.items():
+        yield GaugeMetricFamily(f"{PREFIX}tracing_{name}", f"Tracing: {name} now.", value=value)
+
+
 def link_metrics(links: Sequence[LinkState]) -> Iterator[Metric]:
     """One series a peer and direction: `out` is the link that we dialled, `in` the one on which the peer dialled us.
 

@@ -208,6 +208,16 @@ class Links:
             self._outgoing.take(publication, done)
         return True
 
+    def may_leave(self, topic: str) -> bool:
+        """Whether a bridge may hand a local topic to an ordinary broker: it is in no scope, plain, or ours to read."""
+        gateway = self._gateway
+        secret = gateway.publisher.sealer.secret_for(topic) if gateway is not None else None
+        if secret is None:
+            return not any(matches(f, topic) for f in self._shared)
+        overlay = self._keeping.overlay
+        epoch = overlay.policy.calendar.at(self._clock())
+        return secret.scope.mode is Mode.PLAIN or overlay.may_read(self.figures.name, secret.scope, epoch)
+
     def _fits(self, gateway: GatewayNode, publication: Publication) -> bool:
         """Whether enough replicas to recombine a key take a packet of this size. Else it would be lost in silence."""
         if len(publication.payload) < SMALL_BYTES and not publication.properties:

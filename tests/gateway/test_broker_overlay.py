@@ -33,7 +33,8 @@ from gateway.mqtt5.packets import (
 )
 from gateway.mqtt5.types import ReasonCode
 from tests.gateway.certificates import Authority
-from tests.gateway.harness import LOOPBACK, Wire, serving, until
+from tests.gateway.harness import LOOPBACK, Wire, serving
+from tests.waits import until
 
 
 class FakeOverlay:

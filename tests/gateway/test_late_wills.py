@@ -14,8 +14,9 @@ from bridge.devices.devices import Devices
 from bridge.devices.standing import Health
 from gateway.broker import edge_broker
 from gateway.mqtt5.packets import Disconnect, PubAck, Version, Will
-from tests.gateway.harness import Wire, serving, until
+from tests.gateway.harness import Wire, serving
 from tests.gateway.traced_site import Site
+from tests.waits import until
 
 THINKS = f"{__name__}.Thinks"
 STATE = "homie/5/plug/$state"

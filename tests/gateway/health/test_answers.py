@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import urllib.error
 import urllib.request
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.attached import attach
+from gateway.attached import Attached
 from gateway.base import parse
 from gateway.broker import EdgeBroker
 from gateway.cli import run
@@ -36,16 +35,17 @@ def answers(tmp_path: Path, *questions: tuple[str, str], changed: Any = None) ->
     config = {"metrics": {"bind": f"127.0.0.1:{port}"}, "data": str(tmp_path / "data")}
 
     async def go() -> list[tuple[int, str]]:
-        with contextlib.ExitStack() as ends:
-            settings = parse({"listeners": {"default": {"bind": "127.0.0.1:0"}}, **config})
+        attached = Attached(parse({"listeners": {"default": {"bind": "127.0.0.1:0"}}, **config}), None)
 
-            def beside(broker: EdgeBroker) -> None:
-                attach(settings, None, ends)(broker)
-                if changed is not None:
-                    changed(broker)
+        def beside(broker: EdgeBroker) -> None:
+            attached.begin(broker)
+            if changed is not None:
+                changed(broker)
 
-            async with serving(config, before_serving=beside):
-                return [await asyncio.to_thread(ask, port, path, method) for method, path in questions]
+        async with serving(config, before_serving=beside):
+            answers = [await asyncio.to_thread(ask, port, path, method) for method, path in questions]
+        await attached.end()
+        return answers
 
     return asyncio.run(go())
 
