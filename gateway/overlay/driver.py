@@ -59,6 +59,7 @@ from gateway.overlay.backpressure import Backpressure
 from gateway.overlay.dials import Dials
 from gateway.overlay.keeping import Keeping
 from gateway.overlay.reader_rows import ReaderRows
+from gateway.overlay.rights import Rights
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
 from gateway.trust import LOOK_EVERY_S
 from keys.envelope import Mode
@@ -67,7 +68,6 @@ from keys.issuing import KeepArchive, KeepMaterial
 log = logging.getLogger("veilmq.links")
 
 FIGURES_EVERY_S = 1.0
-RIGHTS_MAX = 65_536  # topics whose right to be published is remembered until something changes
 SMALL_BYTES = 1024  # payloads that every replica takes
 TOPIC_NAME_INVALID = 0x90
 NOT_AUTHORIZED = 0x87
@@ -110,9 +110,7 @@ class Links:
         if entities is not None:
             entities.guard(self.own_topics)
         self._clock = clock
-        self._plain, self._shared = tuple(plain), (*protected, *plain)
-        self._rights: dict[str, bool] = {}
-        self._rights_epoch = -1
+        self._rights, self._shared = Rights(plain), (*protected, *plain)
         self._broker: LocalBroker | None = None
         self._drop: Callable[[str], None] = lambda peer: None
         self._shown: dict[str, bytes] = {}  # members that dialled us, with the certificate that they showed
@@ -194,7 +192,7 @@ class Links:
         if gateway.publisher.sealer.secret_for(topic) is None and not any(matches(f, topic) for f in self._shared):
             return False
         response = publication.response_topic
-        if not self._may_publish(gateway, topic):
+        if not self._rights.may_publish(gateway, topic, self._keeping.overlay, self._clock()):
             self.figures.count(Count("publish_refused"))
             done(NOT_AUTHORIZED)
         elif not self._fits(gateway, publication):
@@ -225,28 +223,6 @@ class Links:
         home = gateway.publisher.view
         limit = self._dials.packet_limit(home.members, home.threshold)
         return gateway.publisher.sealer.packet_bytes(publication) <= limit
-
-    def _may_publish(self, gateway: GatewayNode, topic: str) -> bool:
-        """Asked for every publication: remembered until the epoch ends or the overlay changes."""
-        now = self._clock()
-        epoch = self._keeping.overlay.policy.calendar.at(now)
-        if epoch != self._rights_epoch or len(self._rights) >= RIGHTS_MAX:
-            self._rights.clear()
-            self._rights_epoch = epoch
-        allowed = self._rights.get(topic)
-        if allowed is None:
-            allowed = gateway.publisher.sealer.may_publish(topic, now) and self._is_sealed_or_plain(gateway, topic)
-            if not allowed and all(self._rights.values()):  # said once an epoch, not for every topic
-                log.warning("refused a publication: the overlay's policy gives us no right to its protected topic now")
-            self._rights[topic] = allowed
-        return allowed
-
-    def _is_sealed_or_plain(self, gateway: GatewayNode, topic: str) -> bool:
-        """Whether the scope still does with the topic what our configuration says."""
-        secret = gateway.publisher.sealer.secret_for(topic)
-        if secret is None or secret.scope.mode is not Mode.PLAIN:
-            return secret is not None
-        return any(matches(f, topic) for f in self._plain)
 
     def subscribed(self, topic_filter: str) -> None:
         """The first local subscription of a filter."""
