@@ -24,7 +24,7 @@ from bridge.reader.kept import (
 )
 from bridge.reader.streams import Stream
 from keys.errors import BadFrame
-from tests.bridge.helpers import NOW, craft, delivered, forge_key, subscriber
+from tests.bridge.helpers import NOW, craft, delivered, forge_key, subscriber, with_properties
 from tests.sim.world import make_world
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -103,11 +103,10 @@ def test_what_waits_for_its_key_outlives_us_and_is_delivered_once_it_comes():
     assert len(of_kind(list(rows.items()), WAITING)) == 1
     again = subscriber(world, "control")
     assert not delivered(handled(again, Restored(tuple((k, v) for k, v in rows.items() if v is not None)), NOW + 9))
-    effects = []
+    second, effects = craft(world, "site", "plant/b", sequence=6, key=key), []
     for place, peer in ((1, "r1a"), (2, "r1b")):
         carried = key.properties(key.shares[place - 1 : place])
-        second = craft(world, "site", "plant/b", sequence=6, key=key, properties=carried)
-        effects += handled(again, Received(peer, second), NOW + 10)
+        effects += handled(again, Received(peer, with_properties(second, *carried)), NOW + 10)
     effects += handled(again, Tick(), NOW + 30)
     assert sorted(d.sequence for d in delivered(effects)) == [5, 6]
     live = {k: v for k, v in rows.items() if v is not None}
