@@ -15,6 +15,7 @@ from bridge.contract import Blame, Count, Doubted, Effect, FairTable, Wanted
 from bridge.document import Overlay, ScopeSecret
 from bridge.reader.blame import Evidence
 from bridge.reader.kept import KEY, Kept, key_of, key_row
+from bridge.topology import Topology
 from bridge.wire import KEYS_TOPIC, Admission, Admitted, Ahead, refused
 from keys.envelope import (
     PROPERTY_KEY,
@@ -30,7 +31,7 @@ from keys.envelope import (
 from keys.epochs import KeyName, ScopeKeys
 from keys.errors import BadContent, BadShare, KeysError, NotEnoughShares, SearchExhausted, UnknownView, WrongEpochKey
 from keys.identity import Certificate
-from keys.sharetree import Combination, Hop, Label, Place, Share, recombine
+from keys.sharetree import Combination, Hop, Label, Share, recombine
 
 KEYS_HELD_MAX = 4096  # a flood evicts the oldest of its publisher or, if not opened, of who brought it
 AUDIT_AFTER_S = 1.0  # by then slow replicas have sent their shares of a key: judge them all at once
@@ -74,7 +75,7 @@ class KeyRing:
     ) -> None:
         self._kept = kept if kept is not None else Kept()
         self._scope_keys = keys
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         self._home = home
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         self._admission = admission
@@ -90,7 +91,7 @@ class KeyRing:
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> tuple[list[Effect], list[bytes]]:
         """Another version of the overlay, or other views, of the same regions. Returns what `keys_changed` does."""
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         self._evidence.adopt(overlay)
         self._last_combination = {
@@ -156,7 +157,7 @@ class KeyRing:
         key = self._keys.get(header.key_id)
         if key is None:
             publisher = self._admission.publisher(header.publisher)
-            key = _Key(header, publisher, header.along(self._overlay.path(publisher.region, self._home)))
+            key = _Key(header, publisher, self._topology.key_way(header, publisher.region, self._home))
             # Until it opened, a key counts to who brought it too: any replica has its publishers' old ones by the
             # thousand, and replayed they would push out the one in use.
             gone = self._keys.put(header.key_id, header.publisher + peer.encode(), key)
@@ -165,10 +166,9 @@ class KeyRing:
                 self._searches.pop(gone[0], None)
                 self._no_longer_lacks(gone[1].header)
                 self._kept.drop(KEY + gone[0])
-        view = self._overlay.view(self._home, key.hops[-1].view)
-        if view is None or peer not in view.members:
+        sender = self._topology.place_in(key.hops, peer)
+        if sender is None:
             raise BadShare("shares from a replica that the key gives no place")
-        sender = Place(self._home, view.number, view.place_of(peer))
         effects: list[Effect] = []
         fresh = 0
         for share in self._admission.shares(properties, [*key.hops[:-1], sender]):

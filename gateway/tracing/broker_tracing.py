@@ -4,7 +4,7 @@ The broker asks whether a client may publish or subscribe on a constrained topic
 hands over what was published there (`heard`, `arrived`). Unchanged devices are traced by what else clients do
 (`entity_event`, `willed`). Everything that the machines say leaves as the broker's own publication. Not here: rules
 of topics (`bridge.document.constrained`), tracing (`bridge.traces.tracer`, `bridge.devices.device_tracing`),
-discovery (`bridge.traces.discovery`), files (`trace_store`).
+discovery (`bridge.traces.discovery`), files (`store`).
 """
 
 from __future__ import annotations
