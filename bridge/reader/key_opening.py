@@ -135,7 +135,7 @@ class KeyRing:
         header = self._admission.key(properties, now)
         assert header is not None
         publisher = self._admission.publisher(header.publisher)
-        hops = header.along(self._overlay.path(publisher.region, self._home))
+        hops = self._topology.key_way(header, publisher.region, self._home)
         key = _Key(header, publisher, hops, secret=secret)
         self._keys.put(header.key_id, header.publisher, key)
         return self._recombine(key, now)
