@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class OperatorError(Exception):
-    """Bad input, a bad configuration, something missing. Its text is one line, `cause; cure`; the command line prints it
+    """Bad input, bad configuration, something missing. Its text is one line, `cause; cure`; the command line prints it
     and ends with exit status 2, without a traceback. It holds no key, share or payload."""
 
     @property
