@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.commands import importing, passwords, setting_up, status
+from gateway.commands import importing, keeping, passwords, renewing, setting_up, status
 from gateway.commands.printing import print_json, print_table
 from gateway.commands.traces import traces_app
 from gateway.commands.trust import OPTIONS, Json, overlay_app, trust_app
+from gateway.commands.users import users_app
 
 if TYPE_CHECKING:
     from gateway.base import Settings
@@ -37,7 +38,9 @@ app = typer.Typer(help="MQTT gateway and edge broker whose brokers cannot read w
 app.add_typer(trust_app, name="trust")
 app.add_typer(overlay_app, name="overlay")
 app.add_typer(traces_app, name="traces")
-for commands in (setting_up, status, passwords, importing):
+app.add_typer(users_app, name="users")
+renewing.register(overlay_app)
+for commands in (setting_up, status, passwords, importing, keeping):
     commands.register(app)
 for group in entry_points(group="veilmq.commands"):
     app.add_typer(group.load(), name=group.name)
