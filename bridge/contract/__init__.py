@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from bridge.contract.budgets import Allowance, Budget, FairBytes, FairTable, Limits, LinkGuard, PublisherGuard, Repeats
+from bridge.contract.figures import Figure
 from bridge.contract.machine import (
     Acked,
     Adopt,
@@ -71,6 +72,7 @@ __all__ = [
     "Event",
     "FairBytes",
     "FairTable",
+    "Figure",
     "Forget",
     "GroupJoined",
     "GroupLeft",

@@ -292,7 +292,7 @@ class NotAdopted:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Add `amount` to the figure `name` (docs/protocol.md §7), with at most one label value."""
+    """Add `amount` to the figure `name` (one of `figures.Figure`), with at most one label value."""
 
     name: str
     amount: int = 1
