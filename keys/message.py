@@ -151,6 +151,11 @@ def content_digest(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
+SEALED_PROPERTIES = ("content_type", "response_topic", "correlation_data", "payload_format")
+"""What of a message is sealed beside topic, time, payload and user properties: fields of `Inner`, of the same names in
+MQTT's properties and in a publication. Whoever turns one into another goes by this list."""
+
+
 @dataclass(frozen=True, slots=True)
 class Inner:
     """An application message as it is sealed: `topic` is the clear one, `time_ms` the original UNIX time.

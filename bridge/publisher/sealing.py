@@ -36,6 +36,7 @@ from keys.epochs import ScopeKeys
 from keys.errors import KeysError
 from keys.identity import Identity
 from keys.keyheader import frame_bytes
+from keys.message import SEALED_PROPERTIES
 from keys.sharetree import Hop
 
 BATCH_MAX = 16  # headers under one signature (docs/protocol.md §2.6)
@@ -313,9 +314,6 @@ def inner_of(publication: Publication) -> Inner:
         topic=publication.topic,
         time_ms=publication.time_ms,
         payload=publication.payload,
-        content_type=publication.content_type,
-        response_topic=publication.response_topic,
-        correlation_data=publication.correlation_data,
-        payload_format=publication.payload_format,
         properties=publication.properties,
+        **{name: getattr(publication, name) for name in SEALED_PROPERTIES},
     )

@@ -42,6 +42,7 @@ from bridge.wire import Admission, Admitted, carries_key_alone, refused
 from keys.envelope import PROPERTY_HEADER, Inner, Mode
 from keys.epochs import ScopeKeys
 from keys.errors import BadContent, BadFrame, KeysError
+from keys.message import SEALED_PROPERTIES
 
 HELD_MAX = 4096  # publications of one publisher that wait for a key or a predecessor; the next are dropped
 STREAMS_MAX = 100_000  # (publisher, topic) pairs remembered; a flooder of topics forgets its own first
@@ -399,13 +400,10 @@ class Collector:
             payload=inner.payload,
             qos=header.qos,
             retain=retain,
-            content_type=inner.content_type,
-            response_topic=inner.response_topic,
-            correlation_data=inner.correlation_data,
-            payload_format=inner.payload_format,
             properties=inner.properties,
             expiry_s=min(expiry_s, EXPIRY_MAX_S) if header.deadline_ms else None,
             time_ms=inner.time_ms,
+            **{name: getattr(inner, name) for name in SEALED_PROPERTIES},
         )
         name, scope = held.admitted.publisher.name, held.admitted.scope.filter
         return [Deliver(name, header.sequence, publication, late, scope, header.time_ms), Count("delivered")]

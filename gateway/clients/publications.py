@@ -9,6 +9,7 @@ from bridge.base import check_name
 from bridge.contract import Publication
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import NO_PROPERTIES, Properties
+from keys.message import SEALED_PROPERTIES
 
 #: User properties with this prefix belong to the overlay; ordinary clients neither send nor see them.
 RESERVED_PROPERTY = "vmq"
@@ -22,25 +23,17 @@ def publication_of(message: Message, now: float) -> Publication:
         message.payload,
         message.qos,
         message.retain,
-        content_type=properties.content_type,
-        response_topic=properties.response_topic,
-        correlation_data=properties.correlation_data,
-        payload_format=properties.payload_format,
         properties=properties.user,
         expiry_s=message.remaining_s(now),
         time_ms=time.time_ns() // 1_000_000,
+        **{name: getattr(properties, name) for name in SEALED_PROPERTIES},
     )
 
 
 def message_of(publication: Publication, now: float) -> Message:
     """The other way: what came over the overlay, as local clients get it. Raises TopicError."""
-    properties = Properties(
-        payload_format=publication.payload_format,
-        content_type=publication.content_type,
-        response_topic=publication.response_topic,
-        correlation_data=publication.correlation_data,
-        user=publication.properties,
-    )
+    sealed = {name: getattr(publication, name) for name in SEALED_PROPERTIES}
+    properties = Properties(user=publication.properties, **sealed)
     topic, expiry_s = check_name(publication.topic), publication.expiry_s
     return Message(
         topic,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import ceil
 
 from gateway.mqtt5.encoding import PublishTemplate, encode_publish
-from gateway.mqtt5.packets import NO_PROPERTIES, Properties, Publish, Version, Will
+from gateway.mqtt5.packets import LASTING, NO_PROPERTIES, Properties, Publish, Version, Will
 from gateway.mqtt5.properties import Carrier, encode_property_fields
 
 _FIXED_BYTES = 64  # what a queued message costs beyond its topic, payload and properties, in round figures
@@ -155,17 +155,11 @@ class Message:
         return template
 
 
-_LASTING = frozenset({"payload_format", "content_type", "response_topic", "correlation_data", "user"})
+_LASTING = frozenset(LASTING)
 
 
 def _lasting(properties: Properties) -> Properties:
     """Those properties that a server forwards unaltered; mostly there are no others, and nothing is copied."""
     if vars(properties).keys() <= _LASTING:
         return properties
-    return Properties(
-        payload_format=properties.payload_format,
-        content_type=properties.content_type,
-        response_topic=properties.response_topic,
-        correlation_data=properties.correlation_data,
-        user=properties.user,
-    )
+    return Properties(**{name: getattr(properties, name) for name in LASTING})

@@ -23,6 +23,10 @@ class Version(IntEnum):
 UserProperties: TypeAlias = tuple[tuple[str, str], ...]
 
 
+LASTING = ("payload_format", "content_type", "response_topic", "correlation_data", "user")
+"""Properties of a PUBLISH that a server forwards unaltered (MQTT 5.0 §3.3.2.3)."""
+
+
 @dataclass(frozen=True)
 class Properties:
     """Every property of MQTT 5.0 §2.2.2.2 by name; None or empty means absent.

@@ -17,8 +17,9 @@ import sqlite3
 import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -27,6 +28,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from bridge.base import OperatorError
 from bridge.contract import Publication
+from keys.message import SEALED_PROPERTIES
 
 SEQUENCE_BLOCK = 1 << 16
 """Numbers reserved by one write; a crash burns what is left of the block, so none is ever used twice."""
@@ -41,7 +43,8 @@ STATEMENT_ROWS = 128
 LAYOUT = 1
 
 _HEAD = struct.Struct(">BI")
-_OPTIONAL = ("content_type", "response_topic", "payload_format", "expiry_s")
+_OPTIONAL = (*SEALED_PROPERTIES, "expiry_s")
+_BYTES = {field.name for field in fields(Publication) if "bytes" in str(field.type)}  # hexadecimal in JSON
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -274,17 +277,15 @@ def encode_publication(publication: Publication) -> bytes:
     Local storage under the store key, so it need not be canonical as frames of the wire are.
     """
     p = publication
-    fields: dict[str, object] = {"topic": p.topic, "qos": p.qos, "time": p.time_ms}
+    found: dict[str, object] = {"topic": p.topic, "qos": p.qos, "time": p.time_ms}
     if p.retain:
-        fields["retain"] = True
-    if p.correlation_data is not None:
-        fields["correlation_data"] = p.correlation_data.hex()
+        found["retain"] = True
     if p.properties:
-        fields["properties"] = p.properties
+        found["properties"] = p.properties
     for name in _OPTIONAL:
         if (value := getattr(p, name)) is not None:
-            fields[name] = value
-    head = json.dumps(fields, separators=(",", ":")).encode()
+            found[name] = value.hex() if isinstance(value, bytes) else value
+    head = json.dumps(found, separators=(",", ":")).encode()
     return b"".join((_HEAD.pack(LAYOUT, len(head)), head, p.payload))
 
 
@@ -296,18 +297,20 @@ def decode_publication(row: bytes) -> Publication:
     end = _HEAD.size + size
     if layout != LAYOUT or end > len(row):
         raise ValueError("row has another layout")
-    fields = json.loads(row[_HEAD.size : end])
-    correlation = fields.get("correlation_data")
+    found = json.loads(row[_HEAD.size : end])
     return Publication(
-        topic=fields["topic"],
+        topic=found["topic"],
         payload=row[end:],
-        qos=fields["qos"],
-        retain=fields.get("retain", False),
-        correlation_data=None if correlation is None else bytes.fromhex(correlation),
-        properties=tuple((name, value) for name, value in fields.get("properties", ())),
-        time_ms=fields["time"],
-        **{name: fields.get(name) for name in _OPTIONAL},
+        qos=found["qos"],
+        retain=found.get("retain", False),
+        properties=tuple((name, value) for name, value in found.get("properties", ())),
+        time_ms=found["time"],
+        **{name: _plain(name, found.get(name)) for name in _OPTIONAL},
     )
+
+
+def _plain(name: str, value: Any) -> Any:
+    return bytes.fromhex(value) if name in _BYTES and value is not None else value
 
 
 # ---------------------------------------------------------------------------------------- details
