@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from bridge.base import OperatorError
 from bridge.traces import Observed, Record, TraceKind
 from gateway.base import PrivateFileError, private_directory
 from keys.delegation import Advertisement
@@ -43,7 +44,7 @@ CREATE INDEX IF NOT EXISTS observations_at ON observations (time_ms);
 """
 
 
-class TraceStoreError(Exception):
+class TraceStoreError(OperatorError):
     """The file cannot be used: one line, cause and cure."""
 
 
