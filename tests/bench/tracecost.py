@@ -133,7 +133,7 @@ class Line(OverlayProcesses):
         super().__init__(directory)
         self._depth, self._trusted = max(depth, views.DEPTH_MAX), trusted
         self._code = (
-            "import bridge.views, keys.sharetree; "
+            "import bridge.document.overlay, keys.sharetree; "
             f"bridge.document.overlay.DEPTH_MAX = keys.sharetree.DEPTH_LIMIT = {self._depth}; "
             "from gateway.cli import main; main()"
         )
