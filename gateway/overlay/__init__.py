@@ -5,7 +5,6 @@ Imports `client`, `clients`, `outbox`, `trust` and below; never `broker`.
 
 from __future__ import annotations
 
-from gateway.overlay.contents import PROPERTY_PART, Assembling, Count, Send, check_mode, read
 from gateway.overlay.dials import Dials
 from gateway.overlay.driver import Links
 from gateway.overlay.hosted import NOBODY, PLAIN, logins, of_region
@@ -32,12 +31,9 @@ __all__ = [
     "DIRECTORY",
     "NOBODY",
     "PLAIN",
-    "PROPERTY_PART",
-    "Assembling",
     "Client",
     "ClientError",
     "ConfigError",
-    "Count",
     "Dials",
     "Keeping",
     "KeyCache",
@@ -50,13 +46,10 @@ __all__ = [
     "PrivateFileError",
     "Publish",
     "RegionClient",
-    "Send",
     "TlsError",
     "TrustError",
-    "check_mode",
     "dial",
     "logins",
     "of_region",
-    "read",
     "read_private",
 ]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridge.document.policy import REFRESH_MESSAGES_MAX
+from bridge.reader.replays import FRESH_S
 from keys.envelope import Mode
 from keys.sharetree import Hop, Place, decode_shares
 from spark_ingest.receiver.recovery import recovered, state_of
-from spark_ingest.receiving.collector import FRESH_MS
-from spark_ingest.receiving.keyring import MESSAGES_MAX
 from spark_ingest.receiving.late import LATE_BYTES, LATE_KEPT
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import FAR_MS, NOW, Link, Overlay, Publisher, Wire, corrupt, records
@@ -99,7 +99,7 @@ def test_wrong_content_of_a_minority_is_counted_and_not_stored() -> None:
     link.publish(sealed, places=(2, 3))
     (record,) = records(link.write())
     assert record.sealed == sealed.content
-    assert link.collector.figures["wrong_content", "r1"] == 1
+    assert link.collector.figures["refused_content", "r1"] == 1
     assert len(link.acknowledged) == 3
 
 
@@ -112,7 +112,9 @@ def test_a_wrong_share_is_named_and_the_good_ones_are_stored() -> None:
     (group,) = link.write()
     stored = decode_shares(next(iter(group.keys.values())).shares)
     assert stored == sealed.key[2][1:]
-    assert link.collector.figures["wrong_share", "r1"] == 1
+    assert not link.collector.figures["suspected", "r1"], "it did not contradict another one, and k others fitted"
+    link.collector.tick(NOW + 2)
+    assert (link.collector.figures["named", "r1"], link.collector.figures["suspected", "r1"]) == (1, 1)
 
 
 def test_a_share_stamped_for_another_replica_is_refused() -> None:
@@ -179,7 +181,7 @@ def test_a_key_of_another_publisher_does_not_make_a_publication_whole() -> None:
 def test_a_replay_after_restart_makes_no_second_row(tmp_path: Path) -> None:
     overlay, publisher, link = setup()
     writer = SpoolWriter(tmp_path, "main", cap_bytes=1 << 30)
-    writer.roll(state_of(link.collector.seen, link.collector.keyring))
+    writer.roll(state_of(link.collector.seen, link.collector.keys()))
     sent = [publisher.seal("plant/a") for _ in range(5)]
     for sealed in sent:
         link.publish(sealed)
@@ -187,8 +189,8 @@ def test_a_replay_after_restart_makes_no_second_row(tmp_path: Path) -> None:
     writer.close()
 
     writer = SpoolWriter(tmp_path, "main", cap_bytes=1 << 30)
-    seen, keyring = recovered(writer.state, writer.history())
-    again = Link(overlay, seen=seen, keyring=keyring)
+    seen, keys = recovered(writer.state, writer.history())
+    again = Link(overlay, seen=seen, keys=keys)
     for sealed in sent:
         again.publish(sealed)
     assert not again.write()
@@ -201,7 +203,7 @@ def test_a_replay_after_restart_makes_no_second_row(tmp_path: Path) -> None:
 def test_an_old_publication_of_an_unknown_publisher_is_set_apart() -> None:
     """PROTOCOL §5: with no state, old means replayed; it is kept, but not as telemetry."""
     _, publisher, link = setup()
-    old = publisher.seal("plant/a", time=NOW - FRESH_MS / 1000 - 1)
+    old = publisher.seal("plant/a", time=NOW - FRESH_S - 1)
     link.publish(old)
     (record,) = records(link.write())
     assert record.reason is not None
@@ -289,19 +291,15 @@ def test_more_than_a_key_is_for_is_spooled_with_that_reason() -> None:
 def test_a_key_for_more_messages_than_any_scope_may_have_is_refused() -> None:
     """The sequences that it served are remembered."""
     _, publisher, link = setup()
-    publisher.messages = MESSAGES_MAX + 1
+    publisher.messages = REFRESH_MESSAGES_MAX + 1
     publisher.new_key("plant/#")
     link.publish(publisher.seal("plant/a"))
     assert not list(records(link.write()))
 
 
-@pytest.mark.parametrize(("of_one", "of_all"), [(4, 100), (100, 4)])
-def test_a_replica_that_replays_old_keys_pushes_out_none_that_is_usable(
-    of_one: int, of_all: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replica_that_replays_old_keys_pushes_out_none_that_is_usable(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are signed and count to the publisher: without the key in use, what comes next would not open."""
-    monkeypatch.setattr("spark_ingest.receiving.keyring.KEYS_PER_PUBLISHER_MAX", of_one)
-    monkeypatch.setattr("spark_ingest.receiving.keyring.KEYS_MAX", of_all)
+    monkeypatch.setattr("bridge.reader.key_opening.KEYS_HELD_MAX", 4)
     _, publisher, link = setup()
     old = []
     for _ in range(10):
@@ -318,9 +316,9 @@ def test_a_replica_that_replays_old_keys_pushes_out_none_that_is_usable(
 def test_what_stays_incomplete_is_spooled_with_its_reason_and_acknowledged() -> None:
     _, publisher, link = setup()
     link.publish(publisher.seal("plant/a"), places=(1, 2), content=b"")
-    deadline = link.collector.next_deadline
-    assert deadline == NOW + 10
+    deadline = NOW + 10
     link.collector.tick(deadline - 0.001)
+    assert link.collector.next_deadline == deadline
     assert not link.write()
     assert not link.acknowledged
     link.collector.tick(deadline)
@@ -450,7 +448,7 @@ def test_a_form_that_was_given_up_and_becomes_whole_beside_another_makes_no_seco
 def test_what_is_too_old_is_no_row_either_when_its_shares_come_while_it_waits_for_the_disk() -> None:
     """Else a replica that chooses the moment gets a replay in as telemetry."""
     _, publisher, link = setup()
-    old = publisher.seal("plant/a", time=NOW - FRESH_MS / 1000 - 1)
+    old = publisher.seal("plant/a", time=NOW - FRESH_S - 1)
     link.publish(old, places=(1,))
     link.collector.tick(NOW + 10)
     link.publish(old, places=(2, 3))
@@ -464,7 +462,7 @@ def test_incomplete_publications_in_memory_are_bounded() -> None:
         link.publish(publisher.seal("plant/a"), places=(1,))
     link.collector.tick(NOW + 10)
     link.write(max_rows=10_000)
-    assert len(link.collector._late) == LATE_KEPT
+    assert len(link.collector._publications._late) == LATE_KEPT
     assert len(link.acknowledged) == LATE_KEPT + 3
 
 
@@ -480,18 +478,18 @@ def test_incomplete_publications_in_memory_are_bounded_in_bytes_too() -> None:
         link.send(1, sealed.piece(1, with_key=False, content=b""))
     link.collector.tick(NOW + 10)
     link.write(max_rows=10_000)
-    assert sum(len(form.content or b"") for form in link.collector._late) <= LATE_BYTES
-    assert len(link.collector._late) == 7 + 2
+    assert sum(len(form.content or b"") for form in link.collector._publications._late) <= LATE_BYTES
+    assert len(link.collector._publications._late) == 7 + 2
     for sealed in made[10:]:
         link.send(2, sealed.piece(2, with_key=False), NOW + 11)
-    assert sum(len(form.content or b"") for form in link.collector._late) <= LATE_BYTES
-    assert len(link.collector._late) == 7
+    assert sum(len(form.content or b"") for form in link.collector._publications._late) <= LATE_BYTES
+    assert len(link.collector._publications._late) == 7
     for place in (1, 2):
         link.send(place, made[11].entry(place), NOW + 12)
     rows = [record for record in records(link.write()) if record.reason is None]
     assert len(rows) == 7
     assert len(link.acknowledged) == link.sent
-    assert not link.collector._late._bytes
+    assert not link.collector._publications._late._bytes
 
 
 def test_plain_content_needs_no_key() -> None:
@@ -590,7 +588,7 @@ def test_junk_from_a_replica_never_raises(name: str, junk: str) -> None:
 def test_beyond_what_memory_may_hold_nothing_is_kept_and_nothing_acknowledged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("spark_ingest.receiving.collector.HELD_MAX", 2)
+    monkeypatch.setattr("spark_ingest.receiving.publications.HELD_MAX", 2)
     overlay = Overlay()
     link, publisher = Link(overlay), Publisher(overlay)
     sealed = [publisher.seal("plant/a") for _ in range(3)]
