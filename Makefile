@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow mutate check tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest clean
+.PHONY: help venv demo test test-slow mutate mutate-broker check docs tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort | expand -t 14
@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "veilmq: $(PYTHON) is older than 3.11; install a newer one or say make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,sim,dev,plugins,dashboard]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,sim,dev,plugins,dashboard,docs]'
 	@touch $@
 
 demo: venv       ## the whole system on loopback with this machine's telemetry; DEMO_ARGS="--seconds 20 --json"
@@ -29,15 +29,21 @@ test: venv check ## everything that CI runs
 test-slow: venv  ## the long runs
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
-mutate: venv     ## faults in codec and sessions that the conformance table must notice (4 minutes)
+mutate: venv     ## small faults that the tests must notice, a score per module (keys: 30 minutes); MUTATE_ARGS="--part 1/5 bridge/wire"
+	$(BIN)/python -m tests.mutation $(or $(MUTATE_ARGS),keys)
+
+mutate-broker: venv ## faults in codec and sessions that the conformance table must notice (4 minutes); MUTATE_ARGS="quota"
 	$(BIN)/python -m tests.conformance.mutate $(MUTATE_ARGS)
 
-check: venv      ## ruff, mypy strict, import contract, purity
+check: venv docs ## ruff, mypy strict, import contract, purity, documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest tests/test_repository.py
+	$(BIN)/python -m pytest tests/test_repository.py tests/test_documentation.py
+
+docs: venv       ## the documentation as a site in site/; a dead link or an undocumented key fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 tools:           ## Debian packages and npm clients that the interop tests drive (root)
 	tests/interop/install-tools.sh
@@ -60,4 +66,4 @@ bench-ingest: venv ## sealed rows into Spark beside parquet, receiver, delay, gr
 	$(BIN)/python -m tests.bench.ingest $(BENCH_ARGS)
 
 clean:           ## drop what was built
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .tools dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .tools dist site

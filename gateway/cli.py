@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gateway.commands import importing, passwords, setting_up, status
 from gateway.commands.printing import print_json, print_table
 from gateway.commands.traces import traces_app
 from gateway.commands.trust import OPTIONS, Json, overlay_app, trust_app
@@ -35,6 +36,8 @@ app = typer.Typer(help="MQTT gateway and edge broker whose brokers cannot read w
 app.add_typer(trust_app, name="trust")
 app.add_typer(overlay_app, name="overlay")
 app.add_typer(traces_app, name="traces")
+for commands in (setting_up, status, passwords, importing):
+    commands.register(app)
 for group in entry_points(group="veilmq.commands"):
     app.add_typer(group.load(), name=group.name)
 
@@ -78,12 +81,16 @@ def _fail(message: str) -> int:
 def _expected_errors() -> tuple[type[Exception], ...]:
     """What an operator can cause. Imported only once something has failed."""
     from bridge.document.overlay import OverlayError
+    from gateway.auth.password_file import PasswordFileError
     from gateway.base.config import ConfigError, StartError
     from gateway.base.private import PrivateFileError
     from gateway.client.tls import TlsError
     from gateway.commands.simulate import SimulateError
+    from gateway.importing.mosquitto_conf import ConfError
+    from gateway.importing.mosquitto_db import DbError
     from gateway.outbox.database import StoreError
     from gateway.overlay.key_material import KeyMaterialError
+    from gateway.setup.plan import SetupError
     from gateway.tracing.store import TraceStoreError
     from gateway.trust.domains import TrustError
 
@@ -96,6 +103,10 @@ def _expected_errors() -> tuple[type[Exception], ...]:
         TrustError,
         OverlayError,
         KeyMaterialError,
+        ConfError,
+        DbError,
+        PasswordFileError,
+        SetupError,
         SimulateError,
         TraceStoreError,
     )

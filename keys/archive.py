@@ -1,4 +1,4 @@
-"""What a key server keeps of an ended epoch: its outputs, sealed to whoever might read in it (PROTOCOL §6).
+"""What a key server keeps of an ended epoch: its outputs, sealed to whoever might read in it (docs/protocol.md §6.5).
 
     archive   opening(3: version, kind 17, flags 0)  epoch(4)  count(4), each: party(16)  length(4) and box, ascending
 

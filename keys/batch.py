@@ -1,4 +1,4 @@
-"""Merkle batches: one Ed25519 signature for up to 16 message headers, each provable alone (PROTOCOL §2).
+"""Merkle batches: one Ed25519 signature for up to 16 message headers, each provable alone (docs/protocol.md §2.6).
 
     leaf = SHA-256(0x00 ‖ header ‖ length(2) ‖ wire topic)      node = SHA-256(0x01 ‖ left ‖ right)
 

@@ -1,4 +1,5 @@
-"""What an epoch key makes of the secret of a data key, also where each message has a key of its own (PROTOCOL §2).
+"""What an epoch key makes of the secret of a data key, also where each message has a key of its own
+(docs/protocol.md §2.4).
 
     PRK        = HKDF-Extract(salt = K[scope, epoch] or zeros, ikm = S)
     enc        = HKDF-Expand(PRK, "veilmq/1 enc" ‖ H, 32)             the AES-256-GCM key

@@ -1,4 +1,4 @@
-"""START HERE: a publisher's data key, and one import for all that a sealed publication needs (PROTOCOL §2).
+"""START HERE: a publisher's data key, and one import for all that a sealed publication needs (docs/protocol.md §2.4).
 
     enc, commitment, kcv: what an epoch key makes of a secret, see `derivation`
     share commitment i = SHA-256("veilmq/1 share" ‖ H ‖ i(1) ‖ value)[:16]

@@ -1,4 +1,5 @@
-"""Epochs and the keys of scopes: when a key counts, how it is derived, what one party holds (E2, PROTOCOL §6).
+"""Epochs and the keys of scopes: when a key counts, how it is derived, what one party holds
+(E2, docs/protocol.md §6.1).
 
 An *epoch* is a number that everybody computes from the owner's calendar and its own clock. A scope's key is named by
 (scope, epoch, bump): the bump rises when the owner revokes somebody at once, and outdates what was issued before.

@@ -77,7 +77,7 @@ class BadContent(KeysError):
 
 
 class WrongEpochKey(KeysError):
-    """The key check value of the header names another epoch key than the one at hand (PROTOCOL §2, kcv)."""
+    """The key check value of the header names another epoch key than the one at hand (docs/protocol.md §2.8, kcv)."""
 
 
 class NotAuthorised(KeysError):

@@ -1,4 +1,4 @@
-"""Fetching scope keys from key servers, some of which may lie, be behind or be away (E2, PROTOCOL §6).
+"""Fetching scope keys from key servers, some of which may lie, be behind or be away (E2, docs/protocol.md §6.4).
 
 One `KeyFetcher` a gateway or job. It asks for the present epoch's keys of all scopes that it has a right to, for the
 next epoch's ahead of time, and for those that `want` names; it believes an output of a set of servers once f + 1 of

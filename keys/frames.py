@@ -106,8 +106,9 @@ class Reader:
             raise BadFrame(f"protocol version {version} is not supported")
         if found != kind:
             raise BadFrame(f"a frame of kind {found} where {kind.name} was expected")
-        if flags & ~known_flags:
-            raise BadFrame(f"unknown critical flags {flags & ~known_flags:#04x}")
+        unknown = flags & ~int(known_flags)  # of an IntFlag, ~ is only what a byte's next bit holds
+        if unknown:
+            raise BadFrame(f"unknown critical flags {unknown:#04x}")
         return flags
 
     def take(self, size: int) -> bytes:

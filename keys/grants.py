@@ -1,4 +1,5 @@
-"""Who may publish and read, on which topics and in which epochs: grants of the owner's policy (E2, PROTOCOL §6).
+"""Who may publish and read, on which topics and in which epochs: grants of the owner's policy
+(E2, docs/protocol.md §6.2).
 
     Grant: opening(3: version, kind 11, flags: bit 0 publish, bit 1 read)  member: text  wire filter: text
            first epoch(4)  last epoch(4; all ones: no end)

@@ -1,4 +1,4 @@
-"""Who is who: Ed25519 identities, overlay certificates, and X.509 for TLS (PROTOCOL §2).
+"""Who is who: Ed25519 identities, overlay certificates, and X.509 for TLS (docs/protocol.md §2.1).
 
 An overlay certificate is a frame signed by the overlay's owner:
 

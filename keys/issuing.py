@@ -1,4 +1,5 @@
-"""A key server: who may have which key of which epoch, and what it keeps of epochs that ended (E2, PROTOCOL §6).
+"""A key server: who may have which key of which epoch, and what it keeps of epochs that ended
+(E2, docs/protocol.md §6.5).
 
 `KeyServer.answer` turns one signed request into one signed answer; `walk` moves the material forward, seals what the
 ended epoch issued to those who might read in it, and erases the rest. The driver stores what the effects name, in

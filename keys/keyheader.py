@@ -1,4 +1,4 @@
-"""The key header (`vmq-key`): what is public about one data key, signed by its publisher (PROTOCOL §2).
+"""The key header (`vmq-key`): what is public about one data key, signed by its publisher (docs/protocol.md §2.8).
 
     opening(3: version, kind 2, flags 0) publisher(16) scope(2 + n) epoch(4) bump(2) hops: count(1), each region(4)
     view(4) k(1) n(1) first_sequence(8) message_limit(4)                      SHA-256 up to here is H, bound

@@ -1,4 +1,4 @@
-"""What key servers derive scope keys from: roots and subkeys that walk forward epoch by epoch (PROTOCOL §6).
+"""What key servers derive scope keys from: roots and subkeys that walk forward epoch by epoch (docs/protocol.md §6.3).
 
     subkey[T + 1] = HKDF-Expand(subkey[T], "veilmq/1 walk" ‖ T + 1 (4), 32), the one before is erased
     output        = scope_key(subkey[T], scope, T, bump)            of one set of servers

@@ -1,4 +1,4 @@
-"""The message header (`vmq`, without its proof) and the content that is sealed (PROTOCOL §2).
+"""The message header (`vmq`, without its proof) and the content that is sealed (docs/protocol.md §2).
 
 Message header, 68 bytes of prefix and the digests:
 
@@ -39,7 +39,7 @@ HAS_TYPE, HAS_RESPONSE, HAS_CORRELATION, HAS_FORMAT, PADDED, INNER_FLAGS = 1, 2,
 
 
 class Mode(IntEnum):
-    """How content travels (PROTOCOL §4): to all, by one replica, in coded blocks, or signed, not sealed."""
+    """How content travels (docs/protocol.md §4): to all, by one replica, in coded blocks, or signed, not sealed."""
 
     COPIES = 1
     ONE = 2

@@ -1,4 +1,4 @@
-"""Reed-Solomon blocks: content in `total` blocks, any `needed` of which give it back (A10; PROTOCOL §3).
+"""Reed-Solomon blocks: content in `total` blocks, any `needed` of which give it back (A10; docs/protocol.md §4).
 
 Over the field of `gf256`, byte by byte. Blocks 0 .. needed - 1 are the data itself, cut into equal pieces
 (systematic); they are the values at x = 0 .. needed - 1 of polynomials of degree below `needed`, and block i is

@@ -1,4 +1,4 @@
-"""Asking key servers for scope keys: the request, the answer, and what is sealed inside it (PROTOCOL §6).
+"""Asking key servers for scope keys: the request, the answer, and what is sealed inside it (docs/protocol.md §9.13).
 
     request   opening(3: version, kind 13, flags 0)  asker(16)  server: text  nonce(16)  time_ms(8)
               count(2: 1 to 64), each: scope: text  epoch(4)  bump(2)

@@ -1,4 +1,5 @@
-"""Something sealed to one party's X25519 key: token keys in the overlay file, answers of key servers (PROTOCOL §6).
+"""Something sealed to one party's X25519 key: token keys in the overlay file, answers of key servers
+(docs/protocol.md §9.4).
 
     box = ephemeral public(32)  AES-256-GCM(key, nonce of zeros, plaintext, no associated data)
     key = HKDF(X25519(ephemeral, receiver), no salt, "veilmq/1 box" ‖ ephemeral(32) ‖ receiver(32) ‖ info, 32)

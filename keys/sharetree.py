@@ -1,4 +1,4 @@
-"""Shares of shares: labels, deterministic re-splits, frames, and recombination (A5, A6; PROTOCOL §3).
+"""Shares of shares: labels, deterministic re-splits, frames, and recombination (A5, A6; docs/protocol.md §3).
 
 The publisher splits the secret S of a data key for its own region (level 1). Every replica splits each
 share that it holds again for the next region, so a share below level 1 is the value of a polynomial whose
@@ -373,7 +373,7 @@ def recombine(
     first: Combination | None = None,
     max_steps: int | None = None,
 ) -> Recombined:
-    """Find the secret behind `shares`, up to f of whose places in every region may lie (PROTOCOL §3).
+    """Find the secret behind `shares`, up to f of whose places in every region may lie (docs/protocol.md §3).
 
     `hops`: the path from the publisher's region to ours, from our own signed views. `accept_level1(place,
     value)` checks a level-1 share against its commitment, `accept_secret(secret)` the key commitment. One

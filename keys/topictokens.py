@@ -1,4 +1,4 @@
-"""Topic names as tokens, wildcards still working, and the matching rules of topic filters (E1, PROTOCOL §6).
+"""Topic names as tokens, wildcards still working, and the matching rules of topic filters (E1, docs/protocol.md §6.7).
 
 Each level of a topic becomes base64url(HMAC-SHA256(key, depth byte ‖ level)[:16]): `+` and `#` keep their
 meaning, since equal levels at equal depth have equal tokens. This hides names from replicas and outsiders.

@@ -1,4 +1,4 @@
-"""Which outputs of key servers are believed for one key, and who contradicts them (PROTOCOL §6).
+"""Which outputs of key servers are believed for one key, and who contradicts them (docs/protocol.md §6.4).
 
 Of every set of servers an output counts once f + 1 of its members signed the same: one of those is honest. The key is
 the XOR over all sets of one deal. Where f is 0 (a chain, or three servers) one word suffices, most words win, and

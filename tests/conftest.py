@@ -112,7 +112,7 @@ class ThreadedBroker:
         self.broker: Any = None
 
     def _main(self) -> None:
-        from gateway.broker.edge_broker import run_broker
+        from gateway.broker.running import run_broker
 
         async def serve() -> None:
             self.loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

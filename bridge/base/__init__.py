@@ -1,4 +1,5 @@
-"""Plain data structures that every other room stands on: topics and filters, fair turns, an agenda of deadlines.
+"""Plain data structures that every other room stands on: topics and filters, fair turns, an agenda of deadlines, the
+time on the wall.
 
 They know nothing of the overlay, of keys or of MQTT beyond the form of a topic. Imports no other room.
 """
@@ -6,6 +7,7 @@ They know nothing of the overlay, of keys or of MQTT beyond the form of a topic.
 from __future__ import annotations
 
 from bridge.base.agenda import Agenda
+from bridge.base.intervals import Intervals
 from bridge.base.topics import (
     MAX_LEVELS,
     MEMO_CHARS,
@@ -25,6 +27,7 @@ from bridge.base.topics import (
     split_share,
 )
 from bridge.base.turns import Turns
+from bridge.base.wall import Wall
 
 __all__ = [
     "MAX_LEVELS",
@@ -32,10 +35,12 @@ __all__ = [
     "MEMO_TOPICS",
     "SHARE_PREFIX",
     "Agenda",
+    "Intervals",
     "NameTree",
     "TopicError",
     "TopicIndex",
     "Turns",
+    "Wall",
     "check_filter",
     "check_name",
     "covers",

@@ -1,10 +1,10 @@
-"""Bounds that are fair: whoever fills a table loses its own entries first (PROTOCOL §1: a bad publisher harms only
-its own publications).
+"""Bounds that are fair: whoever fills a table loses its own entries first (docs/protocol.md §1: a bad publisher harms
+only its own publications).
 
 `FairTable` holds values of many owners under one limit of their number, `FairBytes` of their size; `Repeats` tells
 publications from repetitions; `Allowance` limits how often somebody may make us work. The flood guard (EventGuard E4,
-PROTOCOL §5) is two budgets: `LinkGuard` charges the link for what does not hold, `PublisherGuard` the publisher for
-what does, after it was verified.
+docs/protocol.md §5.7) is two budgets: `LinkGuard` charges the link for what does not hold, `PublisherGuard` the
+publisher for what does, after it was verified.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ UserProperties: TypeAlias = tuple[tuple[str, str], ...]
 class Wire:
     """One PUBLISH between two parties of the overlay, as MQTT 5 carries it.
 
-    `topic` is the wire topic (a token topic where the scope hides names); `properties` are the user
-    properties `vmq`, `vmq-key`, `vmq-shares` (PROTOCOL: unpadded base64url of binary frames). `expiry_s`: how long a
-    broker that knows nothing of deadlines should keep it.
+    `topic` is the wire topic (a token topic where the scope hides names); `properties` are the user properties `vmq`,
+    `vmq-key`, `vmq-shares` (docs/protocol.md §8: unpadded base64url of binary frames). `expiry_s`: how long a broker
+    that knows nothing of deadlines should keep it.
     """
 
     topic: str
@@ -204,7 +204,7 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Add `amount` to the figure `name` (PROTOCOL §7), with at most one label value."""
+    """Add `amount` to the figure `name` (docs/protocol.md §7), with at most one label value."""
 
     name: str
     amount: int = 1

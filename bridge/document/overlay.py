@@ -26,6 +26,7 @@ from bridge.base import matches, overlaps, specificity
 from bridge.document.policy import DOMAIN_POLICY, KEY_SERVERS_MAX, Issuer, Policy, Scope
 from bridge.document.region_view import DOMAIN_VIEW, VIEW_GRACE_S, Endorsement, Member, RegionView
 from bridge.document.succession import Succession
+from keys.envelope import Mode
 from keys.errors import BadFrame, BadSignature, Expired, KeysError
 from keys.frames import sized, text
 from keys.grants import Grant, Right
@@ -36,9 +37,9 @@ from keys.sharetree import STEPS_LIMIT, Hop
 
 __all__ = ["VIEW_GRACE_S", "Endorsement", "Member", "Overlay", "OverlayError", "RegionView"]
 
-SHARES_PER_KEY_MAX = 1024  # what one receiver may be made to hold for one key (PROTOCOL §3)
+SHARES_PER_KEY_MAX = 1024  # what one receiver may be made to hold for one key (docs/protocol.md §3.2)
 DEPTH_MAX = 4  # regions on a path (A8)
-HOSTED_PROPERTY_CHARS = 8192  # what a hosted broker carries in one user property in the common case (PROTOCOL §2)
+HOSTED_PROPERTY_CHARS = 8192  # what a hosted broker carries in one user property (docs/protocol.md §2.10)
 ENDORSEMENTS_MAX = 4096  # read from one document; one of each replica is what honest ones hold
 
 
@@ -77,6 +78,7 @@ class Overlay(Succession):
             raise OverlayError("the overlay lists a region, a member or a key twice; keep the newest of each only")
         self._check()
         self._paths = {a: self._paths_from(a) for a in self.latest}
+        self._check_scopes()
         self._check_loads()
         self._begin(endorsements)
 
@@ -308,8 +310,29 @@ class Overlay(Succession):
             raise OverlayError("the regions must form one tree; join the separate ones with an edge")
         return paths
 
+    def _check_scopes(self) -> None:
+        """The regions of a scope are joined by edges of the tree among themselves: nothing of it may enter another, so
+        what is published on one side would never be seen on the other."""
+        for scope in self.policy.scopes:
+            unknown = sorted(set(scope.regions) - self.latest.keys())
+            if unknown:
+                raise OverlayError(
+                    f"scope {scope.filter:.40} names region {unknown[0]}, and there is no region of that number; "
+                    "take it out, or add the region"
+                )
+            start = min(self.regions_of(scope))
+            for end in sorted(self.regions_of(scope)):
+                missing = [region for region in self.path(start, end) if region not in self.regions_of(scope)]
+                if missing:
+                    one, other, between = (self.latest[region].name for region in (start, end, missing[0]))
+                    raise OverlayError(
+                        f"regions {one} and {other} of scope {scope.filter:.40} are not joined: region {between} lies "
+                        "between and is not in the scope; add it to the scope's regions"
+                    )
+
     def _check_loads(self) -> None:
-        """No path on which a receiver would hold too many shares of one key (A8), or try too many combinations of them.
+        """No path of a sealed scope on which a receiver would hold too many shares of one key (A8), or try too many
+        combinations of them. Plain publications have no key: their paths may have any length.
 
         A subscriber of the last region holds the product of all n of the path, and where f replicas of each region lie
         it may be the last choice of k of n, region by region behind the first, that fits. Of two views of a region the
@@ -319,20 +342,21 @@ class Overlay(Succession):
         for hop in (view.hop for view in self._all_views()):
             count[hop.region] = max(hop.count, count.get(hop.region, 0))
             choices[hop.region] = max(comb(hop.count, hop.threshold), choices.get(hop.region, 0))
-        for paths in self._paths.values():
-            for path in paths.values():
+        sealed = {self.regions_of(scope): scope for scope in self.policy.scopes if scope.mode is not Mode.PLAIN}
+        for regions, scope in sealed.items():
+            for path in (self.path(start, end) for start in sorted(regions) for end in sorted(regions)):
                 shares = prod(count[region] for region in path)
                 steps = prod(choices[region] for region in path[1:])
                 names = " - ".join(self.latest[region].name for region in path)
-                if steps > STEPS_LIMIT:
-                    raise OverlayError(
-                        f"path {names} has {steps} combinations of replicas to try where some lie (at most "
-                        f"{STEPS_LIMIT}); shorten it or use smaller regions"
-                    )
                 if shares > SHARES_PER_KEY_MAX or len(path) > DEPTH_MAX:
                     raise OverlayError(
-                        f"path {names} has {len(path)} regions and {shares} shares a key "
+                        f"path {names} of scope {scope.filter:.40} has {len(path)} regions and {shares} shares a key "
                         f"(at most {DEPTH_MAX} and {SHARES_PER_KEY_MAX}); shorten it or use fewer replicas"
+                    )
+                if steps > STEPS_LIMIT:
+                    raise OverlayError(
+                        f"path {names} of scope {scope.filter:.40} has {steps} combinations of replicas to try where "
+                        f"some lie (at most {STEPS_LIMIT}); shorten it or use smaller regions"
                     )
 
 

@@ -1,8 +1,9 @@
 """The owner's policy: scopes, grants, the calendar of epochs, who issues keys, and how regions are joined.
 
-One signed, versioned document (PROTOCOL §2, §6). A topic belongs to its most specific scope; grants and revocations
-name scopes. The policy carries a digest over all views and members of its version, so that nobody who delivers the
-overlay can mix old parts with new ones. Not here: members, regions and the questions that machines ask (`views`).
+One signed, versioned document (docs/protocol.md §2.3, §6). A topic belongs to its most specific scope; grants and
+revocations name scopes. The policy carries a digest over all views and members of its version, so that nobody who
+delivers the overlay can mix old parts with new ones. Not here: members, regions and the questions that machines ask
+(`views`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ DOMAIN_POLICY = "veilmq/1 policy"
 
 
 class Issuer(IntEnum):
-    """Who issues the scopes' epoch keys (PROTOCOL §6)."""
+    """Who issues the scopes' epoch keys (docs/protocol.md §6.3)."""
 
     OWNER = 0
     """The owner itself, in the overlay file: one endless epoch, a new key by a bump."""

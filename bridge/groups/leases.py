@@ -1,7 +1,8 @@
 """Leases of shared groups, and the choice that follows from them: which gateway serves a group with a publication.
 
-A shared subscription (MQTT 5.0 §4.8.2) never goes to a replica, since each would pick its own member (PROTOCOL §5).
-Gateways subscribe plainly, say in signed leases since when they have members of a group, and all choose alike:
+A shared subscription (MQTT 5.0 §4.8.2) never goes to a replica, since each would pick its own member
+(docs/protocol.md §5.5). Gateways subscribe plainly, say in signed leases since when they have members of a group, and
+all choose alike:
 
 * what the devices of a gateway with members publish, that gateway gives to its own members, from `own_from_ms` on;
 * of everything else, the gateway with the highest HMAC(group, publisher, sequence, gateway) among those whose lease

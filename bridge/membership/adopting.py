@@ -1,4 +1,5 @@
-"""Which version of the overlay is in force, and how members learn of a newer one while they run (PROTOCOL §6).
+"""Which version of the overlay is in force, and how members learn of a newer one while they run
+(docs/protocol.md §6.6).
 
     offer     opening(3: version, kind 15, flags 0)  policy version(8)  SHA-256 of the policy's body(32)
     ask       the same with flag 1: send me that one
@@ -92,6 +93,11 @@ class OverlayKeeper:
     def removed(self) -> bool:
         """Whether the overlay in force does not list us any more: nothing is sealed or passed on."""
         return not _serves(self.overlay, self._name)
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """The number of the version that each connected neighbour said it has, of those that said any."""
+        return {name: peer.offered.number for name, peer in self._peers.items() if peer.offered is not None}
 
     def is_ahead(self, peer: str) -> bool:
         """Whether a neighbour said that it has a newer version than we know: its views may be others than ours."""

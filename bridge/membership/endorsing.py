@@ -1,4 +1,5 @@
-"""Endorsements of views: made by the replicas of the view before, and told to everybody (A13, A14; PROTOCOL §5).
+"""Endorsements of views: made by the replicas of the view before, and told to everybody
+(A13, A14; docs/protocol.md §5.6).
 
 A replica endorses a view as soon as it adopted the owner's version with it, if it is a member of the view before. Where
 the view adds replicas it waits `ATTACH_S` first: the neighbours dial the newcomers as soon as *they* adopt, and a

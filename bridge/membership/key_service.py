@@ -1,5 +1,5 @@
 """How members get scopes' keys: the overlay as a directory of rights, requests and answers as wires, and what the
-owner hands over in the overlay itself (PROTOCOL §6).
+owner hands over in the overlay itself (docs/protocol.md §6.4).
 
     asker -> server   `$veil/grant`, payload: `keys.requests.KeyRequest`
     server -> asker   `$veil/grant`, payload: `keys.requests.KeyAnswer`, on the same link

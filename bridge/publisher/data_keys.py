@@ -1,4 +1,4 @@
-"""A publisher's data keys: one at a time for each scope, and when the next one is due (A9, PROTOCOL §2).
+"""A publisher's data keys: one at a time for each scope, and when the next one is due (A9, docs/protocol.md §2.4).
 
 A data key serves as many messages, bytes and seconds as its scope's `Refresh` says, under one epoch key; whatever
 ends first ends it. It rides on publications, or is told once, alone (`Scope.keys_on_topic`).
@@ -63,7 +63,7 @@ class LiveKey:
         self.announced[peer, ""] = (0, 0.0)
 
     def announcement_due(self, peer: str, topic: str, now: float) -> bool:
-        """First message of the key on each topic, then every 16th or after 5 s on it (PROTOCOL §2)."""
+        """First message of the key on each topic, then every 16th or after 5 s on it (docs/protocol.md §2.9)."""
         count, at = self.announced.get((peer, topic), (ANNOUNCE_EVERY, 0.0))
         due = count + 1 >= ANNOUNCE_EVERY or now - at >= ANNOUNCE_AFTER_S
         self.announced[peer, topic] = (0, now) if due else (count + 1, at)

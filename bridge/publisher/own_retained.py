@@ -1,4 +1,5 @@
-"""What this gateway published retained: to be sealed anew at every epoch and bump, and told again (PROTOCOL §5).
+"""What this gateway published retained: to be sealed anew at every epoch and bump, and told again
+(docs/protocol.md §5.3).
 
 Replicas drop retained publications of a dead epoch, since nobody who joins later could open them; the shell appends
 what is due to the outbox again (`Republish`). A replica that restarted has none left: it gets them as they were sealed.

@@ -1,11 +1,11 @@
 """The publisher side at a gateway: what the outbox holds goes to every replica of the home region, in order.
 
-Each replica has its own window and its own place in the outbox, so that one that is away neither slows nor evicts
-what the others need. An entry is sealed when it is first sent (PROTOCOL §5); whenever its scope seals under another
-epoch key or for other views, what some replica still lacks is sealed anew under the same sequence. What cannot be
-sealed now waits without holding up the others. What is too old, by the outbox's own bound or by the message's expiry,
-is dropped and counted instead of sent. Not here: sealing (`sealing`), the disk (the shell keeps the outbox, asks
-whether there is room and says `Committed`), windows (`lanes`), bounds of memory (`residents`), how content is cut
+Each replica has its own window and its own place in the outbox, so that one that is away neither slows nor evicts what
+the others need. An entry is sealed when it is first sent (docs/protocol.md §5.1); whenever its scope seals under
+another epoch key or for other views, what some replica still lacks is sealed anew under the same sequence. What cannot
+be sealed now waits without holding up the others. What is too old, by the outbox's own bound or by the message's
+expiry, is dropped and counted instead of sent. Not here: sealing (`sealing`), the disk (the shell keeps the outbox,
+asks whether there is room and says `Committed`), windows (`lanes`), bounds of memory (`residents`), how content is cut
 (`content`).
 """
 

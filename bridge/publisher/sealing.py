@@ -1,10 +1,9 @@
 """What a gateway's publications are sealed under, whether they may be sealed now, and the sealing itself.
 
-An entry is sealed under its scope's present data key; headers are signed in batches of 16 (PROTOCOL §2). A *review*
-says what each scope seals under, and for which views, from now on: after every epoch, bump, newer overlay, change of
-views and arrival of keys. A scope that
-has no key, or whose right we lost, holds nothing up: `hindrance` says why an entry waits. Not here: which entries there
-are and who has them (`publishing`), data keys (`datakeys`).
+An entry is sealed under its scope's present data key; headers are signed in batches of 16 (docs/protocol.md §2.6). A
+*review* says what each scope seals under, and for which views, from now on: after every epoch, bump, newer overlay,
+change of views and arrival of keys. A scope that has no key, or whose right we lost, holds nothing up: `hindrance` says
+why an entry waits. Not here: which entries there are and who has them (`publishing`), data keys (`datakeys`).
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from keys.identity import Identity
 from keys.keyheader import frame_bytes
 from keys.sharetree import Hop
 
-BATCH_MAX = 16  # headers under one signature (PROTOCOL §2)
+BATCH_MAX = 16  # headers under one signature (docs/protocol.md §2.6)
 RIGHTS_MAX = 65_536  # topics whose right is remembered between two reviews
 PACKET_OVERHEAD_BYTES = 1024  # signed header, shares, seal and MQTT beside content, topic and key header
 CLOCK_STEP_S = 60.0

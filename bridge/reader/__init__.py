@@ -7,18 +7,23 @@ where to start. Imports `wire` and below; never publisher or replica.
 
 from __future__ import annotations
 
+from bridge.reader.chains import Chain, Ready
 from bridge.reader.collector import Collector
+from bridge.reader.heads import Head
 from bridge.reader.intake import Intake, misfit
 from bridge.reader.interest import Interest
 from bridge.reader.key_opening import KeyRing, Opening
 from bridge.reader.replays import is_dated
 
 __all__ = [
+    "Chain",
     "Collector",
+    "Head",
     "Intake",
     "Interest",
     "KeyRing",
     "Opening",
+    "Ready",
     "is_dated",
     "misfit",
 ]

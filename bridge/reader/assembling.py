@@ -1,4 +1,4 @@
-"""Content out of pieces at a reader, and what it asks for when pieces do not come (PROTOCOL §4, §5).
+"""Content out of pieces at a reader, and what it asks for when pieces do not come (docs/protocol.md §4, §5.2).
 
 Replicas of the reader's region send header and pieces; the first pieces that suffice give the content. If they do not
 suffice in time, replicas of the region are asked in turn, those first that announced the publication; a hole in a

@@ -1,4 +1,4 @@
-"""Who lied? Evidence from the shares of opened keys; whoever is *named* is guilty (PROTOCOL §3).
+"""Who lied? Evidence from the shares of opened keys; whoever is *named* is guilty (docs/protocol.md §3).
 
 One mismatch proves only that one end of a link lied, so the link is suspected. A replica is named only if the
 evidence allows no innocent explanation:
@@ -9,8 +9,8 @@ evidence allows no innocent explanation:
   explanations under which an allegedly honest column contradicts its commitment. Honest members always form
   explanations that survive, so a member that is in no surviving explanation of the view lied.
 
-Counting accusers instead would frame innocents (PROTOCOL §3 has the figure). Absent, late or wrong-view shares
-are no evidence. Not here: contradicting signed statements, audit mode.
+Counting accusers instead would frame innocents (docs/protocol.md §3.4 has the figure). Absent, late or wrong-view
+shares are no evidence. Not here: contradicting signed statements, audit mode.
 """
 
 from __future__ import annotations

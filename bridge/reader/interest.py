@@ -1,7 +1,7 @@
 """A gateway's own subscriptions to the overlay: from local filters to signed statements, one a scope.
 
-Local clients subscribe to clear filters; upstream the gateway asks for whole scopes (PROTOCOL §5), so replicas
-learn nothing finer. A subscription counts as *accepted* when a quorum of the home region's replicas
+Local clients subscribe to clear filters; upstream the gateway asks for whole scopes (docs/protocol.md §5.4), so
+replicas learn nothing finer. A subscription counts as *accepted* when a quorum of the home region's replicas
 acknowledged the statement. `subscriptions` has the other end. A hosted broker understands no statement: there an
 ordinary SUBSCRIBE is all, and its SUBACK counts.
 """

@@ -1,4 +1,4 @@
-"""Which retained publication of a topic is the newest, at a subscriber that has just joined (PROTOCOL §5).
+"""Which retained publication of a topic is the newest, at a subscriber that has just joined (docs/protocol.md §5.3).
 
 A liar may replay any retained publication that its author ever signed; honest replicas pass it on, so counting
 replicas shows nothing. Hence what may be old waits `RETAINED_WAIT_S` for its betters, and of all that came the
@@ -15,7 +15,7 @@ from typing import TypeAlias
 from bridge.contract import FairTable
 from bridge.reader.streams import Held
 
-RETAINED_WAIT_S = 0.5  # for replicas to send what they retain; PROTOCOL's `retained_ms`
+RETAINED_WAIT_S = 0.5  # for replicas to send what they retain; docs/protocol.md §5.3
 RETAINED_LIVE_S = 2.0  # a retained publication that was sealed longer ago may be a replay
 NEWEST_MAX = 20_000  # topics whose newest retained publication is remembered; a flooder forgets its own first
 WAITING_MAX = 10_000  # topics whose retained publication waits

@@ -1,4 +1,5 @@
-"""Content at one replica: which pieces go to whom, what is asked for, and what others may have of it (PROTOCOL §4).
+"""Content at one replica: which pieces go to whom, what is asked for, and what others may have of it
+(docs/protocol.md §4).
 
 A header is passed on at once, to everybody. Content goes plane by plane: a neighbour that has its pieces from us gets
 them with the header if they are here; if not, an announcement after `pulling.PULL_S`, and the pieces when they come.

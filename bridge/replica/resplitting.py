@@ -47,7 +47,7 @@ class HeldKey:
 
 class Resplitter:
     """The keys of one replica. `seeds` gives its 32 random bytes for the splits of an epoch: durable before use, the
-    same at every call, erased once the epoch is dead (PROTOCOL §3).
+    same at every call, erased once the epoch is dead (docs/protocol.md §3.1).
 
     `came(held)` is called for every new key before anything is sent; `may_get(peer, scope's filter, now)` says whether
     a peer may have shares, `over(held, now)` whether nobody needs a key any more: it may come anew, as if it were new.
@@ -163,7 +163,7 @@ class Resplitter:
             known = held.shares.get(share.label)
             if known is None:
                 if len(share.label) == 1 and not check_share(header, own.place, share.value):
-                    # Passing it on would make us the liar; withheld and complained about (PROTOCOL §3).
+                    # Passing it on would make us the liar; withheld and complained about (docs/protocol.md §3.2).
                     effects += [Count("complaints"), Blame(sender, False, "share misfits its commitment")]
                     continue
                 held.shares[share.label] = fresh[share.label] = share
@@ -239,7 +239,7 @@ class Resplitter:
         return held
 
     def _expected(self, header: KeyHeader, sender: str, home: int, own: Place) -> list[Place | Hop]:
-        """What labels from this sender must say: its own place last-but-one, ours last (PROTOCOL §3)."""
+        """What labels from this sender must say: its own place last-but-one, ours last (docs/protocol.md §3.2)."""
         path = header.along(self._routes.overlay.path(home, self._routes.region))
         expected: list[Place | Hop] = [*path[:-1], own]
         if len(path) > 1:

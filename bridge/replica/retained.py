@@ -1,4 +1,5 @@
-"""What a replica keeps for others: retained publications, and what it owes to whom once a key comes (PROTOCOL §5).
+"""What a replica keeps for others: retained publications, and what it owes to whom once a key comes
+(docs/protocol.md §5.3).
 
 The greatest (time, publisher, sequence) of a topic is kept; all of it goes when the replica says so (`drop`): with
 its epoch, since publishers seal what they retain anew in each. Not here: who may have it (`forwarding`).

@@ -1,4 +1,4 @@
-"""What every honest party checks before it deduplicates, charges, waits or stores (PROTOCOL §2).
+"""What every honest party checks before it deduplicates, charges, waits or stores (docs/protocol.md §2).
 
 A publication is *admitted* when its header is signed by a certified publisher that may publish on this very topic in
 the epoch in which it says it was sealed; its key header likewise; its shares are well-formed and stamped for this link.
@@ -39,7 +39,8 @@ BUMP_GRACE_S = 30.0  # a bump reaches all members within it, whatever the calend
 
 def refused(peer: str, error: KeysError) -> list[Effect]:
     """What a wire that does not hold comes to. The link is suspected, unless being late explains it: an epoch, a bump
-    or a view may end while an honest neighbour still has something for us (PROTOCOL §3: late is never blamed)."""
+    or a view may end while an honest neighbour still has something for us (docs/protocol.md §3.4: late is never
+    blamed)."""
     counted = Count("refused", 1, type(error).__name__)
     return (
         [counted]

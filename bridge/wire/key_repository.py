@@ -1,4 +1,4 @@
-"""The out-of-band repository of data keys: where a key stands by itself, and for how long (A9, PROTOCOL §2).
+"""The out-of-band repository of data keys: where a key stands by itself, and for how long (A9, docs/protocol.md §2.9).
 
 In a scope with `keys_on_topic` no publication carries a key. Its publisher tells each replica of its region once, on a
 topic that names scope and publisher; every replica keeps (key header, its own shares), splits them for the next regions

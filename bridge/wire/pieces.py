@@ -1,4 +1,5 @@
-"""Content in pieces: how a publication is cut, who carries which piece, what a wire says of them (A10, PROTOCOL §4).
+"""Content in pieces: how a publication is cut, who carries which piece, what a wire says of them
+(A10, docs/protocol.md §4).
 
 Every publication has as many pieces as its signed header has digests, of which some number suffices: one of one in
 modes `copies`, `one` and `plain`; in mode `blocks` any n - f of n Reed-Solomon blocks, n being the size of the

@@ -1,12 +1,13 @@
-"""Asking for what is missing: the frame of `$veil/pull`, whom to ask when, and what one link may ask (PROTOCOL §4).
+"""Asking for what is missing: the frame of `$veil/pull`, whom to ask when, and what one link may ask
+(docs/protocol.md §4).
 
 One mechanism for three wants: a replica that lacks what it must pass on, a reader that lacks content or blocks, and a
 reader whose stream has a hole. Sources are asked one at a time, each once before any again, those first that answer;
 who is asked and lacks it too asks those before it, so that a request goes back as far as the publisher. An answer is
 an ordinary publication wire and is verified as one: a request can give away nothing but sealed content.
 
-Requests are not signed, unlike PROTOCOL §4: they travel over one mutually authenticated link, whose other end is the
-asker. Not here: what is held and given (`carrying`, `publishing`), what readers miss (`assembling`).
+Requests are not signed, as docs/protocol.md §4 says: they travel over one mutually authenticated link, whose other end
+is the asker. Not here: what is held and given (`carrying`, `publishing`), what readers miss (`assembling`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,18 @@ Imports pure rooms of `bridge` for names in configurations; no other room of `ga
 
 from __future__ import annotations
 
-from gateway.base.config import ConfigError, Listener, OverlaySettings, Settings, StartError, load, load_hosted
+from gateway.base.clock import Clock
+from gateway.base.config import (
+    ConfigError,
+    Listener,
+    OverlaySettings,
+    Settings,
+    StartError,
+    load,
+    load_hosted,
+    parse,
+)
+from gateway.base.config_bridges import BridgeSettings, BridgeTls, BridgeTopic
 from gateway.base.config_discovery import Discovery
 from gateway.base.config_hosted import Hosted
 from gateway.base.config_traces import DeviceSettings, TraceSettings, WatchedSettings
@@ -25,6 +36,10 @@ from gateway.base.sealed_file import SealedFile, SealedFileError
 
 __all__ = [
     "FIGURES_TOPIC",
+    "BridgeSettings",
+    "BridgeTls",
+    "BridgeTopic",
+    "Clock",
     "ConfigError",
     "DeviceSettings",
     "Discovery",
@@ -46,6 +61,7 @@ __all__ = [
     "load",
     "load_hosted",
     "lock_exclusively",
+    "parse",
     "private_directory",
     "read_private",
     "sync_directory",

@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from bridge.base import TopicError, check_filter
+from gateway.base.config_bridges import BridgeSettings, BridgeTopic
 from gateway.base.config_discovery import Discovery
 from gateway.base.config_hosted import Hosted
 from gateway.base.config_traces import DeviceSettings, HeartbeatSettings, ReportSettings, TraceSettings, WatchedSettings
@@ -67,15 +68,15 @@ Bind = Annotated[str, BeforeValidator(_is_text_or_number)]
 class Listener(Model):
     """One address that clients connect to. What is absent is taken from the listener named `default`."""
 
-    type: Literal["tcp", "ws", "external"] = "tcp"
+    type: Literal["tcp", "ws", "external"] = Field(default="tcp", description="ws: WebSocket; external: handed over")
     bind: Bind = Field(default="127.0.0.1:1883", description="HOST:PORT, or unix:PATH for a Unix socket")
     max_connections: int = Field(default=0, ge=-1, description="0 or -1: only limits.connections applies")
-    ssl: bool = False
-    certfile: Path | None = None
-    keyfile: Path | None = None
-    cafile: Path | None = None
-    capath: Path | None = None
-    cadata: str | None = Field(default=None, repr=False)
+    ssl: bool = Field(default=False, description="TLS 1.2 or later")
+    certfile: Path | None = Field(default=None, description="our certificate with its chain, PEM")
+    keyfile: Path | None = Field(default=None, description="its key, a private file")
+    cafile: Path | None = Field(default=None, description="whose client certificates are trusted, PEM")
+    capath: Path | None = Field(default=None, description="the same as a directory of hashed names, as OpenSSL has it")
+    cadata: str | None = Field(default=None, repr=False, description="the same as text")
     require_client_certificate: bool = Field(
         default=False, description="refuse clients without a certificate that the CA signed"
     )
@@ -85,8 +86,13 @@ class Listener(Model):
     origins: list[str] = Field(
         default=[], description="pages whose scripts may connect by WebSocket, e.g. https://ward.example; none: any"
     )
-    reader: str | None = None
-    writer: str | None = None
+    when_full: Literal["hold", "drop_oldest", "drop_newest"] = Field(
+        default="hold", description="what a full queue of a client that is connected here means for who publishes to it"
+    )
+    queue_messages: int | None = Field(default=None, ge=1, description="absent: limits.queue_messages")
+    queue_bytes: int | None = Field(default=None, ge=1024, description="absent: limits.queue_bytes")
+    reader: str | None = Field(default=None, description="of amqtt's external listeners; not used")
+    writer: str | None = Field(default=None, description="of amqtt's external listeners; not used")
 
     @property
     def unix_path(self) -> Path | None:
@@ -116,7 +122,7 @@ class Listener(Model):
 class Protect(Model):
     """A scope whose publications are sealed; a topic belongs to its most specific scope."""
 
-    filter: TopicFilter
+    filter: TopicFilter = Field(description="as the owner's policy has it, in clear names")
     regions: list[str] | None = Field(default=None, description="path through the overlay; absent: as the policy says")
     mode: Literal["auto", "copies", "one", "blocks"] | None = Field(
         default=None, description="how content travels; absent: as the policy says, but sealed"
@@ -135,42 +141,50 @@ class OverlaySettings(Model):
 
     identity: Path = Field(description="directory with our key and certificate")
     overlay: Path = Field(description="the owner-signed description of the overlay")
-    protect: list[Protect] = Field(default=[])
+    protect: list[Protect] = Field(default=[], description="scopes that we seal; must agree with the owner's policy")
     share_plain: list[TopicFilter] = Field(default=[], description="filters that cross the overlay unsealed")
     outbox_bytes: int = Field(
         default=1 << 30, ge=1 << 16, description="what waits to be sent; beyond it publications are refused"
     )
     outbox_age_s: int = Field(default=0, ge=0, description="what waited longer is dropped; 0: nothing ever is")
     key_server: KeyServer | None = Field(default=None, description="for an identity of role keyserver")
-    discovery: Discovery = Discovery()
+    discovery: Discovery = Field(default=Discovery(), description="multicast DNS on the local network")
     hosted: dict[str, Hosted] = Field(default={}, description="logins at hosted brokers of our region, by name")
 
 
 class Availability(Model):
     """Whether local clients are traced, and where the traces are published."""
 
-    enabled: bool = False
-    topic_prefix: str = "veilmq/traces"
+    enabled: bool = Field(default=False, description="whether they are published")
+    topic_prefix: str = Field(default="veilmq/traces", description="where: PREFIX/GATEWAY/CLIENT/availability")
 
 
 class Settings(Model):
     """The whole file. `auth` and `topic_check` are amqtt's old sections, understood as plugins."""
 
-    listeners: dict[str, Listener] = Field(default={"default": Listener()})
-    plugins: dict[str, dict[str, Any]] = Field(default={}, repr=False)
+    listeners: dict[str, Listener] = Field(
+        default={"default": Listener()},
+        description="addresses that clients connect to, by name; `default` gives the others what they leave out",
+    )
+    plugins: dict[str, dict[str, Any]] = Field(
+        default={},
+        repr=False,
+        description="amqtt's plugins and our own, by class, each with its options; none is loaded that is not named",
+    )
     allow_anonymous: bool = Field(default=False, description="let clients in that give no user name")
     response_information: str | None = Field(
         default=None,
         description="where MQTT 5 clients that ask may await answers; {client_id} stands for theirs",
     )
-    limits: Limits = Limits()
+    limits: Limits = Field(default=Limits(), description="bounds; each has a default")
     data: Path | None = Field(default=None, description="directory for what must survive a restart")
-    overlay: OverlaySettings | None = None
-    availability: Availability = Availability()
-    traces: TraceSettings | None = None
+    overlay: OverlaySettings | None = Field(default=None, description="absent: an ordinary broker")
+    availability: Availability = Field(default=Availability(), description="which clients are connected")
+    traces: TraceSettings | None = Field(default=None, description="absent: nobody is traced")
     watched: WatchedSettings | None = Field(default=None, description="absent: no other broker traces us")
     timeout_disconnect_delay: int = Field(default=0, ge=0, description="seconds added to every client's keep-alive")
     session_expiry_interval: int | None = Field(default=None, ge=0, description="as limits.session_expiry_s")
+    bridges: dict[str, BridgeSettings] = Field(default={}, description="ordinary brokers to exchange topics with")
     sys_interval: int | None = Field(
         default=None, ge=0, description="seconds between $SYS messages; 0: none; absent: 10, or as amqtt's plugin does"
     )
@@ -290,7 +304,7 @@ def _spelling(tree: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _spelling_below(name: str, value: dict[Any, Any]) -> dict[Any, Any]:
-    if name in ("listeners", "hosted"):  # names of listeners and brokers stay as written
+    if name in ("listeners", "hosted", "bridges"):  # names of listeners and brokers stay as written
         return {key: _spelling(below) if isinstance(below, dict) else below for key, below in value.items()}
     return _spelling(value)
 
@@ -390,6 +404,7 @@ def _anchored(settings: Settings, directory: Path) -> Settings:
     changed = {
         "listeners": listeners,
         "data": anchored(settings.data),
+        "bridges": {name: one.anchored(directory) for name, one in settings.bridges.items()},
         "overlay": overlay,
         "traces": settings.traces and settings.traces.anchored(directory),
         "watched": settings.watched and settings.watched.anchored(directory),
@@ -421,7 +436,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
         "listeners": Listener, "limits": Limits, "metrics": Metrics, "overlay": OverlaySettings, "protect": Protect,
         "availability": Availability, "key_server": KeyServer, "discovery": Discovery, "hosted": Hosted,
         "traces": TraceSettings, "watched": WatchedSettings, "devices": DeviceSettings, "heartbeats": HeartbeatSettings,
-        "report": ReportSettings,
+        "report": ReportSettings, "bridges": BridgeSettings, "topics": BridgeTopic,
     }  # fmt: skip
     for part in path:
         if isinstance(part, str) and part in table:

@@ -1,4 +1,4 @@
-"""Counters that people read: what this party did, whom it suspects and names (PROTOCOL §7), how its links are.
+"""Counters that people read: what this party did, whom it suspects and names (docs/protocol.md §7), how its links are.
 
 Kept in memory and published once a second as one retained JSON object on `$SYS/veilmq/figures` to local clients.
 Not here: the broker's own counters (`traffic.py`) and the endpoint that shows both (`prometheus.py`).

@@ -7,10 +7,11 @@ through `clients.overlay_port`.
 from __future__ import annotations
 
 from gateway.broker.connection import MqttConnection
-from gateway.broker.edge_broker import EdgeBroker, run_broker
+from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.exchange import Exchange
 from gateway.broker.lifecycle import Lifecycle
 from gateway.broker.member_sessions import LINK_LIMITS
+from gateway.broker.running import run_broker
 
 __all__ = [
     "LINK_LIMITS",

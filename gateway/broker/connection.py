@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.base import Limits
+from gateway.broker.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Flusher, Later
+from gateway.broker.host_probes import probe_host
 from gateway.broker.write_room import Room
-from gateway.clients import Reached
+from gateway.clients import INTERNAL, Reached
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.packets import Connect, Packet, Publish, Version
 from gateway.mqtt5.session import Action, Close, refusal
@@ -32,14 +34,9 @@ CLOSE_GRACE_S = 5.0
 #: A client that is sent answers and does not read them is no longer read from above so many times
 #: `limits.write_bytes`.
 UNREAD_FACTOR = 2
-#: Above so many bytes that all connections have read in one turn of the event loop, what they caused is written before
-#: more is read: only then do receivers that are slow say so. Stops many senders in one turn from filling memory.
-TURN_BYTES = 1 << 20
-
-# Why reading is paused; any of them is enough.
-BUSY, UNACKNOWLEDGED, UNREAD, CLOSING, DRAINING = 1, 2, 4, 8, 16
-
-Later: TypeAlias = Coroutine[Any, Any, None]
+#: Of a client whose publication waits for a receiver, so much more is read and kept, lest it could not acknowledge what
+#: it is sent, and two clients that publish to each other would wait for each other.
+HELD_ACTIONS, HELD_BYTES = 1_024, 1 << 20
 
 
 class Core(Protocol):
@@ -58,37 +55,12 @@ class Core(Protocol):
     def lost(self, connection: MqttConnection, error: Exception | None) -> None: ...
 
 
-class Flusher:
-    """Connections with something to write, flushed together once per turn of the event loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._dirty: list[MqttConnection] = []
-        self._read_bytes = 0
-
-    def read(self, size: int) -> None:
-        """A connection has read so many bytes and done what they say."""
-        self._read_bytes += size
-        if self._read_bytes > TURN_BYTES:
-            self.flush()
-
-    def add(self, connection: MqttConnection) -> None:
-        if not self._dirty:
-            self._loop.call_soon(self.flush)
-        self._dirty.append(connection)
-
-    def flush(self) -> None:
-        dirty, self._dirty = self._dirty, []
-        self._read_bytes = 0
-        for connection in dirty:
-            connection.flush()
-
-
 class MqttConnection(asyncio.Protocol):
     """Bytes of one client. `client` is set once CONNECT is accepted."""
 
     def __init__(self, core: Core, flusher: Flusher, listener: str, overlay: bool, over_limit: bool) -> None:
         self.listener, self.is_overlay, self.over_limit = listener, overlay, over_limit
+        self.is_internal = listener.startswith(INTERNAL)
         self.client: Client | None = None
         self.closed = False
         #: Told of everything that is written, if somebody asked for it.
@@ -107,6 +79,7 @@ class MqttConnection(asyncio.Protocol):
         self.reauthentication: Any = None
         self._task: asyncio.Task[None] | None = None
         self._is_paced = False  # what is waited for is only the time
+        self._reads_on = False  # what is waited for keeps us from nothing but what came behind it
         self._paused = 0
         #: When reading was last resumed, in the broker's time.
         self.held_until = 0.0
@@ -158,6 +131,10 @@ class MqttConnection(asyncio.Protocol):
         if self._task is None:
             self._core.lost(self, exc)
 
+    def probe_host(self, within_s: float) -> None:
+        """Have the system end this connection when its peer's machine is gone for so long."""
+        probe_host(self._transport, within_s)
+
     def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -180,7 +157,7 @@ class MqttConnection(asyncio.Protocol):
         if decoder.error is not None:
             actions.append(self._fault(decoder.error))
         if self._task is not None:
-            self._held += actions
+            self._keep(actions)
         else:
             self._perform(actions)
         self._flusher.read(len(data))
@@ -260,19 +237,43 @@ class MqttConnection(asyncio.Protocol):
             else:
                 later = core.perform(client, action)
             if later is not None:
-                self._held = actions[place + 1 :]
+                self._held = []
+                self._keep(actions[place + 1 :])
                 self._wait_for(later)
                 return
             if client.connection is not self and self._lost is None:
                 return  # closed by us, or taken over: nothing of this connection counts any more
 
+    def _keep(self, actions: list[Action]) -> None:
+        """Something that came earlier is undecided: the client waits, but not for answers that do not depend on it."""
+        for action in actions:
+            if self._reads_on and type(action) is bytes:
+                self.write(action)
+            else:
+                self._held.append(action)
+        if self._reads_on and self._holds_enough():
+            self.pause(BUSY)
+
+    def _holds_enough(self) -> bool:
+        held = self._held
+        return len(held) > HELD_ACTIONS or sum(len(one.payload) for one in held if type(one) is Publish) > HELD_BYTES
+
+    def read_on(self) -> None:
+        """What is waited for depends on others: acknowledgements are still read, and the rest is kept up to a bound."""
+        self._reads_on = True
+        if self._task is not None and not self._holds_enough():
+            self.resume(BUSY)
+
     def _wait_for(self, later: Later) -> None:
-        self.pause(BUSY)
+        if not self._reads_on or self._holds_enough():
+            self.pause(BUSY)
+        else:
+            self.resume(BUSY)
         self._task = asyncio.get_running_loop().create_task(later)
         self._task.add_done_callback(self._done_waiting)
 
     def _done_waiting(self, task: asyncio.Task[None]) -> None:
-        self._task, self._is_paced = None, False
+        self._task, self._is_paced, self._reads_on = None, False, False
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s: internal error", self.address, exc_info=error)
             self._held = []

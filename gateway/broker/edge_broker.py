@@ -5,17 +5,13 @@ Kept from `amqtt.broker.Broker`: configuration, states, plugin manager, auth and
 amqtt's private names is held by `tests/gateway/test_broker_contract.py`. In order of reading: `connection.py`
 (bytes), `lifecycle.py` (CONNECT to the end), `exchange.py` (publish), `subscribing.py`, `routing.py`.
 
-    await run_broker(settings)                      # until SIGTERM or SIGINT
-
 Errors of the operator: `config.ConfigError`, `config.StartError`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import signal
 import socket
 import ssl
 import time
@@ -26,23 +22,20 @@ from typing import Any
 from amqtt.adapters import ReaderAdapter, WriterAdapter
 from amqtt.broker import DEFAULT_PORTS, Broker, ExternalServer, Server
 from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
-from amqtt.errors import PluginError, PluginLoadError
 from amqtt.events import MQTTEvents
 
 from bridge.contract import Publication, UserProperties
-from gateway.base import ConfigError, Limits, Listener, Settings, StartError
-from gateway.broker.connection import Flusher, Later, MqttConnection
+from gateway.base import Limits, Listener, Settings, StartError
+from gateway.broker.connection import MqttConnection
 from gateway.broker.exchange import Exchange
+from gateway.broker.flushing import Flusher, Later
 from gateway.broker.lifecycle import Lifecycle
 from gateway.broker.member_sessions import send as send_to_member
 from gateway.broker.observing import observe
 from gateway.broker.restoring import restore
+from gateway.broker.terms import Terms, internal_listeners
 from gateway.clients import (
     Done,
-    EntityConnected,
-    EntityEvent,
-    EntityGone,
-    EntitySeen,
     Overlay,
     PeerMessage,
     SharedName,
@@ -68,19 +61,6 @@ from gateway.plugins import EdgeSession, PacketView, PluginHost
 from gateway.sessions import SessionStore
 
 log = logging.getLogger("veilmq.broker")
-
-__all__ = [
-    "ConfigError",
-    "EdgeBroker",
-    "EntityConnected",
-    "EntityEvent",
-    "EntityGone",
-    "EntitySeen",
-    "Overlay",
-    "StartError",
-    "make_broker",
-    "run_broker",
-]
 
 #: How often retained messages that have expired are cleared out; nobody sees them in between.
 SWEEP_S = 30.0
@@ -120,11 +100,8 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         self.exchange.overlay = overlay
         self.exchange.in_order = self._in_order
         self._retained_messages = self.exchange.retained
-        expiry_s = self.limits.session_expiry_s
-        if self.config.session_expiry_interval is not None:
-            expiry_s = min(expiry_s, self.config.session_expiry_interval)
         grace_s = self.config.timeout_disconnect_delay or 0
-        self.lifecycle = Lifecycle(self.exchange, self.limits, expiry_s, grace_s, self._sessions, self._servers)
+        self.lifecycle = Lifecycle(self.exchange, self._terms(), grace_s, self._sessions, self._servers)
         self.lifecycle.response_information = settings.response_information if settings else None
         self.operation = Operation(
             settings,
@@ -139,6 +116,14 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         self._store: SessionStore | None = None
         self._sockets: dict[str, list[socket.socket]] = {}
         self._contexts: dict[str, ssl.SSLContext | None] = {}
+
+    def _terms(self) -> Terms:
+        expiry_s = self.limits.session_expiry_s
+        if self.config.session_expiry_interval is not None:
+            expiry_s = min(expiry_s, self.config.session_expiry_interval)
+        settings = self._settings
+        listeners = {**settings.listeners, **internal_listeners(settings)} if settings else {}
+        return Terms(self.limits, expiry_s, listeners)
 
     def now(self) -> float:
         """Seconds since the UNIX epoch, from a clock that does not jump: no step makes keep-alives run out."""
@@ -250,6 +235,7 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         if self._store is not None:
             await self._store.close()
         await self.operation.stop()
+        self.exchange.overlay = None  # amqtt ends every session now, and those on disk go on wanting what they want
         await super().shutdown()
         self._remove_unix_sockets()
 
@@ -280,6 +266,10 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         if self.host.sees_packets_sent:
             connection.tap = partial(self._packets_sent, connection)
         return connection
+
+    def internal(self, listener: str) -> MqttConnection:
+        """The broker's end of a connection to a part of this process; `listener` begins with `terms.INTERNAL`."""
+        return MqttConnection(self.lifecycle, self._flusher, listener, False, False)
 
     def _websocket(self, listener: str) -> WebSocketProtocol:
         ours = self._listener(listener)
@@ -409,55 +399,3 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         for client in self.lifecycle.clients.values():
             if client.peer is None:
                 yield client.client_id, client.connection is not None
-
-
-def make_broker(
-    settings: Settings,
-    overlay: Overlay | None = None,
-    overlay_context: ssl.SSLContext | None = None,
-) -> EdgeBroker:
-    """An `EdgeBroker` whose plugins are loaded. Raises StartError if one cannot be."""
-    try:
-        return EdgeBroker(settings, overlay=overlay, overlay_context=overlay_context)
-    except (PluginError, PluginLoadError) as error:
-        cause = str(error.__cause__ or error).splitlines()[0]
-        raise StartError(f"plugins: {error}: {cause}" if cause != str(error) else f"plugins: {error}") from None
-
-
-async def run_broker(
-    settings: Settings,
-    overlay: Overlay | None = None,
-    *,
-    overlay_context: ssl.SSLContext | None = None,
-    started: Callable[[EdgeBroker], None] | None = None,
-    stop: asyncio.Event | None = None,
-) -> None:
-    """Serve until SIGTERM, SIGINT or `stop`, then end cleanly.
-
-    `started` is called when all ports are bound and plugins are started, before the first connection is
-    accepted. Raises StartError. Run it with `uvloop.run` where uvloop is installed.
-    """
-    stop = stop or asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread
-            loop.add_signal_handler(name, stop.set)
-    broker = make_broker(settings, overlay, overlay_context)
-    broker.before_serving = started
-    try:
-        await broker.start()
-        await stop.wait()
-    finally:
-        if broker.transitions.state == "started":
-            await _shut_down(broker)
-
-
-async def _shut_down(broker: EdgeBroker) -> None:
-    within_s = broker.limits.shutdown_s
-    log.info("stopping", extra={"within_s": within_s, "connections": len(broker.lifecycle.connections)})
-    try:
-        await asyncio.wait_for(broker.shutdown(), within_s)
-    except TimeoutError:
-        log.error("limits.shutdown_s is over; a plugin or a client that does not finish is left")
-    else:
-        log.info("stopped")

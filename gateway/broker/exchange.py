@@ -1,9 +1,9 @@
-"""The data plane between connections: publish, route, retain, acknowledgements, members.
+"""The data plane between connections: publish, retain, acknowledgements, members.
 
-What a client may do is asked of amqtt's plugins (`plugin.PluginHost`), who gets what of `routing.Router`, what
-bytes that makes of each receiver's session. A method that returns a coroutine (`Later`) could not finish
-without waiting; the connection then holds back whatever comes after. Not here: SUBSCRIBE
-(`subscribing.py`), wills (`wills.py`), CONNECT and the end of sessions (`lifecycle.py`).
+What a client may do is asked of amqtt's plugins (`plugin.PluginHost`), receivers are `delivering.py`'s. A method
+that returns a coroutine (`Later`) could not finish without waiting; the connection then holds back whatever comes
+after. Not here: who waits for whom (`holding.py`), SUBSCRIBE (`subscribing.py`), wills (`wills.py`), CONNECT and
+the end of sessions (`lifecycle.py`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from amqtt.broker import RetainedApplicationMessage
 from amqtt.events import BrokerEvents, MQTTEvents
 
 from bridge.contract import Publication
 from bridge.document import OwnTopics
 from gateway.base import Limits
 from gateway.broker import member_sessions as members
-from gateway.broker.connection import UNACKNOWLEDGED, Later
+from gateway.broker.delivering import Delivering
+from gateway.broker.flushing import UNACKNOWLEDGED, Later
+from gateway.broker.offering import offer_for
 from gateway.clients import (
     Client,
     Constraining,
@@ -30,25 +31,18 @@ from gateway.clients import (
     Overlay,
     Owed,
     Plan,
-    Reached,
     RetainedStore,
-    Router,
     SharedName,
     StoreFullError,
-    Target,
     Undecided,
-    fits,
     message_of,
-    publication_of,
     without_reserved,
 )
-from gateway.mqtt5.encoding import encode_publish
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import NO_PROPERTIES, Packet, Publish, Version
 from gateway.mqtt5.session import Action as SessionAction
 from gateway.mqtt5.session import Close
 from gateway.mqtt5.types import ReasonCode
-from gateway.operation import Traffic
 from gateway.plugins import Action, PacketView, PluginHost, application_message
 
 if TYPE_CHECKING:
@@ -58,7 +52,8 @@ log = logging.getLogger("veilmq.broker")
 
 #: Only the broker itself publishes here.
 RESERVED_TOPICS = "$SYS/"
-#: Refusals that repeating cannot cure; a 3.1.1 client is acknowledged then, lest it repeats for ever.
+#: Refusals that repeating cannot cure; a 3.1.1 client is acknowledged then, lest it repeats for ever. Not those of the
+#: overlay: what it acknowledges is kept until others have it.
 _FINAL_REFUSALS = frozenset(
     {
         ReasonCode.NOT_AUTHORIZED,
@@ -73,16 +68,14 @@ SEEN_INTERVAL_S = 1.0
 SYSTEM_TOPICS, SYSTEM_BYTES = 10_000, 16 << 20
 
 
-class Exchange:
+class Exchange(Delivering):
     """Routes publications between clients. One thread, the event loop's."""
 
     def __init__(self, host: PluginHost, limits: Limits, now: Callable[[], float]) -> None:
-        self.host, self.limits, self.now = host, limits, now
+        super().__init__(host, limits, now)
         self.overlay: Overlay | None = None
         self.tracing: Constraining | None = None  # constrained topics; None: they are ordinary ones
         self.own_topics = OwnTopics()  # beside those below RESERVED_TOPICS
-        self.reached, self.traffic = Reached(now), Traffic()
-        self.router: Router[Client] = Router(partial(fits, limits=limits))
         self.retained = RetainedStore(limits.retained_messages, limits.retained_bytes)
         #: What the broker and its plugins say below `$SYS/`; not the clients', so neither bounded as theirs nor stored.
         self.system = RetainedStore(SYSTEM_TOPICS, SYSTEM_BYTES)
@@ -108,7 +101,10 @@ class Exchange:
         elif now - client.seen_at >= SEEN_INTERVAL_S:
             client.seen_at = now
             self.tell(EntitySeen(client.client_id, time.time()))
-        return client.session.received_all(packets, now)
+        actions = client.session.received_all(packets, now)
+        if client.is_behind:
+            self.holding.taken(client)
+        return actions
 
     def published(self, client: Client, publish: Publish) -> Later | None:
         """A PUBLISH whose alias is resolved: authorise, route, acknowledge."""
@@ -171,16 +167,34 @@ class Exchange:
         if self.tracing is not None and self.tracing.heard(client.client_id, publish) and publish.qos < 2:
             self._acknowledge(client, publish)
             return None
+        if publish.qos and self.holding.behind and client.connection is not None:
+            plan = partial(self.router.plan, publish.topic)
+            if self.holding.obstacle(plan(), publish.qos, client, set()):
+                client.connection.read_on()
+                return self._accept_later(client, publish, plan)
+        return self._pass_on(client, publish)
+
+    async def _accept_later(self, client: Client, publish: Publish, plan: Callable[[], Plan[Client]]) -> None:
+        """A receiver is behind: neither routed nor acknowledged before that has room."""
+        await self.holding.until_free(plan, publish.qos, client)
+        later = self._pass_on(client, publish)
+        if later is not None:
+            await later
+
+    def _pass_on(self, client: Client, publish: Publish) -> Later | None:
+        """Route and acknowledge what is permitted and fits."""
+        store = self.store
         before = 0 if store is None else store.changes
         message = Message.of(publish, self.now(), client.client_id)
-        if self.overlay is not None and message.properties.user:
-            message.properties = without_reserved(message.properties)
+        owed = Owed(publish)
+        if self.overlay is not None and not offer_for(self.overlay, client, owed, message, self.now(), self._settle):
+            return None
         if publish.retain:
             self.retain(client.view, message)
         later = self.route(message, client)
         if later is not None:
-            return self._answer_after(later, client, publish, message, before)
-        self._answer(client, publish, message, before)
+            return self._answer_after(later, client, owed, message, before)
+        self._answer(client, owed, message, before)
         return None
 
     def _must_store(self, client: Client, publish: Publish) -> bool:
@@ -191,38 +205,26 @@ class Exchange:
         receivers += [member for group in plan.groups for member in group.members]
         return any(receiver.session.journal is not None for receiver in receivers)
 
-    async def _answer_after(
-        self, later: Later, client: Client, publish: Publish, message: Message, before: int
-    ) -> None:
+    async def _answer_after(self, later: Later, client: Client, owed: Owed, message: Message, before: int) -> None:
         await later
-        self._answer(client, publish, message, before)
+        self._answer(client, owed, message, before)
 
-    def _answer(self, client: Client, publish: Publish, message: Message, before: int) -> None:
+    def _answer(self, client: Client, owed: Owed, message: Message, before: int) -> None:
         """Acknowledge now, or when the message is on disk for those who need it: our sessions, the overlay.
 
         `before`: changes of the store before it was routed.
         """
-        overlay, store = self.overlay, self.store
+        publish, store = owed.publish, self.store
         if not publish.qos:
-            if overlay is not None:
-                overlay.publish(client.client_id, publication_of(message, self.now()), _nothing)
             return
-        owed = Owed(publish)
         touched = store is not None and (store.changes != before or publish.qos == 2)
-        stored = touched and store is not None and store.owe(client, owed, publish, message)
-        if overlay is None and not stored:
+        owed.answers += touched and store is not None and store.owe(client, owed, publish, message)
+        owed.answer(ReasonCode.SUCCESS)
+        if owed.code == ReasonCode.SUCCESS and not client.acks:
             self._acknowledge(client, publish)
             return
         client.owe(owed)
-
-        def done(code: int) -> None:
-            owed.answer(code)
-            self._settle(client)
-
-        if overlay is not None:
-            owed.answers += stored
-            if not overlay.publish(client.client_id, publication_of(message, self.now()), done):
-                done(ReasonCode.SUCCESS)
+        self._settle(client)
         if client.acks and client.session.inbound.full and client.connection is not None:
             # MQTT 5 clients know our Receive Maximum; others are made to wait.
             self.reached.note("receive_maximum", client.client_id)
@@ -243,9 +245,10 @@ class Exchange:
         """Send the acknowledgements that are decided, in the order of their messages (MQTT-4.6.0-2)."""
         session, acks = client.session, client.acks
         while acks and (code := acks[0].code) is not None:
-            publish = acks.popleft().publish
-            if code < 0x80 or code in _FINAL_REFUSALS or session.version == Version.V5:
-                # "Packet too large" is no code of PUBACK and PUBREC (§3.4.2.1, §3.5.2.1).
+            owed = acks.popleft()
+            publish, is_final = owed.publish, code in _FINAL_REFUSALS and not owed.binds
+            if code < 0x80 or is_final or session.version == Version.V5:
+                # "Packet too large" is no code of PUBACK and PUBREC (MQTT 5.0 §3.4.2.1, §3.5.2.1).
                 said = ReasonCode.QUOTA_EXCEEDED if code == ReasonCode.PACKET_TOO_LARGE else ReasonCode(code)
                 data = session.acknowledge(publish, said)
                 if data and client.connection is not None:
@@ -255,137 +258,6 @@ class Exchange:
                 self.close(client, session.close(ReasonCode.QUOTA_EXCEEDED, "publication refused"))
         if client.connection is not None and not session.inbound.full:
             client.connection.resume(UNACKNOWLEDGED)
-
-    def flood(self, sender: Client | None, publish: Publish) -> None:
-        """The hot path: QoS 0 that nobody has to be asked about, most of it in this loop. No sender: the broker.
-
-        The same as `_deliver`, without a `Message` where no receiver needs one: encoded once per version.
-        """
-        plan, publisher = self.router.plan(publish.topic), "" if sender is None else sender.client_id
-        if plan.refused is not None:
-            self.reached.note(plan.refused, publisher)
-            return
-        flooded = 0
-        encoded: list[bytes | None] = [None, None]
-        message: Message | None = None
-        for target in plan.targets:
-            client = target.client
-            connection, plain = client.connection, client.plain
-            if connection is None:
-                client.session.figures.dropped_qos0 += 1
-                continue
-            if plain is None or target.subscription_ids or target.no_local or client.session.paused:
-                if message is None:
-                    message = Message(publish.topic, publish.payload, publisher=publisher)
-                self._deliver_to(target, message, sender, self.now())
-                continue
-            data = encoded[plain]
-            if data is None:
-                version = Version.V5 if plain else Version.V311
-                data = encoded[plain] = encode_publish(plan.name, publish.payload, version=version)
-            flooded += 1
-            connection.write(data)
-        if flooded:
-            self.traffic.flooded += flooded
-            self.traffic.flooded_bytes += flooded * len(publish.payload)
-        if plan.groups:
-            message = message or Message(publish.topic, publish.payload, publisher=publisher)
-            for group in plan.groups:
-                self.deliver_to_group(group, message, None, self.now())
-
-    # ---------------------------------------------------------------------------------------------- routing
-
-    def route(self, message: Message, sender: Client | None, lost: Collection[SharedName] = ()) -> Later | None:
-        """Hand a message to its local receivers, without the shared groups that are `lost` to another gateway."""
-        plan = self.router.plan(message.topic)
-        if self.host.filters_topics:
-            view_of = [target.client.view for target in plan.targets]
-            view_of += [member.view for group in plan.groups for member in group.members]
-            verdicts = [self.host.verdict(view, message.topic, Action.RECEIVE) for view in view_of]
-            if None in verdicts:
-                return self._route_asking(message, sender, lost)
-            if not all(verdicts):
-                allowed = {id(view) for view, verdict in zip(view_of, verdicts, strict=True) if verdict}
-                self._deliver(plan, message, sender, allowed, lost)
-                return None
-        self._deliver(plan, message, sender, None, lost)
-        return None
-
-    async def _route_asking(self, message: Message, sender: Client | None, lost: Collection[SharedName]) -> None:
-        plan = self.router.plan(message.topic)
-        receivers = [target.client for target in plan.targets]
-        receivers += [member for group in plan.groups for member in group.members]
-        allowed: set[int] = set()
-        for receiver in receivers:
-            verdict = self.host.verdict(receiver.view, message.topic, Action.RECEIVE)
-            if verdict is None:
-                verdict = await self.host.ask(receiver.view, message.topic, Action.RECEIVE)
-            if verdict:
-                allowed.add(id(receiver.view))
-        # Subscriptions may have changed meanwhile: today's receivers, as far as they were asked about.
-        self._deliver(self.router.plan(message.topic), message, sender, allowed, lost)
-
-    def _deliver(
-        self,
-        plan: Plan[Client],
-        message: Message,
-        sender: Client | None,
-        allowed: set[int] | None,
-        lost: Collection[SharedName],
-    ) -> None:
-        now = self.now()
-        for target in plan.targets:
-            if allowed is None or id(target.client.view) in allowed:
-                self._deliver_to(target, message, sender, now)
-        for group in plan.groups:
-            if not lost or (group.name, group.filter) not in lost:
-                self.deliver_to_group(group, message, allowed, now)
-
-    def _deliver_to(self, target: Target[Client], message: Message, sender: Client | None, now: float) -> None:
-        client = target.client
-        if client is sender and target.no_local:
-            own = target.for_own_publication()
-            if own is None:
-                return
-            target = own
-        qos = min(target.qos, message.qos)
-        retain = message.retain and target.retain_as_published
-        if client.connection is None:
-            self._keep_for(client, message, qos, retain, target.subscription_ids, now)
-            return
-        self.give(client, message, qos, retain, target.subscription_ids, now)
-
-    def deliver_to_group(self, group: Any, message: Message, allowed: set[int] | None, now: float) -> None:
-        """One member in turn: preferably one that is connected and keeps up (§4.8.2)."""
-        away = None
-        for entry in group.in_turn():
-            client: Client = entry.client
-            if allowed is not None and id(client.view) not in allowed:
-                continue
-            qos = min(entry.options.qos, message.qos)
-            retain = message.retain and entry.options.retain_as_published
-            identifiers = (entry.identifier,) if entry.identifier else ()
-            if client.connection is None or client.session.paused:
-                if away is None and (qos or client.connection is not None):
-                    away = (client, message, qos, retain, identifiers, now)
-                continue
-            self.give(client, message, qos, retain, identifiers, now)
-            return
-        if away is not None:
-            self._keep_for(*away)
-
-    def _keep_for(
-        self, client: Client, message: Message, qos: int, retain: bool, ids: tuple[int, ...], now: float
-    ) -> None:
-        self.give(client, message, qos, retain, ids, now)
-        if qos and client.connection is None and self.host.declares(BrokerEvents.RETAINED_MESSAGE):
-            kept = RetainedApplicationMessage(None, message.topic, message.payload, qos)
-            self.host.fire(BrokerEvents.RETAINED_MESSAGE, client_id=client.client_id, retained_message=kept)
-
-    def give(self, client: Client, message: Message, qos: int, retain: bool, ids: tuple[int, ...], now: float) -> None:
-        data = client.session.deliver(message, qos, retain, now, ids)
-        if data is not None and client.connection is not None:
-            client.connection.write(data)
 
     def keep_in(self, store: SessionStore | None) -> None:
         """From now on the store hears of every change; None: it no longer does."""
@@ -429,10 +301,6 @@ class Exchange:
         if self.tracing is not None and self.tracing.arrived(publication):
             return
         self.inject(message_of(publication, self.now()), groups_lost=groups_lost)
-
-
-def _nothing(code: int) -> None:
-    """Nobody waits for the acknowledgement of QoS 0."""
 
 
 def _no_lifecycle(client: Client, close: Close) -> None:

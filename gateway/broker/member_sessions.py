@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from bridge.publisher import WINDOW_MAX
-from gateway.broker.connection import UNACKNOWLEDGED
+from gateway.broker.flushing import UNACKNOWLEDGED
 from gateway.clients import Client, Overlay, PeerMessage, Reached
 from gateway.mqtt5.actions import SessionLimits
 from gateway.mqtt5.packets import Packet, PubAck, Publish

@@ -49,5 +49,7 @@ def observe(lifecycle: Lifecycle, exchange: Exchange) -> Snapshot:
         queued_messages=queued,
         queued_bytes=queued_bytes,
         in_flight=in_flight,
+        held_now=exchange.holding.waiting,
+        behind=len(exchange.holding.behind),
         reached=reached,
     )

@@ -16,8 +16,8 @@ from itertools import chain
 from amqtt.events import BrokerEvents
 
 from bridge.base import SHARE_PREFIX, TopicError, matches, split_share
-from gateway.broker.connection import Later
 from gateway.broker.exchange import Exchange
+from gateway.broker.flushing import Later
 from gateway.clients import Client, Group, SharedName, fits
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Subscribe, Unsubscribe
@@ -136,7 +136,7 @@ class Subscribing:
         given_bytes = 0
         for subscription, message in pending:
             verdict = self._host.verdict(client.view, message.topic, Action.RECEIVE)
-            if verdict is None or given_bytes > RETAINED_TURN_BYTES or client.session.paused:
+            if verdict is None or given_bytes > RETAINED_TURN_BYTES or client.session.paused or client.is_behind:
                 return self._send_other_retained(client, chain([(subscription, message)], pending))
             if verdict:
                 given_bytes += message.held_bytes
@@ -169,6 +169,9 @@ class Subscribing:
                 await asyncio.sleep(0)
                 while connection is not None and await connection.room() and client.session.paused:
                     pass  # something else has filled its buffer again
+            if client.is_behind and connection is not None:
+                connection.read_on()  # or its acknowledgements would wait for us
+                await self._exchange.holding.until_taken(client)
             if not client.alive:
                 return
             if verdict:

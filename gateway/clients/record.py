@@ -24,14 +24,19 @@ if TYPE_CHECKING:
     from gateway.clients.overlay_port import Done
 
 
-class Owed:
-    """An acknowledgement that we owe a client; `code` None: not decided yet. `answers` are waited for."""
+INTERNAL = "$veilmq/"
+"""What client ids and listeners of parts of this process begin with: bridges, the page. Nobody else may use it."""
 
-    __slots__ = ("_worst", "answers", "code", "publish")
+
+class Owed:
+    """An acknowledgement that we owe a client; `code` None: not decided yet. `answers` are waited for. `binds`: the
+    code may not be told as an acceptance, not even to a client whose version has no words for a refusal."""
+
+    __slots__ = ("_worst", "answers", "binds", "code", "publish")
 
     def __init__(self, publish: Publish, code: int | None = None) -> None:
         self.publish, self.code = publish, code
-        self.answers, self._worst = 1, 0
+        self.answers, self._worst, self.binds = 1, 0, False
 
     def answer(self, code: int) -> None:
         """One of those who must have the message says so, or refuses it."""
@@ -73,6 +78,8 @@ class ClientConnection(Protocol):
     def release(self, batch: int) -> None: ...
     def pause(self, why: int) -> None: ...
     def resume(self, why: int) -> None: ...
+    def read_on(self) -> None: ...
+    def probe_host(self, within_s: float) -> None: ...
     def close(self, farewell: bytes = b"") -> None: ...
     def abort(self) -> None: ...
 
@@ -96,6 +103,9 @@ class Client:
         "connection",
         "filters",
         "goodbye",
+        "hold_again_at",
+        "holds",
+        "is_behind",
         "pace",
         "peer",
         "plain",
@@ -118,6 +128,8 @@ class Client:
         self.record: StoredSession | None = None
         self.acks: deque[Owed] | tuple[()] = ()
         self.filters: dict[str, SessionSubscription] = {}
+        #: Do publishers wait while its queue is long, is it so now, and when at the earliest again (`holding.py`).
+        self.holds, self.is_behind, self.hold_again_at = True, False, 0.0
         self.alive = True
         self.goodbye = (False, "connection lost")
         self.seen_at = 0.0

@@ -1,4 +1,5 @@
-"""`veilmq check --probe`: whether hosted brokers carry what we need, found out by carrying something (PROTOCOL §2).
+"""`veilmq check --probe`: whether hosted brokers carry what we need, found out by carrying something
+(docs/protocol.md §2.10).
 
 With our own login, on the control root below a name that nobody guesses: a retained publication at QoS 1 with three
 user properties as large as ours may be has to come back unaltered to a subscriber that was there, and retained to one

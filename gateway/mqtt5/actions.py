@@ -18,6 +18,7 @@ class SessionLimits:
     reserved_in_flight: int = 0  # those of them that only what is urgent may take (`ClientSession.publish`)
     queue_messages: int = 10_000  # an absent client, or one slower than its subscriptions
     queue_bytes: int = 16 * 1024 * 1024  # the same with large messages; counts those in flight too
+    drops_newest: bool = False  # when the queue is full: the message that comes, not the one that waited longest
     subscriptions: int = 1000  # a client that fills the router
     subscription_bytes: int = 1024 * 1024  # the same with few and long filters
     topic_aliases: int = 64  # aliases that we define towards a client that allows thousands
@@ -25,7 +26,7 @@ class SessionLimits:
 
 @dataclass(frozen=True, slots=True)
 class ServerOffer:
-    """What the server allows on a connection and says in CONNACK (§3.2.2.3); 3.x clients are not told."""
+    """What the server allows on a connection and says in CONNACK (MQTT 5.0 §3.2.2.3); 3.x clients are not told."""
 
     receive_maximum: int = 1024
     maximum_packet_size: int = 1024 * 1024

@@ -78,7 +78,8 @@ class Delivery:
 
     QoS 0 is dropped while the client is offline or slow (`paused`). QoS 1 and 2 wait in a queue bounded in
     messages and bytes; when it is full the oldest waiting message is dropped, never one in flight, since in
-    telemetry the newest value is worth most. Everything dropped is counted in `figures`.
+    telemetry the newest value is worth most; the newest instead, if `limits.drops_newest`. Everything dropped is
+    counted in `figures`.
     """
 
     def __init__(self, limits: SessionLimits) -> None:
@@ -209,9 +210,12 @@ class Delivery:
             len(self.waiting) >= limits.queue_messages or self.held_bytes + queued.size > limits.queue_bytes
         ):
             self.figures.dropped_queue_bytes += len(self.waiting) < limits.queue_messages
+            self.figures.dropped_queue_full += 1
+            if limits.drops_newest:
+                self._lost(queued, ReasonCode.QUOTA_EXCEEDED)
+                return
             oldest = self.waiting.popleft()
             self._waiting_bytes -= oldest.size
-            self.figures.dropped_queue_full += 1
             self._lost(oldest, ReasonCode.QUOTA_EXCEEDED)
         self._wait(queued)
         if self.journal is not None:

@@ -62,7 +62,7 @@ class Message:
 
     @classmethod
     def of(cls, publish: Publish, now: float, publisher: str = "") -> Message:
-        """From a PUBLISH whose alias is resolved (§3.3.2.3)."""
+        """From a PUBLISH whose alias is resolved (MQTT 5.0 §3.3.2.3)."""
         properties = publish.properties
         if properties is NO_PROPERTIES:
             return cls(publish.topic, publish.payload, publish.qos, publish.retain, publisher=publisher)

@@ -19,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateway.base import Figures, Limits, LinkState, StartError
+from gateway.operation.answers import Answers, Health
 from gateway.operation.snapshot import Snapshot
 from gateway.operation.sys_topics import release
 
@@ -53,6 +54,8 @@ def broker_metrics(snapshot: Snapshot, limits: Limits) -> Iterator[Metric]:
         "retained_bytes": (snapshot.retained_bytes, "What retained messages cost."),
         "queued_messages": (snapshot.queued_messages, "QoS 1 and 2 messages that wait for a receiver."),
         "queued_bytes": (snapshot.queued_bytes, "What they and those in flight cost."),
+        "clients_behind": (snapshot.behind, "Receivers that publishers wait for, since their queue is long."),
+        "publications_waiting": (snapshot.held_now, "Publications that wait for them."),
         "in_flight_messages": (snapshot.in_flight, "QoS 1 and 2 messages sent and not acknowledged."),
     }
     for name, (value, text) in gauges.items():
@@ -67,6 +70,7 @@ def broker_metrics(snapshot: Snapshot, limits: Limits) -> Iterator[Metric]:
         "packets_sent": (traffic.packets_sent, "MQTT packets of any type written for clients."),
         "publications_received": (traffic.publish_received, "PUBLISH packets that clients sent."),
         "publications_received_bytes": (traffic.publish_bytes_received, "Their payloads."),
+        "publications_held": (traffic.held, "Those that have waited for a receiver before they were acknowledged."),
         "publications_sent": (snapshot.published, "PUBLISH packets written for clients."),
         "publications_sent_bytes": (snapshot.published_bytes, "Their payloads."),
         "publications_repeated": (figures.repeated, "PUBLISH packets written again after a reconnect."),
@@ -110,6 +114,17 @@ def overlay_metrics(figures: Figures, gauges: dict[str, int]) -> Iterator[Metric
     for name, value in gauges.items():
         yield GaugeMetricFamily(f"{PREFIX}overlay_{name}", _GAUGES.get(name, name), value=value)
     yield from link_metrics(figures.links())
+
+
+def tracing_metrics(figures: Figures, gauges: dict[str, int | float]) -> Iterator[Metric]:
+    """Who is traced, how well we do who judge them (0 well, 1 hardly running), what was told and refused."""
+    events = CounterMetricFamily(PREFIX + "tracing_events", "Events of tracing by name.", labels=["event", "label"])
+    for key, count in figures.counts.items():
+        name, _, label = key.partition(".")
+        events.add_metric([name, label], count)
+    yield events
+    for name, value in gauges.items():
+        yield GaugeMetricFamily(f"{PREFIX}tracing_{name}", f"Tracing: {name} now.", value=value)
 
 
 def link_metrics(links: Sequence[LinkState]) -> Iterator[Metric]:
@@ -217,11 +232,12 @@ class Endpoint:
     def port(self) -> int:
         return int(self._server.server_port)
 
-    def start(self) -> None:
+    def start(self, health: Health | None = None) -> None:
         registry = CollectorRegistry()
-        registry.register(_OnLoop(asyncio.get_running_loop(), self._collect))
+        loop = asyncio.get_running_loop()
+        registry.register(_OnLoop(loop, self._collect))
         ProcessCollector(namespace=PREFIX.rstrip("_"), registry=registry)
-        self._server.set_app(make_wsgi_app(registry))
+        self._server.set_app(Answers(loop, make_wsgi_app(registry), health))
         self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
         self._thread.start()
         log.info("metrics: http://%s:%s/metrics", *self._server.server_address[:2])

@@ -27,6 +27,8 @@ class Snapshot:
     queued_messages: int
     queued_bytes: int
     in_flight: int
+    held_now: int
+    behind: int
     reached: dict[str, int]
 
     @property

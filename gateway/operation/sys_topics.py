@@ -111,6 +111,9 @@ def values(snapshot: Snapshot) -> Iterator[tuple[str, object]]:
     yield "publish/messages/received", traffic.publish_received
     yield "publish/messages/sent", snapshot.published
     yield "publish/messages/dropped", sum(snapshot.dropped.values())
+    yield "publish/messages/held", traffic.held
+    yield "publish/messages/waiting", snapshot.held_now
+    yield "clients/behind", snapshot.behind
     yield "publish/bytes/received", traffic.publish_bytes_received
     yield "publish/bytes/sent", snapshot.published_bytes
     yield "retained messages/count", snapshot.retained_messages

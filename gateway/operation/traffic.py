@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class Traffic:
-    """Totals since the start. `packets`: of any type. `flooded`: deliveries that no session counts."""
+    """Totals since the start. `packets`: of any type. `flooded`: deliveries that no session counts.
+
+    `held`: publications that waited for a receiver.
+    """
 
     __slots__ = (
         "bytes_received",
@@ -31,6 +34,7 @@ class Traffic:
         "expired",
         "flooded",
         "flooded_bytes",
+        "held",
         "packets_received",
         "packets_sent",
         "publish_bytes_received",
@@ -45,7 +49,7 @@ class Traffic:
         self.bytes_received = self.bytes_sent = 0
         self.packets_received = self.packets_sent = 0
         self.publish_received = self.publish_bytes_received = 0
-        self.flooded = self.flooded_bytes = 0
+        self.flooded = self.flooded_bytes = self.held = 0
         self.ended = SessionFigures()  # of sessions that are no more
 
     def read(self, packets: Sequence[Packet]) -> None:

@@ -1,7 +1,7 @@
 """What a gateway or replica must not lose: the outbox, its sequence numbers, split seeds, the generation.
 
 One directory, one process (a lock refuses the second). The outbox holds *clear* publications under a local
-store key: sealing for the overlay happens later, at first send (PROTOCOL §5). One writer thread gathers all
+store key: sealing for the overlay happens later, at first send (docs/protocol.md §5.1). One writer thread gathers all
 appends that arrived meanwhile into one transaction (group commit), and reports back on the event loop. An
 append is on disk when it is reported, not before; a number handed out is never handed out again, `kill -9` or
 not. Memory knows only the entries that somebody has in hand: appended or read, and neither forgotten nor left. The

@@ -26,6 +26,7 @@ from gateway.overlay.region_client import (
     dial,
     read_private,
 )
+from gateway.overlay.standing import OverlayStanding, RegionStanding, standing
 
 __all__ = [
     "DIRECTORY",
@@ -43,13 +44,16 @@ __all__ = [
     "MqttError",
     "Neighbours",
     "OverlayError",
+    "OverlayStanding",
     "PrivateFileError",
     "Publish",
     "RegionClient",
+    "RegionStanding",
     "TlsError",
     "TrustError",
     "dial",
     "logins",
     "of_region",
     "read_private",
+    "standing",
 ]

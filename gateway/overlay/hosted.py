@@ -111,7 +111,7 @@ def tls_context(overlay: Overlay, broker: str, login: Login) -> ssl.SSLContext:
 
 
 def unusable(connack: ConnAck) -> str:
-    """What of its offer rules a broker out, with the cure; empty if it will do (PROTOCOL §2)."""
+    """What of its offer rules a broker out, with the cure; empty if it will do (docs/protocol.md §2.10)."""
     offer = connack.properties
     cure = "take another broker, or raise its limits"
     if offer.maximum_qos is not None and offer.maximum_qos < 1:

@@ -18,7 +18,8 @@ from keys.epochs import Calendar
 from keys.grants import ENDLESS, Grant, Right
 
 SESSION_MAX_S = 7 * 86_400
-"""How long somebody authorised in an ended epoch may still fetch its keys (PROTOCOL §6), and needs its grant."""
+"""How long somebody authorised in an ended epoch may still fetch its keys (docs/protocol.md §6.5), and needs its
+grant."""
 Wanted = Sequence[tuple[str, Right]]
 
 

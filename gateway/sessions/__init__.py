@@ -6,16 +6,18 @@ Imports `clients`, `outbox` and below; never the broker that uses it.
 from __future__ import annotations
 
 from gateway.sessions.batch import Held
-from gateway.sessions.database import IN_FLIGHT, RELEASED, Content
+from gateway.sessions.database import IN_FLIGHT, RELEASED, Changes, Content, SessionDatabase
 from gateway.sessions.rows import Row, kept_of, message_of, queued_of, subscription_of
 from gateway.sessions.store import SessionRecord, SessionStore
 
 __all__ = [
     "IN_FLIGHT",
     "RELEASED",
+    "Changes",
     "Content",
     "Held",
     "Row",
+    "SessionDatabase",
     "SessionRecord",
     "SessionStore",
     "kept_of",

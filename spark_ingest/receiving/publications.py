@@ -192,7 +192,7 @@ class Publications:
         self._ready.append(entry)
 
     def _too_old(self, entry: Form) -> bool:
-        """Whether it could be a replay: PROTOCOL §5, an old publication of somebody who was never heard."""
+        """Whether it could be a replay: docs/protocol.md §5.2, an old publication of somebody who was never heard."""
         publisher = entry.header.publisher
         return entry.old and publisher not in self._met and not self.seen.knows(publisher)
 

@@ -55,7 +55,7 @@ def _serve(config: dict[str, Any], core: int | None, counts: Any) -> None:
     if core is not None:
         pin(core)
     from gateway.base.config import parse
-    from gateway.broker.edge_broker import run_broker
+    from gateway.broker.running import run_broker
     from gateway.tracing.assembly import join, make_tracing
 
     def count(effect: Count) -> None:

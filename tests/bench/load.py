@@ -1,8 +1,6 @@
-"""A raw load client: it keeps a socket full with packets that were encoded before the clock starts.
+"""Raw load clients in Python, for benches whose other end is slower than they are: sockets and packets of known size.
 
-`fan_out` floods in one process and counts in another, so that the broker is the slowest part; `windowed` keeps a
-window of unfinished messages. The Python side costs a few C-speed operations per read, not per message (QoS 2:
-a short loop). Not a general client: it knows the sizes of the packets that it gets. Many connections: `crowd.py`.
+A few C-speed operations per read, not per message. Ordinary traffic of a broker is measured with `native.py`.
 """
 
 from __future__ import annotations
@@ -10,31 +8,19 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import select
 import socket
-import time
 from collections.abc import Callable
 from typing import Any
 
 from gateway.mqtt5.codec import encode
-from gateway.mqtt5.packets import Connect, Publish, Subscribe, Subscription, Version
+from gateway.mqtt5.packets import Connect, Subscribe, Subscription, Version
 
 V3 = Version.V311
 TOPIC = "bench/load"
-MARK = "bench/mark"
 PAYLOAD = bytes(64)
 #: Where a PUBLISH of QoS 1 or 2 on `TOPIC` has its packet identifier.
 ID_AT = 2 + 2 + len(TOPIC)
-#: Messages in one write of the flooding publisher.
-BATCH = 256
-#: Batches that the publisher may be ahead of the broker.
-BATCHES_AHEAD = 8
 READ_BYTES = 1 << 18
-#: Subscribers that hear nothing for so long after the last publication have lost the rest.
-QUIET_S = 5.0
-#: Pause before each look at the sockets, in which answers gather: a client that takes them one at a time is the
-#: bottleneck. The window lasts several times as long.
-REST_S = 0.00005
 #: A peer that is silent for so long has failed.
 SILENCE_S = 10.0
 
@@ -68,84 +54,6 @@ def receive(sock: socket.socket, size: int) -> bytes:
 def subscribe(sock: socket.socket, qos: int, topic_filter: str = TOPIC) -> None:
     sock.sendall(encode(Subscribe(1, (Subscription(topic_filter, qos),)), V3))
     assert receive(sock, 5)[4] == qos
-
-
-def flood(port: int, seconds: float, core: int) -> int:
-    """Publish QoS 0 for `seconds`; the number of messages sent. Returns when the broker has delivered them all.
-
-    A message to ourselves ends each batch, and only so many may be on their way: without a bound the broker's socket
-    would hold seconds of work, and a broker that reads ahead and drops (amqtt) would look fast, or lose nearly all.
-    """
-    pin(core)
-    sock = open_client(port, "flood")
-    subscribe(sock, 0, MARK)
-    mark = encode(Publish(MARK, b""), V3)
-    batch = encode(Publish(TOPIC, PAYLOAD), V3) * BATCH + mark
-    sent = back = 0
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        sock.sendall(batch)
-        sent += 1
-        if sent - back >= BATCHES_AHEAD:
-            receive(sock, len(mark))
-            back += 1
-    receive(sock, len(mark) * (sent - back))
-    sock.close()
-    return sent * BATCH
-
-
-class Receivers:
-    """`number` QoS 0 subscribers in one process, counting bytes until all is there or nothing comes any more."""
-
-    def __init__(self, port: int, number: int, core: int) -> None:
-        self._ours, theirs = multiprocessing.Pipe()
-        self._process = multiprocessing.Process(target=_receive, args=(port, number, core, theirs), daemon=True)
-        self._process.start()
-        assert self._ours.recv() == "ready"
-
-    def result(self, sent: int) -> tuple[int, float]:
-        """Messages received by all, and seconds from the first to the last byte. `sent` were published."""
-        self._ours.send(sent)
-        messages, seconds = self._ours.recv()
-        self._process.join()
-        return messages, seconds
-
-
-def _receive(port: int, number: int, core: int, pipe: Any) -> None:
-    import selectors
-
-    pin(core)
-    selector = selectors.DefaultSelector()
-    for place in range(number):
-        sock = open_client(port, f"count{place}")
-        subscribe(sock, 0)
-        selector.register(sock, selectors.EVENT_READ)
-    selector.register(pipe, selectors.EVENT_READ)
-    pipe.send("ready")
-    size = len(encode(Publish(TOPIC, PAYLOAD), V3))
-    total, first, last, wanted = 0, 0.0, 0.0, 0
-    while not wanted or total < wanted:
-        events = selector.select(QUIET_S)
-        if wanted and not events:
-            break
-        now = time.perf_counter()
-        for key, _ in events:
-            if key.fileobj is pipe:
-                wanted = pipe.recv() * number * size
-                selector.unregister(pipe)
-                continue
-            got = len(key.fileobj.recv(READ_BYTES))  # type: ignore[union-attr]
-            if got:
-                total, first, last = total + got, first or now, now
-    pipe.send((total // size, last - first))
-
-
-def fan_out(port: int, number: int, seconds: float, cores: tuple[int, int]) -> float:
-    """Deliveries a second from one publisher to `number` subscribers at QoS 0."""
-    receivers = Receivers(port, number, cores[1])
-    sent = in_process(flood, port, seconds, cores[0])
-    messages, took = receivers.result(sent)
-    return messages / took if took else 0.0
 
 
 class Ring:
@@ -192,87 +100,6 @@ class Acknowledger:
         self._answers[3::4] = data[self._id_at + 1 : end : self._size]
         self._sock.sendall(self._answers)
         self.delivered += number
-
-
-class QosTwoReceiver:
-    """A QoS 2 subscriber's answers: PUBREC to each PUBLISH, PUBCOMP to each PUBREL, as they come."""
-
-    def __init__(self, sock: socket.socket, size: int) -> None:
-        self._sock, self._size = sock, size
-        self._held = b""
-        self.delivered = 0
-
-    def read(self) -> None:
-        """Take what is there and answer it. `delivered` counts PUBRELs. Raises ConnectionError."""
-        data = self._sock.recv(READ_BYTES)
-        if not data:
-            raise ConnectionError("closed by the broker")
-        data = self._held + data
-        at, end, answers = 0, len(data), []
-        while at < end:
-            is_publish = data[at] & 0xF0 == 0x30
-            stop = at + (self._size if is_publish else 4)
-            if stop > end:
-                break
-            if is_publish:
-                answers.append(b"\x50\2" + data[at + ID_AT : at + ID_AT + 2])
-            else:
-                answers.append(b"\x70\2" + data[at + 2 : stop])
-                self.delivered += 1
-            at = stop
-        self._held = data[at:]
-        self._sock.sendall(b"".join(answers))
-
-
-def windowed(port: int, seconds: float, qos: int, window: int, is_kept: bool, is_away: bool, core: int) -> float:
-    """Messages a second through one publisher and one subscriber of QoS 1 or 2, `window` unfinished end to end.
-
-    `is_kept`: the subscriber's session is persistent; `is_away`: it has gone, and only the publisher is answered.
-    A message counts when both the publisher's flow and the subscriber's have ended.
-    """
-    pin(core)
-    sub, pub = open_client(port, "sub", clean=not is_kept), open_client(port, "pub")
-    subscribe(sub, qos)
-    if is_away:
-        sub.sendall(b"\xe0\0")
-        sub.close()
-    packet = encode(Publish(TOPIC, PAYLOAD, qos, packet_id=1), V3)
-    publishes = Ring(lambda number: encode(Publish(TOPIC, PAYLOAD, qos, packet_id=number), V3))
-    releases = Ring(lambda number: b"\x62\2" + number.to_bytes(2, "big"))
-    receiver = Acknowledger(sub, len(packet)) if qos == 1 else QosTwoReceiver(sub, len(packet))
-    poll = select.poll()
-    for sock in (pub,) if is_away else (sub, pub):
-        poll.register(sock, select.POLLIN)
-    held, sent, answered, done = b"", 0, 0, 0
-    start = now = time.perf_counter()
-    while now < start + seconds:
-        # Half a window at a time: a client that sends one message for each acknowledgement is the bottleneck.
-        if 2 * (sent - done) <= window:
-            pub.sendall(publishes.take(window - (sent - done)))
-            sent = done + window
-        time.sleep(REST_S)
-        events = poll.poll(SILENCE_S * 1000)
-        if not events:
-            raise TimeoutError("the broker is silent")
-        for descriptor, _ in events:
-            if descriptor != pub.fileno():
-                receiver.read()
-                continue
-            data = pub.recv(READ_BYTES)
-            if not data:
-                raise ConnectionError("closed by the broker")
-            data = held + data
-            whole = len(data) & ~3
-            kinds, held = data[0:whole:4], data[whole:]
-            # Acknowledgements come in the order of the messages: counting them is enough (MQTT-4.6.0-2, -3).
-            if received := kinds.count(0x50):
-                pub.sendall(releases.take(received))
-            answered += kinds.count(0x40) + kinds.count(0x70)
-        done = answered if is_away else min(answered, receiver.delivered)
-        now = time.perf_counter()
-    pub.close()
-    sub.close()
-    return done / (now - start)
 
 
 def in_process(call: Callable[..., Any], *arguments: Any, limit_s: float = 60.0) -> Any:

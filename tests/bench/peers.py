@@ -1,7 +1,8 @@
 """Brokers to measure: ours, Mosquitto and amqtt, each in a process of its own on a core of its own.
 
 Same work, same bounds: where our default and Mosquitto's differ in what a measure is about (messages in flight to one
-subscriber, messages queued for one that is away), both are told the same. Not here: load (`load.py`, `crowd.py`).
+subscriber), both are told the same. Mosquitto may queue as much as it likes, since by default it drops what a receiver
+has not taken and would be compared by what it loses. Not here: load (`native.py`, `crowd.py`).
 """
 
 from __future__ import annotations
@@ -14,18 +15,23 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import psutil
 
 from tests.bench.load import pin
+from tests.gateway.certificates import Authority
+from tests.waits import wait_until
+
+Pair: TypeAlias = tuple[Path, Path]
+"""Files of a certificate and its key."""
 
 #: Unacknowledged messages to one subscriber: our default; Mosquitto's is 20.
 IN_FLIGHT = 128
-#: Messages for a subscriber that is away: none may be lost while its queue is what is measured.
+#: Messages for a subscriber that is away, and with Mosquitto for a slow one: none may be lost while it is measured.
 QUEUED = 1_000_000
 START_S = 15.0
 OURS, MOSQUITTO, AMQTT = "veilmq", "mosquitto", "amqtt"
@@ -69,29 +75,34 @@ def cores() -> tuple[int, tuple[int, int]]:
 
 
 @contextlib.contextmanager
-def start(name: str, core: int, is_durable: bool) -> Iterator[Running]:
+def start(name: str, core: int, is_durable: bool, has_tls: bool = False) -> Iterator[Running]:
     """A fresh broker; `is_durable`: it keeps sessions on disk, in a directory that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="veilmq-bench-") as directory:
-        data = Path(directory) if is_durable else None
+        data = Path(directory) / "data" if is_durable else None
+        pair = Authority(Path(directory)).issue("localhost") if has_tls else None
         if name == MOSQUITTO:
-            with _mosquitto(core, Path(directory), is_durable) as running:
+            with _mosquitto(core, Path(directory), is_durable, pair) as running:
                 yield running
         else:
-            with _in_python(_serve_ours if name == OURS else _serve_amqtt, core, data) as running:
+            serve = _serve_ours if name == OURS else _serve_amqtt
+            with _in_python(serve, core, data, pair) as running:
                 yield running
 
 
-def _serve_ours(port: int, core: int, data: Path | None) -> None:
+def _serve_ours(port: int, core: int, data: Path | None, pair: Pair | None) -> None:
     pin(core)
     from gateway.base.config import parse
-    from gateway.broker.edge_broker import run_broker
+    from gateway.broker.running import run_broker
 
     with contextlib.suppress(ImportError):
         import uvloop
 
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    listener: dict[str, object] = {"bind": f"127.0.0.1:{port}"}
+    if pair is not None:
+        listener |= {"ssl": True, "certfile": str(pair[0]), "keyfile": str(pair[1])}
     content: dict[str, object] = {
-        "listeners": {"default": {"bind": f"127.0.0.1:{port}"}},
+        "listeners": {"default": listener},
         "allow_anonymous": True,
         "limits": {"in_flight": IN_FLIGHT},
     }
@@ -101,7 +112,7 @@ def _serve_ours(port: int, core: int, data: Path | None) -> None:
     asyncio.run(run_broker(parse(content)))
 
 
-def _serve_amqtt(port: int, core: int, data: Path | None) -> None:
+def _serve_amqtt(port: int, core: int, data: Path | None, pair: Pair | None) -> None:
     pin(core)
     import logging
 
@@ -123,9 +134,11 @@ def _serve_amqtt(port: int, core: int, data: Path | None) -> None:
 
 
 @contextlib.contextmanager
-def _in_python(serve: Callable[[int, int, Path | None], None], core: int, data: Path | None) -> Iterator[Running]:
+def _in_python(
+    serve: Callable[[int, int, Path | None, Pair | None], None], core: int, data: Path | None, pair: Pair | None
+) -> Iterator[Running]:
     port = free_port()
-    process = multiprocessing.get_context("spawn").Process(target=serve, args=(port, core, data), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(port, core, data, pair), daemon=True)
     process.start()
     try:
         wait_for(port)
@@ -137,15 +150,17 @@ def _in_python(serve: Callable[[int, int, Path | None], None], core: int, data: 
 
 
 @contextlib.contextmanager
-def _mosquitto(core: int, directory: Path, is_durable: bool) -> Iterator[Running]:
+def _mosquitto(core: int, directory: Path, is_durable: bool, pair: Pair | None) -> Iterator[Running]:
     program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
         raise FileNotFoundError("mosquitto is not installed; run `make tools` as root")
     port = free_port()
     lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", "set_tcp_nodelay true"]
-    lines.append(f"max_inflight_messages {IN_FLIGHT}")
+    lines += [f"max_inflight_messages {IN_FLIGHT}", f"max_queued_messages {QUEUED}"]
     if is_durable:
-        lines += ["persistence true", f"persistence_location {directory}/", f"max_queued_messages {QUEUED}"]
+        lines += ["persistence true", f"persistence_location {directory}/"]
+    if pair is not None:
+        lines += [f"certfile {pair[0]}", f"keyfile {pair[1]}"]
     if os.getuid() == 0:
         lines.append("user root")  # it would leave the directory to a user that may not write there
     config = directory / "mosquitto.conf"
@@ -168,13 +183,9 @@ def free_port() -> int:
 
 
 def wait_for(port: int) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-        else:
-            return
+    def listens() -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
+
+    assert wait_until(listens, START_S), f"nothing listens on port {port}"

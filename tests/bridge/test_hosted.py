@@ -154,7 +154,7 @@ def test_the_largest_region_and_scope_stay_within_what_hosted_brokers_carry():
 
 
 def test_lies_that_came_through_hosted_brokers_name_nobody():
-    """Who may publish at a stock broker can put shares in its mouth: PROTOCOL §3 (a) would frame it."""
+    """Who may publish at a stock broker can put shares in its mouth: docs/protocol.md §3.4 would frame it."""
     world = region()
     source, reader = gateway(world, "g1"), subscriber(world, "g2")
     wires = publish(source, "plant/a", sequence=1)

@@ -260,7 +260,7 @@ SESSION = (
         ),
     ),
     *_in(
-        "lifecycle",
+        "broker/lifecycle",
         ("clean start keeps subscriptions", "if connect.clean_start or not client.alive", "if not client.alive"),
     ),
     *_in(
@@ -268,14 +268,17 @@ SESSION = (
         ("no assigned client identifier", "proof = replace(proof, assigned_client_id=client_id)", "pass"),
     ),
     *_in(
-        "exchange",
+        "broker/delivering",
         ("retain as published is ignored", "message.retain and target.retain_as_published", "False"),
         ("retain as published is ignored by shares", "message.retain and entry.options.retain_as_published", "False"),
-        ("anybody publishes below $SYS", "or publish.topic.startswith(RESERVED_TOPICS)", "or False"),
         ("delivery at the publisher's QoS", "qos = min(target.qos, message.qos)", "qos = message.qos"),
     ),
     *_in(
-        "routing",
+        "broker/exchange",
+        ("anybody publishes below $SYS", "or publish.topic.startswith(RESERVED_TOPICS)", "or False"),
+    ),
+    *_in(
+        "clients/routing",
         (
             "overlapping at the lowest QoS",
             "qos=max(entry.options.qos for entry in entries)",

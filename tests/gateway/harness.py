@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 from gateway.base.config import parse
@@ -171,8 +172,11 @@ class Wire:
         self.writer.transport.abort()
 
 
-async def until(condition: Any) -> None:
-    """Yield to the event loop until the condition holds."""
-    async with asyncio.timeout(ANSWER_S):
-        while not condition():
-            await asyncio.sleep(0.001)
+def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """An asynchronous test as pytest runs it: on an event loop of its own."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **named: Any) -> None:
+        asyncio.run(test(*arguments, **named))
+
+    return run

@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from bridge.document.overlay import Overlay
 from gateway import cli
 from gateway.base.config import load
 from gateway.overlay.region_client import Client
@@ -44,15 +46,17 @@ def veilmq(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def example_commands() -> Sequence[Sequence[str]]:
-    """The commands of configs/README.md, block by block."""
-    text = (CONFIGS / "README.md").read_text("utf-8")
+    """The commands of these pages of docs/how-to, block by block; the first makes the directory of the others."""
+    text = "".join(
+        (ROOT / "docs" / "how-to" / f"{name}.md").read_text("utf-8") for name in ("fleet", "devices", "rights")
+    )
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     return [[line for line in block.splitlines() if line] for block in blocks]
 
 
 @pytest.fixture
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, veilmq: Any) -> Path:
-    """The directory after the first commands of configs/README.md, on ports of our own."""
+    """The directory after the first commands of docs/how-to/fleet.md, on ports of our own."""
     for path in CONFIGS.glob("*.yaml"):
         text = re.sub(r"bind: 127\.0\.0\.1:\d+", "bind: 127.0.0.1:0", path.read_text("utf-8"))
         (tmp_path / path.name).write_text(text)
@@ -64,7 +68,7 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, veilmq: Any) -> Pat
 
 
 def with_key_service(directory: Path, issuer: str = "threshold") -> None:
-    """What configs/README.md says of a key service: uncomment it, and issue the servers' identities."""
+    """What docs/how-to/key-service.md says: uncomment it, and issue the servers' identities."""
     path = directory / "overlay.yaml"
     text = path.read_text("utf-8")
     start = text.index("# key_service:")
@@ -285,6 +289,34 @@ def test_an_altered_overlay_is_refused(example: Path, veilmq: Any) -> None:
     status, out, err = veilmq("overlay", "show", "overlay.json")
     assert (status, out) == (2, "")
     assert "tampered with" in err
+
+
+def test_a_scope_whose_regions_are_not_joined_is_said_by_check_and_no_broker_starts(
+    example: Path, veilmq: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an overlay file that an owner signed with an older version."""
+    description = yaml.safe_load((example / "overlay.yaml").read_text())
+    spare = {"trusted": True}
+    for name in ("mid", "far"):
+        TrustDomain.create(example / f"operator-{name}", f"operator-{name}", time.time()).issue(
+            name, Role.REPLICA, ("127.0.0.1",), example / name, time.time()
+        )
+        members = [{"card": f"{name}/card.json", "address": "127.0.0.1:8899"}]
+        description["regions"].append({"name": name, "members": members, **spare})
+    description["edges"] = [["campus", "mid"], ["mid", "far"]]
+    description["scopes"][0]["regions"] = ["campus", "far"]
+    (example / "overlay.yaml").write_text(yaml.safe_dump(description))
+    arguments = ("overlay", "sign", "overlay.yaml", *OWNER, *OUT)
+    status, _, err = veilmq(*arguments)
+    assert (status, "not joined" in err, err.count("\n")) == (2, True, 1)
+    with monkeypatch.context() as older:
+        older.setattr(Overlay, "_check_scopes", lambda self: None)
+        assert veilmq(*arguments)[0] == 0
+    status, _, err = veilmq("check", "-c", "gateway.yaml", "ward/7/pulse")
+    assert status == 2
+    assert "regions campus and far of scope" in err
+    status, _, err = veilmq("broker", "-c", "gateway.yaml")
+    assert (status, "not joined" in err, err.count("\n")) == (2, True, 1)
 
 
 @pytest.mark.parametrize(

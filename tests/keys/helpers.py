@@ -108,8 +108,9 @@ def assert_strict(decode: Callable[[bytes], object], encode: Callable[[object], 
     for kind in (0, frame[1] + 1, 255):
         with pytest.raises(BadFrame):
             decode(bytes([frame[0], kind]) + frame[2:])
-    with pytest.raises(BadFrame):
-        decode(frame[:2] + bytes([frame[2] | 0x80]) + frame[3:])
+    for flag in (0x20, 0x40, 0x80):  # no frame has more than five
+        with pytest.raises(BadFrame):
+            decode(frame[:2] + bytes([frame[2] | flag]) + frame[3:])
 
 
 def assert_canonical(decode: Callable[[bytes], object], encode: Callable[[object], bytes], data: bytes) -> None:

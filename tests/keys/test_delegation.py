@@ -14,6 +14,7 @@ from keys.delegation import (
     DISCOVERERS_MAX,
     SKEW_MS,
     TOKEN_LIFE_MAX_MS,
+    WITNESSES_MAX,
     Advertisement,
     Delegated,
     Seat,
@@ -22,6 +23,7 @@ from keys.delegation import (
 )
 from keys.errors import BadContent, BadFrame, BadSignature, Expired, KeysError, NotAuthorised, OurFault
 from keys.identity import Certificate, Identity, Role
+from tests.keys.helpers import assert_strict
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
@@ -86,7 +88,9 @@ CHEATS: dict[str, tuple[Callable[[], Trace], type[KeysError]]] = {
     "a token of another topic": (lambda: resigned(topic=bytes(16)), NotAuthorised),
     "a token to subscribe": (lambda: resigned(rights=Delegated.SUBSCRIBE), NotAuthorised),
     "a token to come": (lambda: resigned(not_before_ms=NOW_MS + HOUR_MS), Expired),
-    "a token that ended": (lambda: resigned(not_before_ms=NOW_MS - HOUR_MS, not_after_ms=NOW_MS - 1), Expired),
+    "a token that ended": (
+        lambda: resigned(not_before_ms=NOW_MS - HOUR_MS, not_after_ms=NOW_MS - SKEW_MS - 1), Expired,
+    ),
     "a token of witnesses to come": (lambda: seated(2, 3, NOW_MS + 1), NotAuthorised),
     "a token of another witness": (
         lambda: replace(TRACE, token=replace(SEATED, seat=Seat(1, 3, NOW_MS - 1000))).signed(HOLDER), BadSignature,
@@ -165,9 +169,87 @@ def test_nodes_cannot_vouch_for_whom_no_authority_certified() -> None:
         check(advertisement=gateway)
 
 
-def test_an_advertisement_ends() -> None:
+def believe(advertisement: Advertisement, now_ms: int) -> None:
+    advertisement.verify(NODE.public_bytes, AUTHORITY.public_bytes, now_ms)
+
+
+@pytest.mark.parametrize("edge_ms", [ADVERTISEMENT.created_ms - SKEW_MS, ADVERTISEMENT.not_after_ms])
+def test_an_advertisement_counts_from_its_making_give_or_take_the_skew_to_its_end(edge_ms: int) -> None:
+    believe(ADVERTISEMENT, edge_ms)
     with pytest.raises(Expired):
-        check(now_ms=ADVERTISEMENT.not_after_ms + 1)
+        believe(ADVERTISEMENT, edge_ms + (-1 if edge_ms < NOW_MS else 1))
+
+
+def test_an_advertisement_ends_with_its_owners_certificate() -> None:
+    lasting = replace(ADVERTISEMENT, not_after_ms=NOW_MS + 20 * HOUR_MS).signed(NODE)
+    believe(lasting, NOW_MS + 9 * HOUR_MS)
+    with pytest.raises(Expired):
+        believe(lasting, NOW_MS + 11 * HOUR_MS)
+
+
+def test_the_authority_certifies_the_owner_whoever_the_node_is() -> None:
+    impostor = Certificate.issue(
+        SPY, name="pump-7", role=Role.ENTITY, public_key=SPY.public_bytes, agreement_key=SPY.agreement_bytes,
+        domain="plant", region=0, not_after_ms=NOW_MS + HOUR_MS,
+    )  # fmt: skip
+    with pytest.raises(BadSignature):
+        believe(replace(ADVERTISEMENT, certificate=impostor).signed(NODE), NOW_MS)
+    with pytest.raises(BadSignature):
+        believe(ADVERTISEMENT.signed(SPY), NOW_MS)
+
+
+@pytest.mark.parametrize("edge_ms", [TOKEN.not_before_ms - SKEW_MS, TOKEN.not_after_ms + SKEW_MS])
+def test_a_token_counts_now_whatever_time_its_trace_claims(edge_ms: int) -> None:
+    TOKEN.verify(ADVERTISEMENT, Delegated.PUBLISH, edge_ms)
+    outside = edge_ms + (-1 if edge_ms < NOW_MS else 1)
+    with pytest.raises(Expired, match="token"):
+        TOKEN.verify(ADVERTISEMENT, Delegated.PUBLISH, outside)
+    with pytest.raises(Expired, match="token"):
+        TRACE.verify(ADVERTISEMENT, outside)  # signed while the token counted; replayed outside
+
+
+@pytest.mark.parametrize("right", list(Delegated))
+def test_a_token_gives_the_rights_that_it_names_and_no_other(right: Delegated) -> None:
+    token = replace(TOKEN, rights=right).signed(PUMP)
+    assert Token.decode(token.encode()).rights == right
+    token.verify(ADVERTISEMENT, right, NOW_MS)
+    for other in set(Delegated) - {right}:
+        with pytest.raises(NotAuthorised, match=str(other.name).lower()):
+            token.verify(ADVERTISEMENT, other, NOW_MS)
+
+
+def test_a_token_of_a_day_is_made_and_believed() -> None:
+    day = replace(TOKEN, not_after_ms=NOW_MS + TOKEN_LIFE_MAX_MS).signed(PUMP)
+    day.verify(ADVERTISEMENT, Delegated.PUBLISH, NOW_MS)
+
+
+def test_witnesses_are_named_before_one_of_them_is_let_speak() -> None:
+    now = replace(TOKEN, seat=Seat(0, WITNESSES_MAX, NOW_MS)).signed(PUMP)
+    now.verify(ADVERTISEMENT, Delegated.PUBLISH, NOW_MS)
+    with pytest.raises(OurFault, match="named"):
+        replace(TOKEN, seat=Seat(0, 3, NOW_MS + 1)).signed(PUMP)
+
+
+@pytest.mark.parametrize("witnesses", range(-1, WITNESSES_MAX + 4))
+def test_entities_have_3_5_up_to_15_witnesses_numbered_from_0(witnesses: int) -> None:
+    there = [witness for witness in range(-2, WITNESSES_MAX + 4) if Seat(witness, witnesses, 0).holds]
+    assert there == (list(range(witnesses)) if witnesses in (3, 5, 7, 9, 11, 13, 15) else [])
+
+
+@pytest.mark.parametrize("whole", [ADVERTISEMENT, TOKEN, SEATED, TRACE], ids=lambda one: type(one).__name__)
+def test_the_frames_are_strict(whole: Advertisement | Token | Trace) -> None:
+    assert_strict(type(whole).decode, type(whole).encode, whole.encode())  # type: ignore[arg-type]
+
+
+def test_what_only_the_authorised_may_know_does_not_show() -> None:
+    shown = "".join(map(repr, (ADVERTISEMENT, TOKEN, replace(TRACE, body=b"BODY"))))
+    for hidden in (UUID, b"BODY", ADVERTISEMENT.signature, TOKEN.signature, TRACE.signature):
+        assert repr(hidden)[2:-1] not in shown
+
+
+def test_a_trace_is_clear_unless_it_was_sealed() -> None:
+    assert not TRACE.sealed
+    assert TRACE.opened(b"k" * 32) == TRACE.body
 
 
 @pytest.mark.parametrize(
@@ -211,9 +293,19 @@ def test_bounds() -> None:
         replace(TRACE, body=bytes(BODY_MAX_BYTES + 1)).signed(HOLDER)
     with pytest.raises(OurFault):
         replace(ADVERTISEMENT, discoverers=("x",) * (DISCOVERERS_MAX + 1)).signed(NODE)
+    for size in (0, 15, 17):
+        with pytest.raises(OurFault, match="16 bytes"):
+            replace(ADVERTISEMENT, topic=bytes(size)).signed(NODE)
     swollen = replace(TRACE, body=bytes(BODY_MAX_BYTES + 1))
-    with pytest.raises(BadFrame):
+    with pytest.raises(BadFrame, match=str(BODY_MAX_BYTES + 1)):
         Trace.decode(swollen.signed_bytes() + bytes(64))
+    crowd = replace(ADVERTISEMENT, discoverers=("x",) * (DISCOVERERS_MAX + 1))
+    with pytest.raises(BadFrame, match="discoverers"):
+        Advertisement.decode(crowd.encode())
+    most = replace(ADVERTISEMENT, discoverers=("x",) * DISCOVERERS_MAX).signed(NODE)
+    assert Advertisement.decode(most.encode()) == most
+    longest = replace(TRACE, body=bytes(BODY_MAX_BYTES)).signed(HOLDER)
+    assert Trace.decode(longest.encode()) == longest
 
 
 @given(st.binary(max_size=400), st.sampled_from([Advertisement, Token, Trace]))

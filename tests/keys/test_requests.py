@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -19,7 +21,9 @@ from keys.requests import (
     KeyRequest,
     Outputs,
     Refusal,
+    answer_info,
     decode_outputs,
+    digest_of,
     encode_outputs,
 )
 from tests.keys.helpers import assert_canonical, assert_strict, bit_flips
@@ -130,24 +134,63 @@ def test_outputs_do_not_show() -> None:
     assert "xaa" not in repr(Outputs(NAMES[0], bytes(12), ((0, secret),)))
 
 
+CODECS: dict[int, tuple[Callable[[bytes], object], Callable[..., bytes]]] = {
+    13: (KeyRequest.decode, KeyRequest.encode),
+    14: (KeyAnswer.decode, KeyAnswer.encode),
+    16: (outputs_again, encode_outputs),
+}
 FRAMES = {13: REQUEST.encode(), 14: ANSWER.encode(), 16: encode_outputs(OUTPUTS)}
+
+
+def assert_refused_or_canonical(frame: bytes) -> None:
+    """What is of another kind is refused; what is of the decoder's kind is refused or the one encoding of a value."""
+    for kind, (decode, encode) in CODECS.items():
+        if frame[:3] == bytes((1, kind, 0)):
+            assert_canonical(decode, encode, frame)
+        else:
+            with pytest.raises(BadFrame):
+                decode(frame)
 
 
 @settings(max_examples=150)
 @given(st.sampled_from(sorted(FRAMES)), st.integers(0, 260), st.binary(min_size=1, max_size=6))
 def test_arbitrary_changes_are_refused_or_canonical(kind: int, offset: int, data: bytes) -> None:
     frame = FRAMES[kind]
-    changed = frame[:offset] + data + frame[offset + len(data) :]
-    assert_canonical(KeyRequest.decode, KeyRequest.encode, changed)  # type: ignore[arg-type]
-    assert_canonical(KeyAnswer.decode, KeyAnswer.encode, changed)  # type: ignore[arg-type]
-    assert_canonical(outputs_again, encode_outputs, changed)  # type: ignore[arg-type]
+    assert_refused_or_canonical(frame[:offset] + data + frame[offset + len(data) :])
 
 
 @settings(max_examples=100)
 @given(st.sampled_from(sorted(FRAMES)), st.binary(max_size=200))
 def test_garbage_is_refused(kind: int, data: bytes) -> None:
-    for decode in (KeyRequest.decode, KeyAnswer.decode, decode_outputs):
-        try:
-            decode(bytes((1, kind, 0)) + data)  # type: ignore[operator]
-        except BadFrame:
-            continue
+    assert_refused_or_canonical(bytes((1, kind, 0)) + data)
+
+
+def test_bounds_are_reached_and_not_passed() -> None:
+    refused = tuple((index, Refusal.GONE) for index in range(NAMES_MAX))
+    archived = tuple((epoch, b"") for epoch in range(NAMES_MAX))
+    assert KeyAnswer.decode(replace(ANSWER, refused=refused, archived=archived).encode()).archived == archived
+    most = ANSWER_BYTES_MAX - len(replace(ANSWER, box=b"").encode())
+    largest = replace(ANSWER, box=bytes(most))
+    assert KeyAnswer.decode(largest.encode()) == largest
+    larger = replace(ANSWER, box=bytes(most + 1))
+    with pytest.raises(BadFrame, match=f"an answer of {ANSWER_BYTES_MAX + 1} bytes"):
+        KeyAnswer.decode(larger.signed_bytes() + ANSWER.signature)
+    many = REQUEST.encode()[:-64].replace(b"\0\2\0\x07plant/#", b"\xff\xff\0\x07plant/#", 1)
+    with pytest.raises(BadFrame, match="65535 keys"):
+        KeyRequest.decode(many)
+
+
+def test_boxes_do_not_show() -> None:
+    shown = repr(replace(ANSWER, box=b"BOX", archived=((9, b"ARCHIVE"),))) + repr(REQUEST)
+    for hidden in (b"BOX", b"ARCHIVE", ANSWER.signature, REQUEST.signature):
+        assert repr(hidden)[2:-1] not in shown
+
+
+def test_the_box_of_an_answer_is_bound_as_the_readme_says() -> None:
+    assert answer_info("keys-1", b"d" * 32) == b"veilmq/1 key answer\0\6keys-1" + b"d" * 32
+    assert digest_of(b"frame") == hashlib.sha256(b"frame").digest()
+
+
+def test_reasons_have_their_numbers_for_ever() -> None:
+    names = ("NOT_AUTHORISED", "TOO_EARLY", "GONE", "UNKNOWN", "NOT_READY")
+    assert [(one.name, one.value) for one in Refusal] == list(zip(names, range(1, 6), strict=True))

@@ -1,6 +1,6 @@
 """What a coalition sees of a secret, as rows over GF(2^8), and whether that says anything of the secret.
 
-Written from the definition of Algorithm 2 (A5, PROTOCOL section 3) with arithmetic of its own: nothing here comes from
+Written from the definition of Algorithm 2 (A5, docs/protocol.md §3) with arithmetic of its own: nothing here comes from
 `keys`, so that the two can be checked against each other. A region of n splits k = floor(n/2) + 1 of n:
 the value at place x of a split of v is v + c1 x + c2 x^2 + ... + c(k-1) x^(k-1), where v is the secret for the
 publisher's split and a share for every other. The secret and all coefficients are the unknowns; every value of the tree

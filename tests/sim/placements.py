@@ -1,4 +1,4 @@
-"""Whole overlays with a coalition of liars in them, and what is promised of every run (PROTOCOL section 1).
+"""Whole overlays with a coalition of liars in them, and what is promised of every run (docs/protocol.md §1).
 
 A run is a path of regions, a publisher in the first and readers in the first and the last, bad replicas with their
 behaviours, and a reader of another scope, `nosy`, who tells the liars all that it gets. `assert_promises` checks

@@ -1,4 +1,5 @@
-"""Every way to lie, alone and mixed, by bad replicas in one plane and in different ones (PROTOCOL sections 1, 3, 5)."""
+"""Every way to lie, alone and mixed, by bad replicas in one plane and in different ones
+(docs/protocol.md §1, §3, §5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Content modes and repair in whole overlays (PROTOCOL section 4): whatever f bad replicas a region do with content,
+"""Content modes and repair in whole overlays (docs/protocol.md §4): whatever f bad replicas a region do with content,
 every reader gets every publication, once, unaltered, in order, and soon."""
 
 from __future__ import annotations

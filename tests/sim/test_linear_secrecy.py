@@ -1,4 +1,4 @@
-"""What at most f bad replicas of every region see together is independent of the secret (A5, PROTOCOL sections 1, 3).
+"""What at most f bad replicas of every region see together is independent of the secret (A5, docs/protocol.md §1, §3).
 
 Not that no way to recombine is known: for each coalition a direction is found along which the secret takes any of its
 256 values, byte by byte, while nothing that the coalition sees moves. So each candidate secret fits its view with

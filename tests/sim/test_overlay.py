@@ -132,3 +132,24 @@ def test_tokens_hide_names_and_plain_scopes_stay_readable():
     trace = kernel.run(NOW + 30)
     check_safety(traffic.published, trace.delivered["control"])
     check_liveness(traffic.published, trace.delivered["control"])
+
+
+def test_five_plain_regions_in_a_row_deliver_beside_a_sealed_scope_of_four():
+    """The bound on depth is one of shares; plain publications have none."""
+    scopes = [Scope("open/#", Mode.PLAIN), Scope("plant/#", regions=(2, 3, 4, 5))]
+    row = [(n, n + 1) for n in range(1, 5)]
+    world = make_world(dict.fromkeys(range(1, 6), 3), row, {"site": 2, "outer": 1, "control": 5}, scopes)
+    kernel = world.kernel(random.Random(10))
+    for reader in ("outer", "control"):
+        subscribe(kernel, reader, "#")
+    traffic = {"outer": Traffic("outer"), "site": Traffic("site")}
+    for number in range(8):
+        traffic["outer"].publish(kernel, NOW + 5 + number * 0.1, f"open/{number % 2}", b"public %d" % number)
+        traffic["site"].publish(kernel, NOW + 5 + number * 0.1, f"plant/{number % 2}", b"sealed %d" % number)
+    trace = kernel.run(NOW + 60)
+    got = {publisher: [d for d in trace.delivered["control"] if d.publisher == publisher] for publisher in traffic}
+    for publisher, made in traffic.items():
+        check_safety(made.published, got[publisher])
+        check_liveness(made.published, got[publisher])
+    assert "outer" not in trace.delivered, "what is sealed for four regions does not enter the fifth"
+    assert not trace.blamed

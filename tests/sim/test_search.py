@@ -1,4 +1,4 @@
-"""Recombination under attack: how many combinations of places are tried, in the worst case (PROTOCOL section 3).
+"""Recombination under attack: how many combinations of places are tried, in the worst case (docs/protocol.md §3).
 
 Under one combination k places of every region after the first are believed, for all columns alike; C(n, k) to the
 number of those regions are all there are: 27 for four regions of three, 1,000 for four of five, 42,875 for four of

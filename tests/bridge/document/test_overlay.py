@@ -26,6 +26,7 @@ NOW_MS = int(NOW * 1000)
 def overlay_of(
     sizes: dict[int, int], edges: list[tuple[int, int]], *, trusted: bool = False, domain: str | None = None,
     role: Role = Role.REPLICA, of_region: int | None = None, twice: bool = False, missing: bool = False,
+    scopes: tuple[Scope, ...] = (Scope("plant/#"),),
 ) -> Overlay:  # fmt: skip
     draw = random.Random(7)
     views, members = [], []
@@ -47,7 +48,7 @@ def overlay_of(
                 not_after_ms=NOT_AFTER_MS,
             )
             members.append(Member(certificate, "127.0.0.1:1", b"ca"))
-    return Overlay.sign(OWNER, Policy("o", 1, tuple(edges), (Scope("plant/#"),)), views, members)
+    return Overlay.sign(OWNER, Policy("o", 1, tuple(edges), scopes), views, members)
 
 
 def refused(make: Callable[[], Overlay], *words: str) -> None:
@@ -112,6 +113,49 @@ def test_paths_that_make_too_many_shares_or_are_too_long_are_refused():
 def test_paths_whose_liars_could_outlast_a_readers_search_are_refused(counts: tuple[int, ...]):
     chain = [(n, n + 1) for n in range(1, len(counts))]
     refused(lambda: overlay_of(dict(enumerate(counts, 1)), chain), "combinations", "smaller regions")
+
+
+ROW = [(1, 2), (2, 3), (3, 4), (4, 5)]
+FIVE = dict.fromkeys(range(1, 6), 3)
+
+
+def test_the_limits_are_of_paths_on_which_keys_travel():
+    """Plain publications have no shares: their regions may be as many as the tree holds, and so may those beside a
+    sealed scope's own."""
+    plain = Scope("open/#", Mode.PLAIN)
+    assert overlay_of(FIVE, ROW, scopes=(plain,)).path(1, 5) == (1, 2, 3, 4, 5)
+    assert overlay_of(FIVE, ROW, scopes=(plain, Scope("plant/#", regions=(2, 3, 4, 5))))
+    refused(lambda: overlay_of(FIVE, ROW, scopes=(plain, Scope("plant/#"))), "plant/#", f"at most {DEPTH_MAX}")
+    refused(lambda: overlay_of(FIVE, ROW, scopes=(Scope("plant/#", shares_only=True),)), f"at most {DEPTH_MAX}")
+    large = dict.fromkeys(range(1, 5), 7)
+    assert overlay_of(large, ROW[:3], scopes=(plain, Scope("plant/#", regions=(1, 2))))
+    refused(lambda: overlay_of(large, ROW[:3], scopes=(plain, Scope("plant/#"))), str(7**4))
+
+
+@pytest.mark.parametrize("mode", [Mode.COPIES, Mode.PLAIN])
+def test_the_regions_of_a_scope_must_be_joined(mode: Mode):
+    """Between others nothing of the scope may pass: what is published on one side would never reach the other."""
+
+    def scoped(*regions: int) -> Overlay:
+        scopes = (Scope("plant/#", mode, regions), Scope("#", Mode.PLAIN))
+        return overlay_of({1: 3, 2: 3, 3: 3, 4: 3}, [(1, 2), (2, 3), (2, 4)], scopes=scopes)
+
+    refused(lambda: scoped(1, 3), "plant/#", "region-1", "region-3", "region-2", "not joined")
+    refused(lambda: scoped(1, 3, 4), "plant/#", "not joined")
+    refused(lambda: scoped(1, 2, 5), "plant/#", "5", "no region")
+    for joined in ((), (4,), (1, 2), (1, 2, 3), (1, 2, 3, 4)):
+        assert scoped(*joined).regions_of(scoped(*joined).policy.scopes[0]) == set(joined or (1, 2, 3, 4))
+
+
+def test_what_a_scope_that_is_not_joined_would_lose_is_not_adopted_from_a_document_either(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """A document that an older version signed: it does not load, and who has one in force keeps that."""
+    with monkeypatch.context() as older:
+        older.setattr(Overlay, "_check_scopes", lambda self: None)
+        written = overlay_of({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], scopes=(Scope("plant/#", regions=(1, 3)),))
+    document = written.to_document()
+    refused(lambda: Overlay.load(document, NOW_MS), "plant/#", "not joined")
 
 
 def test_paths_and_neighbours():

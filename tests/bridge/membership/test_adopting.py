@@ -98,6 +98,22 @@ def test_a_newer_version_is_asked_for_adopted_and_offered_to_all():
     assert {e.peer for e in effects if isinstance(e, Send)} == {"r1a", "r1b", "r1c"}
 
 
+def test_a_version_with_a_scope_whose_regions_are_not_joined_is_not_adopted(monkeypatch: pytest.MonkeyPatch):
+    """Signed by an owner whose program did not look: neither from a file nor from a neighbour, who is no liar for it
+    more than for any other document that cannot be used."""
+    world = make_world({1: 3, 2: 3, 3: 3}, [(1, 2), (2, 3)], {"site": 1})
+    with monkeypatch.context() as older:
+        older.setattr(Overlay, "_check_scopes", lambda self: None)
+        apart = world.with_policy(scopes=(Scope("plant/#", regions=(1, 3)), Scope("open/#")))
+    made = keeper(overlay=world.overlay)
+    with pytest.raises(OverlayError, match="not joined"):
+        made.offered(canonical(apart), NOW)
+    effects = answered(made, document(apart), apart)
+    assert not adopted(effects)
+    assert made.overlay is world.overlay
+    assert adopted(made.offered(canonical(world.with_policy(scopes=(Scope("plant/#", regions=(1, 2)),))), NOW))
+
+
 def test_who_is_asked_sends_the_document_and_no_more_than_the_bound():
     made = keeper(overlay=NEWER)
     question = Received("r1a", Wire(OVERLAY_TOPIC, Version.of(NEWER).encode(FLAG_ASK)))

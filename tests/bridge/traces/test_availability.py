@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given, settings
@@ -147,8 +148,21 @@ def test_any_client_id_is_one_harmless_level(client_id: str) -> None:
     assert level
     assert len(level) <= 200
     assert not set(level) & set("/+#$\0 ")
-    assert client_id_of(level) in (client_id, None)
+    assert client_id_of(level) == (client_id if len(quote(client_id, safe="")) <= 200 else None)
     assert availability_topic("g", client_id).count("/") == 3
+
+
+@pytest.mark.parametrize(("client_id", "level"), [
+    ("", "%-"), ("pump-7", "pump-7"), ("a/b", "a%2Fb"), ("+#$", "%2B%23%24"), ("%-", "%25-"), ("ü", "%C3%BC"),
+])  # fmt: skip
+def test_a_level_names_its_client(client_id: str, level: str) -> None:
+    assert entity_level(client_id) == level
+    assert client_id_of(level) == client_id
+
+
+def test_a_level_of_200_bytes_is_not_cut_and_one_of_more_is() -> None:
+    assert client_id_of(entity_level("x" * 200)) == "x" * 200
+    assert client_id_of(entity_level("x" * 201)) is None
 
 
 def test_ids_that_are_cut_stay_different_and_cannot_be_imitated() -> None:

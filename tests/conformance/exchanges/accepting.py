@@ -1,4 +1,4 @@
-"""CONNACK and what follows of CONNECT: client identifiers, refusals, capabilities, keep-alive (§3.1, §3.2)."""
+"""CONNACK and what follows of CONNECT: client identifiers, refusals, capabilities, keep-alive (MQTT 5.0 §3.1, §3.2)."""
 
 from __future__ import annotations
 

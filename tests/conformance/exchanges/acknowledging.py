@@ -1,4 +1,4 @@
-"""PUBACK, PUBREC, PUBREL, PUBCOMP and the flows of QoS 0, 1 and 2 (§3.4 to §3.7, §4.3, §4.6)."""
+"""PUBACK, PUBREC, PUBREL, PUBCOMP and the flows of QoS 0, 1 and 2 (MQTT 5.0 §3.4 to §3.7, §4.3, §4.6)."""
 
 from __future__ import annotations
 

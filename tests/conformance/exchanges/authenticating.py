@@ -1,4 +1,4 @@
-"""Enhanced authentication, with a method whose bytes are known beforehand (§3.15, §4.12)."""
+"""Enhanced authentication, with a method whose bytes are known beforehand (MQTT 5.0 §3.15, §4.12)."""
 
 from __future__ import annotations
 

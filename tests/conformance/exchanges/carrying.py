@@ -1,4 +1,5 @@
-"""What PUBLISH carries and what it may cost: properties, expiry, aliases, receive maximum, size (§3.3, §4.9)."""
+"""What PUBLISH carries and what it may cost: properties, expiry, aliases, receive maximum, size
+(MQTT 5.0 §3.3, §4.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CONNECT as the first packet, and its format (§3.1)."""
+"""CONNECT as the first packet, and its format (MQTT 5.0 §3.1)."""
 
 from __future__ import annotations
 

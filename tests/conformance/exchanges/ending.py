@@ -1,4 +1,4 @@
-"""PINGREQ, DISCONNECT, AUTH and errors (§3.12 to §3.15, §4.12, §4.13)."""
+"""PINGREQ, DISCONNECT, AUTH and errors (MQTT 5.0 §3.12 to §3.15, §4.12, §4.13)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PUBLISH: flags, retained messages, overlapping subscriptions, refusals (§3.3)."""
+"""PUBLISH: flags, retained messages, overlapping subscriptions, refusals (MQTT 5.0 §3.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Session state: clean start, resumption, expiry, repetition on reconnecting (§3.1.2.4, §4.1, §4.4, §4.5)."""
+"""Session state: clean start, resumption, expiry, repetition on reconnecting (MQTT 5.0 §3.1.2.4, §4.1, §4.4, §4.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SUBSCRIBE to UNSUBACK (§3.8 to §3.11)."""
+"""SUBSCRIBE to UNSUBACK (MQTT 5.0 §3.8 to §3.11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topic names, filters, matching and shared subscriptions (§4.7, §4.8.2)."""
+"""Topic names, filters, matching and shared subscriptions (MQTT 5.0 §4.7, §4.8.2)."""
 
 from __future__ import annotations
 

@@ -11,12 +11,13 @@ import pytest
 from gateway.auth.enhanced_auth import AuthRefused, EnhancedAuthPlugin, Proven
 from gateway.auth.scram import ITERATIONS_MIN
 from gateway.base.config import StartError, parse
-from gateway.broker.edge_broker import make_broker
+from gateway.broker.running import make_broker
 from gateway.mqtt5.packets import Auth, ConnAck, Connect, Disconnect, PingReq, Properties, Publish, Version
 from gateway.mqtt5.types import ReasonCode
 from gateway.scram_plugin import Users, set_user
 from tests.gateway.auth.test_scram import Client
-from tests.gateway.harness import Wire, serving, until
+from tests.gateway.harness import Wire, serving
+from tests.waits import until
 
 SCRAM = "gateway.scram_plugin.ScramPlugin"
 ACL = "amqtt.plugins.topic_checking.TopicAccessControlListPlugin"

@@ -11,14 +11,16 @@ import pytest
 from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
 from websockets.asyncio.client import connect as websocket_connect
 
-from gateway.base.config import parse
-from gateway.broker.connection import Flusher, MqttConnection
-from gateway.broker.edge_broker import StartError, make_broker
+from gateway.base.config import StartError, parse
+from gateway.broker.connection import MqttConnection
+from gateway.broker.flushing import Flusher
+from gateway.broker.running import make_broker
 from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.packets import ConnAck, Connect, PingReq, PingResp, PubAck, Publish, Version
 from gateway.mqtt5.types import ReasonCode
 from tests.gateway.certificates import Authority
-from tests.gateway.harness import Wire, serving, until
+from tests.gateway.harness import Wire, serving
+from tests.waits import until
 
 
 def test_whoever_does_not_say_connect_is_cut_off() -> None:

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from gateway.base.config import parse
-from gateway.broker.edge_broker import EdgeBroker, StartError, make_broker
+from gateway.base.config import StartError, parse
+from gateway.broker.edge_broker import EdgeBroker
+from gateway.broker.running import make_broker
 from gateway.mqtt5.packets import (
     ConnAck,
     Connect,
@@ -27,7 +28,8 @@ from gateway.mqtt5.packets import (
     Will,
 )
 from gateway.mqtt5.types import ReasonCode
-from tests.gateway.harness import LOOPBACK, Wire, serving, until
+from tests.gateway.harness import LOOPBACK, Wire, serving
+from tests.waits import until
 
 V3, V5 = Version.V311, Version.V5
 

@@ -28,9 +28,10 @@ from gateway.mqtt5.packets import (
 )
 from gateway.mqtt5.types import ReasonCode
 from tests.gateway.broker.test_connection import RecordingTransport
-from tests.gateway.harness import Wire, serving, until
+from tests.gateway.harness import Wire, serving
+from tests.waits import until
 
-README = Path(__file__).parents[3] / "gateway" / "README.md"
+MANUAL = Path(__file__).parents[3] / "docs" / "reference" / "bounds.md"
 TOO_MUCH = ReasonCode.QUOTA_EXCEEDED
 
 
@@ -51,7 +52,7 @@ async def fake(broker: Any, host: str) -> RecordingTransport:
 
 
 def test_the_table_of_the_manual_lists_every_bound_with_its_default() -> None:
-    bounds = README.read_text("utf-8").partition("\n## Bounds\n")[2].partition("\n## ")[0]
+    bounds = MANUAL.read_text("utf-8").partition("\n## Of a broker\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| ([\d.,]+) \|", bounds, re.MULTILINE)
     said = {name: float(default.replace(",", "")) for name, default in rows}
     assert said == {name: float(value) for name, value in Limits()}
@@ -310,7 +311,8 @@ def test_starting_anew_does_not_fill_the_bucket() -> None:
 def test_a_full_window_and_a_full_queue_are_counted_apart() -> None:
     async def check() -> None:
         limits = {"in_flight": 2, "queue_messages": 3, "queue_bytes": 2_000}
-        async with serving({"limits": limits}) as broker:
+        listeners = {"default": {"bind": "127.0.0.1:0", "when_full": "drop_oldest"}}
+        async with serving({"limits": limits, "listeners": listeners}) as broker:
             sub, pub = await Wire.connect(broker, "sub"), await Wire.connect(broker, "pub")
             await sub.subscribe("t", 1)
             for number in range(7):

@@ -201,7 +201,7 @@ def test_a_replay_after_restart_makes_no_second_row(tmp_path: Path) -> None:
 
 
 def test_an_old_publication_of_an_unknown_publisher_is_set_apart() -> None:
-    """PROTOCOL §5: with no state, old means replayed; it is kept, but not as telemetry."""
+    """docs/protocol.md §5.2: with no state, old means replayed; it is kept, but not as telemetry."""
     _, publisher, link = setup()
     old = publisher.seal("plant/a", time=NOW - FRESH_S - 1)
     link.publish(old)

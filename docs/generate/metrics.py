@@ -1,0 +1,114 @@
+"""Every metric of the three endpoints, every topic of `$SYS`, every event that the overlay counts, from the code.
+
+Metrics are those that the collectors show of a party where nothing has happened yet. Events are what the machines
+count: the names in their calls of `Count`.
+"""
+
+from __future__ import annotations
+
+import ast
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from gateway.base.figures import Figures
+from gateway.base.limits import Limits
+from gateway.mqtt5.actions import SessionFigures
+from gateway.operation.prometheus import broker_metrics, overlay_metrics
+from gateway.operation.snapshot import Snapshot
+from gateway.operation.sys_topics import ROOT, WINDOWS_S, totals, values
+from gateway.operation.traffic import Traffic
+from spark_ingest.metrics import QueryMetrics, QueryTable
+from spark_ingest.receiver.metrics import ReceiverMetrics
+
+TOP = Path(__file__).parents[2]
+INTRODUCTION = """# Metrics and events
+
+Made from the collectors themselves when this site is built. All metrics are in base units: seconds, bytes, counts.
+Prometheus adds `_total` to the name of each counter.
+
+| endpoint | how to get it |
+|---|---|
+| of a broker in any role | `metrics: {bind: 127.0.0.1:9466}` in its file |
+| of a receiver for Spark | `veilmq ingest run --metrics 127.0.0.1:9464` |
+| of streaming queries | `spark_ingest.metrics.listen(spark)`, port 9465 |
+
+All three ask nobody's name. They bind loopback; put a proxy with a login in front for others.
+"""
+
+
+def metrics_page() -> str:
+    """Markdown."""
+    parts = [INTRODUCTION]
+    parts += ["## Of a broker\n", *_table([*broker_metrics(_idle(), Limits())])]
+    parts += ["## Of a member of an overlay\n", *_table([*overlay_metrics(Figures("", ""), {})])]
+    parts += ["## Of a receiver\n", *_table([*_receiver()])]
+    parts += ["## Of a streaming query\n", *_table([*QueryMetrics(QueryTable()).collect()])]
+    parts += ["## Events\n", *_events()]
+    parts += ["## `$SYS` topics\n", *_sys_topics()]
+    return "\n".join(parts)
+
+
+def _table(metrics: Iterable[Any]) -> Iterator[str]:
+    yield "| metric | kind | labels | meaning |"
+    yield "|---|---|---|---|"
+    for metric in metrics:
+        labels = ", ".join(f"`{label}`" for label in getattr(metric, "_labelnames", ()))
+        name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+        yield f"| `{name}` | {metric.type} | {labels} | {metric.documentation} |"
+    yield ""
+
+
+def _idle() -> Snapshot:
+    """A broker where nothing has happened."""
+    nothing: dict[str, Any] = {field.name: 0 for field in fields(Snapshot)}
+    nothing |= {"traffic": Traffic(), "figures": SessionFigures(), "reached": dict.fromkeys(Limits.model_fields, 0)}
+    return Snapshot(**nothing)
+
+
+def _receiver() -> Iterator[Any]:
+    told = SimpleNamespace(
+        links=(), rows=0, bytes=0, groups=0, fsync_s=0.0, waiting=0, accepted=False, full=False,
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as spool:
+        receiver: Any = SimpleNamespace(progress=told, figures={}, alive=False, trouble=None)
+        yield from ReceiverMetrics(receiver, Path(spool), "main", 0).collect()
+
+
+def _events() -> Iterator[str]:
+    yield "`veilmq_overlay_events_total{event, label}` and `veilmq_ingest_events_total{event, replica}` count what the"
+    yield "machines of the overlay did. `$SYS/veilmq/figures` shows the same once a second as JSON."
+    yield ""
+    yield "| event | counted in |"
+    yield "|---|---|"
+    found: dict[str, set[str]] = defaultdict(set)
+    for package in ("bridge", "gateway", "spark_ingest"):
+        for path in sorted((TOP / package).rglob("*.py")):
+            for name in _counted(ast.parse(path.read_text("utf-8"))):
+                found[name].add(path.relative_to(TOP).with_suffix("").as_posix().replace("/", "."))
+    for name in sorted(found):
+        yield f"| `{name}` | {', '.join(f'`{each}`' for each in sorted(found[name]))} |"
+    yield ""
+
+
+def _counted(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args and ast.unparse(node.func).split(".")[-1] in ("Count", "_count"):
+            name = node.args[0]
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                yield name.value
+
+
+def _sys_topics() -> Iterator[str]:
+    yield f"Retained below `{ROOT}`, sent when they change, every `sys_interval` seconds. Names are Mosquitto's."
+    yield ""
+    names = ["version", *(name for name, _ in values(_idle()))]
+    yield ", ".join(f"`{name}`" for name in names) + "."
+    yield ""
+    loads = ", ".join(f"`{name}`" for name in totals(_idle()))
+    yield f"`load/NAME/{{{','.join(WINDOWS_S)}}}` are averages a minute of {loads}."
+    yield ""

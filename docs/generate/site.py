@@ -1,0 +1,37 @@
+"""MkDocs hook: the reference pages that are made from the code at every build, so that they cannot drift from it.
+
+Each page is a function without arguments that returns Markdown. A new one: write the function, list it in `PAGES`, and
+name its path in the navigation of `mkdocs.yml`. Generated pages are in no commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bounds import filled
+from commands import commands_page
+from configuration import configuration_page
+from conformance import conformance_page
+from metrics import metrics_page
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+PAGES: dict[str, Callable[[], str]] = {
+    "reference/configuration.md": configuration_page,
+    "reference/commands.md": commands_page,
+    "reference/metrics.md": metrics_page,
+    "reference/conformance.md": conformance_page,
+}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """MkDocs asks for the files of the site."""
+    for path, page in PAGES.items():
+        files.append(File.generated(config, path, content=page()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """MkDocs asks for the Markdown of a page."""
+    return filled(markdown) if page.file.src_uri == "reference/bounds.md" else markdown

@@ -1,0 +1,99 @@
+"""A password file, one `user:hash` a line, as `veilmq passwd` and `mosquitto_passwd` write it.
+
+Lines of others (comments, hashes of another kind) stay as they are. The file is replaced in one step and keeps
+owner and mode, so that a broker that reads it meanwhile sees all of the old or all of the new one. Not here:
+who reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from gateway.auth.password_hashes import is_known
+from gateway.base import sync_directory
+
+FILE_BYTES_MAX = 64 << 20
+"""Stops a wrong path from being read as a password file; half a million users are below it."""
+USER_BYTES_MAX = 65_535
+NEW_MODE = 0o600
+
+
+class PasswordFileError(Exception):
+    """One line: the file, what is wrong, the cure."""
+
+
+class PasswordFile:
+    """The lines of one file, changed in memory until `save`. `users`: name to hash of the lines that name one."""
+
+    def __init__(self, path: Path, *, must_exist: bool = False) -> None:
+        """Raises PasswordFileError for a file that cannot be read, or is absent and must not be."""
+        self.path = path
+        self._lines: list[str] = []
+        try:
+            if path.stat().st_size > FILE_BYTES_MAX:
+                raise PasswordFileError(f"{path}: larger than {FILE_BYTES_MAX} bytes; is this a password file?")
+            self._lines = path.read_text("utf-8").splitlines()
+        except FileNotFoundError:
+            if must_exist:
+                raise PasswordFileError(f"{path}: no such file; make it with `veilmq passwd {path} USER`") from None
+        except (OSError, UnicodeDecodeError) as error:
+            said = getattr(error, "strerror", None) or "not UTF-8 text"
+            raise PasswordFileError(f"{path}: {said}; name another file") from None
+
+    @property
+    def users(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for line in self._lines:
+            user, colon, hashed = line.partition(":")
+            if colon and user and not line.startswith("#"):
+                found[user] = hashed
+        return found
+
+    @property
+    def unknown(self) -> list[str]:
+        """Users whose hash is of a kind that we cannot verify."""
+        return [user for user, hashed in self.users.items() if not is_known(hashed)]
+
+    def put(self, user: str, hashed: str) -> bool:
+        """Whether the user is new. Raises PasswordFileError for a name that no line can hold."""
+        if not user or len(user.encode()) > USER_BYTES_MAX or any(c in user for c in ":\n\r\0") or user[0] == "#":
+            raise PasswordFileError(f"user name {user!r} cannot stand in a password file; take one without : or #")
+        is_new = not self._drop(user)
+        self._lines.append(f"{user}:{hashed}")
+        return is_new
+
+    def remove(self, user: str) -> None:
+        """Raises PasswordFileError for a user who is not there."""
+        if not self._drop(user):
+            raise PasswordFileError(f"{self.path}: no user {user}; nothing is changed")
+
+    def _drop(self, user: str) -> bool:
+        kept = [line for line in self._lines if line.partition(":")[0] != user or ":" not in line]
+        found, self._lines = len(kept) < len(self._lines), kept
+        return found
+
+    def save(self) -> None:
+        """Replace the file, keeping its owner and mode. Raises PasswordFileError."""
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")
+        try:
+            before = self.path.stat() if self.path.exists() else None
+            with contextlib.suppress(FileNotFoundError):
+                temporary.unlink()
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, NEW_MODE)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                if before is not None:
+                    with contextlib.suppress(PermissionError):
+                        os.fchown(file.fileno(), before.st_uid, before.st_gid)
+                    os.fchmod(file.fileno(), before.st_mode & 0o7777)
+                file.writelines(f"{line}\n" for line in self._lines)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.path)
+            sync_directory(self.path.parent)
+        except OSError as error:
+            raise PasswordFileError(f"{self.path}: cannot be written: {error.strerror or error}") from None
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()

@@ -1,0 +1,172 @@
+"""Handing publications to their local receivers: routes, shared groups, rights to receive. No acknowledgements.
+
+Who gets what is asked of `routing.Router`, who may of the plugins, what bytes that makes of each receiver's session.
+What has come in from a client, and what it is answered, is `exchange.py`'s business.
+Source: MQTT 5.0 §3.3.4, §4.8.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+
+from amqtt.broker import RetainedApplicationMessage
+from amqtt.events import BrokerEvents
+
+from gateway.base import Limits
+from gateway.broker.flushing import Later
+from gateway.broker.holding import Holding
+from gateway.clients import Client, Plan, Reached, Router, SharedName, Target, fits
+from gateway.mqtt5.encoding import encode_publish
+from gateway.mqtt5.message import Message
+from gateway.mqtt5.packets import Publish, Version
+from gateway.operation import Traffic
+from gateway.plugins import Action, PluginHost
+
+
+class Delivering:
+    """The receiving half of an `Exchange`."""
+
+    def __init__(self, host: PluginHost, limits: Limits, now: Callable[[], float]) -> None:
+        self.host, self.limits, self.now = host, limits, now
+        self.reached, self.traffic = Reached(now), Traffic()
+        self.router: Router[Client] = Router(partial(fits, limits=limits))
+        self.holding = Holding(limits, self.reached, self.traffic, now)
+
+    def flood(self, sender: Client | None, publish: Publish) -> None:
+        """The hot path: QoS 0 that nobody has to be asked about, most of it in this loop. No sender: the broker.
+
+        The same as `_deliver`, without a `Message` where no receiver needs one: encoded once per version.
+        """
+        plan, publisher = self.router.plan(publish.topic), "" if sender is None else sender.client_id
+        if plan.refused is not None:
+            self.reached.note(plan.refused, publisher)
+            return
+        flooded = 0
+        encoded: list[bytes | None] = [None, None]
+        message: Message | None = None
+        for target in plan.targets:
+            client = target.client
+            connection, plain = client.connection, client.plain
+            if connection is None:
+                client.session.figures.dropped_qos0 += 1
+                continue
+            if plain is None or target.subscription_ids or target.no_local or client.session.paused:
+                if message is None:
+                    message = Message(publish.topic, publish.payload, publisher=publisher)
+                self._deliver_to(target, message, sender, self.now())
+                continue
+            data = encoded[plain]
+            if data is None:
+                version = Version.V5 if plain else Version.V311
+                data = encoded[plain] = encode_publish(plan.name, publish.payload, version=version)
+            flooded += 1
+            connection.write(data)
+        if flooded:
+            self.traffic.flooded += flooded
+            self.traffic.flooded_bytes += flooded * len(publish.payload)
+        if plan.groups:
+            message = message or Message(publish.topic, publish.payload, publisher=publisher)
+            for group in plan.groups:
+                self.deliver_to_group(group, message, None, self.now())
+
+    # ---------------------------------------------------------------------------------------------- routing
+
+    def route(self, message: Message, sender: Client | None, lost: Collection[SharedName] = ()) -> Later | None:
+        """Hand a message to its local receivers, without the shared groups that are `lost` to another gateway."""
+        plan = self.router.plan(message.topic)
+        if self.host.filters_topics:
+            view_of = [target.client.view for target in plan.targets]
+            view_of += [member.view for group in plan.groups for member in group.members]
+            verdicts = [self.host.verdict(view, message.topic, Action.RECEIVE) for view in view_of]
+            if None in verdicts:
+                return self._route_asking(message, sender, lost)
+            if not all(verdicts):
+                allowed = {id(view) for view, verdict in zip(view_of, verdicts, strict=True) if verdict}
+                self._deliver(plan, message, sender, allowed, lost)
+                return None
+        self._deliver(plan, message, sender, None, lost)
+        return None
+
+    async def _route_asking(self, message: Message, sender: Client | None, lost: Collection[SharedName]) -> None:
+        plan = self.router.plan(message.topic)
+        receivers = [target.client for target in plan.targets]
+        receivers += [member for group in plan.groups for member in group.members]
+        allowed: set[int] = set()
+        for receiver in receivers:
+            verdict = self.host.verdict(receiver.view, message.topic, Action.RECEIVE)
+            if verdict is None:
+                verdict = await self.host.ask(receiver.view, message.topic, Action.RECEIVE)
+            if verdict:
+                allowed.add(id(receiver.view))
+        # Subscriptions may have changed meanwhile: today's receivers, as far as they were asked about.
+        self._deliver(self.router.plan(message.topic), message, sender, allowed, lost)
+
+    def _deliver(
+        self,
+        plan: Plan[Client],
+        message: Message,
+        sender: Client | None,
+        allowed: set[int] | None,
+        lost: Collection[SharedName],
+    ) -> None:
+        now = self.now()
+        for target in plan.targets:
+            if allowed is None or id(target.client.view) in allowed:
+                self._deliver_to(target, message, sender, now)
+        for group in plan.groups:
+            if not lost or (group.name, group.filter) not in lost:
+                self.deliver_to_group(group, message, allowed, now)
+
+    def _deliver_to(self, target: Target[Client], message: Message, sender: Client | None, now: float) -> None:
+        client = target.client
+        if client is sender and target.no_local:
+            own = target.for_own_publication()
+            if own is None:
+                return
+            target = own
+        qos = min(target.qos, message.qos)
+        retain = message.retain and target.retain_as_published
+        if client.connection is None:
+            self._keep_for(client, message, qos, retain, target.subscription_ids, now)
+            return
+        self.give(client, message, qos, retain, target.subscription_ids, now)
+
+    def deliver_to_group(self, group: Any, message: Message, allowed: set[int] | None, now: float) -> None:
+        """One member in turn: preferably one that is connected and keeps up (§4.8.2), else whoever has the least."""
+        second, least = None, (True, 0)
+        for entry in group.in_turn():
+            client: Client = entry.client
+            if allowed is not None and id(client.view) not in allowed:
+                continue
+            qos = min(entry.options.qos, message.qos)
+            retain = message.retain and entry.options.retain_as_published
+            identifiers = (entry.identifier,) if entry.identifier else ()
+            is_away = client.connection is None
+            if is_away or client.session.paused or client.is_behind or now < client.hold_again_at:
+                backlog = (is_away, len(client.session.waiting))
+                if (qos or not is_away) and (second is None or backlog < least):
+                    second, least = (client, message, qos, retain, identifiers, now), backlog
+                continue
+            self.give(client, message, qos, retain, identifiers, now)
+            return
+        if second is not None:
+            self._keep_for(*second)
+
+    def _keep_for(
+        self, client: Client, message: Message, qos: int, retain: bool, ids: tuple[int, ...], now: float
+    ) -> None:
+        self.give(client, message, qos, retain, ids, now)
+        if qos and client.connection is None and self.host.declares(BrokerEvents.RETAINED_MESSAGE):
+            kept = RetainedApplicationMessage(None, message.topic, message.payload, qos)
+            self.host.fire(BrokerEvents.RETAINED_MESSAGE, client_id=client.client_id, retained_message=kept)
+
+    def give(self, client: Client, message: Message, qos: int, retain: bool, ids: tuple[int, ...], now: float) -> None:
+        data = client.session.deliver(message, qos, retain, now, ids)
+        if client.connection is None:
+            return
+        if data is not None:
+            client.connection.write(data)
+        elif qos:
+            self.holding.queued(client)

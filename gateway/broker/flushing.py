@@ -1,0 +1,51 @@
+"""What connections share: why they are not read, and the writing of many of them in one go.
+
+`Later` is what could not be finished at once: reading and what came behind it wait until it is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeAlias
+
+#: Above so many bytes that all connections have read in one turn of the event loop, what they caused is written before
+#: more is read: only then do receivers that are slow say so. Stops many senders in one turn from filling memory.
+TURN_BYTES = 1 << 20
+
+# Why reading is paused; any of them is enough.
+BUSY, UNACKNOWLEDGED, UNREAD, CLOSING, DRAINING = 1, 2, 4, 8, 16
+
+Later: TypeAlias = Coroutine[Any, Any, None]
+
+
+class Flushed(Protocol):
+    """Who has something to write."""
+
+    def flush(self) -> None: ...
+
+
+class Flusher:
+    """Connections with something to write, flushed together once per turn of the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._dirty: list[Flushed] = []
+        self._read_bytes = 0
+
+    def read(self, size: int) -> None:
+        """A connection has read so many bytes and done what they say."""
+        self._read_bytes += size
+        if self._read_bytes > TURN_BYTES:
+            self.flush()
+
+    def add(self, connection: Flushed) -> None:
+        if not self._dirty:
+            self._loop.call_soon(self.flush)
+        self._dirty.append(connection)
+
+    def flush(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        self._read_bytes = 0
+        for connection in dirty:
+            connection.flush()

@@ -1,0 +1,75 @@
+"""Making a broker and serving with it until it is told to stop.
+
+    await run_broker(settings)                      # until SIGTERM or SIGINT
+
+Errors of the operator: `StartError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import ssl
+from collections.abc import Callable
+
+from amqtt.errors import PluginError, PluginLoadError
+
+from gateway.base import Settings, StartError
+from gateway.broker.edge_broker import EdgeBroker
+from gateway.clients import Overlay
+
+log = logging.getLogger("veilmq.broker")
+
+
+def make_broker(
+    settings: Settings,
+    overlay: Overlay | None = None,
+    overlay_context: ssl.SSLContext | None = None,
+) -> EdgeBroker:
+    """An `EdgeBroker` whose plugins are loaded. Raises StartError if one cannot be."""
+    try:
+        return EdgeBroker(settings, overlay=overlay, overlay_context=overlay_context)
+    except (PluginError, PluginLoadError) as error:
+        cause = str(error.__cause__ or error).splitlines()[0]
+        raise StartError(f"plugins: {error}: {cause}" if cause != str(error) else f"plugins: {error}") from None
+
+
+async def run_broker(
+    settings: Settings,
+    overlay: Overlay | None = None,
+    *,
+    overlay_context: ssl.SSLContext | None = None,
+    started: Callable[[EdgeBroker], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Serve until SIGTERM, SIGINT or `stop`, then end cleanly.
+
+    `started` is called when all ports are bound and plugins are started, before the first connection is
+    accepted. Raises StartError. Run it with `uvloop.run` where uvloop is installed.
+    """
+    stop = stop or asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread
+            loop.add_signal_handler(name, stop.set)
+    broker = make_broker(settings, overlay, overlay_context)
+    broker.before_serving = started
+    try:
+        await broker.start()
+        await stop.wait()
+    finally:
+        if broker.transitions.state == "started":
+            await _shut_down(broker)
+
+
+async def _shut_down(broker: EdgeBroker) -> None:
+    within_s = broker.limits.shutdown_s
+    log.info("stopping", extra={"within_s": within_s, "connections": len(broker.lifecycle.connections)})
+    try:
+        await asyncio.wait_for(broker.shutdown(), within_s)
+    except TimeoutError:
+        log.error("limits.shutdown_s is over; a plugin or a client that does not finish is left")
+    else:
+        log.info("stopped")

@@ -1,0 +1,80 @@
+"""What every client is granted: what CONNACK offers, and how much its session may hold, by listener. Data only.
+
+Made of the configuration when the broker starts and when it reads its configuration again; a session gets the bounds of
+the listener on which it connects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gateway.base import Limits, Listener, Settings
+from gateway.broker.member_sessions import RECEIVE_MAXIMUM
+from gateway.clients import INTERNAL
+from gateway.mqtt5.session import ServerOffer, SessionLimits
+
+HOLD, DROP_NEWEST = "hold", "drop_newest"
+
+
+class Terms:
+    """`session_expiry_s`: the longest that is granted. A listener that is not among `listeners` has no own bounds."""
+
+    def __init__(self, limits: Limits, session_expiry_s: int, listeners: Mapping[str, Listener]) -> None:
+        self.limits = limits
+        self.offer = ServerOffer(
+            receive_maximum=limits.receive_maximum,
+            maximum_packet_size=limits.packet_bytes,
+            topic_alias_maximum=limits.topic_aliases,
+            session_expiry_max_s=session_expiry_s,
+            keep_alive_max_s=limits.keep_alive_max_s,
+        )
+        #: To members of the overlay.
+        self.peer_offer = replace(self.offer, receive_maximum=RECEIVE_MAXIMUM)
+        self._internal_offer = replace(self.offer, session_expiry_max_s=0xFFFF_FFFF, keep_alive_max_s=0)
+        #: Of a session whose listener is not known: it has not connected since the broker started.
+        self.usual = SessionLimits(
+            in_flight_messages=limits.in_flight,
+            queue_messages=limits.queue_messages,
+            queue_bytes=limits.queue_bytes,
+            subscriptions=limits.subscriptions,
+            subscription_bytes=limits.subscription_bytes,
+        )
+        self.of_peers = replace(
+            self.usual,
+            in_flight_messages=limits.member_in_flight,
+            queue_messages=limits.member_queue_messages,
+            queue_bytes=limits.member_queue_bytes,
+        )
+        self._listeners = listeners
+        self._of_listener = {name: self._session_limits(listener) for name, listener in listeners.items()}
+
+    def _session_limits(self, listener: Listener) -> SessionLimits:
+        return replace(
+            self.usual,
+            queue_messages=listener.queue_messages or self.usual.queue_messages,
+            queue_bytes=listener.queue_bytes or self.usual.queue_bytes,
+            drops_newest=listener.when_full == DROP_NEWEST,
+        )
+
+    def offered(self, is_internal: bool, is_member: bool = False) -> ServerOffer:
+        """What CONNACK offers."""
+        return self._internal_offer if is_internal else self.peer_offer if is_member else self.offer
+
+    def session_limits(self, listener: str) -> SessionLimits:
+        return self._of_listener.get(listener, self.usual)
+
+    def holds(self, listener: str) -> bool:
+        """Whether publishers wait for clients of the listener whose queue is long (`holding.py`)."""
+        known = self._listeners.get(listener)
+        return known is None or known.when_full == HOLD
+
+
+def internal_listeners(settings: Settings) -> dict[str, Listener]:
+    """Bounds of the sessions that bridges have here, by the names of listeners that nobody else connects to."""
+    return {
+        f"{INTERNAL}bridge/{name}": Listener(
+            queue_messages=bridge.queue_messages, queue_bytes=bridge.queue_bytes, when_full="drop_oldest"
+        )
+        for name, bridge in settings.bridges.items()
+    }

@@ -1,0 +1,145 @@
+"""`veilmq init`, `veilmq up`, `veilmq join`: an overlay from nothing, and a member that joins one."""
+
+# ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gateway.commands.printing import print_json, print_table
+
+if TYPE_CHECKING:
+    from gateway.setup import Made, Supervisor
+
+LOOK_S = 0.25
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `veilmq`."""
+    app.command()(init)
+    app.command()(up)
+    app.command()(join)
+
+
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="New directory.")],
+    replicas: Annotated[int, typer.Option(help="In each region.")] = 3,
+    gateways: Annotated[int, typer.Option(help="Over all regions.")] = 2,
+    regions: Annotated[int, typer.Option(help="Joined in a row.")] = 1,
+    key_servers: Annotated[int, typer.Option(help="None: the owner issues keys. Of 4, one may lie.")] = 0,
+    protect: Annotated[
+        list[str] | None, typer.Option(metavar="FILTER", help="Topics that are sealed; may be repeated. [plant/#]")
+    ] = None,
+    address: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=HOST:PORT", help="Where a member will be, if not here; may be repeated."),
+    ] = None,
+    port: Annotated[int, typer.Option(help="Of the first gateway; the next free ones follow.")] = 1883,
+    as_json: Json = False,
+) -> None:
+    """Make a whole overlay: trust domains, identities, the signed overlay, and a folder for each member."""
+    from gateway.setup import Plan, make_overlay
+
+    plan = Plan(replicas, gateways, regions, key_servers, tuple(protect or ("plant/#",)), _addresses(address or []))
+    made = make_overlay(directory, plan, port, time.time())
+    if as_json:
+        print_json(
+            {
+                "directory": str(directory),
+                "overlay": str(made.overlay),
+                "members": [
+                    {"name": m.name, "role": m.role.value, "region": m.region, "bind": m.bind, "metrics": m.metrics}
+                    for m in made.members
+                ],
+            }
+        )
+        return
+    _print_made(made, plan.protect)
+
+
+def _addresses(given: list[str]) -> dict[str, str]:
+    from gateway.setup import SetupError
+
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, address = text.partition("=")
+        if not equals or not name or name in found:
+            raise SetupError(f"--address {text}: write NAME=HOST:PORT, each name once")
+        found[name] = address
+    return found
+
+
+def _print_made(made: Made, protect: tuple[str, ...]) -> None:
+    rows = [[m.name, m.role.value, m.region, m.address, str(made.folder(m).config)] for m in made.members]
+    print_table("", ["name", "role", "region", "listens on", "configuration"], rows)
+    print(f"sealed: {' '.join(protect)}; what is signed: {made.overlay}; who signs: {made.directory / 'owner'}")
+    print(f"all on this machine:  veilmq up {made.directory}")
+    print("each on its own host: copy its folder there, then `veilmq broker -c broker.yaml` in it;")
+    print(f"{made.directory / 'owner'} stays where no member runs, with a backup")
+
+
+def up(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="As `veilmq init` made it.")],
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Some members only.")] = None,
+) -> None:
+    """Run the members of a directory on this machine until Ctrl-C; start again what crashes."""
+    from gateway.base.logs import configure
+    from gateway.setup import Supervisor
+
+    configure("text")
+    supervisor = Supervisor(directory, lambda line: print(line, flush=True), frozenset(names or ()))
+    supervisor.open()
+    ended: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: ended.append(number))
+    try:
+        supervisor.step(time.monotonic())
+        _print_running(supervisor)
+        while not ended:
+            time.sleep(LOOK_S)
+            supervisor.step(time.monotonic())
+    finally:
+        print("stopping", flush=True)
+        supervisor.stop()
+
+
+def _print_running(supervisor: Supervisor) -> None:
+    rows = [[name, str(child.pid), str(child.log)] for name, child in supervisor.children.items()]
+    print_table("", ["name", "process", "log"], rows)
+    print("running; Ctrl-C stops all of them", flush=True)
+
+
+def join(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="New folder of the member.")],
+    address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where others reach it.")],
+    role: Annotated[str, typer.Option(help="replica, gateway or keyserver.")] = "replica",
+    name: Annotated[str, typer.Option(help="Unique in the overlay; that of the folder, if not given.")] = "",
+    domain: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Trust domain of yours; else one is made in the folder.")
+    ] = None,
+) -> None:
+    """Make identity, card and configuration of a member where it will run; only the card goes to the owner."""
+    from gateway.setup import SetupError
+    from gateway.setup import join as make
+    from keys.identity import Role
+
+    try:
+        kind = Role(role)
+    except ValueError:
+        raise SetupError(f"--role {role}: take replica, gateway or keyserver") from None
+    joined = make(directory, kind, address, time.time(), name, domain)
+    card, folder = joined.card, joined.folder
+    print(f"{joined.member.name}, a {kind.value}, in {directory}; its keys stay there")
+    print(f"send {card} to the owner of the overlay, who runs")
+    if kind is Role.REPLICA:
+        print(f"  veilmq overlay attach overlay.json --owner OWNER --region REGION --card CARD --address {address}")
+    else:
+        where = "members" if kind is Role.GATEWAY else "key_service.servers"
+        print(f"  veilmq overlay sign overlay.yaml --owner OWNER --out overlay.json    # with the card in {where}")
+    print(f"put the overlay.json that comes back into {folder.overlay}, then: veilmq broker -c {folder.config}")

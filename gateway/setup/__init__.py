@@ -1,0 +1,34 @@
+"""An overlay from nothing: the folders of its members, an operator's own folder, all of it run on one machine.
+
+Imports `owner` and `trust` for what is signed and issued, and `base`; knows no broker: what it starts is the command
+`veilmq broker`, as on any host.
+"""
+
+from __future__ import annotations
+
+from gateway.setup.folders import (
+    CONFIG,
+    IDENTITY,
+    OVERLAY,
+    RoleFolder,
+    role_folders,
+)
+from gateway.setup.initialising import Made, make_overlay
+from gateway.setup.joining import Joined, join
+from gateway.setup.plan import Plan, SetupError
+from gateway.setup.supervising import Supervisor
+
+__all__ = [
+    "CONFIG",
+    "IDENTITY",
+    "OVERLAY",
+    "Joined",
+    "Made",
+    "Plan",
+    "RoleFolder",
+    "SetupError",
+    "Supervisor",
+    "join",
+    "make_overlay",
+    "role_folders",
+]

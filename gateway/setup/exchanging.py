@@ -1,0 +1,86 @@
+"""The owner's copy of the signed overlay and those in the folders of members on the same machine, kept in step.
+
+What the owner signs has to reach one member, and endorsements have to come back before a region may change again. On
+one machine `veilmq up` carries both: the newest version that verifies, with the most endorsements, goes to all who have
+an older one. A copy by another owner is left alone. Members pass on what is new among themselves besides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from bridge.document import Overlay, OverlayError
+from gateway.base import PrivateFileError, write_public
+from gateway.trust import TrustError, load_overlay
+
+log = logging.getLogger("veilmq.up")
+
+
+def newest(copies: Sequence[Path], now_ms: int) -> tuple[Path, Overlay] | None:
+    """Of the copies that are there and verify, the one with the highest version and then the most endorsements.
+
+    The owner of the first copy counts; others are passed over.
+    """
+    best: tuple[Path, Overlay] | None = None
+    owner: bytes | None = None
+    for path in copies:
+        with contextlib.suppress(TrustError, OverlayError):
+            overlay = load_overlay(path, now_ms)
+            owner = owner or overlay.owner
+            if overlay.owner == owner and (best is None or _rank(overlay) > _rank(best[1])):
+                best = path, overlay
+    return best
+
+
+def _rank(overlay: Overlay) -> tuple[int, int]:
+    return overlay.policy.version, len(list(overlay.endorsements))
+
+
+class Copies:
+    """Looks at the copies again only where one of them changed since the last time."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Path, tuple[int, int]] = {}
+
+    def exchange(self, signed: Path, folders: Sequence[Path], now_ms: int) -> None:
+        """`signed`: the owner's copy; `folders`: those of members, whether they have a copy yet or not."""
+        copies = [signed, *folders]
+        stamps = {path: _stamp(path) for path in copies}
+        if not signed.exists() or stamps == self._seen:
+            return
+        found = newest(copies, now_ms)
+        if found is None:
+            return
+        source, overlay = found
+        content = source.read_bytes()
+        for path in copies:
+            if path == source or _holds(path, overlay, now_ms):
+                continue
+            try:
+                write_public(path, content)
+                log.info("version %d of the overlay from %s to %s", overlay.policy.version, source, path)
+            except PrivateFileError as error:
+                log.warning("%s", error)
+        self._seen = {path: _stamp(path) for path in copies}
+
+
+def _holds(path: Path, overlay: Overlay, now_ms: int) -> bool:
+    """Whether the copy is as good, or of another owner and not ours to replace."""
+    if not path.exists():
+        return False
+    try:
+        theirs = load_overlay(path, now_ms)
+    except (TrustError, OverlayError):
+        return False
+    return theirs.owner != overlay.owner or _rank(theirs) >= _rank(overlay)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return (0, 0)
+    return status.st_mtime_ns, status.st_size

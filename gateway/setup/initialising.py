@@ -1,0 +1,114 @@
+"""`veilmq init`: trust domains, identities, the signed overlay and one folder a member, on ports that are free.
+
+Every member has a trust domain of its own, since replicas and key servers must be run by different parties; the owner
+of the overlay is one more. All is made by the functions behind `veilmq trust` and `veilmq overlay sign`. A directory
+that holds anything is refused: nothing is overwritten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gateway.base import PrivateFileError, private_directory, write_public
+from gateway.owner import sign_overlay
+from gateway.setup.folders import DOMAIN, IDENTITY, MATERIAL, RoleFolder
+from gateway.setup.plan import Member, Plan, SetupError, description, settings, title
+from gateway.trust import TrustDomain
+from keys.identity import Role
+
+LOOPBACK = "127.0.0.1"
+OWNER, SIGNED, DESCRIPTION = "owner", "overlay.json", "overlay.yaml"
+MEMBERS_ABOVE, METRICS_ABOVE = 7_000, 8_000
+"""Ports of replicas and key servers, and of metrics, so far above that of the first gateway."""
+PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was made. `members` in the order in which they are started."""
+
+    directory: Path
+    members: tuple[Member, ...]
+
+    @property
+    def overlay(self) -> Path:
+        return self.directory / SIGNED
+
+    def folder(self, member: Member) -> RoleFolder:
+        return RoleFolder(self.directory / member.name)
+
+
+def make_overlay(directory: Path, plan: Plan, first_port: int, now: float) -> Made:
+    """Write everything into the new or empty `directory`. `first_port`: of the first gateway.
+
+    Raises SetupError, TrustError, OverlayError.
+    """
+    plan.check()
+    try:
+        if directory.exists() and any(directory.iterdir()):
+            raise SetupError(f"{directory}: holds something already; name a new directory")
+        private_directory(directory)
+        members = tuple(_members(plan, first_port))
+        owner = TrustDomain.create(directory / OWNER, "owner", now)
+        for member in members:
+            domain = TrustDomain.create(directory / member.name / DOMAIN, f"operator-{member.name}", now)
+            domain.issue(member.name, member.role, (member.host,), directory / member.name / IDENTITY, now)
+        described = directory / DESCRIPTION
+        _write_yaml(
+            described, description(plan, members, "overlay"), "# What the owner signs: `veilmq overlay sign`.\n"
+        )
+        signed = sign_overlay(described, owner.directory, directory / SIGNED, now)
+        for material in signed.materials:
+            material.rename(directory / material.stem / MATERIAL)
+        if signed.materials:
+            signed.materials[0].parent.rmdir()
+        made = Made(directory, members)
+        for member in members:
+            folder = made.folder(member)
+            write_public(folder.overlay, made.overlay.read_bytes())
+            _write_yaml(folder.config, settings(member, plan.protect), title(member))
+    except PrivateFileError as error:
+        raise SetupError(str(error)) from None
+    except OSError as error:
+        raise SetupError(f"{error.filename or directory}: {error.strerror or error}; correct that") from None
+    return made
+
+
+def _members(plan: Plan, first_port: int) -> Iterator[Member]:
+    taken: set[int] = set()
+    for name, role in plan.names.items():
+        first = first_port if role is Role.GATEWAY else first_port + MEMBERS_ABOVE
+        metrics = f"{LOOPBACK}:{_free(first_port + METRICS_ABOVE, taken)}"
+        region = "" if role is Role.KEY_SERVER else plan.region_of(name)
+        given = plan.addresses.get(name)
+        if given is None:
+            bind = f"{LOOPBACK}:{_free(first, taken)}"
+            yield Member(name, role, bind, bind, metrics, region)
+            continue
+        host, _, port = given.rpartition(":")
+        if not host or not port.isdigit():
+            raise SetupError(f"--address {name}={given}: is no HOST:PORT; write e.g. {name}=a.example.net:8883")
+        yield Member(name, role, given, f"0.0.0.0:{port}", metrics, region)
+
+
+def _free(first: int, taken: set[int]) -> int:
+    """The first port from `first` on that nobody on this machine uses now. Raises SetupError."""
+    for port in range(first, PORT_MAX + 1):
+        if port in taken:
+            continue
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            taken.add(port)
+            return port
+    raise SetupError(f"no port from {first} to {PORT_MAX} is free; give another --port")
+
+
+def _write_yaml(path: Path, content: Mapping[str, Any], heading: str) -> None:
+    write_public(path, (heading + yaml.safe_dump(dict(content), sort_keys=False)).encode())

@@ -1,0 +1,151 @@
+"""Who is in a new overlay, where each listens, and what the owner's description and each member's YAML say.
+
+Names and contents only; `initialising` writes them. Members: replicas r1 r2 ..., gateways g1 g2 ..., key servers
+k1 k2 ...; regions region1 region2 ..., joined in a row, each with as many replicas as the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from gateway.setup.folders import CONFIG, DATA, IDENTITY, MATERIAL, OVERLAY
+from keys.identity import Role
+
+REPLICAS_MIN = 3
+"""Fewer cannot share a secret."""
+KEY_SERVERS_MIN = 4
+"""Fewer bear no liar: 3f + 1."""
+MEMBERS_MAX = 200
+"""Stops a slip of the finger from filling a disk."""
+
+
+class SetupError(Exception):
+    """Why an overlay cannot be made or run, in one line: cause and cure. Exit status 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member. `address`: HOST:PORT where others reach it; `bind`: what its listener binds."""
+
+    name: str
+    role: Role
+    address: str
+    bind: str
+    metrics: str
+    region: str = ""
+
+    @property
+    def host(self) -> str:
+        return self.address.rpartition(":")[0].strip("[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `veilmq init` is asked for."""
+
+    replicas: int = REPLICAS_MIN
+    gateways: int = 2
+    regions: int = 1
+    key_servers: int = 0
+    protect: tuple[str, ...] = ("plant/#",)
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """Where members will be, for those that will not stay on this machine: HOST:PORT by name."""
+
+    def check(self) -> None:
+        """Raises SetupError for what no overlay can be."""
+        if self.replicas < REPLICAS_MIN:
+            raise SetupError(
+                f"--replicas {self.replicas}: a region of fewer than {REPLICAS_MIN} replicas cannot share a secret; "
+                f"take {REPLICAS_MIN} or more"
+            )
+        if self.gateways < 1 or self.regions < 1:
+            raise SetupError("an overlay has at least one region and one gateway; take --gateways 1 or more")
+        if 0 < self.key_servers < KEY_SERVERS_MIN:
+            raise SetupError(
+                f"--key-servers {self.key_servers}: fewer than {KEY_SERVERS_MIN} bear no liar; take {KEY_SERVERS_MIN}, "
+                "7, 10, or none: then the owner issues keys"
+            )
+        if len(self.names) > MEMBERS_MAX:
+            raise SetupError(f"{len(self.names)} members are more than {MEMBERS_MAX}; sign a description of your own")
+        for name in self.addresses:
+            if name not in self.names:
+                raise SetupError(f"--address {name}=...: there is no {name}; members are {', '.join(self.names)}")
+
+    @property
+    def names(self) -> dict[str, Role]:
+        """All members in the order in which they are started."""
+        kinds = (
+            ("r", self.regions * self.replicas, Role.REPLICA),
+            ("k", self.key_servers, Role.KEY_SERVER),
+            ("g", self.gateways, Role.GATEWAY),
+        )
+        return {f"{letter}{number}": role for letter, count, role in kinds for number in range(1, count + 1)}
+
+    def region_of(self, name: str) -> str:
+        """Replicas fill one region after the other, gateways take turns."""
+        place = int(name[1:]) - 1
+        number = place // self.replicas if name.startswith("r") else place % self.regions
+        return f"region{number + 1}"
+
+
+def description(plan: Plan, members: Sequence[Member], overlay: str) -> dict[str, Any]:
+    """What the owner signs (`configs/overlay.yaml` has every field)."""
+    regions = [f"region{number}" for number in range(1, plan.regions + 1)]
+    content: dict[str, Any] = {
+        "name": overlay,
+        "regions": [
+            {
+                "name": region,
+                "members": [_reached(m) for m in members if m.role is Role.REPLICA and m.region == region],
+            }
+            for region in regions
+        ],
+        "edges": [list(pair) for pair in pairwise(regions)],
+        "scopes": [{"filter": each, "tokens": True} for each in plan.protect],
+        "members": [
+            {"card": _card(m), "region": m.region, "publish": list(plan.protect), "read": list(plan.protect)}
+            for m in members
+            if m.role is Role.GATEWAY
+        ],
+    }
+    if plan.key_servers:
+        servers = [_reached(m) for m in members if m.role is Role.KEY_SERVER]
+        content["key_service"] = {"issuer": "threshold", "servers": servers}
+    return content
+
+
+def _reached(member: Member) -> dict[str, str]:
+    return {"card": _card(member), "address": member.address}
+
+
+def _card(member: Member) -> str:
+    return f"{member.name}/{IDENTITY}/card.json"
+
+
+def settings(member: Member, protect: Sequence[str] = ()) -> dict[str, Any]:
+    """The YAML of one member; its paths are those of its own folder."""
+    section: dict[str, Any] = {"identity": IDENTITY, "overlay": OVERLAY}
+    content: dict[str, Any] = {"listeners": {"default": {"bind": member.bind}}}
+    if member.role is Role.GATEWAY:
+        content["allow_anonymous"] = True
+        section["protect"] = [{"filter": each, "tokens": True} for each in protect]
+    else:
+        content["listeners"]["default"]["overlay"] = True
+    if member.role is Role.KEY_SERVER:
+        section["key_server"] = {"material": MATERIAL}
+    return {**content, "data": DATA, "metrics": {"bind": member.metrics}, "overlay": section}
+
+
+def title(member: Member) -> str:
+    """The comment above the YAML of a member: how it is started and what to change first."""
+    lines = [f"{member.name}, a {member.role.value}. From this folder: veilmq broker -c {CONFIG}"]
+    if member.role is Role.GATEWAY:
+        lines += [
+            "Ordinary MQTT clients connect to the listener below. Before others than this machine can reach it, make",
+            "logins by `veilmq passwd passwords USER`, remove allow_anonymous, and add",
+            "plugins: {amqtt.plugins.authentication.FileAuthPlugin: {password_file: passwords}}",
+        ]
+    return "".join(f"# {line}\n" for line in lines)

@@ -1,0 +1,189 @@
+"""`veilmq up`: one process a folder, each with a log of its own, started again when it crashes, stopped with us.
+
+As systemd's `Restart=on-failure`: whoever ends a process by SIGTERM, and with status 0, wants it stopped; one that says
+in its last line what an operator has to cure (status 2) is started again once its folder changes. Folders that appear
+are started, and the signed overlay is carried between the copies (`exchanging`). Nothing is decided by time of day.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.setup.exchanging import Copies
+from gateway.setup.folders import RoleFolder, role_folders
+from gateway.setup.initialising import SIGNED
+from gateway.setup.plan import SetupError
+
+log = logging.getLogger("veilmq.up")
+
+LOGS, PID = "logs", "pid"
+LOG_BYTES_MAX = 16 << 20
+"""A log that is larger when its process starts becomes NAME.log.1, which the next one replaces."""
+PAUSE_FIRST_S, PAUSE_MOST_S = 1.0, 30.0
+STABLE_S = 60.0
+"""A process that ran for so long crashed anew: the next pause is the first again."""
+END_S = 15.0
+BAD_INPUT = 2
+PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+COMMAND = (sys.executable, "-m", "gateway.cli", "broker", "-c")
+
+
+@dataclass(slots=True)
+class Child:
+    """One member's process and what became of it."""
+
+    folder: RoleFolder
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
+    again_at: float | None = 0.0
+    """When to start it; None: not before its folder changes, or never."""
+    pause_s: float = PAUSE_FIRST_S
+    waits_for: tuple[int, ...] = ()
+    """The folder as it was when the process said that something is wrong with it."""
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process is not None else None
+
+    def last_line(self) -> str:
+        try:
+            with self.log.open("rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+                lines = file.read().decode("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        return lines[-1] if lines else ""
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """`step` often; `stop` at the end. `say`: a line for the operator. `only`: names of folders, all if empty."""
+
+    directory: Path
+    say: Callable[[str], None]
+    only: frozenset[str] = frozenset()
+    children: dict[str, Child] = field(default_factory=dict)
+    _copies: Copies = field(default_factory=Copies)
+    _waiting: set[str] = field(default_factory=set)
+
+    def open(self) -> None:
+        """Raises SetupError for a directory without members."""
+        if not self.directory.is_dir():
+            raise SetupError(f"{self.directory}: no such directory; make it with `veilmq init {self.directory}`")
+        names = {folder.name for folder in role_folders(self.directory)}
+        if not names:
+            raise SetupError(f"{self.directory}: holds no member; make some with `veilmq init` or `veilmq join`")
+        if missing := self.only - names:
+            raise SetupError(f"{', '.join(sorted(missing))}: no such member here; there are {', '.join(sorted(names))}")
+        (self.directory / LOGS).mkdir(exist_ok=True)
+
+    def step(self, now: float) -> None:
+        """Look at everything once. `now`: seconds of a clock that does not jump."""
+        folders = [f for f in role_folders(self.directory) if not self.only or f.name in self.only]
+        self._copies.exchange(self.directory / SIGNED, [f.overlay for f in folders], int(time.time() * 1000))
+        for folder in folders:
+            if folder.name not in self.children and self._may_begin(folder):
+                self.children[folder.name] = Child(folder, self.directory / LOGS / f"{folder.name}.log")
+        for child in self.children.values():
+            self._look(child, now)
+
+    def _may_begin(self, folder: RoleFolder) -> bool:
+        if folder.is_ready:
+            return True
+        if folder.name not in self._waiting:
+            self._waiting.add(folder.name)
+            self.say(f"{folder.name} waits for {folder.overlay}, which its owner signs")
+        return False
+
+    def _look(self, child: Child, now: float) -> None:
+        if child.process is not None and (status := child.process.poll()) is not None:
+            child.process = None
+            (child.folder.path / PID).unlink(missing_ok=True)
+            self._ended(child, status, now)
+        if child.process is not None:
+            return
+        if child.waits_for and _state(child.folder) != child.waits_for:
+            child.waits_for, child.again_at = (), now
+        if child.again_at is not None and now >= child.again_at:
+            self._start(child, now)
+
+    def _start(self, child: Child, now: float) -> None:
+        rotate(child.log)
+        paths = [str(PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+        with child.log.open("ab") as output:
+            child.process = subprocess.Popen(
+                [*COMMAND, str(child.folder.config.resolve())],
+                cwd=child.folder.path,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C is for us; we tell it
+            )
+        (child.folder.path / PID).write_text(f"{child.process.pid}\n")
+        child.started_at, child.again_at = now, None
+
+    def _ended(self, child: Child, status: int, now: float) -> None:
+        name = child.folder.name
+        if status == 0:
+            self.say(f"{name} was stopped; touch {child.folder.config} to start it again")
+            child.waits_for = _state(child.folder)
+            return
+        if status == BAD_INPUT:
+            self.say(f"{name}: {child.last_line().removeprefix('veilmq: ')}")
+            child.waits_for = _state(child.folder)
+            return
+        child.pause_s = PAUSE_FIRST_S if now - child.started_at >= STABLE_S else child.pause_s
+        child.again_at = now + child.pause_s
+        how = f"by signal {-status}" if status < 0 else f"with status {status}"
+        self.say(f"{name} ended {how}, is started again in {child.pause_s:.0f} s; see {child.log}")
+        child.pause_s = min(2 * child.pause_s, PAUSE_MOST_S)
+
+    def stop(self) -> None:
+        """Ask all to end, then kill what is left."""
+        running = [child for child in self.children.values() if child.process is not None]
+        for child in running:
+            _signal(child, signal.SIGTERM)
+        until = time.monotonic() + END_S
+        for child in running:
+            assert child.process is not None
+            try:
+                child.process.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                _signal(child, signal.SIGKILL)
+                child.process.wait()
+            (child.folder.path / PID).unlink(missing_ok=True)
+
+
+def _signal(child: Child, number: int) -> None:
+    if child.process is not None and child.process.poll() is None:
+        child.process.send_signal(number)
+
+
+def _state(folder: RoleFolder) -> tuple[int, ...]:
+    """What an operator changes to cure something: configuration and overlay."""
+    return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in (folder.config, folder.overlay))
+
+
+def rotate(path: Path) -> None:
+    """Begin a new log where the old one is large."""
+    try:
+        if path.stat().st_size > LOG_BYTES_MAX:
+            path.replace(path.with_suffix(".log.1"))
+    except FileNotFoundError:
+        return
+
+
+def is_stopped(children: Sequence[Child]) -> bool:
+    """Whether nothing runs and nothing will be started by itself."""
+    return all(child.process is None and child.again_at is None for child in children)

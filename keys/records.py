@@ -1,0 +1,412 @@
+"""The content of a batch: many application messages side by side, column by column.
+
+    head, 16 bytes: version(1, 2) zero(1) records(2) topics(2) zero(2) extras(4) payloads(4), the last two in bytes
+    flags(1 each): bits 0-1 QoS, 2 retain, 3 has extras, 4 tombstone, 5 dropped (it counts, nobody gets it)
+    time of the record, ms(8 each, signed)    index of its topic(2 each)
+    length of its extras(4 each)    length of its payload(4 each)
+    length of each distinct topic(2 each)    the topics    the extras    the payloads
+
+All integers are little-endian, and every one of these sections begins at a multiple of 8 bytes and is filled with
+zeros up to the next: numpy and Arrow read them where they lie (`layout` says where). The sizes add up to the last
+byte. Extras of one record: flags(1: 1 expiry, 2 content type, 4 response topic, 8 correlation data, 16 payload format,
+32 original number, 64 user properties), then those fields in this order: expiry in seconds(4), text, text, bytes,
+format(1), number(8), count(2) and pairs of texts; texts and bytes behind their 16-bit length.
+
+What is wrong with the structure fails the whole content. What is wrong with one record (a topic that is no UTF-8,
+extras that cannot be read) fails that one alone: `topic`, `extras` raise when they are asked for.
+Not here: sealing and signatures (`batchheader`), what topics are allowed (`bridge`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from keys.errors import BadFrame, OurFault
+from keys.message import PAYLOAD_LIMIT, PROPERTIES_LIMIT
+
+VERSION = 2
+RECORDS_MAX = 1024
+QOS, RETAIN, HAS_EXTRAS, TOMBSTONE, DROPPED = 3, 4, 8, 16, 32
+EXPIRY, TYPE, RESPONSE, CORRELATION, FORMAT, NUMBER, PROPERTIES = 1, 2, 4, 8, 16, 32, 64
+_HEAD = struct.Struct("<BBHHHII")
+HEAD_BYTES = _HEAD.size
+_ALL_FLAGS = bytes(f for f in range(64) if f & QOS != 3 and (f & RETAIN or not f & TOMBSTONE))
+_PLAIN_FLAGS = bytes(f for f in _ALL_FLAGS if not f & HAS_EXTRAS)
+_HAS_EXTRAS = bytes(bool(f & HAS_EXTRAS) for f in range(256))
+_TEXT_MAX = 65_535
+
+
+class Layout(NamedTuple):
+    """Where each section of a content begins, and where it ends."""
+
+    flags: int
+    times: int
+    indexes: int
+    extras_lengths: int
+    payload_lengths: int
+    topic_lengths: int
+    topics: int
+    extras: int
+    payloads: int
+    end: int
+
+
+def layout(records: int, topics: int, topics_bytes: int, extras_bytes: int, payloads_bytes: int) -> Layout:
+    """Of a content with so many records and distinct topics, and so many bytes of each kind."""
+    return Layout(
+        *_fixed(records, topics), *_rest(_fixed_end(records, topics), topics_bytes, extras_bytes, payloads_bytes)
+    )
+
+
+def _padded(size: int) -> int:
+    return -(-size // 8) * 8
+
+
+@lru_cache(maxsize=4096)
+def _fixed(records: int, topics: int) -> tuple[int, int, int, int, int, int]:
+    flags = HEAD_BYTES
+    times = flags + _padded(records)
+    indexes = times + 8 * records
+    extras_lengths = indexes + _padded(2 * records)
+    payload_lengths = extras_lengths + _padded(4 * records)
+    return flags, times, indexes, extras_lengths, payload_lengths, payload_lengths + _padded(4 * records)
+
+
+def _fixed_end(records: int, topics: int) -> int:
+    return _fixed(records, topics)[-1] + _padded(2 * topics)
+
+
+def _rest(start: int, topics_bytes: int, extras_bytes: int, payloads_bytes: int) -> tuple[int, int, int, int]:
+    extras = start + _padded(topics_bytes)
+    payloads = extras + _padded(extras_bytes)
+    return start, extras, payloads, payloads + _padded(payloads_bytes)
+
+
+@lru_cache(maxsize=RECORDS_MAX + 1)
+def _columns(records: int) -> struct.Struct:
+    """Head and the columns of so many records, with their padding."""
+    pads = (-records % 8, -2 * records % 8, -4 * records % 8)
+    return struct.Struct(
+        f"<BBHHHII{records}s{pads[0]}x{records}q{records}H{pads[1]}x{records}I{pads[2]}x{records}I{pads[2]}x"
+    )
+
+
+@lru_cache(maxsize=RECORDS_MAX + 1)
+def _shorts(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}H{-2 * count % 8}x")
+
+
+class Extras(NamedTuple):
+    """What a record has beside topic, payload and time. `number`: its original one, in snapshots."""
+
+    expiry_s: int | None = None
+    content_type: str | None = None
+    response_topic: str | None = None
+    correlation_data: bytes | None = None
+    payload_format: int | None = None
+    number: int | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+
+    def encode(self) -> bytes:
+        """Empty if there are none. Raises `OurFault` for what does not fit."""
+        if self == NO_EXTRAS:
+            return b""
+        flags, parts = 0, [b""]
+        try:
+            if self.expiry_s is not None:
+                flags |= EXPIRY
+                parts.append(self.expiry_s.to_bytes(4, "little"))
+            for flag, text in ((TYPE, self.content_type), (RESPONSE, self.response_topic)):
+                if text is not None:
+                    flags |= flag
+                    parts += _sized(text.encode())
+            if self.correlation_data is not None:
+                flags |= CORRELATION
+                parts += _sized(self.correlation_data)
+            if self.payload_format is not None:
+                flags |= FORMAT
+                parts.append(bytes((self.payload_format,)))
+            if self.number is not None:
+                flags |= NUMBER
+                parts.append(self.number.to_bytes(8, "little"))
+            if self.properties:
+                flags |= PROPERTIES
+                parts.append(len(self.properties).to_bytes(2, "little"))
+                for name, value in self.properties:
+                    parts += _sized(name.encode())
+                    parts += _sized(value.encode())
+        except (OverflowError, UnicodeEncodeError, ValueError):
+            raise OurFault("a message property fits no record") from None
+        if len(self.properties) > PROPERTIES_LIMIT or self.payload_format not in (None, 0, 1):
+            raise OurFault("more user properties than a record can have, or an unknown payload format")
+        parts[0] = bytes((flags,))
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Extras:
+        """Raises `BadFrame`; one value has one encoding."""
+        if not data:
+            return NO_EXTRAS
+        flags, at = data[0], 1
+        if not flags or flags & 128:
+            raise BadFrame(f"extras with flags {flags:#04x}")
+        expiry = content_type = response = correlation = form = number = None
+        if flags & EXPIRY:
+            expiry, at = _integer(data, at, 4)
+        if flags & TYPE:
+            content_type, at = _text(data, at)
+        if flags & RESPONSE:
+            response, at = _text(data, at)
+        if flags & CORRELATION:
+            correlation, at = _bytes(data, at)
+        if flags & FORMAT:
+            form, at = _integer(data, at, 1)
+            if form > 1:
+                raise BadFrame(f"payload format {form}; 0 and 1 are defined (MQTT 5.0 §3.3.2.3.2)")
+        if flags & NUMBER:
+            number, at = _integer(data, at, 8)
+        pairs = []
+        if flags & PROPERTIES:
+            count, at = _integer(data, at, 2)
+            if not 1 <= count <= PROPERTIES_LIMIT:
+                raise BadFrame(f"{count} user properties")
+            for _ in range(count):
+                name, at = _text(data, at)
+                value, at = _text(data, at)
+                pairs.append((name, value))
+        if at != len(data):
+            raise BadFrame(f"{len(data) - at} bytes behind the extras of a record")
+        return cls(expiry, content_type, response, correlation, form, number, tuple(pairs))
+
+
+NO_EXTRAS = Extras()
+
+
+def _sized(data: bytes) -> tuple[bytes, bytes]:
+    return len(data).to_bytes(2, "little"), data
+
+
+def _integer(data: bytes, at: int, size: int) -> tuple[int, int]:
+    if at + size > len(data):
+        raise BadFrame("extras of a record are cut short")
+    return int.from_bytes(data[at : at + size], "little"), at + size
+
+
+def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    size, at = _integer(data, at, 2)
+    if at + size > len(data):
+        raise BadFrame("extras of a record are cut short")
+    return data[at : at + size], at + size
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    value, at = _bytes(data, at)
+    try:
+        return value.decode(), at
+    except UnicodeDecodeError:
+        raise BadFrame("a text of a record is not UTF-8") from None
+
+
+class Records:
+    """The columns of one content. Records are named by their place, from 0.
+
+    `flags`: a byte each. `times`: ms. `indexes`: into `topics`, which are distinct and bytes as they came.
+    `data`: the content itself.
+    """
+
+    __slots__ = (
+        "_extras_ends",
+        "_extras_lengths",
+        "_payload_ends",
+        "_payload_lengths",
+        "_starts",
+        "data",
+        "flags",
+        "indexes",
+        "times",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        data: bytes,
+        flags: bytes,
+        times: Sequence[int],
+        indexes: Sequence[int],
+        topics: tuple[bytes, ...],
+        lengths: tuple[Sequence[int], Sequence[int]],
+        starts: tuple[int, int],
+    ) -> None:
+        self.data = data
+        self.flags, self.times, self.indexes, self.topics = flags, times, indexes, topics
+        self._extras_lengths, self._payload_lengths = lengths
+        self._starts = starts
+        self._extras_ends: list[int] = []
+        self._payload_ends: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.flags)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Records:
+        """Raises `BadFrame` unless the structure holds; no loop over records runs in Python."""
+        if len(data) < HEAD_BYTES:
+            raise BadFrame(f"a content of {len(data)} bytes")
+        version, zero, count, topic_count, zeros, extras_bytes, payloads_bytes = _HEAD.unpack_from(data)
+        if version != VERSION or zero or zeros:
+            raise BadFrame(f"content of version {version}")
+        if not 1 <= count <= RECORDS_MAX or not 1 <= topic_count <= count:
+            raise BadFrame(f"a content of {count} records on {topic_count} topics")
+        fixed, lengths_at = _columns(count), _fixed(count, topic_count)[-1]
+        topics_at = _fixed_end(count, topic_count)
+        if len(data) < topics_at:
+            raise BadFrame(f"a content of {count} records in {len(data)} bytes")
+        fields = fixed.unpack_from(data)
+        flags, times, indexes = fields[7], fields[8 : 8 + count], fields[8 + count : 8 + 2 * count]
+        extras, payloads = fields[8 + 2 * count : 8 + 3 * count], fields[8 + 3 * count :]
+        topic_lengths = _shorts(topic_count).unpack_from(data, lengths_at)
+        rest = _rest(topics_at, sum(topic_lengths), extras_bytes, payloads_bytes)
+        if sum(extras) != extras_bytes or sum(payloads) != payloads_bytes or len(data) != rest[-1]:
+            raise BadFrame("lengths of a content do not add up")
+        if max(indexes) >= topic_count or min(times) < 0:
+            raise BadFrame("a record without a topic, or before 1970")
+        if flags.translate(None, _PLAIN_FLAGS) and (
+            flags.translate(None, _ALL_FLAGS) or flags.translate(_HAS_EXTRAS) != bytes(map(bool, extras))
+        ):
+            raise BadFrame("flags of records that cannot be")
+        if extras_bytes and not flags.translate(_HAS_EXTRAS).strip(b"\0"):
+            raise BadFrame("extras of records that have none")
+        ends = [*accumulate(topic_lengths, initial=topics_at)]
+        topics = tuple([data[start:end] for start, end in pairwise(ends)])
+        if len(set(topics)) != topic_count:
+            raise BadFrame("a topic twice")
+        _check_padding(data, count, topic_count, (ends[-1], rest[1] + extras_bytes, rest[2] + payloads_bytes))
+        return cls(data, flags, times, indexes, topics, (extras, payloads), (rest[1], rest[2]))
+
+    # ------------------------------------------------------------------------------------------- records
+
+    def payload(self, at: int) -> bytes:
+        end = self._payload_end(at)
+        return self.data[end - self._payload_lengths[at] : end]
+
+    def payloads(self) -> list[bytes]:
+        """All of them, in order."""
+        self._payload_end(0)
+        ends, lengths, data = self._payload_ends, self._payload_lengths, self.data
+        return [data[end - size : end] for end, size in zip(ends, lengths, strict=True)]
+
+    def _payload_end(self, at: int) -> int:
+        if not self._payload_ends:
+            self._payload_ends = [*accumulate(self._payload_lengths, initial=self._starts[1])][1:]
+        return self._payload_ends[at]
+
+    def extras_bytes(self, at: int) -> bytes:
+        """The extras of a record as they stand."""
+        if not self._extras_ends:
+            self._extras_ends = [*accumulate(self._extras_lengths, initial=self._starts[0])][1:]
+        end = self._extras_ends[at]
+        return self.data[end - self._extras_lengths[at] : end]
+
+    def extras(self, at: int) -> Extras:
+        """Raises `BadFrame` if this record's cannot be read."""
+        return Extras.decode(self.extras_bytes(at)) if self.flags[at] & HAS_EXTRAS else NO_EXTRAS
+
+    def topic(self, at: int) -> str:
+        """Raises `BadFrame` if this record's is no text."""
+        try:
+            return self.topics[self.indexes[at]].decode()
+        except UnicodeDecodeError:
+            raise BadFrame("a topic is not UTF-8") from None
+
+    def qos(self, at: int) -> int:
+        return self.flags[at] & QOS
+
+    @property
+    def is_reliable(self) -> bool:
+        """Whether one of them has QoS 1 or 2."""
+        return bool(self.flags.translate(_QOS).strip(b"\0"))
+
+    def last_reliable(self, end: int) -> int:
+        """The place of the last one before `end` with QoS 1 or 2; -1 if there is none."""
+        return len(self.flags[:end].translate(_QOS).rstrip(b"\0")) - 1
+
+    def size(self, start: int, end: int) -> int:
+        """About how many bytes of a batch these records are."""
+        lengths = sum(self._payload_lengths[start:end]) + sum(self._extras_lengths[start:end])
+        return lengths + (end - start) * 19 + sum(map(len, map(self.topics.__getitem__, {*self.indexes[start:end]})))
+
+
+_QOS = bytes(f & QOS for f in range(256))
+
+
+def _check_padding(data: bytes, count: int, topics: int, ends: Iterable[int]) -> None:
+    at = _fixed(count, topics)
+    used = (at[0] + count, at[2] + 2 * count, at[3] + 4 * count, at[4] + 4 * count, at[5] + 2 * topics, *ends)
+    for end in used:
+        if end & 7 and data[end : _padded(end)].strip(b"\0"):
+            raise BadFrame("padding is not zeros")
+
+
+def encode(
+    flags: bytes, times: Sequence[int], topics: Sequence[bytes], extras: Sequence[bytes], payloads: Sequence[bytes]
+) -> bytes:
+    """The content of records given column by column, a topic each; `HAS_EXTRAS` is set here. Raises `OurFault`."""
+    places: dict[bytes, int] = {}
+    indexes = [places.setdefault(topic, len(places)) for topic in topics]
+    if any(extras):
+        marks = zip(flags, extras, strict=True)
+        flags = bytes([flag | HAS_EXTRAS if extra else flag & ~HAS_EXTRAS for flag, extra in marks])
+    return _assemble(flags, times, indexes, tuple(places), extras, payloads)
+
+
+def _assemble(
+    flags: bytes,
+    times: Sequence[int],
+    indexes: Sequence[int],
+    topics: tuple[bytes, ...],
+    extras: Sequence[bytes],
+    payloads: Sequence[bytes],
+) -> bytes:
+    count = len(flags)
+    if not 1 <= count <= RECORDS_MAX:
+        raise OurFault(f"a batch has 1 to {RECORDS_MAX} records, not {count}")
+    if flags.translate(None, _ALL_FLAGS) or not all(topics) or max(map(len, topics)) > _TEXT_MAX:
+        raise OurFault("a record has flags that cannot be, or a topic that is empty or too long")
+    extras_data, payload_data, topic_data = b"".join(extras), b"".join(payloads), b"".join(topics)
+    if len(payload_data) > PAYLOAD_LIMIT:
+        raise OurFault("payloads of a batch are longer than a packet can be")
+    head = (VERSION, 0, count, len(topics), 0, len(extras_data), len(payload_data), flags)
+    try:
+        columns = _columns(count).pack(*head, *times, *indexes, *map(len, extras), *map(len, payloads))
+    except struct.error:
+        raise OurFault("a record's time or length fits no batch, or columns differ in length") from None
+    lengths = _shorts(len(topics)).pack(*map(len, topics))
+    parts = [columns, lengths]
+    for section in (topic_data, extras_data, payload_data):
+        parts.append(section)
+        if len(section) & 7:
+            parts.append(bytes(-len(section) % 8))
+    return b"".join(parts)
+
+
+def join(parts: Sequence[tuple[Records, int, int]]) -> Records:
+    """Runs of records, each from a place up to another, as one content. One whole run is what it was."""
+    if len(parts) == 1 and parts[0][1] == 0 and parts[0][2] == len(parts[0][0]):
+        return parts[0][0]
+    places: dict[bytes, int] = {}
+    flags, times, indexes = bytearray(), list[int](), list[int]()
+    extras, payloads = list[bytes](), list[bytes]()
+    for records, start, end in parts:
+        flags += records.flags[start:end]
+        times += records.times[start:end]
+        moved = {
+            at: places.setdefault(records.topics[at], len(places)) for at in dict.fromkeys(records.indexes[start:end])
+        }
+        indexes += map(moved.__getitem__, records.indexes[start:end])
+        extras += map(records.extras_bytes, range(start, end))
+        payloads += map(records.payload, range(start, end))
+    return Records.decode(_assemble(bytes(flags), times, indexes, tuple(places), extras, payloads))

@@ -1,0 +1,204 @@
+"""One trace topic's voice: what is told to whom, until when, and who gets the key of what is sealed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from bridge.contract.machine import Count
+from bridge.traces.kinds import EVERYTHING, Interest, TraceKind, Wanted, gauge_topic, key_topic, trace_topic
+from bridge.traces.telling import KEYED_MAX, Say, Told, Voice, open_trace_key
+from keys.delegation import Advertisement, Delegated, Token, Trace
+from keys.errors import BadContent, BadFrame, BadSignature, Expired, KeysError, NotAuthorised
+from keys.frames import Kind, opening
+from keys.identity import Certificate, Identity, Role
+from keys.sealedbox import seal_box
+from tests.keys.test_delegation import AUTHORITY, HOLDER, HOUR_MS, NODE, NOW_MS, PUMP, UUID, certified
+
+NOW = NOW_MS / 1000
+DESK, SPY = (Identity.generate(bytes([n]) * 32) for n in (41, 42))
+KEY = b"K" * 32
+ADVERTISEMENT = Advertisement(
+    UUID, "Availability/Traces/pump-7", certified(PUMP, "pump-7"), ("desk*",), NOW_MS, NOW_MS + 5 * HOUR_MS, "node-1"
+).signed(NODE)
+TOKEN = Token(UUID, HOLDER.public_bytes, Delegated.PUBLISH, NOW_MS, NOW_MS + HOUR_MS).signed(PUMP)
+
+
+@pytest.fixture
+def voice() -> Voice:
+    """One that may speak and seals."""
+    made = Voice(ADVERTISEMENT, random.Random(1).randbytes, NOW)
+    made.authorise(TOKEN, HOLDER)
+    made.seal(KEY, NOW)
+    return made
+
+
+def wish(certificate: Certificate | None, name: str, interest: Interest = EVERYTHING, anew: bool = False) -> bytes:
+    return Wanted(name, interest, b"" if certificate is None else certificate.encode(), anew).encode()
+
+
+def ask(voice: Voice, certificate: Certificate | None, name: str, now: float = NOW, anew: bool = False) -> list[Told]:
+    return voice.answered(wish(certificate, name, anew=anew), AUTHORITY.public_bytes, now)
+
+
+def said(effects: Sequence[Told]) -> Iterator[Trace]:
+    for effect in effects:
+        if isinstance(effect, Say):
+            yield Trace.decode(effect.payload)
+
+
+def forged() -> Certificate:
+    """One that the spy issued to itself."""
+    return Certificate.issue(
+        SPY, name="desk", role=Role.ENTITY, public_key=SPY.public_bytes, agreement_key=SPY.agreement_bytes,
+        domain="plant", region=0, not_after_ms=NOW_MS + HOUR_MS,
+    )  # fmt: skip
+
+
+REFUSED: dict[str, tuple[Certificate | None, str, type[KeysError]]] = {
+    "nobody": (None, "desk", BadFrame),
+    "whom the entity did not invite": (certified(SPY, "spy"), "spy", NotAuthorised),
+    "somebody in another's name": (certified(SPY, "desk-2"), "desk", NotAuthorised),
+    "somebody uninvited in an invited name": (certified(SPY, "spy"), "desk", NotAuthorised),
+    "a party that is no entity": (certified(SPY, "desk", role=Role.REPLICA), "desk", NotAuthorised),
+    "whom no authority certified": (forged(), "desk", BadSignature),
+}
+
+
+@pytest.mark.parametrize("who", REFUSED)
+def test_who_may_not_discover_the_topic_gets_no_trace_key_and_is_no_audience(voice: Voice, who: str) -> None:
+    certificate, name, error = REFUSED[who]
+    with pytest.raises(error):
+        ask(voice, certificate, name)
+    assert not voice.is_heard
+
+
+def test_a_certificate_that_ended_gets_no_trace_key(voice: Voice) -> None:
+    with pytest.raises(Expired):
+        ask(voice, certified(DESK, "desk"), "desk", NOW + 11 * HOUR_MS / 1000)
+
+
+def test_who_may_discover_the_topic_gets_its_trace_key_once_until_it_asks_anew(voice: Voice) -> None:
+    desk = certified(DESK, "desk")
+    given, count = ask(voice, desk, "desk")
+    assert isinstance(given, Say)
+    assert given.topic == key_topic("desk", UUID)
+    assert open_trace_key(given.payload, UUID, DESK) == KEY
+    assert count == Count("trace_keys_given")
+    assert voice.is_heard
+    assert ask(voice, desk, "desk") == []
+    assert len(ask(voice, desk, "desk", anew=True)) == 2
+    voice.seal(b"L" * 32, NOW)
+    again = ask(voice, desk, "desk")[0]
+    assert isinstance(again, Say)
+    assert open_trace_key(again.payload, UUID, DESK) == b"L" * 32
+
+
+def test_those_who_got_the_key_are_remembered_up_to_a_bound_the_first_forgotten_first(voice: Voice) -> None:
+    keys = [Identity.generate(n.to_bytes(32)) for n in range(1, KEYED_MAX + 2)]
+    desks = [certified(key, f"desk-{n}") for n, key in enumerate(keys)]
+    for desk in desks:
+        assert len(ask(voice, desk, desk.name)) == 2
+    assert ask(voice, desks[1], desks[1].name) == []
+    assert len(ask(voice, desks[0], desks[0].name)) == 2
+
+
+def test_a_trace_key_opens_for_its_tracker_and_its_topic_only(voice: Voice) -> None:
+    given = ask(voice, certified(DESK, "desk"), "desk")[0]
+    assert isinstance(given, Say)
+    for topic, tracker in ((UUID, SPY), (bytes(16), DESK)):
+        with pytest.raises((BadContent, BadFrame)):
+            open_trace_key(given.payload, topic, tracker)
+    for size in range(len(given.payload)):
+        with pytest.raises((BadContent, BadFrame)):
+            open_trace_key(given.payload[:size], UUID, DESK)
+
+
+@pytest.mark.parametrize("size", [0, 16, 31, 33])
+def test_a_trace_key_has_32_bytes(voice: Voice, size: int) -> None:
+    with pytest.raises(BadFrame):
+        voice.seal(bytes(size), NOW)
+    head = opening(Kind.TRACE_KEY) + UUID
+    with pytest.raises(BadFrame):
+        open_trace_key(head + seal_box(DESK.agreement_bytes, bytes(size), head, b"r" * 32), UUID, DESK)
+
+
+# ------------------------------------------------------------------------------------------------- telling
+
+
+def test_nothing_is_told_without_a_token_nor_after_it(voice: Voice) -> None:
+    silent = Voice(ADVERTISEMENT, random.Random(2).randbytes, NOW)
+    assert silent.tell(TraceKind.FAILED, {}, NOW) == [Count("traces_unauthorised")]
+    assert silent.gauge(NOW) == []
+    end = TOKEN.not_after_ms / 1000
+    assert list(said(voice.tell(TraceKind.FAILED, {}, end)))
+    assert voice.tell(TraceKind.FAILED, {}, end + 0.001) == [Count("traces_expired")]
+
+
+def test_changes_are_told_unasked_and_the_rest_to_those_who_want_it(voice: Voice) -> None:
+    changed, count = voice.tell(TraceKind.FAILED, {"why": "power"}, NOW)
+    assert isinstance(changed, Say)
+    assert changed.topic == trace_topic(UUID, Interest.CHANGES)
+    assert count == Count("traces", 1, "FAILED")
+    assert voice.tell(TraceKind.ALLS_WELL, {}, NOW) == []
+    ask(voice, certified(DESK, "desk"), "desk")
+    assert len(voice.tell(TraceKind.ALLS_WELL, {}, NOW)) == 2
+
+
+def test_traces_are_signed_numbered_and_sealed_each_under_a_nonce_of_its_own(voice: Voice) -> None:
+    traces = [trace for _ in range(3) for trace in said(voice.tell(TraceKind.FAILED, {"why": "power"}, NOW))]
+    assert [trace.number for trace in traces] == [1, 2, 3]
+    assert len({trace.body[:12] for trace in traces}) == 3
+    for trace in traces:
+        trace.verify(ADVERTISEMENT, NOW_MS)
+        assert (trace.sealed, trace.time_ms, trace.token) == (True, NOW_MS, TOKEN)
+        assert b"power" not in trace.encode()
+        assert b"power" in trace.opened(KEY)
+
+
+def test_without_a_trace_key_traces_are_clear_and_trackers_need_no_credentials() -> None:
+    clear = Voice(ADVERTISEMENT, random.Random(3).randbytes, NOW)
+    clear.authorise(TOKEN, HOLDER)
+    assert ask(clear, None, "desk") == []
+    (trace,) = said(clear.tell(TraceKind.FAILED, {"why": "power"}, NOW))
+    assert not trace.sealed
+    assert b"power" in trace.body
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_who_wants_what_is_asked_in_clear_and_anew_when_there_is_a_key(sealed: bool) -> None:
+    voice = Voice(ADVERTISEMENT, random.Random(4).randbytes, NOW)
+    voice.authorise(TOKEN, HOLDER)
+    assert voice.gauge(NOW)
+    assert voice.gauge(NOW) == []
+    if not sealed:
+        return
+    voice.seal(KEY, NOW)
+    asking = voice.gauge(NOW)
+    assert isinstance(asking[0], Say)
+    assert asking[0].topic == gauge_topic(UUID)
+    (trace,) = said(asking)
+    assert (trace.kind, trace.sealed) == (TraceKind.GAUGE_INTEREST, False)
+    assert b"true" in trace.body
+
+
+def test_who_comes_anew_hears_what_holds_of_what_it_wants(voice: Voice) -> None:
+    desk = certified(DESK, "desk")
+    voice.again[Interest.CHANGES] = (TraceKind.READY, {})
+    voice.again[Interest.LOAD] = (TraceKind.LOAD_INFORMATION, {"cpu": 1})
+    effects = voice.answered(wish(desk, "desk", Interest.LOAD, anew=True), AUTHORITY.public_bytes, NOW)
+    told = [one for one in effects if isinstance(one, Say) and one.topic != key_topic("desk", UUID)]
+    assert [one.topic for one in told] == [trace_topic(UUID, Interest.LOAD)]
+    assert ask(voice, desk, "desk") == [], "heard once"
+
+
+def test_what_leaves_hides_its_topic_and_payload(voice: Voice) -> None:
+    (say, _) = voice.tell(TraceKind.FAILED, {}, NOW)
+    assert isinstance(say, Say)
+    assert say.topic not in repr(say)
+    assert repr(say.payload) not in repr(say)
+    assert say.qos == 1
+    assert replace(say, qos=0).qos == 0

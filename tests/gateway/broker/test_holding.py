@@ -1,0 +1,261 @@
+"""What is acknowledged is delivered: publishers wait for a receiver that is connected and slow, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway.base.config import ConfigError, parse
+from gateway.broker.edge_broker import EdgeBroker
+from gateway.broker.holding import RESPITE
+from gateway.mqtt5.packets import PingReq, PingResp, PubAck, Publish, PubRec, Version
+from tests.gateway.harness import Wire, on_loop, serving
+from tests.waits import until
+
+QUEUE = 20
+LIMITS = {"queue_messages": QUEUE, "in_flight": 4, "hold_s": 30}
+
+
+def _config(limits: dict[str, Any] | None = None, **listener: Any) -> dict[str, Any]:
+    return {"listeners": {"default": {"bind": "127.0.0.1:0", **listener}}, "limits": {**LIMITS, **(limits or {})}}
+
+
+def _dropped(broker: EdgeBroker) -> int:
+    return broker.operation.observe().dropped["queue_full"]
+
+
+async def _publishers(broker: EdgeBroker, number: int, topic: str = "ward/1", qos: int = 1) -> list[Wire]:
+    """Each has sent one message and got no answer yet."""
+    wires = [await Wire.connect(broker, f"p{place}") for place in range(number)]
+    for place, wire in enumerate(wires):
+        wire.send(Publish(topic, str(place).encode(), qos, packet_id=1))
+    return wires
+
+
+async def _take(sub: Wire, number: int) -> list[bytes]:
+    taken = []
+    for _ in range(number):
+        publish = await sub.expect(Publish)
+        taken.append(publish.payload)
+        sub.send(PubAck(publish.packet_id))
+    return taken
+
+
+@on_loop
+async def test_five_hundred_publishers_with_one_message_each_lose_nothing_that_was_acknowledged() -> None:
+    rounds, number = 8, 100
+    async with serving(_config()) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+        wires = await _publishers(broker, number)
+
+        async def publish(wire: Wire) -> None:
+            for packet_id in range(2, rounds + 1):
+                await wire.expect(PubAck)
+                wire.send(Publish("ward/1", b"again", 1, packet_id=packet_id))
+            await wire.expect(PubAck)
+
+        async with asyncio.TaskGroup() as group:
+            for wire in wires:
+                group.create_task(publish(wire))
+            taken = await _take(sub, rounds * number)
+        assert len(taken) == rounds * number
+        assert _dropped(broker) == 0
+        assert broker.operation.observe().traffic.held > 0
+
+
+@pytest.mark.parametrize("version", [Version.V311, Version.V5])
+@pytest.mark.parametrize("qos", [1, 2])
+@on_loop
+async def test_nothing_is_acknowledged_that_does_not_fit_and_all_of_it_arrives(version: Version, qos: int) -> None:
+    async with serving(_config()) as broker:
+        sub = await Wire.connect(broker, "sub", version)
+        await sub.subscribe("ward/#", 1)
+        wires = await _publishers(broker, 40, qos=qos)
+        await until(lambda: broker.exchange.holding.waiting > 0)
+        shown = broker.operation.observe()
+        assert shown.queued_messages == QUEUE // 2
+        assert (shown.behind, shown.held_now) == (1, 40 - 4 - QUEUE // 2)
+        assert sorted(map(int, await _take(sub, 40))) == list(range(40))
+        for wire in wires:
+            await wire.expect(PubAck if qos == 1 else PubRec)
+        assert _dropped(broker) == 0
+        assert broker.operation.observe().behind == 0
+
+
+@on_loop
+async def test_publications_go_on_in_the_order_in_which_they_came() -> None:
+    async with serving(_config()) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+        pub = await Wire.connect(broker, "pub")
+        pub.send(*(Publish("ward/1", str(n).encode(), 1, packet_id=n + 1) for n in range(100)))
+        assert [int(one) for one in await _take(sub, 100)] == list(range(100))
+        assert [(await pub.expect(PubAck)).packet_id for _ in range(100)] == list(range(1, 101))
+
+
+@on_loop
+async def test_a_stuck_receiver_costs_its_publishers_the_stated_time_and_then_none() -> None:
+    async with serving(_config({"hold_s": 0.05})) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+        wires = await _publishers(broker, 40)
+        for wire in wires:
+            await wire.expect(PubAck)
+        shown = broker.operation.observe()
+        assert shown.reached["hold_s"] == 1
+        assert shown.dropped["queue_full"] == 40 - 4 - QUEUE
+        held = shown.traffic.held
+        wires[0].send(*(Publish("ward/1", b"x", 1, packet_id=n) for n in range(2, 52)))
+        for _ in range(50):
+            await wires[0].expect(PubAck)
+        client = broker.lifecycle.clients["sub"]
+        assert broker.operation.observe().traffic.held == held, "nobody waits again for one that was given up"
+        assert client.hold_again_at > broker.now() + (RESPITE - 1) * 0.05
+
+
+@on_loop
+async def test_a_receiver_that_goes_lets_everybody_go_on() -> None:
+    async with serving(_config()) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+        wires = await _publishers(broker, 40)
+        await until(lambda: broker.exchange.holding.waiting > 0)
+        sub.cut()
+        for wire in wires:
+            await wire.expect(PubAck)
+        assert not broker.exchange.holding.behind
+
+
+@on_loop
+async def test_two_clients_that_publish_to_each_other_do_not_wait_for_each_other() -> None:
+    number = 100
+    async with serving(_config()) as broker:
+        left, right = await Wire.connect(broker, "left"), await Wire.connect(broker, "right")
+        await left.subscribe("to/left", 1)
+        await right.subscribe("to/right", 1)
+
+        async def talk(wire: Wire, topic: str) -> None:
+            wire.send(*(Publish(topic, b"x", 1, packet_id=n + 1) for n in range(number)))
+            answered = taken = 0
+            while answered < number or taken < number:
+                packet = await wire.next()
+                if isinstance(packet, Publish):
+                    taken += 1
+                    wire.send(PubAck(packet.packet_id))
+                else:
+                    assert isinstance(packet, PubAck), packet
+                    answered += 1
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(talk(left, "to/right"))
+            group.create_task(talk(right, "to/left"))
+        assert _dropped(broker) == 0
+
+
+@on_loop
+async def test_a_client_that_publishes_to_itself_is_not_stopped_by_itself() -> None:
+    async with serving(_config({"hold_s": 3_600})) as broker:
+        wire = await Wire.connect(broker, "self")
+        await wire.subscribe("echo", 1)
+        wire.send(*(Publish("echo", b"x", 1, packet_id=n) for n in range(1, 61)))
+        answers = 0
+        while answers < 60:
+            answers += isinstance(await wire.next(), PubAck)
+
+
+@on_loop
+async def test_a_client_that_waits_is_answered_and_keeps_what_it_publishes_behind() -> None:
+    async with serving(_config()) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+        await _publishers(broker, 30)
+        await until(lambda: broker.exchange.holding.waiting > 0)
+        pub = await Wire.connect(broker, "late")
+        pub.send(Publish("ward/1", b"late", 1, packet_id=1), Publish("elsewhere", b"", 1, packet_id=2), PingReq())
+        await pub.expect(PingResp)
+        assert len(await _take(sub, 31)) == 31
+        assert [(await pub.expect(PubAck)).packet_id for _ in range(2)] == [1, 2]
+
+
+@on_loop
+async def test_a_waiting_client_that_floods_is_not_read_beyond_a_bound() -> None:
+    async with serving(_config({"packet_bytes": 1 << 16})) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+        await _publishers(broker, 30)
+        await until(lambda: broker.exchange.holding.waiting > 0)
+        flood = await Wire.connect(broker, "flood")
+        flood.send(Publish("ward/1", b"", 1, packet_id=1))
+        for _ in range(400):
+            flood.send(Publish("ward/1", bytes(60_000)))
+        connection: Any = broker.lifecycle.clients["flood"].connection
+        await until(lambda: connection.is_held)
+        held = sum(len(one.payload) for one in connection._held if isinstance(one, Publish))
+        assert held < 4 << 20, "two reads at most beyond the bound"
+
+
+@pytest.mark.parametrize(("policy", "kept"), [("drop_oldest", range(16, 40)), ("drop_newest", range(24))])
+@on_loop
+async def test_other_policies_drop_at_once_and_say_so(policy: str, kept: range) -> None:
+    async with serving(_config(when_full=policy)) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+        pub = await Wire.connect(broker, "pub")
+        pub.send(*(Publish("ward/1", str(n).encode(), 1, packet_id=n + 1) for n in range(40)))
+        for _ in range(40):
+            await pub.expect(PubAck)
+        assert _dropped(broker) == 16
+        expected = [0, 1, 2, 3, *range(20, 40)] if policy == "drop_oldest" else list(kept)
+        assert [int(one) for one in await _take(sub, 24)] == expected
+
+
+@on_loop
+async def test_bounds_and_policy_are_those_of_the_receivers_listener() -> None:
+    listeners = {
+        "default": {"bind": "127.0.0.1:0"},
+        "fast": {"bind": "127.0.0.1:0", "when_full": "drop_newest", "queue_messages": 5},
+    }
+    async with serving({"listeners": listeners, "limits": LIMITS}) as broker:
+        sub = await Wire.connect(broker, "sub", listener="fast")
+        await sub.subscribe("ward/#", 1)
+        pub = await Wire.connect(broker, "pub")
+        pub.send(*(Publish("ward/1", str(n).encode(), 1, packet_id=n + 1) for n in range(20)))
+        for _ in range(20):
+            await pub.expect(PubAck)
+        assert [int(one) for one in await _take(sub, 9)] == list(range(9))
+
+
+@on_loop
+async def test_a_shared_group_prefers_members_that_are_not_behind() -> None:
+    async with serving(_config()) as broker:
+        slow, fast = await Wire.connect(broker, "slow"), await Wire.connect(broker, "fast")
+        await slow.subscribe("$share/g/ward/#", 1)
+        await fast.subscribe("$share/g/ward/#", 1)
+        pub = await Wire.connect(broker, "pub")
+        pub.send(*(Publish("ward/1", b"", 1, packet_id=n) for n in range(1, 101)))
+        assert len(await _take(fast, 100 - 4 - QUEUE // 2)) == 100 - 4 - QUEUE // 2
+        for _ in range(100):
+            await pub.expect(PubAck)
+        assert _dropped(broker) == 0
+
+
+@on_loop
+async def test_twenty_thousand_retained_messages_come_to_one_that_reads() -> None:
+    number = 300
+    async with serving(_config()) as broker:
+        pub = await Wire.connect(broker, "pub")
+        for n in range(number):
+            pub.send(Publish(f"ward/{n}", b"x", 1, retain=True, packet_id=n + 1))
+            await pub.expect(PubAck)
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+        assert len(await _take(sub, number)) == number
+        assert _dropped(broker) == 0
+
+
+def test_a_policy_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match="when_full"):
+        parse({"listeners": {"default": {"when_full": "never"}}})

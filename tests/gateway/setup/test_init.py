@@ -1,0 +1,153 @@
+"""`veilmq init` and `join`: what is made, that each folder stands alone, and what is refused in one line."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import cli
+from gateway.base import load
+from gateway.owner.attaching import attach
+from gateway.party import Party
+from gateway.setup import Plan, SetupError, join, make_overlay, role_folders
+from gateway.setup.exchanging import Copies
+from gateway.trust import load_overlay
+from keys.identity import Role
+
+NOW = time.time()
+
+
+@pytest.fixture
+def veilmq(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        status = cli.run([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+def test_two_regions_and_a_key_service(tmp_path: Path, veilmq: Any) -> None:
+    status, out, err = veilmq(
+        "init", tmp_path / "new", "--regions", "2", "--key-servers", "4", "--gateways", "3", "--protect", "a/#",
+        "--protect", "b/+/c", "--port", "21000",
+    )  # fmt: skip
+    assert (status, err) == (0, "")
+    assert "veilmq up" in out
+    overlay = load_overlay(tmp_path / "new" / "overlay.json", int(NOW * 1000))
+    assert sorted(overlay.members) == sorted(
+        ["r1", "r2", "r3", "r4", "r5", "r6", "k1", "k2", "k3", "k4", "g1", "g2", "g3"]
+    )
+    assert len({member.certificate.domain for member in overlay.members.values()}) == 13
+    assert {view.name: view.members for view in overlay.latest.values()} == {
+        "region1": ("r1", "r2", "r3"), "region2": ("r4", "r5", "r6"),
+    }  # fmt: skip
+    for name in ("k1", "k4"):
+        assert (tmp_path / "new" / name / "material").stat().st_mode & 0o077 == 0
+
+
+def test_a_folder_stands_alone(tmp_path: Path) -> None:
+    made = make_overlay(tmp_path / "new", Plan(), 21000, NOW)
+    for folder in role_folders(made.directory):
+        elsewhere = tmp_path / "host" / folder.name
+        shutil.copytree(folder.path, elsewhere)
+    shutil.rmtree(made.directory)
+    for folder in role_folders(tmp_path / "host"):
+        party = Party(load(folder.config))  # loads and checks everything that a start would
+        assert party.name == folder.name
+        assert folder.path in party.where.identity.parents
+
+
+def test_no_two_members_bind_the_same_port(tmp_path: Path) -> None:
+    made = make_overlay(tmp_path / "new", Plan(regions=2, gateways=3), 21000, NOW)
+    binds = [bind for member in made.members for bind in (member.bind, member.metrics)]
+    assert len(set(binds)) == len(binds)
+
+
+def test_a_member_may_be_elsewhere(tmp_path: Path) -> None:
+    made = make_overlay(tmp_path / "new", Plan(addresses={"r2": "r2.example.net:8883"}), 21000, NOW)
+    overlay = load_overlay(made.overlay, int(NOW * 1000))
+    assert overlay.members["r2"].address == "r2.example.net:8883"
+    assert load(made.directory / "r2" / "broker.yaml").listeners["default"].bind == "0.0.0.0:8883"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--replicas", "2"], "cannot share a secret"),
+        (["--key-servers", "3"], "bear no liar"),
+        (["--gateways", "0"], "at least one"),
+        (["--gateways", "1000"], "more than 200"),
+        (["--address", "r9=a:1"], "there is no r9"),
+        (["--address", "r1"], "write NAME=HOST:PORT"),
+        (["--address", "r1=nowhere"], "is no HOST:PORT"),
+        (["--protect", "a/#/b"], "'#' "),
+    ],
+)
+def test_what_no_overlay_can_be_is_one_line(tmp_path: Path, veilmq: Any, options: list[str], said: str) -> None:
+    status, _, err = veilmq("init", tmp_path / "new", *options)
+    assert status == 2
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_nothing_is_overwritten(tmp_path: Path, veilmq: Any) -> None:
+    (tmp_path / "mine").write_text("precious")
+    status, _, err = veilmq("init", tmp_path)
+    assert status == 2
+    assert "holds something already" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_join_then_attach_with_the_card_alone(tmp_path: Path, veilmq: Any) -> None:
+    made = make_overlay(tmp_path / "new", Plan(), 21000, NOW)
+    status, out, err = veilmq("join", tmp_path / "r4", "--address", "127.0.0.1:29001")
+    assert (status, err) == (0, "")
+    assert "attach" in out
+    sent = tmp_path / "sent.json"
+    shutil.copy(tmp_path / "r4" / "identity" / "card.json", sent)
+    attach(made.overlay, made.directory / "owner", "region1", sent, "127.0.0.1:29001", NOW)
+    shutil.copy(made.overlay, tmp_path / "r4" / "overlay.json")
+    assert Party(load(tmp_path / "r4" / "broker.yaml")).name == "r4"
+    assert veilmq("join", tmp_path / "r4", "--address", "127.0.0.1:29001")[0] == 2
+
+
+@pytest.mark.parametrize("address", ["nowhere", "a:b", "a:70000", ":1"])
+def test_join_refuses_what_is_no_address(tmp_path: Path, address: str) -> None:
+    with pytest.raises(SetupError, match="is no HOST:PORT"):
+        join(tmp_path / "r4", Role.REPLICA, address, NOW)
+    assert not (tmp_path / "r4").exists()
+
+
+def test_the_newest_overlay_reaches_all_copies_and_one_of_another_owner_none(tmp_path: Path) -> None:
+    made = make_overlay(tmp_path / "new", Plan(), 21000, NOW)
+    other = make_overlay(tmp_path / "other", Plan(), 22000, NOW)
+    folders = [folder.overlay for folder in role_folders(made.directory)]
+    join(made.directory / "r4", Role.REPLICA, "127.0.0.1:29001", NOW)
+    joined = made.directory / "r4" / "overlay.json"
+    attach(made.overlay, made.directory / "owner", "region1", made.directory / "r4/identity/card.json",
+           "127.0.0.1:29001", NOW)  # fmt: skip
+    folders[0].write_bytes(other.overlay.read_bytes())  # put there by mistake, or by somebody who may write there
+    Copies().exchange(made.overlay, [*folders, joined], int(NOW * 1000))
+    now_ms = int(NOW * 1000)
+    assert load_overlay(folders[0], now_ms).owner == load_overlay(other.overlay, now_ms).owner
+    for path in [*folders[1:], joined, made.overlay]:
+        assert load_overlay(path, now_ms).policy.version == 2
+
+
+def test_what_a_member_adopted_comes_back_to_the_owner(tmp_path: Path) -> None:
+    made = make_overlay(tmp_path / "new", Plan(), 21000, NOW)
+    before = made.overlay.read_bytes()
+    join(tmp_path / "r4", Role.REPLICA, "127.0.0.1:29001", NOW)
+    attach(
+        made.overlay, made.directory / "owner", "region1", tmp_path / "r4/identity/card.json", "127.0.0.1:29001", NOW
+    )
+    folder = made.directory / "r1" / "overlay.json"
+    folder.write_bytes(made.overlay.read_bytes())
+    made.overlay.write_bytes(before)
+    Copies().exchange(made.overlay, [folder], int(NOW * 1000))
+    assert made.overlay.read_bytes() == folder.read_bytes()

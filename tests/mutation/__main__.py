@@ -1,0 +1,260 @@
+"""Do the tests notice faults? Every module given is changed in every small way (`operators`), one at a time.
+
+    python -m tests.mutation [--own] [--part 2/5] keys keys/frames.py bridge/devices ...     modules and folders
+    python -m tests.mutation --list keys/frames.py                                   which faults there are
+
+A fault meets the module's own tests first (`tests/<package>/**/test_<module>.py`), then all other tests of the package
+that import the module or its room; `--own` leaves these out. `survivors` explains those that no test can notice. Prints
+each survivor with its line, and a score per module; exit status 1 if one survived that nobody explained.
+
+The packages are copied to temporary directories and changed there; every fault gets a process of its own, forked from
+one that has read all libraries already. `--part 2/5` takes every fifth fault, from the second on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import hypothesis.strategies  # noqa: F401 - libraries are read once, before the forks
+import pytest
+
+from .operators import Mutation, mutations
+from .survivors import EXPLAINED
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("keys", "bridge", "gateway", "spark_ingest")
+COPIED = (*PACKAGES, "configs", "tests")
+OPTIONS = ("-x", "-q", "--assert=plain", "--tb=no", "-m", "not slow", "--hypothesis-seed=0")
+WORKERS = min(2, os.cpu_count() or 1)
+PATIENCE = 6.0
+"""How many times longer than without a fault tests may take before they count as hanging."""
+LEAST_S = 20.0
+MEMORY_BYTES = 4 << 30  # a fault may ask for all memory there is
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One fault of `module`, a path from the root, and the tests that should notice it: its own, others."""
+
+    module: str
+    mutation: Mutation
+    own: tuple[str, ...]
+    others: tuple[str, ...]
+    limits_s: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`killer`: "own", "others", or "" for a fault that survived."""
+
+    task: Task
+    killer: str
+
+
+# ------------------------------------------------------------------------------------------- what to run
+
+
+def modules_of(names: Sequence[str]) -> list[str]:
+    found = []
+    for name in names:
+        path = ROOT / name
+        if not path.exists():
+            raise SystemExit(f"mutation: there is no {name}; name modules or folders from the root of the repository")
+        found += sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    return [one.relative_to(ROOT).as_posix() for one in found if one.name != "__init__.py"]
+
+
+def which_tests(module: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(its own, others of its package) that import it or its room."""
+    path = Path(module)
+    own, others = [], []
+    dotted = path.with_suffix("").as_posix().replace("/", ".")
+    for file in sorted((ROOT / "tests" / path.parts[0]).rglob("test_*.py")):
+        name = file.relative_to(ROOT).as_posix()
+        if file.stem == f"test_{path.stem}":
+            own.append(name)
+        elif dotted in imports(file) or (len(path.parts) > 2 and dotted.rpartition(".")[0] in imports(file)):
+            others.append(name)
+    return tuple(own), tuple(others)
+
+
+def imports(file: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ running
+
+
+def copy_to(place: Path) -> None:
+    for name in COPIED:
+        shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", "Makefile"):
+        shutil.copy(ROOT / name, place)
+
+
+def passes(place: Path, files: Sequence[str], limit_s: float, keep_compiled: bool = False) -> bool:
+    """Whether these tests are green in the copy at `place`; those that hang are not."""
+    child = os.fork()
+    if child == 0:
+        _test_and_exit(place, files, keep_compiled)
+    end = time.monotonic() + limit_s
+    try:
+        while time.monotonic() < end:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                return os.waitstatus_to_exitcode(status) == 0
+            time.sleep(0.01)
+        return False
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # processes that tests started, and tests that hang
+            os.killpg(child, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(child, 0)
+
+
+def _test_and_exit(place: Path, files: Sequence[str], keep_compiled: bool) -> None:
+    status = 1
+    try:
+        os.setsid()
+        os.chdir(place)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        sys.path.insert(0, str(place))
+        os.environ["PYTHONPATH"] = str(place)
+        sys.dont_write_bytecode = not keep_compiled
+        for name in [one for one in sys.modules if one.split(".")[0] in COPIED]:
+            del sys.modules[name]
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(nowhere, number)
+        status = int(pytest.main([*OPTIONS, *files]))
+    finally:
+        os._exit(status)
+
+
+_place: Path
+
+
+def _begin(home: str) -> None:
+    """A worker's own copy. What is compiled there is never that of a fault: see `judge`."""
+    global _place  # noqa: PLW0603 - a worker process has one place
+    _place = Path(tempfile.mkdtemp(dir=home))
+    copy_to(_place)
+
+
+def judge(task: Task) -> Verdict:
+    path = _place / task.module
+    source = path.read_bytes()
+    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
+        compiled.unlink()  # one of the same second and size would hide the fault
+    try:
+        path.write_bytes(task.mutation.text)
+        for killer, files, limit_s in zip(("own", "others"), (task.own, task.others), task.limits_s, strict=True):
+            if files and not passes(_place, files, limit_s):
+                return Verdict(task, killer)
+        return Verdict(task, "")
+    finally:
+        path.write_bytes(source)
+
+
+def limits_of(place: Path, files: Sequence[str]) -> float:
+    """Seconds that these tests may take. Raises SystemExit if they are red without any fault."""
+    begun = time.monotonic()
+    if files and not passes(place, files, 600.0, keep_compiled=True):
+        raise SystemExit(f"mutation: red without any fault: {' '.join(files)}; repair that first")
+    return max(LEAST_S, PATIENCE * (time.monotonic() - begun))
+
+
+def tasks_of(module: str, place: Path, part: tuple[int, int], own_only: bool) -> list[Task]:
+    own, others = which_tests(module)
+    if own_only:
+        others = ()
+    limits_s = limits_of(place, own), limits_of(place, others)
+    found = list(mutations((ROOT / module).read_text("utf-8")))[part[0] - 1 :: part[1]]
+    return [Task(module, one, own, others, limits_s) for one in found]
+
+
+# ------------------------------------------------------------------------------------------------- report
+
+
+def explained(task: Task) -> str:
+    """Why no test can notice this fault; "" if nobody said."""
+    return EXPLAINED.get((task.module, task.mutation.old, task.mutation.new), "")
+
+
+def report(verdicts: Iterator[Verdict]) -> int:
+    counts: dict[str, Counter[str]] = {}
+    for verdict in verdicts:
+        task = verdict.task
+        kind = verdict.killer or ("explained" if explained(task) else "survived")
+        counts.setdefault(task.module, Counter())[kind] += 1
+        if kind == "survived":
+            print(f"{task.module}:{task.mutation.line}\n    {task.mutation.old}\n    {task.mutation.new}", flush=True)
+    print(f"\n{'module':40} faults    own others explained survived  score")
+    total: Counter[str] = Counter()
+    for module, found in [*sorted(counts.items()), ("all", total)]:
+        if found is not total:
+            total += found
+        tried = found.total() - found["explained"]
+        score = f"{100 * (found['own'] + found['others']) / tried:5.1f} %" if tried else "-"
+        print(
+            f"{module:40} {found.total():6} {found['own']:6} {found['others']:6} {found['explained']:9}"
+            f" {found['survived']:8} {score:>6}"
+        )
+    return 1 if total["survived"] or not total else 0
+
+
+def part_of(text: str) -> tuple[int, int]:
+    number, _, of = text.partition("/")
+    if not (number.isdigit() and of.isdigit() and 1 <= int(number) <= int(of)):
+        raise argparse.ArgumentTypeError("a part is NUMBER/OF, as 2/5")
+    return int(number), int(of)
+
+
+def main(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="tests.mutation", description="do the tests notice faults?")
+    parser.add_argument("modules", nargs="+", help="modules and folders, from the root of the repository")
+    parser.add_argument("--part", type=part_of, default=(1, 1), metavar="2/5", help="of every 5 faults the second")
+    parser.add_argument("--own", action="store_true", help="ask a module's own tests only, which is fast")
+    parser.add_argument("--list", action="store_true", help="only say which faults there are")
+    parser.add_argument("--workers", type=int, default=WORKERS)
+    asked = parser.parse_args(words)
+    modules = modules_of(asked.modules)
+    if asked.list:
+        for module in modules:
+            for one in mutations((ROOT / module).read_text("utf-8")):
+                print(f"{module}:{one.line}\n    {one.old}\n    {one.new}")
+        return 0
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="veilmq-mutation-") as home:
+        first = Path(home) / "first"
+        first.mkdir()
+        copy_to(first)
+        tasks = [task for module in modules for task in tasks_of(module, first, asked.part, asked.own)]
+        context = get_context("fork")
+        with ProcessPoolExecutor(asked.workers, context, initializer=_begin, initargs=(home,)) as pool:
+            status = report(pool.map(judge, tasks))
+    print(f"{len(tasks)} faults in {time.monotonic() - begun:.0f} s")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,82 @@
+"""The runner's own business: which faults it makes, whose tests they meet, and that explanations are not stale."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.mutation.__main__ import ROOT, modules_of, part_of, which_tests
+from tests.mutation.operators import mutations
+from tests.mutation.survivors import EXPLAINED
+
+SEEN: dict[str, set[str]] = {
+    "if a < b:\n    f()": {
+        "if True:", "if False:", "if a <= b:", "pass",
+    },
+    "x = a >= 1": {"x = a > 1", "x = a < 1", "x = a >= 2"},
+    "x = not a": {"x = a"},
+    "x = (a) and b": {"x = (a) or b", "x = (True) and b", "x = (a) and True"},
+    "x = a not in b": {"x = a in b"},
+    "x = any(a)": {"x = all(a)"},
+    "x = sorted(a, key=b)": set(),
+    "x = zip(a, b, strict=True)": set(),
+    "x = a if b else c": {"x = a if True else c", "x = a if False else c"},
+    "x = [a for a in b if a]": {"x = [a for a in b if True]", "x = [a for a in b if False]"},
+    "x: int = 1": {"x: int = 2"},
+    "LIMIT = 4 << 20": set(),
+    'DOMAIN = "one"': {"DOMAIN = 'oneX'"},
+    'def f(a: int = 1) -> str:\n    """Text."""\n    return f"{a} 1"': {"def f(a: int = 2) -> str:"},
+    "def f():\n    if a:\n        raise ValueError('one')": {"if True:", "if False:"},
+    "def f():\n    raise ValueError('one')": {"pass"},
+    "a.b = c": {"pass"},
+    "a += c": {"pass"},
+    "while a:\n    break": {"while False:", "continue"},
+    "class A:\n    b: bytes = field(default=b'', repr=False)": {"b: bytes = field(default=b'', repr=True)"},
+    "assert a == b": set(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("source", SEEN)
+def test_every_small_fault_is_made_once(source: str) -> None:
+    assert {one.new for one in mutations(source)} == SEEN[source]
+
+
+def test_every_fault_is_another_module_that_can_be_read() -> None:
+    for name in ("keys/requests.py", "keys/sharetree.py", "bridge/traces/tracer.py"):
+        source = (ROOT / name).read_text("utf-8")
+        found = list(mutations(source))
+        assert len({one.text for one in found}) == len(found)
+        for one in found:
+            assert one.text != source.encode()
+            ast.parse(one.text)
+
+
+def test_a_module_meets_its_own_tests_first() -> None:
+    own, others = which_tests("keys/requests.py")
+    assert own == ("tests/keys/test_requests.py",)
+    assert "tests/keys/test_fetching.py" in others
+    assert not set(own) & set(others)
+
+
+def test_folders_are_their_modules_and_what_is_not_there_is_said() -> None:
+    assert "keys/frames.py" in modules_of(["keys"])
+    assert "keys/__init__.py" not in modules_of(["keys"])
+    with pytest.raises(SystemExit, match=r"there is no keys/nothing\.py"):
+        modules_of(["keys/nothing.py"])
+
+
+def test_parts() -> None:
+    assert part_of("2/5") == (2, 5)
+    for text in ("0/5", "6/5", "2", "a/b", "/"):
+        with pytest.raises(Exception, match="NUMBER/OF"):
+            part_of(text)
+
+
+def test_no_explanation_is_of_a_fault_that_cannot_be_made_any_more() -> None:
+    made = {
+        (module, one.old, one.new)
+        for module in {module for module, _, _ in EXPLAINED}
+        for one in mutations((ROOT / module).read_text("utf-8"))
+    }
+    assert set(EXPLAINED) <= made
