@@ -211,6 +211,9 @@ class PluginHost:
         #: No plugin has a say in publications, or wants to know of them.
         self.is_absent = not (self.filters_topics or self.sees_messages)
 
+    def adopt(self, allow_anonymous: bool) -> None:
+        self._allow_anonymous = allow_anonymous
+
     async def authenticate(self, session: EdgeSession) -> bool:
         """amqtt's rule: some plugin answers, and none says no. No plugins, or a client without user name:
         as `allow_anonymous` says. A plugin that raises refuses. Raises MqttError (0x89) where one is too busy."""

@@ -43,7 +43,7 @@ GROUP_BYTES = 8 << 20
 FULL_RETRY_S = 0.5
 TICK_S = 1.0
 TELL_S = 60.0
-"""How often the log may speak of wrong pieces: a liar does not fill it."""
+"""How often the log may speak of liars: they do not fill it."""
 RETRY_S = 1.0
 """Between attempts after an error of the disk, and between looks at a lock that another receiver holds."""
 LOCK_S = 1.0
