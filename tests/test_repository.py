@@ -117,6 +117,16 @@ def test_the_purity_test_sees_what_it_is_for(code: str) -> None:
     assert list(impurities(ast.parse(code)))
 
 
+def test_how_regions_are_joined_is_asked_of_the_topology_alone() -> None:
+    """Another routing, or a tree that changes, must not touch those who ask. The owner's and operator's side reads the
+    document itself."""
+    asks = re.compile(r"overlay\.(path|neighbours|key_hops|hops_between)\(")
+    rooms = ("publisher", "replica", "reader", "wire", "groups", "membership")
+    modules = [path for path in MODULES if path.relative_to(ROOT).parts[0] == "bridge" and path.parent.name in rooms]
+    assert len(modules) > 30
+    assert not [name_of(path) for path in modules if asks.search(path.read_text("utf-8"))]
+
+
 def has_logic(tree: ast.Module) -> bool:
     """Whether a function does more than stand for others' (Protocols) or refuse."""
     return any(

@@ -1,6 +1,6 @@
 """Who is in: regions, their members and thresholds, all signed by the overlay's owner, and who may do what.
 
-A *region* is one virtual node: n replicas in distinct trust domains (A1). Its *view* (`regionview`) is numbered and
+A *region* is one virtual node: n replicas in distinct trust domains (A1). Its *view* (`region_view`) is numbered and
 signed; the number is in every share's label, so shares of different views never mix. A *certificate* says who a member
 is; the *policy* (`policy`) what it may do, which scopes there are and how regions are joined.
 

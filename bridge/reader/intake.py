@@ -20,6 +20,7 @@ from bridge.document import Overlay
 from bridge.reader.assembling import Assembling
 from bridge.reader.key_opening import KeyRing, Opened, Opening
 from bridge.reader.replays import Vouchers
+from bridge.topology import Topology
 from bridge.wire import Admission, Admitted, carries_key_alone, read
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, Mode
 from keys.errors import BadFrame
@@ -29,7 +30,7 @@ class Intake(Generic[Opened]):
     """Of one reader in region `home`. `opening`: what becomes of a key whose shares fit."""
 
     def __init__(self, overlay: Overlay, home: int, opening: Opening[Opened]) -> None:
-        self.overlay = overlay
+        self.overlay, self._topology = overlay, Topology(overlay)
         self.home = home
         self.admission = Admission(overlay, replica=False)
         self.keys: KeyRing[Opened] = KeyRing(overlay, home, opening, self.admission)
@@ -40,6 +41,7 @@ class Intake(Generic[Opened]):
         """Another version of the overlay, or other views of it, of the same regions. With the effects, the ids of keys
         that were opened."""
         self.overlay = self._vouchers.overlay = overlay
+        self._topology = Topology(overlay)
         self.assembling.replicas = asked(overlay, self.home)
         self.admission.adopt(overlay, now)
         return self.keys.adopt(overlay, now)
@@ -74,7 +76,7 @@ class Intake(Generic[Opened]):
         """The content of a publication that is wanted, once it is whole. Raises BadContent for what never will be."""
         if pieces and admitted.header.mode is not Mode.BLOCKS and not self.assembling:
             return pieces[0]  # the usual case: whole, and nothing was asked for
-        hops = len(self.overlay.path(admitted.publisher.region, self.home))
+        hops = self._topology.regions_between(admitted.publisher.region, self.home)
         return self.assembling.take(peer, admitted.header, pieces, hops, now)
 
     # ----------------------------------------------------------------------------------------------- time

@@ -19,6 +19,7 @@ from typing import Generic, Protocol, TypeVar
 from bridge.contract import Blame, Count, Doubted, Effect, FairTable, Wanted
 from bridge.document import Overlay, ScopeSecret
 from bridge.reader.blame import Evidence
+from bridge.topology import Topology
 from bridge.wire import KEYS_TOPIC, Admission, Admitted, Ahead, refused
 from keys.envelope import (
     PROPERTY_SHARES,
@@ -32,7 +33,7 @@ from keys.envelope import (
 from keys.epochs import KeyName, ScopeKeys
 from keys.errors import BadContent, BadShare, KeysError, NotEnoughShares, SearchExhausted, UnknownView, WrongEpochKey
 from keys.identity import Certificate
-from keys.sharetree import Combination, Hop, Label, Place, Share, recombine
+from keys.sharetree import Combination, Hop, Label, Share, recombine
 
 KEYS_HELD_MAX = 4096  # a flood evicts the oldest of its publisher or, if not opened, of who brought it
 AUDIT_AFTER_S = 1.0  # by then slow replicas have sent their shares of a key: judge them all at once
@@ -111,7 +112,7 @@ class KeyRing(Generic[Opened]):
     """The keys of all publishers, as far as we may read."""
 
     def __init__(self, overlay: Overlay, home: int, opening: Opening[Opened], admission: Admission) -> None:
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         self._home = home
         self._opening = opening
         self._admission = admission
@@ -127,7 +128,7 @@ class KeyRing(Generic[Opened]):
 
     def adopt(self, overlay: Overlay, now: float) -> tuple[list[Effect], list[bytes]]:
         """Another version of the overlay, or other views, of the same regions. Returns what `keys_changed` does."""
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         for held in self._keys.values():
             held.seals_ms = overlay.policy.calendar.sealing_ms(held.header.epoch)
         self._evidence.adopt(overlay)
@@ -181,10 +182,9 @@ class KeyRing(Generic[Opened]):
         told = properties.get(PROPERTY_SHARES)
         if told is not None and key.told.get(peer) == told:
             return [], None
-        view = self._overlay.view(self._home, key.hops[-1].view)
-        if view is None or peer not in view.members:
+        sender = self._topology.place_in(key.hops, peer)
+        if sender is None:
             raise BadShare("shares from a replica that the key gives no place")
-        sender = Place(self._home, view.number, view.place_of(peer))
         effects: list[Effect] = []
         fresh = 0
         for share in self._admission.shares(properties, [*key.hops[:-1], sender]):
@@ -213,7 +213,7 @@ class KeyRing(Generic[Opened]):
         """Until it opened, a key counts to who brought it too: any replica has its publishers' old ones by the
         thousand, and replayed they would push out the one in use."""
         publisher = self._admission.publisher(header.publisher)
-        hops = header.along(self._overlay.path(publisher.region, self._home))
+        hops = self._topology.key_way(header, publisher.region, self._home)
         key: _Key[Opened] = _Key(header, publisher, hops, self._overlay.policy.calendar.sealing_ms(header.epoch))
         self._put(key, header.publisher + peer.encode())
         return key

@@ -9,7 +9,7 @@
 The node draws the topic, so that nobody claims another's. Whoever may not discover a topic gets no answer, just as for
 an entity that does not exist. Nodes tell each other what they signed, so that one that is away is no loss. A node that
 lies could name a topic where nobody speaks; so the others also tell under which one the entity registered. A query's
-topic is the source's `Availability/Traces/ID`, or `Liveness/ID`. Not here: tracing (`tracing`), trackers (`tracking`).
+topic is the source's `Availability/Traces/ID`, or `Liveness/ID`. Not here: tracing (`tracing`), trackers (`tracker`).
 """
 
 from __future__ import annotations

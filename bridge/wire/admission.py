@@ -19,6 +19,7 @@ from typing import NamedTuple
 from bridge.base import TopicError, check_name
 from bridge.contract import Blame, Count, Effect
 from bridge.document import REFRESH_MESSAGES_MAX, Overlay, Scope
+from bridge.topology import Topology
 from bridge.wire.pieces import check_mode
 from keys.batch import header_of
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, HeaderVerifier, KeyHeader, MessageHeader, from_property
@@ -71,7 +72,7 @@ class Admission:
     """
 
     def __init__(self, overlay: Overlay, *, replica: bool) -> None:
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         self._calendar = overlay.policy.calendar
         self._replica = replica
         self._headers = HeaderVerifier()
@@ -90,7 +91,7 @@ class Admission:
         for scope in overlay.policy.scopes:
             if scope.bump > bumps.get(scope.filter, scope.bump):
                 self._bumped[scope.filter] = until
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         self._calendar = overlay.policy.calendar
         self._admitted.clear()
         self._span, self._live = _NO_SPAN, (-1, -1.0)
@@ -183,7 +184,7 @@ class Admission:
 
     def _check_views(self, hops: Sequence[Hop], scope: Scope, home: int) -> None:
         """A key names one open view of every region that it may enter."""
-        if [hop.region for hop in hops] != [hop.region for hop in self._overlay.key_hops(scope, home)]:
+        if [hop.region for hop in hops] != [hop.region for hop in self._topology.key_hops(scope, home)]:
             raise BadShare("key was split for other regions than those of its scope")
         for hop in hops:
             self._overlay.check_view(hop)

@@ -28,6 +28,7 @@ from pydantic_core import ErrorDetails
 
 from bridge.base import TopicError, check_filter
 from gateway.base.config_bridges import BridgeSettings, BridgeTopic
+from gateway.base.config_console import Console
 from gateway.base.config_discovery import Discovery
 from gateway.base.config_hosted import Hosted
 from gateway.base.config_listeners import UNIX, Listener
@@ -121,6 +122,7 @@ class Settings(Model):
     watched: WatchedSettings | None = Field(default=None, description="absent: no other broker traces us")
     timeout_disconnect_delay: int = Field(default=0, ge=0, description="seconds added to every client's keep-alive")
     session_expiry_interval: int | None = Field(default=None, ge=0, description="as limits.session_expiry_s")
+    console: Console | None = Field(default=None, description="page and HTTP API; absent: none")
     bridges: dict[str, BridgeSettings] = Field(default={}, description="ordinary brokers to exchange topics with")
     sys_interval: int | None = Field(
         default=None, ge=0, description="seconds between $SYS messages; 0: none; absent: 10, or as amqtt's plugin does"
@@ -360,6 +362,7 @@ def _anchored(settings: Settings, directory: Path) -> Settings:
         "listeners": listeners,
         "plugins": {name: anchored_options(options) for name, options in settings.plugins.items()},
         "data": anchored(settings.data),
+        "console": settings.console and settings.console.anchored(directory),
         "bridges": {name: one.anchored(directory) for name, one in settings.bridges.items()},
         "overlay": overlay,
         "traces": settings.traces and settings.traces.anchored(directory),
@@ -392,7 +395,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
         "listeners": Listener, "limits": Limits, "metrics": Metrics, "overlay": OverlaySettings, "protect": Protect,
         "availability": Availability, "key_server": KeyServer, "discovery": Discovery, "hosted": Hosted,
         "traces": TraceSettings, "watched": WatchedSettings, "devices": DeviceSettings, "heartbeats": HeartbeatSettings,
-        "report": ReportSettings, "bridges": BridgeSettings, "topics": BridgeTopic,
+        "report": ReportSettings, "bridges": BridgeSettings, "topics": BridgeTopic, "console": Console,
     }  # fmt: skip
     for part in path:
         if isinstance(part, str) and part in table:

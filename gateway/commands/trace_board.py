@@ -1,7 +1,7 @@
 """What a tracker shows of the entities that it follows: one row each, made of the traces that came (B4).
 
-An entity that says nothing stays as it was; `seen_ms` tells since when. Not here: the terminal (`cli_traces`), where
-traces come from (`tracing_client`).
+An entity that says nothing stays as it was; `seen_ms` tells since when. Not here: the terminal (`traces`), where
+traces come from (`client`).
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Imports `client`, `clients`, `outbox`, `trust` and below; never `broker`.
 
 from __future__ import annotations
 
+from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.dials import Dials
-from gateway.overlay.driver import Links
 from gateway.overlay.hosted import NOBODY, PLAIN, logins, of_region
 from gateway.overlay.keeping import Keeping
 from gateway.overlay.key_cache import KeyCache
@@ -32,6 +32,7 @@ __all__ = [
     "DIRECTORY",
     "NOBODY",
     "PLAIN",
+    "BrokerOverlay",
     "Client",
     "ClientError",
     "ConfigError",
@@ -40,7 +41,6 @@ __all__ = [
     "KeyCache",
     "KeyMaterial",
     "KeyMaterialError",
-    "Links",
     "MqttError",
     "Neighbours",
     "OverlayError",

@@ -4,7 +4,7 @@ The broker asks whether a client may publish or subscribe on a constrained topic
 hands over what was published there (`heard`, `arrived`). Unchanged devices are traced by what else clients do
 (`entity_event`, `willed`). Everything that the machines say leaves as the broker's own publication. Not here: rules
 of topics (`bridge.document.constrained`), tracing (`bridge.traces.tracer`, `bridge.devices.device_tracing`),
-discovery (`bridge.traces.discovery`), files (`trace_store`).
+discovery (`bridge.traces.discovery`), files (`store`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from bridge.base import TopicError
 from bridge.contract import Count, Publication, Tick
-from bridge.devices import DeviceEvent, DeviceTracer, DeviceTracingEffect, Forget, Knows, Published, Show
+from bridge.devices import Command, DeviceEvent, DeviceTracer, DeviceTracingEffect, Forget, Knows, Published, Show
 from bridge.document import Actions, Constrained, OwnTopics, constrained
 from bridge.traces import (
     ADVERTISEMENTS,
@@ -313,6 +313,8 @@ class Tracing:
                     self._broker.probe_host(effect.client, self._detect_within_s)
                     if self._node is not None:
                         self._perform(self._node.handle(effect, self._clock()))
+                case Command(topic, payload):
+                    self._broker.ping(topic, payload)
                 case Show(topic, payload):
                     self._broker.show(topic, payload)
                 case Forget(topic):

@@ -5,7 +5,7 @@ A trust domain (`veilmq trust init DIR`) holds
     owner.key             the key that signs an overlay, if this domain owns one
     root.key              32 secret bytes: the owner derives from it the keys that hide names and, where there is no
                           key service, those of the scopes
-    overlays/NAME.json    what the owner remembers of an overlay (`owner_record`)
+    overlays/NAME.json    what the owner remembers of an overlay (`record`)
 An identity (`veilmq trust issue`) is the directory that one member runs from
     key.pem, cert.pem     its Ed25519 key and its TLS certificate
     ca.pem                the authority that issued it

@@ -16,6 +16,7 @@ import pytest
 from bridge.contract.machine import Received, Wire
 from bridge.document.policy import REFRESH_MESSAGES_MAX, Refresh, Scope
 from bridge.sim.adversary import Behaviour
+from bridge.topology import Topology
 from bridge.wire.pieces import PROPERTY_PART
 from bridge.wire.statements import CONTROL_ROOT, KEYS_TOPIC
 from keys.envelope import (
@@ -163,7 +164,7 @@ class Forge:
         name = KeyName(scope, epoch, 0)
         found = self.world.overlay.scope_named(scope)
         assert found is not None
-        hops = self.world.overlay.key_hops(found, 1)
+        hops = Topology(self.world.overlay).key_hops(found, 1)
         secret = self.world.keys.get(name) if found.keyed else None
         return make_key(self.site, name, hops, 1, 10, secret, self.random)
 

@@ -25,7 +25,7 @@ from bridge.traces.kinds import (
     key_topic,
     trace_topic,
 )
-from bridge.traces.pings import LAN, detection_s
+from bridge.traces.pings import LAN
 from bridge.traces.tracer import (
     BOGUS_MAX,
     SPEAKS_S,
@@ -44,6 +44,7 @@ from keys.delegation import Advertisement, Delegated, Token, Trace
 from keys.frames import number, sized
 from keys.identity import Identity
 from keys.tracesession import Registration, TraceSession, Word, open_registered
+from tests.bridge.traces.detection import detection_s
 from tests.keys.test_delegation import AUTHORITY, HOLDER, HOUR_MS, NODE, PUMP, SPY, certified
 
 NOW = 1_800_000_000.0
@@ -70,6 +71,7 @@ class Entity:
         self.said: list[tuple[float, Say]] = []
         self.counted: dict[str, int] = {}
         self.now = NOW
+        self.tracker_key, self.wishes = DESK, 0
         self.session = TraceSession(bytes(16), bytes(32), 0)
 
     def register(self) -> None:
@@ -94,9 +96,12 @@ class Entity:
         return self.say(Word.TOKEN, sized(token.signed(PUMP).encode()) + holder.private_bytes())
 
     def want(
-        self, interest: Interest = EVERYTHING, credentials: bytes = b"", anew: bool = False
+        self, interest: Interest = EVERYTHING, credentials: bytes | None = None, anew: bool = False
     ) -> list[TracingEffect]:
-        wanted = Wanted("desk", interest, credentials, anew)
+        credentials = certified(DESK, "desk").encode() if credentials is None else credentials
+        self.wishes += 1  # each is another one
+        wanted = Wanted("desk", interest, credentials, anew, int(self.now * 1000) + self.wishes)
+        wanted = wanted.signed(self.tracker_key, self.advertisement.topic)
         return self.handle(Interested("client of desk", self.advertisement.topic, wanted.encode()))
 
     def handle(self, event: TracingEvent) -> list[TracingEffect]:
