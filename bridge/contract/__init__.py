@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from bridge.contract.budgets import Allowance, Budget, FairBytes, FairTable, Limits, LinkGuard, PublisherGuard, Repeats
+from bridge.contract.figures import Figure
 from bridge.contract.machine import (
     Acked,
     Adopt,
@@ -23,6 +24,7 @@ from bridge.contract.machine import (
     Forget,
     GroupJoined,
     GroupLeft,
+    Keep,
     KeyDoubted,
     KeysChanged,
     KeyWanted,
@@ -40,6 +42,7 @@ from bridge.contract.machine import (
     ReadPage,
     Received,
     Republish,
+    Restored,
     Rotated,
     Send,
     Subscribed,
@@ -69,9 +72,11 @@ __all__ = [
     "Event",
     "FairBytes",
     "FairTable",
+    "Figure",
     "Forget",
     "GroupJoined",
     "GroupLeft",
+    "Keep",
     "KeyDoubted",
     "KeyWanted",
     "KeysChanged",
@@ -93,6 +98,7 @@ __all__ = [
     "Received",
     "Repeats",
     "Republish",
+    "Restored",
     "Rotated",
     "Send",
     "Subscribed",

@@ -193,9 +193,17 @@ class Rotated:
     identity: Identity
 
 
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a former process of ours asked to `Keep`. Before any other event."""
+
+    rows: tuple[tuple[bytes, bytes], ...] = field(repr=False)
+
+
 Event: TypeAlias = (
     LinkUp | LinkDown | Received | Acked | Appending | NotAppended | Committed | Unstored | Page
     | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick | Rotated
+    | Restored
 )  # fmt: skip
 
 
@@ -254,6 +262,14 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """Rows of ours that are to outlive this process, by key; None: gone. They are written together with what the
+    effects beside them deliver; the wire that brought these may be acknowledged once they are on disk."""
+
+    rows: tuple[tuple[bytes, bytes | None], ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """Nobody has room for these outbox entries, which are on disk: a `Page` will bring them again."""
 
@@ -276,7 +292,7 @@ class NotAdopted:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Add `amount` to the figure `name` (docs/protocol.md §7), with at most one label value."""
+    """Add `amount` to the figure `name` (one of `figures.Figure`), with at most one label value."""
 
     name: str
     amount: int = 1
@@ -346,7 +362,7 @@ class KeysChanged:
 
 Effect: TypeAlias = (
     Send | Watch | Deliver | DeliverShared | Forget | Leave | ReadPage | Count | Blame | Republish | Wanted | Doubted
-    | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive
+    | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 from math import comb, prod
 from typing import Any
 
-from bridge.base import matches, overlaps, specificity
+from bridge.base import OperatorError, matches, overlaps, specificity
 from bridge.document.policy import DOMAIN_POLICY, KEY_SERVERS_MAX, Issuer, Policy, Scope
 from bridge.document.region_view import DOMAIN_VIEW, VIEW_GRACE_S, Endorsement, Member, RegionView
 from bridge.document.succession import Succession
@@ -43,7 +43,7 @@ HOSTED_PROPERTY_CHARS = 8192  # what a hosted broker carries in one user propert
 ENDORSEMENTS_MAX = 4096  # read from one document; one of each replica is what honest ones hold
 
 
-class OverlayError(Exception):
+class OverlayError(OperatorError):
     """The overlay file cannot be believed or used: one line, cause and cure."""
 
 

@@ -18,6 +18,7 @@ from typing import Generic
 from bridge.contract import Blame, Count, Effect
 from bridge.document import Overlay
 from bridge.reader.assembling import Assembling
+from bridge.reader.kept import Kept
 from bridge.reader.key_opening import KeyRing, Opened, Opening
 from bridge.reader.replays import Vouchers
 from bridge.topology import Topology
@@ -29,11 +30,12 @@ from keys.errors import BadFrame
 class Intake(Generic[Opened]):
     """Of one reader in region `home`. `opening`: what becomes of a key whose shares fit."""
 
-    def __init__(self, overlay: Overlay, home: int, opening: Opening[Opened]) -> None:
+    def __init__(self, overlay: Overlay, home: int, opening: Opening[Opened], kept: Kept | None = None) -> None:
+        """`kept`: where rows for a next process go, if somebody takes them."""
         self.overlay, self._topology = overlay, Topology(overlay)
         self.home = home
         self.admission = Admission(overlay, replica=False)
-        self.keys: KeyRing[Opened] = KeyRing(overlay, home, opening, self.admission)
+        self.keys: KeyRing[Opened] = KeyRing(overlay, home, opening, self.admission, kept)
         self.assembling = Assembling(asked(overlay, home))
         self._vouchers = Vouchers(overlay, home)
 

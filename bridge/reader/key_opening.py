@@ -19,9 +19,11 @@ from typing import Generic, Protocol, TypeVar
 from bridge.contract import Blame, Count, Doubted, Effect, FairTable, Wanted
 from bridge.document import Overlay, ScopeSecret
 from bridge.reader.blame import Evidence
+from bridge.reader.kept import KEY, Kept, key_of, key_row
 from bridge.topology import Topology
 from bridge.wire import KEYS_TOPIC, Admission, Admitted, Ahead, refused
 from keys.envelope import (
+    PROPERTY_KEY,
     PROPERTY_SHARES,
     DataKey,
     KeyHeader,
@@ -29,6 +31,7 @@ from keys.envelope import (
     check_epoch_key,
     check_share,
     open_key,
+    to_property,
 )
 from keys.epochs import KeyName, ScopeKeys
 from keys.errors import BadContent, BadShare, KeysError, NotEnoughShares, SearchExhausted, UnknownView, WrongEpochKey
@@ -102,16 +105,26 @@ class _Key(Generic[Opened]):
     shares: dict[Label, Share] = field(default_factory=dict, repr=False)
     opened: Opened | None = field(default=None, repr=False)
     combination: Combination | None = None
+    secret: bytes = field(default=b"", repr=False)  # recombined by a former process, or by us; only where it is kept
+    brought: list[tuple[str, str]] = field(default_factory=list, repr=False)  # who brought which shares, as they came
     served: set[int] = field(default_factory=set)  # sequences; at most the header's message limit
     failed_with: int = -1  # number of shares at the last search in vain
     unusable: bool = False
     told: dict[str, str] = field(default_factory=dict, repr=False)
 
+    @property
+    def is_open(self) -> bool:
+        return self.opened is not None
+
 
 class KeyRing(Generic[Opened]):
     """The keys of all publishers, as far as we may read."""
 
-    def __init__(self, overlay: Overlay, home: int, opening: Opening[Opened], admission: Admission) -> None:
+    def __init__(
+        self, overlay: Overlay, home: int, opening: Opening[Opened], admission: Admission, kept: Kept | None = None
+    ) -> None:
+        """`kept`: where rows for a next process go; None: nobody takes them."""
+        self._kept = kept
         self._overlay, self._topology = overlay, Topology(overlay)
         self._home = home
         self._opening = opening
@@ -160,7 +173,7 @@ class KeyRing(Generic[Opened]):
             if key is not None and key.opened is None:
                 key.failed_with, key.unusable = -1, False
                 effects += self._recombine(key, now)
-                if key.combination is not None:
+                if key.is_open:
                     opened.append(key_id)
         return effects, opened
 
@@ -206,8 +219,17 @@ class KeyRing(Generic[Opened]):
         if key.opened is not None:
             self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
             return effects, None
+        if self._kept is not None and told is not None:
+            key.brought.append((peer, told))
         effects += self._recombine(key, now)
+        if key.opened is None:
+            self._keep(key)
         return effects, header.key_id if key.opened is not None else None
+
+    def _keep(self, key: _Key[Opened]) -> None:
+        if self._kept is not None:
+            row = key_row(to_property(key.header.encode()), key.secret, () if key.secret else key.brought)
+            self._kept.put(KEY + key.header.key_id, row)
 
     def _add(self, header: KeyHeader, peer: str) -> _Key[Opened]:
         """Until it opened, a key counts to who brought it too: any replica has its publishers' old ones by the
@@ -224,6 +246,8 @@ class KeyRing(Generic[Opened]):
             self._audits.pop(gone[0], None)
             self._searches.pop(gone[0], None)
             self._no_longer_lacks(gone[1].header)
+            if self._kept is not None:
+                self._kept.drop(KEY + gone[0])
 
     # ------------------------------------------------------------------------------------------ using them
 
@@ -268,7 +292,20 @@ class KeyRing(Generic[Opened]):
         """Ids, those that were opened last at the end."""
         return (key.header.key_id for key in self._keys.values())
 
-    def restore(self, header: KeyHeader, opened: Opened | None, shares: Iterable[Share]) -> None:
+    def restore(self, row: bytes, now: float) -> list[Effect]:
+        """A key that a former process kept: opened, or with the shares that it had. Raises what `take` does."""
+        header_text, secret, brought = key_of(row)
+        properties = {PROPERTY_KEY: header_text}
+        if not secret:
+            return [e for peer, s in brought for e in self.take(peer, {**properties, PROPERTY_SHARES: s}, now)[0]]
+        header = self._admission.key(properties, now)
+        assert header is not None
+        key = self._add(header, "")
+        key.secret = secret
+        self._put(key, header.publisher)
+        return self._recombine(key, now)
+
+    def resume(self, header: KeyHeader, opened: Opened | None, shares: Iterable[Share]) -> None:
         """What an earlier process of ours held, and had verified; nothing if the overlay does not know of it now."""
         try:
             key = self._keys.get(header.key_id) or self._add(header, "")
@@ -288,6 +325,8 @@ class KeyRing(Generic[Opened]):
             return []
         if opening.lacks(header):
             return self._lack(header)
+        if key.secret:
+            return self._reopen(key)
         if len(key.shares) < prod(hop.threshold for hop in key.hops):
             return []  # too few for any combination
         pause = self._paused.get(header.publisher, 0.0)
@@ -326,9 +365,25 @@ class KeyRing(Generic[Opened]):
             return [Count("wrong_epoch_key"), *self._doubt(header)]
         key.opened, key.combination = opened[-1], found.combination
         self._put(key, header.publisher)
+        if self._kept is not None:
+            key.secret = found.secret
+            key.brought.clear()
+            self._keep(key)
         self._last_combination[key.hops] = found.combination
         self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
         return [Count("recombined")]
+
+    def _reopen(self, key: _Key[Opened]) -> list[Effect]:
+        """A key that a former process recombined; its shares are not judged again."""
+        try:
+            self._opening.check(key.header)
+            key.opened = self._opening.open(key.header, {}, key.secret)
+        except WrongEpochKey:
+            key.unusable = True  # until keys come
+            return [Count("wrong_epoch_key"), *self._doubt(key.header)]
+        except BadContent:
+            key.unusable = True
+        return []
 
     def _lack(self, header: KeyHeader) -> list[Effect]:
         """The epoch key is not here: ask for it once for all keys that need it."""
@@ -369,7 +424,7 @@ class KeyRing(Generic[Opened]):
             key = self._keys.get(key_id)
             if key is not None and key.opened is None:
                 effects += self._recombine(key, now)
-                if key.combination is not None:
+                if key.is_open:
                     opened.append(key_id)
         while self._audits and next(iter(self._audits.values())) <= now:
             key_id, _ = self._audits.popitem(last=False)

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 from bridge.contract import FairTable
 from bridge.document import Overlay
+from bridge.reader.freshness import Away
 from bridge.wire import Admitted
 from keys.envelope import MessageHeader
 
-FRESH_S = 300.0
 VOUCHED_MAX = 16_384  # publications of dead epochs whose bringers are known; who brought most first loses its own
 
 
-def is_dated(header: MessageHeader, now: float) -> bool:
-    """Whether it is too old, or too young, to be the first that is heard of a stream."""
-    return not header.retain and abs(now * 1000 - header.time_ms) > FRESH_S * 1000
+NEVER_AWAY = Away()
+
+
+def is_dated(header: MessageHeader, now: float, away: Away = NEVER_AWAY) -> bool:
+    """Whether it is too old, or too young, to be the first that is heard of a stream. `away`: when we were not."""
+    return not header.retain and not away.is_fresh(header.time_ms, now)
 
 
 class Vouchers:

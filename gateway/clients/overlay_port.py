@@ -5,7 +5,7 @@ All methods are called on the event loop and must not block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from bridge.contract import Publication, UserProperties
@@ -143,6 +143,18 @@ class LocalBroker(Protocol):
     def deliver_shared(self, name: SharedName, publication: Publication) -> None: ...
 
     def send_to_peer(self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Done) -> bool: ...
+
+    def kept(self) -> Mapping[bytes, bytes]:
+        """Rows that an earlier process was given to `keep`."""
+        ...
+
+    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write these in one transaction with what was delivered since the last one; None: the row is gone."""
+        ...
+
+    def when_kept(self, done: Callable[[], None]) -> None:
+        """Call when all that was delivered and is to be kept until now is on disk; never, if that cannot be."""
+        ...
 
     def local_filters(self) -> Sequence[str]: ...
 

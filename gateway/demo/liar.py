@@ -18,14 +18,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from bridge.base import OperatorError
 from bridge.contract import Effect, Event, OverlayNode, Received
-from bridge.document import Overlay, OverlayError
+from bridge.document import Overlay
 from bridge.sim.adversary import Adversary, Behaviour
-from gateway.base import ConfigError, StartError, load
-from gateway.client import TlsError
-from gateway.outbox.database import StoreError
+from gateway.base import load
 from gateway.party import serve
-from gateway.trust import TrustError
 from keys.envelope import PROPERTY_HEADER
 
 SEEN_MAX = 256
@@ -104,7 +102,7 @@ def main() -> int:
     logging.getLogger("veilmq").setLevel(logging.INFO)
     try:
         serve(load(told.config), wrap)
-    except (ConfigError, StartError, StoreError, TlsError, TrustError, OverlayError) as error:
+    except OperatorError as error:
         print(f"veilmq: {error}", file=sys.stderr)
         return 2
     return 0

@@ -29,6 +29,7 @@ from bridge.contract import (
     OverlayNode,
     Publication,
     Received,
+    Restored,
     Subscribed,
     Tick,
     Unsubscribed,
@@ -46,6 +47,7 @@ from gateway.overlay.backpressure import Backpressure
 from gateway.overlay.dials import Dials
 from gateway.overlay.driver import Driver
 from gateway.overlay.keeping import Keeping
+from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
 from keys.envelope import Mode
 from keys.identity import Role
@@ -63,7 +65,8 @@ class BrokerOverlay:
     """One party's overlay. Made by `gateway.party.build`; given to `EdgeBroker` as its `overlay`.
 
     `protected`, `plain`: clear filters whose topics the configuration sends through the overlay, sealed or in clear.
-    Whatever a later policy says, they never stay local, and the protected ones never go in clear.
+    Whatever a later policy says, they never stay local, and the protected ones never go in clear. `rows`: of a gateway,
+    seals what it keeps of what it read.
     """
 
     def __init__(
@@ -77,8 +80,9 @@ class BrokerOverlay:
         clock: Callable[[], float] = time.time,
         protected: Sequence[str] = (),
         plain: Sequence[str] = (),
+        rows: ReaderRows | None = None,
     ) -> None:
-        self._node = node
+        self._node, self._rows = node, rows
         self._gateway = node if isinstance(node, GatewayNode) else None
         self.figures = figures
         self._store, self._keeping, self._dials = store, keeping, dials
@@ -107,6 +111,8 @@ class BrokerOverlay:
         """Take up what the outbox holds, then dial; the broker serves already. `drop` ends a member's session."""
         self._broker = broker
         self._drop = drop or self._drop
+        if self._rows is not None and (kept := self._rows.open(broker.kept())):
+            self._handle(Restored(kept))
         for topic_filter in broker.local_filters():
             self.subscribed(topic_filter)
         for group, topic_filter in broker.local_groups():
@@ -292,6 +298,9 @@ class BrokerOverlay:
 
     def link_published(self, peer: str, publish: Publish, client: Client) -> None:
         self._received(peer, publish)
+        if client.manual_ack and publish.qos and self._broker is not None:
+            # Once what it changed is on disk, with what was delivered: so a restart neither loses nor repeats.
+            self._broker.when_kept(partial(client.acknowledge, publish))
 
     def link_watched(self, peer: str, ticket: int) -> None:
         self._handle(Acked(peer, ticket))
@@ -321,6 +330,10 @@ class BrokerOverlay:
             self.figures.count(Count("own_topics_refused"))
         else:
             self._broker.deliver_shared((effect.group, effect.filter), effect.publication)
+
+    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+        if self._rows is not None and self._broker is not None:
+            self._broker.keep(self._rows.seal(rows))
 
     def forget(self, sequences: Sequence[int]) -> None:
         self._store.forget(sequences)

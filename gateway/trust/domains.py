@@ -30,6 +30,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
+from bridge.base import OperatorError
 from gateway.base import PrivateFileError, private_directory, read_private, sync_directory, write_private, write_public
 from keys.errors import KeysError
 from keys.identity import Identity, Role, make_ca, make_leaf, public_key_of, verify
@@ -47,7 +48,7 @@ TAKING = "taking"
 IDENTITY_FILES = ("key.pem", "cert.pem", "ca.pem", "card.json")
 
 
-class TrustError(Exception):
+class TrustError(OperatorError):
     """One line for the operator: the file, what is wrong with it, and the cure."""
 
 

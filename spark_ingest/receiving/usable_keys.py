@@ -67,7 +67,7 @@ def restore(keys: KeyRing[Usable], materials: Iterable[KeyMaterial]) -> None:
         except KeysError:
             continue  # of another version of the frames: the publisher sends it again
         whole = len(shares) >= header.hops[0].threshold
-        keys.restore(header, Usable(each, header.epoch_key) if whole else None, shares)
+        keys.resume(header, Usable(each, header.epoch_key) if whole else None, shares)
 
 
 class Granted:

@@ -22,8 +22,8 @@ from bridge.contract.machine import (
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
 from bridge.reader.collector import EXPIRY_MAX_S, REPAIR_S
+from bridge.reader.freshness import FRESH_S
 from bridge.reader.newest_retained import RETAINED_WAIT_S
-from bridge.reader.replays import FRESH_S
 from bridge.reader.streams import GAPS_MAX
 from bridge.wire.statements import KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Inner, Mode, to_property

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.reader.replays import FRESH_S, Vouchers, is_dated
+from bridge.reader.freshness import FRESH_S
+from bridge.reader.replays import Vouchers, is_dated
 from bridge.wire.admission import Admission, Admitted
 from keys.envelope import PROPERTY_HEADER
 from tests.bridge.helpers import craft
