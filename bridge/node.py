@@ -211,6 +211,10 @@ class GatewayNode(ReaderNode):
         """The scope by which a clear topic leaves; None: by none."""
         return self.publisher.sealer.secret_for(topic)
 
+    def awaits(self, topic_filter: str) -> bool:
+        """Whether a local subscription does not count at our replicas yet."""
+        return self.interest.awaits(topic_filter)
+
     def may_publish(self, topic: str, now: float) -> bool:
         """Whether the policy lets us publish on a clear topic now."""
         return self.publisher.sealer.may_publish(topic, now)

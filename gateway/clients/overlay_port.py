@@ -15,6 +15,7 @@ from gateway.mqtt5.packets import Publish, Will
 from gateway.mqtt5.session import ServerSession
 
 __all__ = [
+    "Accepted",
     "Constraining",
     "Done",
     "EntityConnected",
@@ -132,6 +133,14 @@ class SharedSubscriptions(Protocol):
 
     def group_left(self, group: str, topic_filter: str) -> None:
         """The last one is gone; before `unsubscribed`."""
+        ...
+
+
+class Accepted(Protocol):
+    """Optional method of an `Overlay` whose members have to hear of what is subscribed to here."""
+
+    def when_accepted(self, topic_filters: Sequence[str], done: Callable[[], None]) -> bool:
+        """Call `done` once they know of these filters, share prefixes stripped. False: there is nothing to wait for."""
         ...
 
 

@@ -43,6 +43,7 @@ from gateway.client import Client
 from gateway.clients import Done, LocalBroker
 from gateway.mqtt5.packets import Publish
 from gateway.outbox import Outgoing, Store
+from gateway.overlay.accepting import Accepting
 from gateway.overlay.backpressure import Backpressure
 from gateway.overlay.dials import Dials
 from gateway.overlay.driver import Driver
@@ -99,6 +100,7 @@ class BrokerOverlay:
         self._broker: LocalBroker | None = None
         self._drop: Callable[[str], None] = lambda peer: None
         self._shown: dict[str, bytes] = {}  # members that dialled us, with the certificate that they showed
+        self._accepting = Accepting(self._gateway.awaits if self._gateway is not None else lambda _: False)
         self._showing: asyncio.Task[None] | None = None
         self._flow: Backpressure | None = None
         if keeping.role is Role.REPLICA:
@@ -124,6 +126,7 @@ class BrokerOverlay:
 
     async def stop(self) -> None:
         """Close links and store; what the outbox holds is sent after the next start."""
+        self._accepting.stop()
         await self._driver.stop()
         if self._showing is not None:
             self._showing.cancel()
@@ -305,6 +308,10 @@ class BrokerOverlay:
     def link_watched(self, peer: str, ticket: int) -> None:
         self._handle(Acked(peer, ticket))
 
+    def when_accepted(self, topic_filters: Sequence[str], done: Callable[[], None]) -> bool:
+        """Call `done` when our replicas know of these subscriptions. False: there is nothing to wait for."""
+        return bool(self._dials.up) and self._accepting.wait(topic_filters, done)
+
     def _received(self, peer: str, publish: Publish) -> None:
         wire = Wire(publish.topic, publish.payload, publish.qos, publish.retain, publish.properties.user)
         self._handle(Received(peer, wire))
@@ -313,6 +320,8 @@ class BrokerOverlay:
 
     def _handle(self, event: Event) -> None:
         self._driver.handle(event)
+        if type(event) is Acked:
+            self._accepting.look()
 
     def send(self, peer: str, wire: Wire, ticket: int) -> None:
         self._wires.send(peer, wire, ticket)
