@@ -23,6 +23,10 @@ class Figure(StrEnum):
     AVAILABILITY_REFUSED = "availability_refused", "A client's word about its own state was too long or one too many."
     CLOCK_OFF = "clock_off", "An answer came from a clock that differs from ours by more than is allowed."
     COMPLAINTS = "complaints", "A replica before us sent a share that misfits its commitment."
+    CONSTRAINED_REFUSED = (
+        "constrained_refused",
+        "A client may not use that constrained topic; the label says how it would.",
+    )
     CONTENT_AFTER = "content_after", "Content came after the rest of its publication had been passed on."
     CONTENT_GIVEN_UP = "content_given_up", "Content that was not whole in time is waited for no longer."
     DELIVERED = "delivered", "A publication was verified, opened and delivered."
@@ -31,7 +35,10 @@ class Figure(StrEnum):
         "A device's will that came belongs to a connection of before, and ends nothing.",
     )
     DEVICES_EVICTED = "devices_evicted", "A device was forgotten to make room for another."
-    DEVICES_REFUSED = "devices_refused", "There is no room for another device."
+    DEVICES_REFUSED = (
+        "devices_refused",
+        "Who spoke of a device may not, or there is no room; the label says what it said.",
+    )
     DISCOVERIES = "discoveries", "A discovery node answered a request."
     DISCOVERIES_REFUSED = "discoveries_refused", "A request for discovery did not hold; the label says why."
     DUPLICATES_DROPPED = "duplicates_dropped", "A publication came once more, as it does from every replica."
