@@ -21,7 +21,6 @@ class Figure(StrEnum):
         return member
 
     AVAILABILITY_REFUSED = "availability_refused", "A client's word about its own state was too long or one too many."
-    BAD_BLOCKS = "bad_blocks", "Blocks of a publication contradict each other: its publisher lied."
     CLOCK_OFF = "clock_off", "An answer came from a clock that differs from ours by more than is allowed."
     COMPLAINTS = "complaints", "A replica before us sent a share that misfits its commitment."
     CONSTRAINED_REFUSED = (
@@ -119,6 +118,7 @@ class Figure(StrEnum):
     STALLS = "stalls", "A next region has no room: publications towards it wait."
     STATEMENTS = "statements", "A subscription statement was accepted and passed on."
     SUBSCRIPTIONS_ACCEPTED = "subscriptions_accepted", "A quorum of our region knows a subscription of ours."
+    SUSPECTED = "suspected", "One end of the link to a member lied, or the one before it."
     TRACE_KEYS_GIVEN = "trace_keys_given", "A tracker was given the key of sealed traces."
     TRACE_TOPICS = "trace_topics", "A trace topic was made."
     TRACES = "traces", "A trace was told or believed."
@@ -132,5 +132,4 @@ class Figure(StrEnum):
     VIEWS_CHANGED = "views_changed", "Another view of a region is in force."
     VIEWS_REFUSED = "views_refused", "A view that somebody endorsed does not hold."
     VOUCHERS_AWAITED = "vouchers_awaited", "A publication of an ended epoch waits until enough replicas brought it."
-    WRONG_CONTENT = "wrong_content", "A replica's piece does not match the signed header."
     WRONG_EPOCH_KEY = "wrong_epoch_key", "A publisher's check value contradicts the epoch key that we hold."

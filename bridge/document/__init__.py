@@ -15,6 +15,7 @@ from bridge.document.overlay import (
     Member,
     Overlay,
     OverlayError,
+    RegionView,
 )
 from bridge.document.own_topics import OwnTopics
 from bridge.document.policy import (
@@ -52,6 +53,7 @@ __all__ = [
     "OwnTopics",
     "Policy",
     "Refresh",
+    "RegionView",
     "Scope",
     "ScopeSecret",
 ]

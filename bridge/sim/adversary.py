@@ -16,7 +16,8 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 
-from bridge.contract import Effect, Event, Machine, Received, Send, UserProperties, Wire
+from bridge.contract import Effect, Event, OverlayNode, Received, Send, UserProperties, Wire
+from bridge.document import Overlay
 from bridge.sim.kernel import RandomSource
 from bridge.wire import KEYS_TOPIC, NO_PART, PROPERTY_PART, PULL_TOPIC, SUBSCRIBE_TOPIC, PullRequest, Statement
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, SignedHeader, from_property, to_property
@@ -86,7 +87,7 @@ class Adversary:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: OverlayNode,
         behaviours: Collection[Behaviour],
         rng: RandomSource,
         probability: float = 1.0,
@@ -111,6 +112,22 @@ class Adversary:
         self._count = 0
         self._keys: deque[tuple[str, str]] = deque(maxlen=REPLAYS_MAX)
         self._silent = False
+
+    @property
+    def overlay(self) -> Overlay:
+        return self.machine.overlay
+
+    @property
+    def peers(self) -> frozenset[str]:
+        return self.machine.peers
+
+    @property
+    def removed(self) -> bool:
+        return self.machine.removed
+
+    @property
+    def versions(self) -> dict[str, int]:
+        return self.machine.versions
 
     @property
     def next_deadline(self) -> float | None:

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from bridge.base import OperatorError
 from bridge.contract import Effect, Event, OverlayNode, Received
-from bridge.document import Overlay
 from bridge.sim.adversary import Adversary, Behaviour
 from gateway.base import load
 from gateway.party import serve
@@ -30,51 +29,30 @@ SEEN_MAX = 256
 """Messages that are written down: enough to find one whose sender is known, little on disk."""
 
 
-class Liar:
+class Liar(Adversary):
     """Stands between node and links. `lying` says whether it lies now."""
 
     def __init__(self, node: OverlayNode, seed: int, saw: Path) -> None:
-        self.lying = False
-        self._node = node
-        self._adversary = Adversary(
+        super().__init__(
             node,
             {Behaviour.SHARES, Behaviour.CONTENT},
             random.Random(seed),  # noqa: S311 - a lie to repeat, no secret
             lying=lambda now: self.lying,
         )
+        self.lying = False
         self._saw = saw.open("a", encoding="utf-8")
-        self._seen = 0
-
-    @property
-    def overlay(self) -> Overlay:
-        return self._node.overlay
-
-    @property
-    def peers(self) -> frozenset[str]:
-        return self._node.peers
-
-    @property
-    def removed(self) -> bool:
-        return self._node.removed
-
-    @property
-    def versions(self) -> dict[str, int]:
-        return self._node.versions
-
-    @property
-    def next_deadline(self) -> float | None:
-        return self._adversary.next_deadline
+        self._noted = 0
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
-        if self.lying and self._seen < SEEN_MAX and isinstance(event, Received):
+        if self.lying and self._noted < SEEN_MAX and isinstance(event, Received):
             self._note(event)
-        return self._adversary.handle(event, now)
+        return super().handle(event, now)
 
     def _note(self, event: Received) -> None:
         wire = event.wire
         if not wire.payload or not any(name == PROPERTY_HEADER for name, _ in wire.properties):
             return
-        self._seen += 1
+        self._noted += 1
         line = {"topic": wire.topic, "content": wire.payload.hex(), "properties": wire.properties}
         self._saw.write(json.dumps(line) + "\n")
         self._saw.flush()
