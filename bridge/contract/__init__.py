@@ -6,6 +6,17 @@
 
 from __future__ import annotations
 
+from bridge.contract.batches import (
+    BATCH_BYTES,
+    RECORDS_MAX,
+    Numbered,
+    fits,
+    is_packed,
+    numbers_of,
+    packed,
+    size_of,
+    unpacked,
+)
 from bridge.contract.budgets import Allowance, Budget, FairBytes, FairTable, Limits, LinkGuard, PublisherGuard, Repeats
 from bridge.contract.machine import (
     Acked,
@@ -41,6 +52,8 @@ from bridge.contract.machine import (
 )
 
 __all__ = [
+    "BATCH_BYTES",
+    "RECORDS_MAX",
     "Acked",
     "Adopt",
     "Adoption",
@@ -65,6 +78,7 @@ __all__ = [
     "LinkGuard",
     "LinkUp",
     "Machine",
+    "Numbered",
     "Publication",
     "PublisherGuard",
     "Received",
@@ -79,4 +93,10 @@ __all__ = [
     "Wanted",
     "Watch",
     "Wire",
+    "fits",
+    "is_packed",
+    "numbers_of",
+    "packed",
+    "size_of",
+    "unpacked",
 ]

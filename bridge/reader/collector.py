@@ -15,13 +15,14 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from bridge.base import TopicError, check_name
-from bridge.contract import Blame, Count, Deliver, Effect, FairTable, Publication, Received
-from bridge.document import Overlay, ScopeSecret
+from bridge.contract import Blame, Count, Deliver, Effect, FairTable, Publication, Received, is_packed
+from bridge.document import BATCH_LEVEL, Overlay, ScopeSecret
 from bridge.reader.assembling import Assembling
 from bridge.reader.awaiting_keys import Keyless
 from bridge.reader.key_opening import KeyRing
 from bridge.reader.newest_retained import Joining, order_of
 from bridge.reader.streams import Held, Stream
+from bridge.reader.unpacking import Unpacked
 from bridge.wire import Admission, Admitted, carries_key_alone, refused
 from keys.envelope import PROPERTY_HEADER, Inner, Mode
 from keys.epochs import ScopeKeys
@@ -235,7 +236,7 @@ class Collector:
         """Deliver what can be delivered, lowest sequence first; set the deadline of what cannot."""
         stream = self._streams.get(stream_id)
         effects: list[Effect] = []
-        wake_at = None
+        wake_at, went_on = None, False
         while stream is not None and stream.held:
             sequence = min(stream.held)
             held = stream.held[sequence]
@@ -266,6 +267,9 @@ class Collector:
             if not held.replayed:
                 stream.generation = self._generations.get(held.admitted.scope.filter, 0)
             effects += self._open(held, late)
+            went_on = True
+        if went_on:
+            effects += self._after_batches(stream_id, now)
         if stream is None or not stream.held:
             self._deadlines.pop(stream_id, None)
         elif wake_at is not None and self._deadlines.get(stream_id) != wake_at:
@@ -284,7 +288,26 @@ class Collector:
         brings: what was published before is not missing."""
         if held.replayed or stream.generation != self._generations.get(held.admitted.scope.filter, 0):
             return False
-        return stream.first is not None and held.admitted.header.previous > stream.highest
+        previous = held.admitted.header.previous
+        if stream.first is None:
+            batches = self._batches_before(held)
+            return batches is not None and batches.first is not None and previous > batches.highest
+        return previous > stream.highest
+
+    def _batches_before(self, held: Held) -> Stream | None:
+        """The publisher's batches of the scope: what is first to travel alone on its topic may follow one of them."""
+        topic = self._overlay.batch_topic(held.admitted.scope)
+        if topic is None or topic == held.topic:
+            return None
+        return self._streams.get((held.admitted.header.publisher, topic))
+
+    def _after_batches(self, stream_id: StreamId, now: float) -> list[Effect]:
+        """Batches went on: what follows one of them and travels alone may, too."""
+        publisher, topic = stream_id
+        if not topic.endswith(BATCH_LEVEL):
+            return []
+        waiting = [other for other in self._deadlines if other[0] == publisher and other != stream_id]
+        return [effect for other in waiting for effect in self._advance(other, now)]
 
     # -------------------------------------------------------------------------------------------- opening
 
@@ -292,7 +315,10 @@ class Collector:
         """Decrypt and hand out; a publisher's own mistakes are charged to the publisher."""
         header = held.admitted.header
         try:
-            inner = self._inner(held)
+            clear = self._clear(held)
+            if is_packed(clear):
+                return self._unpack(held, clear, late)
+            inner = self._inner(held, clear)
         except (KeysError, TopicError) as error:
             return [Count("unopened"), Blame(held.admitted.publisher.name, False, str(error))]
         retain = header.retain
@@ -323,13 +349,35 @@ class Collector:
         name, scope = held.admitted.publisher.name, held.admitted.scope.filter
         return [Deliver(name, header.sequence, publication, late, scope, header.time_ms), Count("delivered")]
 
-    def _inner(self, held: Held) -> Inner:
-        """Raises a keys error, or TopicError for names that would break the connections of local clients."""
+    def _clear(self, held: Held) -> bytes:
+        """Raises BadContent."""
         header = held.admitted.header
         assert held.content is not None
-        clear = held.content
-        if header.mode is not Mode.PLAIN:
-            clear = self._keys.data_key(held.admitted).open(header.prefix(), header.sequence, held.topic, clear)
+        if header.mode is Mode.PLAIN:
+            return held.content
+        return self._keys.data_key(held.admitted).open(header.prefix(), header.sequence, held.topic, held.content)
+
+    def _unpack(self, held: Held, clear: bytes, late: bool) -> list[Effect]:
+        """The records of a batch, in order: one that may not be delivered keeps none of its neighbours back. Raises
+        BadFrame, BadContent."""
+        header, scope = held.admitted.header, held.admitted.scope
+        secret = self._secrets.get(scope.filter)
+        if secret is None or header.retain or self._overlay.batch_topic(scope) != held.topic:
+            raise BadContent("a batch where the scope has none")
+        name, found = held.admitted.publisher.name, Unpacked(secret, clear, header.sequence, held.arrived)
+        effects: list[Effect] = [
+            Deliver(name, number, publication, late, scope.filter, header.time_ms)
+            for number, publication in found.records
+        ]
+        if found.expired:
+            effects.append(Count("expired", found.expired))
+        if found.refused:
+            why = "records of a batch that may not be delivered"
+            effects += [Count("unopened", found.refused), Blame(name, False, why)]
+        return [*effects, Count("delivered", len(found.records))]
+
+    def _inner(self, held: Held, clear: bytes) -> Inner:
+        """Raises a keys error, or TopicError for names that would break the connections of local clients."""
         inner = Inner.decode(clear)
         secret = self._secrets.get(held.admitted.scope.filter)
         check_name(inner.topic)

@@ -67,12 +67,20 @@ class OutboxFullError(StoreError):
 
 @dataclass(slots=True)
 class Row:
-    """A publication on its way to the disk: `frame` is `encode_publication`, `commit` sets `previous`."""
+    """A publication on its way to the disk: `frame` is `encode_publication`, `commit` sets `previous`.
+
+    `batch`: it has no frame, and goes into a row with others that name the same topic (`bundling`). `sequences`: what
+    went into this row. `after`: the topic whose last row precedes it if its own has none.
+    """
 
     sequence: int
     topic: str
     qos: int
     frame: bytes
+    publication: Publication
+    batch: str | None = None
+    after: str | None = None
+    sequences: tuple[int, ...] = ()
     previous: int = 0
 
 
@@ -170,10 +178,10 @@ class Outbox:
         values = []
         cipher = self._ciphers[self.generation]
         for row in rows:
-            mac = self._topic_mac.copy()  # hmac.digest would give the interpreter away: see `_write`
-            mac.update(row.topic.encode())
-            name = mac.digest()[:16]
+            name = self._name_of(row.topic)
             row.previous = self._previous(db, name)
+            if not row.previous and row.after is not None:
+                row.previous = self._previous(db, self._name_of(row.after))
             if row.qos:
                 self._recent[name] = touched[name] = row.sequence
                 self._recent.move_to_end(name)
@@ -195,6 +203,11 @@ class Outbox:
             count -= excess
             self._recent.clear()
         return count
+
+    def _name_of(self, topic: str) -> bytes:
+        mac = self._topic_mac.copy()  # hmac.digest would give the interpreter away: see `_write`
+        mac.update(topic.encode())
+        return mac.digest()[:16]
 
     def _previous(self, db: sqlite3.Connection, name: bytes) -> int:
         known = self._recent.get(name)
@@ -248,9 +261,7 @@ class Outbox:
 
     def last_of(self, topic: str) -> int:
         """The sequence of the last QoS >= 1 publication on a topic, 0 for none."""
-        mac = self._topic_mac.copy()
-        mac.update(topic.encode())
-        row = self._reader.execute("SELECT sequence FROM topics WHERE topic = ?", (mac.digest()[:16],)).fetchone()
+        row = self._reader.execute("SELECT sequence FROM topics WHERE topic = ?", (self._name_of(topic),)).fetchone()
         return int(row[0]) if row else 0
 
     def _open(self, sequence: int, previous: int, life: int, sealed: bytes) -> Publication:
@@ -276,6 +287,8 @@ def encode_publication(publication: Publication) -> bytes:
     fields: dict[str, object] = {"topic": p.topic, "qos": p.qos, "time": p.time_ms}
     if p.retain:
         fields["retain"] = True
+    if p.records:
+        fields["records"] = p.records
     if p.correlation_data is not None:
         fields["correlation_data"] = p.correlation_data.hex()
     if p.properties:
@@ -305,6 +318,7 @@ def decode_publication(row: bytes) -> Publication:
         correlation_data=None if correlation is None else bytes.fromhex(correlation),
         properties=tuple((name, value) for name, value in fields.get("properties", ())),
         time_ms=fields["time"],
+        records=fields.get("records", 0),
         **{name: fields.get(name) for name in _OPTIONAL},
     )
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
-from bridge.contract import Committed, Count, Publication
+from bridge.contract import Committed, Count, Publication, fits
 from bridge.publisher import AHEAD_MAX, Publisher
 from gateway.base import Figures
 from gateway.outbox.store import Entry, OutboxFullError, Store, StoreError
@@ -38,13 +39,18 @@ class Outgoing:
         committed: Callable[[Committed], None],
         publisher: Publisher | None,
         max_age_s: float | None = None,
+        clock: Callable[[], float] = time.time,
+        batches: bool = True,
     ) -> None:
-        """`max_age_s`: what the publisher drops as too old is read for that even if there is no room."""
+        """`max_age_s`: what the publisher drops as too old is read for that even if there is no room. `batches`: False
+        where each publication travels alone."""
+        self._clock, self._batches = clock, batches
         self._store, self._figures, self._hand_on, self._publisher = store, figures, committed, publisher
         self._max_age_s = max_age_s
         self._storing: dict[int, None] = {}  # appended, not yet reported by the disk; in order
         self._unstored: deque[tuple[int, Publication]] = deque()
         self._last_stored: OrderedDict[str, int] = OrderedDict()
+        self._alone: OrderedDict[str, None] = OrderedDict()  # topics on which something was retained
         self._left: int | None = None  # nothing with a lower sequence is left on disk; None: nothing is
         self._left_is_old = False
         self._unreadable = False
@@ -60,7 +66,10 @@ class Outgoing:
         """`done(code)` once it is durable, or at once for QoS 0; a code >= 0x80 refuses it."""
         try:
             if publication.qos:
-                sequence = self._store.append(publication, lambda result: self._stored(sequence, result, done))
+                batch, after = self._batch_of(publication)
+                sequence: int = self._store.append(
+                    publication, lambda result: self._stored(sequence, result, done), batch, after
+                )
                 self._storing[sequence] = None
             elif len(self._unstored) < UNSTORED_MAX:
                 self._unstored.append((self._store.next_sequence(), publication))
@@ -72,6 +81,29 @@ class Outgoing:
                 done(SUCCESS)
         except StoreError as error:
             self._refuse(error, done)
+
+    def _batch_of(self, publication: Publication) -> tuple[str | None, str | None]:
+        """The topic of the batches that it goes into, or which it follows.
+
+        A topic on which something is retained travels alone from then on: what is retained does, and each topic has one
+        order.
+        """
+        if self._publisher is None or not self._batches:
+            return None, None
+        topic = publication.topic
+        if publication.retain:
+            alone = topic in self._alone
+            self._keep_alone(topic)
+            return None, None if alone else self._publisher.sealer.batch_of(topic, self._clock())
+        if topic in self._alone or not fits(publication):
+            return None, None
+        return self._publisher.sealer.batch_of(topic, self._clock()), None
+
+    def _keep_alone(self, topic: str) -> None:
+        self._alone[topic] = None
+        self._alone.move_to_end(topic)
+        if len(self._alone) > TOPICS_MAX:
+            self._alone.popitem(last=False)
 
     def _stored(self, sequence: int, result: Entry | StoreError, done: Callable[[int], None]) -> None:
         """The disk's answer to one append; entries themselves come in `_committed`."""
@@ -175,6 +207,9 @@ class Outgoing:
             self._figures.count(Count("outbox_damaged"))
         self._left = page.following
         self.look(now)
+        for row in page.rows:
+            if row.publication.retain:
+                self._keep_alone(row.publication.topic)
         if page.rows:
             self._hand_on(Committed(tuple((r.sequence, r.previous, r.publication) for r in page.rows), late=True))
 

@@ -99,7 +99,7 @@ class Links:
         self.figures = figures
         self._store, self._keeping, self._dials = store, keeping, dials
         publisher = self._gateway.publisher if self._gateway is not None else None
-        self._outgoing = Outgoing(store, figures, self._handle, publisher, max_age_s)
+        self._outgoing = Outgoing(store, figures, self._handle, publisher, max_age_s, clock)
         self._entities = entities
         self.own_topics = OwnTopics()
         if entities is not None:

@@ -45,8 +45,10 @@ class Site:
     """One life of a gateway's outbox and node, with replicas that acknowledge when the test says so."""
 
     def __init__(
-        self, directory: Path, world: World, now: float, max_age_s: float | None = None, **options: int
-    ) -> None:
+        self, directory: Path, world: World, now: float, max_age_s: float | None = None, batches: bool = False,
+        **options: int,
+    ) -> None:  # fmt: skip
+        """`batches`: whether publications of one commit go together; else each is an entry that the test can count."""
         self.now, self.world = now, world
         self.store = Store.open(directory, **options)
         rng = random.Random("site")
@@ -55,7 +57,9 @@ class Site:
             max_age_s=max_age_s,
         )  # fmt: skip
         self.figures = Figures("site", "gateway")
-        self.outgoing = Outgoing(self.store, self.figures, self._handle, self.node.publisher, max_age_s)
+        self.outgoing = Outgoing(
+            self.store, self.figures, self._handle, self.node.publisher, max_age_s, lambda: self.now, batches
+        )
         self.sent: defaultdict[str, list[Send]] = defaultdict(list)
         self.unacknowledged: defaultdict[str, deque[int]] = defaultdict(deque)
         self.most_in_flight = self.most_resident = 0

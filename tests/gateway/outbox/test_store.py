@@ -370,8 +370,8 @@ def test_a_damaged_directory_is_one_line(tmp_path: Path, name: str, content: byt
 
 CHILD = """
 import asyncio, os, sys
-from gateway.store import Store, Entry
-from bridge.machine import Publication
+from gateway.outbox.store import Store, Entry
+from bridge.contract import Publication
 
 async def main():
     store = Store.open(sys.argv[1])
