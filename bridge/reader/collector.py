@@ -286,13 +286,11 @@ class Collector:
     def _misses_predecessor(self, stream: Stream, held: Held) -> bool:
         """Whether something before it on its topic is still to come. Not asked of the first one that a subscription
         brings: what was published before is not missing."""
-        if held.replayed or stream.generation != self._generations.get(held.admitted.scope.filter, 0):
+        before = self._batches_before(held) if stream.first is None else stream
+        generation = self._generations.get(held.admitted.scope.filter, 0)
+        if held.replayed or before is None or before.first is None or before.generation != generation:
             return False
-        previous = held.admitted.header.previous
-        if stream.first is None:
-            batches = self._batches_before(held)
-            return batches is not None and batches.first is not None and previous > batches.highest
-        return previous > stream.highest
+        return held.admitted.header.previous > before.highest
 
     def _batches_before(self, held: Held) -> Stream | None:
         """The publisher's batches of the scope: what is first to travel alone on its topic may follow one of them."""

@@ -73,7 +73,7 @@ class Shape:
     def set_up(self) -> str:
         """What the processes are started with, beside what they always are."""
         inline = "content.INLINE_BYTES = 1 << 30; " if self.mode == EVERYWHERE else ""
-        return f"from bridge import content; {inline}"
+        return f"from bridge.wire import pieces as content; {inline}"
 
 
 @dataclass(frozen=True)
