@@ -82,6 +82,12 @@ class ReaderNode(Node):
         """Somebody sealed under a key that we lack."""
         return self._client.want(name, now) if self._client else []
 
+    def lacks(self, epoch: int) -> tuple[str, ...]:
+        """Clear filters of our scopes of whose key of this epoch we have none."""
+        keyed = [secret for secret in self.secrets if secret.scope.keyed and not secret.scope.retiring]
+        names = {secret.clear_filter: KeyName(secret.scope.filter, epoch, secret.scope.bump) for secret in keyed}
+        return tuple(clear for clear, name in names.items() if self._keys.get(name) is None)
+
     def doubted(self, name: KeyName, now: float) -> list[Effect]:
         """Somebody sealed under another key of that name than ours."""
         return self._client.doubted(name, now) if self._client else []

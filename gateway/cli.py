@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.commands import importing, passwords, setting_up
+from gateway.commands import importing, passwords, setting_up, status
 from gateway.commands.printing import print_json, print_table
 from gateway.commands.traces import traces_app
 from gateway.commands.trust import OPTIONS, Json, overlay_app, trust_app
@@ -36,7 +36,7 @@ app = typer.Typer(help="MQTT gateway and edge broker whose brokers cannot read w
 app.add_typer(trust_app, name="trust")
 app.add_typer(overlay_app, name="overlay")
 app.add_typer(traces_app, name="traces")
-for commands in (setting_up, passwords, importing):
+for commands in (setting_up, status, passwords, importing):
     commands.register(app)
 for group in entry_points(group="veilmq.commands"):
     app.add_typer(group.load(), name=group.name)

@@ -21,6 +21,7 @@ from bridge.contract import Count, Machine
 from bridge.document import Issuer, Overlay, OverlayError, Scope, ScopeSecret
 from bridge.node import GatewayNode, KeyServerNode, ReplicaNode
 from bridge.traces import Availability
+from gateway.attached import Attached
 from gateway.base import ConfigError, Figures, LinkFigures, LinkState, OverlaySettings, Settings
 from gateway.broker import LINK_LIMITS, EdgeBroker, Lifecycle, run_broker
 from gateway.client import Client, LinkTls
@@ -251,13 +252,17 @@ def serve(settings: Settings, wrap: Callable[[Machine], Machine] | None = None) 
 async def _serve(settings: Settings, wrap: Callable[[Machine], Machine] | None) -> None:
     if settings.overlay is None:
         with contextlib.ExitStack() as ends:
-            joined = _traced(settings, ends, lambda count: None), _watched(settings, ends)
+            beside = Attached(settings, None)
+            joined = _traced(settings, ends, lambda count: None), _watched(settings, ends), beside.begin
 
             def serves(broker: EdgeBroker) -> None:
                 for join in joined:
                     join(broker)
 
-            await run_broker(settings, started=serves)
+            try:
+                await run_broker(settings, started=serves)
+            finally:
+                await beside.end()
         return
     party = Party(settings)
     async with contextlib.AsyncExitStack() as stack:
@@ -269,6 +274,7 @@ async def _serve(settings: Settings, wrap: Callable[[Machine], Machine] | None) 
         links = build(party, wrap, neighbours)
         dialled = links.figures.links
         trace, watch = _traced(settings, stack, links.figures.count), _watched(settings, stack)
+        beside = Attached(settings, links)
 
         def started(broker: EdgeBroker) -> None:
             links.figures.links = lambda: [*dialled(), *accepted_links(broker.lifecycle, links.figures)]
@@ -276,12 +282,14 @@ async def _serve(settings: Settings, wrap: Callable[[Machine], Machine] | None) 
             links.start(broker, partial(end_session, broker.lifecycle))
             trace(broker)
             watch(broker)
+            beside.begin(broker)
             if neighbours is not None:
                 neighbours.advertise(settings, broker.port)
 
         try:
             await run_broker(settings, links, overlay_context=party.tls.server, started=started)
         finally:
+            await beside.end()
             await links.stop()
 
 

@@ -5,7 +5,8 @@ is XOR. A byte string is a vector of field elements: `scale` multiplies all of t
 single `bytes.translate`, `xor` adds two vectors as integers, so neither loops in Python; `weighted_sum` does both.
 
 Not here: polynomials and their evaluation (`shamir`), blocks of content (`reedsolomon`). Table look-ups are not
-constant-time: an attacker who can watch this process's cache is outside the threat model (README, "Who is the enemy").
+constant-time: an attacker who can watch this process's cache is outside the threat model
+(docs/explanation/threat-model.md).
 """
 
 from __future__ import annotations

@@ -53,6 +53,8 @@ class Word(IntEnum):
     """Entity: 32 secret bytes; traces are sealed under them from now on."""
     SILENT = 7
     """Entity: no more traces, please."""
+    CLOCK = 8
+    """Broker: its UNIX time in ms(8), to an entity whose token does not count by it."""
 
 
 _WORDS = {int(word): word for word in Word}

@@ -3,7 +3,7 @@
     register(spark)        makes spark.readStream.format("veilmq") known
     spark_session(...)     a local session that finds Java by itself
 
-Reading order: README.md, `spool`, `collector`, `receiver`, `decode`, `reader`. Importing this package imports
+README.md says in which order to read. Importing this package imports
 neither Spark nor Arrow.
 """
 

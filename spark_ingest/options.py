@@ -36,7 +36,7 @@ class Stream(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Checked options; the table of the README says what each one does."""
+    """Checked options; the table of docs/reference/spark.md says what each one does."""
 
     spool: Path
     grants: Path

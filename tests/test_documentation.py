@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from spark_ingest.options import NAMES
+from spark_ingest.writing.publish_options import _NAMES as WRITING
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("keys", "bridge", "gateway", "spark_ingest", "configs", "tests", "docs")
@@ -59,3 +67,64 @@ def test_the_test_of_sections_sees_what_it_is_for(text: str) -> None:
 @pytest.mark.parametrize("text", ["docs/protocol.md §3.1, §4", "MQTT 5.0 §4.7", "docs/protocol.md\n§2"])
 def test_the_test_of_sections_lets_true_ones_pass(text: str) -> None:
     assert not list(dangling(text, "gateway/x.py"))
+
+
+NAMED = re.compile(r"`(?P<path>(?:keys|bridge|gateway|spark_ingest|configs|tests|docs)/[\w./-]+)(?:::(?P<test>\w+))?`")
+IMPORTED = re.compile(r"^(?:from (?P<module>[\w.]+) import (?P<names>[\w, ]+)|import (?P<whole>[\w.]+))", re.MULTILINE)
+PAGES = [path for path in TEXTS if path.suffix == ".md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_file_and_test_that_a_page_names_exists(page: Path) -> None:
+    for found in NAMED.finditer(page.read_text("utf-8")):
+        path = ROOT / found["path"]
+        assert path.exists(), f"{name_of(page)} names {found['path']}"
+        assert not found["test"] or f"def {found['test']}(" in path.read_text("utf-8"), f"no test {found['test']}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_what_the_examples_of_a_page_import_is_there(page: Path) -> None:
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+        ast.parse(block.replace(".writeStream...", ".writeStream"))
+        for found in IMPORTED.finditer(block):
+            module = importlib.import_module(found["module"] or found["whole"])
+            for name in (found["names"] or "").split(","):
+                assert not name.strip() or hasattr(module, name.strip()), f"{module.__name__} has no {name.strip()}"
+
+
+@pytest.mark.parametrize("package", ["bridge", "gateway", "spark_ingest"])
+def test_the_reading_order_of_a_package_names_every_room(package: str) -> None:
+    said = (ROOT / package / "README.md").read_text("utf-8")
+    rooms = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+    assert not {room for room in rooms if f"`{room}`" not in said}
+
+
+def test_the_tables_of_spark_list_every_option() -> None:
+    said = (ROOT / "docs" / "reference" / "spark.md").read_text("utf-8").lower()
+    assert not {name for name in NAMES | WRITING if f"`{name}`" not in said}
+
+
+def test_the_readme_is_short() -> None:
+    assert (ROOT / "README.md").stat().st_size <= 10_000
+
+
+def test_the_changelog_keeps_its_form() -> None:
+    headings = re.findall(r"^##+ (.*)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert headings[0] == "[Unreleased]"
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert all(heading in kinds or re.match(r"\[[\w.]+\]( - \d{4}-\d\d-\d\d)?$", heading) for heading in headings)
+
+
+def test_the_site_builds_without_a_warning_and_needs_no_other_host(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    result = subprocess.run(build, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    tags = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*")
+    styles = re.compile(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//[^)\"']*")
+    pages = sorted(tmp_path.rglob("*.html"))
+    assert len(pages) > 20
+    found = {tag for page in pages for tag in tags.findall(page.read_text("utf-8")) if 'rel="canonical"' not in tag}
+    for path in [*pages, *tmp_path.rglob("*.css"), *tmp_path.rglob("*.svg")]:
+        found |= set(styles.findall(path.read_text("utf-8")))
+    assert not found

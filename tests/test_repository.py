@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("keys", "bridge", "gateway", "spark_ingest")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 PURE = [path for path in MODULES if path.relative_to(ROOT).parts[0] in ("keys", "bridge")]
+UNTESTED = ROOT / "tests" / "without_own_tests.txt"
 TEXT_SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".json", ".sh", ".js", ".txt", ".cfg", ""}
 MAX_MODULE_LINES = 450
 MAX_FUNCTION_LINES = 70
@@ -40,7 +41,9 @@ IMPURE_MODULES = {
 
 def tracked_texts() -> Iterator[Path]:
     top = [p for p in ROOT.iterdir() if p.is_file() and p.name != ".git"]  # a file in a worktree
-    below = [p for name in (*PACKAGES, "configs", "tests", ".ci") for p in (ROOT / name).rglob("*") if p.is_file()]
+    below = [
+        p for name in (*PACKAGES, "configs", "docs", "tests", ".ci") for p in (ROOT / name).rglob("*") if p.is_file()
+    ]
     for path in sorted(top + below):
         if path.suffix in TEXT_SUFFIXES and "__pycache__" not in path.parts and path != Path(__file__):
             yield path
@@ -112,6 +115,33 @@ def test_keys_and_bridge_are_pure(path: Path) -> None:
 ])  # fmt: skip
 def test_the_purity_test_sees_what_it_is_for(code: str) -> None:
     assert list(impurities(ast.parse(code)))
+
+
+def has_logic(tree: ast.Module) -> bool:
+    """Whether a function does more than stand for others' (Protocols) or refuse."""
+    return any(
+        not isinstance(statement, ast.Pass | ast.Raise)
+        and not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for statement in node.body
+    )
+
+
+def test_every_module_with_logic_has_tests_of_its_own() -> None:
+    """`keys/frames.py` has `tests/keys/test_frames.py`; a room's modules lie in the folder of its name. Modules that
+    only tests of other names exercise are listed in `UNTESTED`: a new one is not added, and one that got its tests is
+    taken out."""
+    lacking = {
+        name_of(path)
+        for path in MODULES
+        if path.name != "__init__.py"
+        and has_logic(ast.parse(path.read_text("utf-8")))
+        and not (ROOT / "tests" / path.relative_to(ROOT)).with_name(f"test_{path.name}").exists()
+    }
+    allowed = set(UNTESTED.read_text("utf-8").split())
+    assert not lacking - allowed, f"give these a test file of their own: {sorted(lacking - allowed)}"
+    assert not allowed - lacking, f"take these out of {name_of(UNTESTED)}: {sorted(allowed - lacking)}"
 
 
 def test_licence_is_apache_2_everywhere() -> None:

@@ -1,4 +1,5 @@
-"""Plain data structures that every other room stands on: topics and filters, fair turns, an agenda of deadlines.
+"""Plain data structures that every other room stands on: topics and filters, fair turns, an agenda of deadlines, the
+time on the wall.
 
 They know nothing of the overlay, of keys or of MQTT beyond the form of a topic. Imports no other room.
 """
@@ -26,6 +27,7 @@ from bridge.base.topics import (
     split_share,
 )
 from bridge.base.turns import Turns
+from bridge.base.wall import Wall
 
 __all__ = [
     "MAX_LEVELS",
@@ -38,6 +40,7 @@ __all__ = [
     "TopicError",
     "TopicIndex",
     "Turns",
+    "Wall",
     "check_filter",
     "check_name",
     "covers",

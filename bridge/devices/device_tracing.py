@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bridge.base import Turns
+from bridge.base import Turns, Wall
 from bridge.contract import Budget, Count
 from bridge.devices.dashboards import DASHBOARDS, Dashboards, Show
 from bridge.devices.devices import DeviceEvent, Devices, Remembered, Removed, Tell
@@ -22,11 +22,14 @@ from bridge.devices.standing import Health
 from bridge.document import OwnTopics
 from bridge.traces import (
     GAUGE_EVERY_S,
+    Complain,
     DiscoveryNode,
     Interest,
     Interested,
+    Offenders,
     Report,
     Reporter,
+    SendAway,
     Share,
     TraceKind,
     Voice,
@@ -70,7 +73,7 @@ class Forget:
     topic: bytes = field(repr=False)
 
 
-DeviceTracingEffect: TypeAlias = Say | Share | Show | Forget | Report | Count
+DeviceTracingEffect: TypeAlias = Say | Share | Show | Forget | Report | Complain | SendAway | Count
 
 
 @dataclass(slots=True)
@@ -91,8 +94,10 @@ class DeviceTracer:
 
     def __init__(
         self, devices: Devices, owner: Owner, node: DiscoveryNode, authority: bytes, random: Callable[[int], bytes],
-        dashboards: Dashboards | None = None, reporter: Reporter | None = None,
+        dashboards: Dashboards | None = None, reporter: Reporter | None = None, wall: Wall | None = None,
+        offenders: Offenders | None = None,
     ) -> None:  # fmt: skip
+        self._wall, self._offenders = wall or Wall(), offenders or Offenders()
         self._devices, self._owner, self._node = devices, owner, node
         self._authority, self._random = authority, random
         self._dashboards, self._reporter = dashboards or Dashboards(()), reporter
@@ -125,7 +130,9 @@ class DeviceTracer:
         for place, advertisement in enumerate(self._node.owned_by(self._owner.certificate)):
             entity = entity_of(advertisement.descriptor) or ""
             device = entity.removeprefix(self._owner.entity(""))
-            as_now = advertisement.discoverers == self._owner.discoverers and now * 1000 < advertisement.not_after_ms
+            as_now = (
+                advertisement.discoverers == self._owner.discoverers and self._wall.ms(now) < advertisement.not_after_ms
+            )
             if as_now and device != entity and device not in self._voiced:
                 effects += self._told(self._devices.handle(Remembered(device), now), now)
                 effects += unwanted.clear(entity)
@@ -180,7 +187,7 @@ class DeviceTracer:
         to = Interest.CHANGES if what.change else interest_of(what.kind)
         fields = what.fields
         if to in (Interest.CHANGES, Interest.STATES):
-            since = {**fields, "since_ms": int(now * 1000)}
+            since = {**fields, "since_ms": self._wall.ms(now)}
             voiced.voice.again[to] = what.kind, since
             effects += self._show(what.device, voiced, what.kind, since)
         return [*effects, *voiced.voice.tell(what.kind, fields, now, to=to)]
@@ -219,7 +226,7 @@ class DeviceTracer:
         try:
             effects += voiced.voice.answered(event.data, self._authority, now)
         except KeysError as error:
-            return [*effects, Count("traces_refused", 1, type(error).__name__)]
+            return [*effects, *self._offenders.charge(event.client, "traces_refused", error)]
         if voiced.idle:
             voiced.idle = 0
             self._ask_at(device, voiced, now + GAUGE_EVERY_S, now)
@@ -252,7 +259,7 @@ class DeviceTracer:
 
     def _made(self, device: str, now: float) -> list[DeviceTracingEffect]:
         owner, entity = self._owner, self._owner.entity(device)
-        made = self._node.make(owner.certificate, entity, owner.discoverers, TOPIC_LIFE_S, int(now * 1000))
+        made = self._node.make(owner.certificate, entity, owner.discoverers, TOPIC_LIFE_S, self._wall.ms(now))
         former = self._voiced.get(device)
         self._speak(device, made, now, now)
         effects = [Share(made), Count("trace_topics"), *self._renewed(device, self._voiced[device], now)]
@@ -263,7 +270,7 @@ class DeviceTracer:
 
     def _speak(self, device: str, advertisement: Advertisement, now: float, gauge_at: float) -> None:
         before = self._voiced.get(device)
-        voice = Voice(advertisement, self._random, now, self._reporter)
+        voice = Voice(advertisement, self._random, now, self._reporter, self._wall)
         holder = Identity.generate(self._random(32))
         voiced = self._voiced[device] = _Voiced(voice, holder, gauge_at)
         if before is not None:
@@ -276,7 +283,7 @@ class DeviceTracer:
     def _renewed(self, device: str, voiced: _Voiced, now: float) -> list[DeviceTracingEffect]:
         """A new topic and a new token in time; a token is signed when there is something to say only."""
         effects: list[DeviceTracingEffect] = []
-        now_ms = int(now * 1000)
+        now_ms = self._wall.ms(now)
         if now_ms + int(TOPIC_LEFT_S * 1000) >= voiced.voice.advertisement.not_after_ms:
             return self._made(device, now)
         token = voiced.voice.token
@@ -289,7 +296,7 @@ class DeviceTracer:
 
     def _ask_at(self, device: str, voiced: _Voiced, due: float, now: float) -> None:
         voiced.voice.audience.gauge_at = due
-        ends_at = voiced.voice.advertisement.not_after_ms / 1000 - TOPIC_LEFT_S
+        ends_at = self._wall.at(voiced.voice.advertisement.not_after_ms) - TOPIC_LEFT_S
         voiced.due = min(due, ends_at) if now < ends_at else due
         heapq.heappush(self._heap, (voiced.due, device))
         if len(self._heap) > 4 * len(self._voiced) + 64:  # stale entries do not pile up

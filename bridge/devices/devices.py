@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
+from bridge.base import Wall
 from bridge.contract import Count, Tick
 from bridge.devices.conventions import OURS, SPARKPLUG, Cleared, Conventions, Named, Said, Statement, Word
 from bridge.devices.rules import Rules, device_name
@@ -90,7 +91,8 @@ _KIND = {
 class Devices:
     """All devices of one gateway; `handle(event, now)` and `next_deadline` as in `machine`."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, wall: Wall | None = None) -> None:
+        self._wall = wall or Wall()
         self._rules = rules
         self._conventions = Conventions(read=rules.conventions)
         self._speaking = Speaking()
@@ -141,7 +143,8 @@ class Devices:
                         device.evidence.rejoin_s = self._rules.rejoin_s(event.device)
         except NotAuthorised:
             effects.append(Count("devices_refused"))
-        self._run_due(now)
+        if isinstance(event, Tick):  # which promises that whatever could be read was: nobody is judged before
+            self._run_due(now)
         return effects
 
     # ----------------------------------------------------------------------------------------- connections
@@ -360,7 +363,7 @@ class Devices:
             self._look(device, now)
         elif now >= device.well_at:
             device.well_at = now + WELL_EVERY_S
-            heard = {"heard_ms": int(device.evidence.heard_at * 1000)}
+            heard = {"heard_ms": self._wall.ms(device.evidence.heard_at)}
             self._effects.append(Tell(device.name, TraceKind.ALLS_WELL, heard))
             mean_s = device.evidence.habit.mean_s
             if mean_s is not None:

@@ -2,7 +2,7 @@
 
 A view is signed by the overlay's owner and names its predecessor by digest. It counts once k members of the predecessor
 signed it too, each with an *endorsement*: no minority of replicas changes a region, nor does the owner's signature
-alone (which is no defence against a thief of the owner's key: README, "Views that change"). From then on the
+alone (which is no defence against a thief of the owner's key: docs/protocol.md §5.6). From then on the
 predecessor stays open for `grace_s`, for what is on its way: keys are split for the views that their header names,
 never for a mixture. Not here: which view is in force at whom (`views`), how endorsements spread (`endorsing`).
 """

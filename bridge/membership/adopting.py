@@ -94,6 +94,11 @@ class OverlayKeeper:
         """Whether the overlay in force does not list us any more: nothing is sealed or passed on."""
         return not _serves(self.overlay, self._name)
 
+    @property
+    def versions(self) -> dict[str, int]:
+        """The number of the version that each connected neighbour said it has, of those that said any."""
+        return {name: peer.offered.number for name, peer in self._peers.items() if peer.offered is not None}
+
     def is_ahead(self, peer: str) -> bool:
         """Whether a neighbour said that it has a newer version than we know: its views may be others than ours."""
         known = self._peers.get(peer)

@@ -17,6 +17,15 @@ from bridge.traces.availability import (
 )
 from bridge.traces.discovery import Asked, DiscoveryEffect, DiscoveryNode, Heard, Share, entity_of
 from bridge.traces.entity import Keep, Listen, Told, Wishes
+from bridge.traces.events import (
+    ClientGone,
+    Interested,
+    Registered,
+    Registering,
+    Spoke,
+    TracingEffect,
+    TracingEvent,
+)
 from bridge.traces.kinds import (
     ADVERTISEMENTS,
     ADVERTISEMENTS_FILTER,
@@ -33,21 +42,13 @@ from bridge.traces.kinds import (
     answers_to,
     interest_of,
 )
-from bridge.traces.pings import PRESETS
+from bridge.traces.offenders import Complain, Offenders, SendAway
+from bridge.traces.pings import PRESETS, Preset, within
 from bridge.traces.registrations import Admission
+from bridge.traces.remembered import Record
 from bridge.traces.reporting import Report, ReportEffect, Reporter
 from bridge.traces.telling import Voice
-from bridge.traces.tracer import (
-    ClientGone,
-    Interested,
-    Registered,
-    Registering,
-    SendAway,
-    Spoke,
-    Tracer,
-    TracingEffect,
-    TracingEvent,
-)
+from bridge.traces.tracer import Tracer
 from bridge.traces.tracker import Follow, Leave, Observed, Unfollow
 from bridge.traces.witnessed import WitnessedEntity
 from bridge.traces.witnessing import Opinion
@@ -69,6 +70,7 @@ __all__ = [
     "Availability",
     "AvailabilityEvent",
     "ClientGone",
+    "Complain",
     "DiscoveryEffect",
     "DiscoveryNode",
     "EntityConnected",
@@ -83,7 +85,10 @@ __all__ = [
     "Leave",
     "Listen",
     "Observed",
+    "Offenders",
     "Opinion",
+    "Preset",
+    "Record",
     "Registered",
     "Registering",
     "Report",
@@ -106,4 +111,5 @@ __all__ = [
     "entity_level",
     "entity_of",
     "interest_of",
+    "within",
 ]

@@ -19,11 +19,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from bridge.base import Wall
 from bridge.contract import Count, FairTable
+from bridge.traces.events import Registered
 from bridge.traces.kinds import DESCRIPTOR, DISCOVER, answers_to
-from bridge.traces.tracer import Registered, Say
+from bridge.traces.offenders import Charged, Offenders
+from bridge.traces.telling import Say
 from keys.delegation import DISCOVERERS_MAX, TOPIC_BYTES, Advertisement
-from keys.errors import BadFrame, Expired, KeysError, NotAuthorised, Replayed
+from keys.errors import BadFrame, Expired, KeysError, NotAuthorised, Replayed, TooOften
 from keys.frames import Kind, Reader, number, opening, sized, text
 from keys.identity import SIGNATURE_BYTES, Certificate, Identity, Role, verify
 from keys.sealedbox import seal_box
@@ -151,8 +154,12 @@ class Share:
     advertisement: Advertisement
 
 
+class Unknown(NotAuthorised):
+    """An honest question without an answer: it costs its asker nothing but the budget."""
+
+
 DiscoveryEvent: TypeAlias = Asked | Heard | Registered
-DiscoveryEffect: TypeAlias = Say | Share | Count
+DiscoveryEffect: TypeAlias = Say | Share | Charged
 
 
 class DiscoveryNode:
@@ -160,8 +167,9 @@ class DiscoveryNode:
 
     def __init__(
         self, name: str, identity: Identity, nodes: Mapping[str, bytes], authority: bytes,
-        random: Callable[[int], bytes],
+        random: Callable[[int], bytes], wall: Wall | None = None, offenders: Offenders | None = None,
     ) -> None:  # fmt: skip
+        self._wall, self._offenders = wall or Wall(), offenders or Offenders()
         self._name = name
         self._identity = identity
         self._nodes = dict(nodes)
@@ -200,12 +208,17 @@ class DiscoveryNode:
         """Effects in order. What does not hold is counted, and answered by nothing."""
         try:
             if isinstance(event, Heard):
-                return self._heard(event.data, int(now * 1000))
+                return self._heard(event.data, self._wall.ms(now))
             if isinstance(event, Registered):
                 return self._registered(event)
-            return self._asked(Request.decode(event.data), int(now * 1000))
-        except KeysError as error:
+            request = Request.decode(event.data)
+            self._offenders.afford(event.client, "creation" if request.life_s else "discovery", now)
+            return self._asked(request, self._wall.ms(now))
+        except (TooOften, Unknown) as error:
             return [Count("discoveries_refused", 1, type(error).__name__)]
+        except KeysError as error:
+            client = event.client if isinstance(event, Asked) else ""
+            return [*self._offenders.charge(client, "discoveries_refused", error)]
 
     def _asked(self, request: Request, now_ms: int) -> list[DiscoveryEffect]:
         """Raises keys errors."""
@@ -222,7 +235,7 @@ class DiscoveryNode:
             if known is not None and now_ms <= known.not_after_ms and known.may_discover(request.certificate):
                 told.append(self._answer(request, known, claim if known.topic == topic else None))
         if not told:
-            raise NotAuthorised("nobody of that name, or not for this asker")
+            raise Unknown("nobody of that name, or not for this asker")
         return [*told, Count("discoveries")]
 
     def _create(self, request: Request, entity: str, now_ms: int) -> list[DiscoveryEffect]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
+from bridge.base import Wall
 from bridge.contract import Count, Tick
 from bridge.traces.discovery import Request, open_answer
 from bridge.traces.kinds import (
@@ -39,12 +40,18 @@ TOKEN_LIFE_S = 600.0
 TOPIC_LEFT_S = (
     5.0  # of a trace topic's life, or a tenth of it, when the next topic is asked for: trackers ask at its end
 )
+CLOCK_SET_S = 1.0  # by which a clock is not set every day
 RENEW_AFTER_S = TOKEN_LIFE_S / 2  # half of a token's life is left when the next one comes
 
 
 @dataclass(frozen=True, slots=True)
 class Connected:
     """The connection to the broker stands; what was said before may be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """No connection to any broker stands; nothing is heard until the next `Connected`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +111,10 @@ class TracedEntity:
         random: Callable[[int], bytes],
         wishes: Wishes | None = None,
         advertisement: Advertisement | None = None,
+        wall: Wall | None = None,
     ) -> None:
         """`advertisement`: kept from a former life."""
+        self._wall = wall or Wall()
         self.seat: Seat | None = None  # which of several witnesses our broker is
         self.asks = True  # for a trace topic, if there is none; else somebody else does, and we `take` it
         self._identity = identity
@@ -120,7 +129,10 @@ class TracedEntity:
         self._ask_at: float | None = None
         self._asked = 0
         self._renew_at: float | None = None
+        self._token_offset_s = 0.0  # of our clock, when we made the last token
         self._state = b""  # what was said last
+        self.clock_off_s: float | None = None
+        """How far our clock is ahead of our broker's, who refused a token for that."""
         self._connected = False
 
     @property
@@ -147,7 +159,7 @@ class TracedEntity:
                 return [Listen(answers_to(self._certificate.name)), *self.ask(now)]
             case Told(topic, payload):
                 try:
-                    return self._told(topic, payload, now)
+                    return [*self._told(topic, payload, now), *self._set_anew(now)]
                 except KeysError as error:
                     return [Count("traces_refused", 1, type(error).__name__)]
             case Tick():
@@ -195,10 +207,10 @@ class TracedEntity:
         self._ask_at = now + usual_s * (0.5 + self._random(1)[0] / 256)  # those who lost their broker together
         self._asked += 1
         self._request = self._random(REQUEST_BYTES)
-        now_ms = int(now * 1000)
+        now_ms = self._wall.ms(now)
         known = self._advertisement
         effects: list[TracedEffect] = []
-        if known is not None and _renewed_at(known) <= now:
+        if known is not None and self._renewed_at(known) <= now:
             at, effects = self._ask_at, self.silent()
             self._ask_at, known, self._advertisement = at, None, None
         if known is None and not self.asks:
@@ -218,7 +230,7 @@ class TracedEntity:
     def _told(self, topic: str, payload: bytes, now: float) -> list[TracedEffect]:
         """Raises keys errors."""
         if topic != answers_to(self._certificate.name):
-            return self._pinged(payload)
+            return self._pinged(payload, now)
         if self._advertisement is None:
             return self._topic_came(payload, now)
         return self._registered(payload, now)
@@ -228,7 +240,7 @@ class TracedEntity:
         node = self._nodes.get(advertisement.node)
         if request != self._request or node is None:
             raise BadContent("an answer to nothing that we asked, or of a discovery node that we do not know")
-        advertisement.verify(node, self._authority, int(now * 1000))
+        advertisement.verify(node, self._authority, self._wall.ms(now))
         if advertisement.certificate.party_id != self._identity.party_id:
             raise NotAuthorised("an advertisement of somebody else's trace topic")
         self._advertisement, self._asked = advertisement, 0
@@ -239,7 +251,7 @@ class TracedEntity:
         request, session, key = open_registered(payload, self._identity)
         if request != self._request:
             raise BadContent("an answer to a registration that we did not send")
-        self._request, self._ask_at, self._asked = b"", _renewed_at(self._advertisement), 0
+        self._request, self._ask_at, self._asked = b"", self._renewed_at(self._advertisement), 0
         self._session = TraceSession(session, key, 0)
         effects: list[TracedEffect] = [Listen(to_entity(self._certificate.name, self._advertisement.topic, session))]
         if self._wishes.secured:  # before the token, behind which JOIN is told
@@ -253,8 +265,9 @@ class TracedEntity:
         """A token for a key pair of its own, so that it tells nobody where we are connected."""
         if self._advertisement is None or self._session is None:
             return []
+        self._token_offset_s = self._wall.offset_s
         holder = Identity.generate(self._random(32))
-        now_ms = int(now * 1000)
+        now_ms = self._wall.ms(now)
         token = Token(
             self._advertisement.topic,
             holder.public_bytes,
@@ -266,13 +279,21 @@ class TracedEntity:
         self._renew_at = now + RENEW_AFTER_S
         return self._say(Word.TOKEN, sized(token.encode()) + holder.private_bytes())
 
-    def _pinged(self, payload: bytes) -> list[TracedEffect]:
+    def _pinged(self, payload: bytes, now: float) -> list[TracedEffect]:
         if self._session is None:
             return []
         word, body = self._session.hear(payload)
+        if word is Word.CLOCK and len(body) == 8:
+            self.clock_off_s = self._wall.ms(now) / 1000 - int.from_bytes(body) / 1000
+            return [Count("clock_off")]
         if word is not Word.PING:
             raise BadContent("a broker pings, and says nothing else")
         return self._say(Word.ANSWER, body)
+
+    def _set_anew(self, now: float) -> list[TracedEffect]:
+        """Our clock was set: what our token says of its time is wrong by it, so there is another one."""
+        is_set = self._session is not None and abs(self._wall.offset_s - self._token_offset_s) > CLOCK_SET_S
+        return self._authorise(now) if is_set else []
 
     def _say(self, word: Word, body: bytes = b"") -> list[TracedEffect]:
         if self._session is None or self._advertisement is None:
@@ -283,8 +304,7 @@ class TracedEntity:
         qos = 0 if word is Word.ANSWER else 1
         return [Say(to_broker(self._advertisement.topic, self._session.session), said, qos)]
 
-
-def _renewed_at(advertisement: Advertisement) -> float:
-    """When a trace topic is so near its end that a new one takes its place."""
-    life_s = (advertisement.not_after_ms - advertisement.created_ms) / 1000
-    return advertisement.not_after_ms / 1000 - min(TOPIC_LEFT_S, life_s / 10)
+    def _renewed_at(self, advertisement: Advertisement) -> float:
+        """When a trace topic is so near its end that a new one takes its place."""
+        life_s = (advertisement.not_after_ms - advertisement.created_ms) / 1000
+        return self._wall.at(advertisement.not_after_ms) - min(TOPIC_LEFT_S, life_s / 10)

@@ -47,8 +47,11 @@ class TraceKind(IntEnum):
     LOAD_INFORMATION = 11
     NETWORK_METRICS = 12
     GAUGE_INTEREST = 13
+    UNKNOWN = 14
+    """What a tracker says to its program when it hears nothing any more; no broker says it."""
 
 
+SAID = frozenset(TraceKind) - {TraceKind.UNKNOWN}  # that a trace may be of
 STATES = frozenset({TraceKind.INITIALIZING, TraceKind.RECOVERING, TraceKind.READY, TraceKind.SHUTDOWN})
 OWN = STATES | {TraceKind.LOAD_INFORMATION, TraceKind.REVERTING_TO_SILENT_MODE}  # what an entity says of itself
 

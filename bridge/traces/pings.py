@@ -16,11 +16,14 @@ rarer exponentially, the longest of N is exceeded `STEADY` times with a chance o
     patience  = caution x max(1.5 x longest, 2 patience_s + timeout), where the longest wait fades, to its
                 third in an hour; after EXPERIENCE answers caution x max(1.5 x longest, min(patience_s, 3 x longest)),
                 where no longest wait is believed to be shorter than margin_s
-    suspected after half of the patience without an answer, and not before the longest wait; failed after all of it
+    suspected after half of the patience without an answer, and not before the longest wait; failed after all of it, and
+                never before `floor_s`: a program that pauses for half a second is no death, however good its link
     interval  = interval_s, half of it until ten pings went, since nothing is known of a newcomer, unless our turns come
                 late; at once after the first miss, then an eighth of the wait so far, at least interval_min_s, or a
                 quarter of interval_s as long as it is a newcomer or our turns come late, since so many pings might be
                 what keeps the answers back; doubled up to AFTER_FAILURE_S after a failure
+
+While the broker itself does badly (`self_health`) patience and intervals are longer.
 
 The last ten pings give loss, latency and reordering (NETWORK_METRICS, B4). Not here: who is told (`traces`), other
 signs of life, votes of several witnesses (`witnessing`).
@@ -33,6 +36,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
+
+from bridge.traces.self_health import SelfHealth
 
 HISTORY = 10  # pings that metrics are made of
 OUTSTANDING_MAX = 64  # pings remembered for their answers: until the longest patience ends, some 40 are sent
@@ -49,7 +54,8 @@ LATE = 4  # our own turn is late when it comes behind its time by this part of a
 @dataclass(frozen=True, slots=True)
 class Preset:
     """Times for one kind of network, in seconds. `timeout_initial_s` counts until the first answer. `caution`: less of
-    it tells deaths sooner, and of the living more often; it scales every patience."""
+    it tells deaths sooner, and of the living more often; it scales every patience. `floor_s`: no shorter wait is a
+    failure, whatever the link and `caution` say; a suspicion may be earlier."""
 
     name: str
     interval_s: float = 1.0
@@ -59,13 +65,33 @@ class Preset:
     timeout_max_s: float = 5.0
     patience_s: float = 2.4
     caution: float = 1.0
+    floor_s: float = 2.0
 
 
 LAN = Preset("lan")
-WAN = Preset("wan", timeout_initial_s=2.0, margin_s=0.1, patience_s=3.2)
+WAN = Preset("wan", timeout_initial_s=2.0, margin_s=0.1, patience_s=3.2, floor_s=3.0)
 CELLULAR = Preset("cellular", interval_s=5.0, interval_min_s=0.5, timeout_initial_s=5.0, margin_s=0.4,
-                  timeout_max_s=15.0, patience_s=8.0)  # fmt: skip
+                  timeout_max_s=15.0, patience_s=8.0, floor_s=6.0)  # fmt: skip
 PRESETS = {preset.name: preset for preset in (LAN, WAN, CELLULAR)}
+
+
+def within(detect_s: float) -> Preset:
+    """The times with which a death is told `detect_s` after it at the latest, on a link that keeps its longest wait
+    well below that: half of it is left for the next ping to be due, the other half for its answer to be missed, a
+    newcomer's too. So the interval is the longest one that the goal allows, and the patience is what is left
+    (W. Chen, S. Toueg, M. K. Aguilera, On the quality of service of failure detectors (2002), section 5). Raises
+    ValueError."""
+    if detect_s < 1:
+        raise ValueError("a death cannot be told within less than a second")
+    return Preset(
+        f"within {detect_s:g} s",
+        interval_s=detect_s / 2,
+        interval_min_s=min(max(detect_s / 100, 0.05), 0.5),
+        timeout_initial_s=detect_s / 10,
+        timeout_max_s=detect_s / 2,
+        patience_s=detect_s / 5,
+        floor_s=min(2.0, detect_s / 3),
+    )
 
 
 class Health(StrEnum):
@@ -108,14 +134,36 @@ class Pulse:
     """
 
     __slots__ = (
-        "_answered_at", "_answers", "_asked_at", "_excused_s", "_fates", "_highest_answered", "_is_late", "_last_ping",
-        "_longest_s", "_misses", "_next_ping", "_number", "_patience_s", "_pause_s", "_preset", "_reordered",
-        "_round_trip", "_sent", "_spread_s", "_suspect_s", "_unjudged", "health", "timeout_s",
+        "_answered_at",
+        "_answers",
+        "_asked_at",
+        "_excused_s",
+        "_fates",
+        "_highest_answered",
+        "_is_late",
+        "_last_ping",
+        "_longest_s",
+        "_misses",
+        "_next_ping",
+        "_number",
+        "_ours",
+        "_patience_s",
+        "_pause_s",
+        "_preset",
+        "_reordered",
+        "_round_trip",
+        "_sent",
+        "_spread_s",
+        "_suspect_s",
+        "_unjudged",
+        "health",
+        "timeout_s",
     )  # fmt: skip
 
-    def __init__(self, preset: Preset, now: float, spread: float = 0.0) -> None:
+    def __init__(self, preset: Preset, now: float, spread: float = 0.0, ours: SelfHealth | None = None) -> None:
         """The first ping is due at once; the pause behind it is longer by `spread` of an interval, so that those who
-        came together are not pinged together."""
+        came together are not pinged together. `ours`: how well the pinging broker does."""
+        self._ours = ours or SelfHealth()
         self.health = Health.ALIVE
         self.timeout_s = preset.timeout_initial_s
         """How long the next ping's answer may take."""
@@ -137,7 +185,7 @@ class Pulse:
         self._excused_s = 0.0  # of that wait, we came late ourselves
         self._longest_s = 0.0  # wait that ended with an answer
         self._patience_s = 2 * preset.patience_s + preset.timeout_initial_s  # nothing is known yet
-        self._suspect_s = self._patience_s / 2
+        self._suspect_s = self._patience_s / 2  # both before `stretch`
         self._pause_s = preset.interval_s  # before the next ping, after a failure
         self._is_late = False  # our last turn came late
 
@@ -152,6 +200,11 @@ class Pulse:
     def sent(self) -> int:
         """Number of the last ping."""
         return self._number
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it missed something and is not given up."""
+        return self._misses > 0 and self.health is not Health.FAILED
 
     def tick(self, now: float) -> tuple[Ping | None, Health | None]:
         """The ping to send now, if one is due, and the entity's health, if it changed."""
@@ -186,6 +239,29 @@ class Pulse:
         before, self.health = self.health, Health.ALIVE
         return self.health if before is not self.health else None
 
+    def begin(self, now: float) -> None:
+        """It listens from now on: no ping before that could be answered."""
+        self._next_ping = min(self._next_ping, now)
+
+    def lives(self, now: float) -> Health | None:
+        """Something else came of it that nobody can forge: its health, if it changed. Not judged by how late it is."""
+        if self._sent:
+            self._asked_at, self._excused_s = now, 0.0
+        if self._misses:
+            self._misses = 0
+            self._next_ping = max(self._last_ping + self._interval_s(), now)
+        elif self._answers >= EXPERIENCE:
+            self._next_ping = max(self._next_ping, now + self._interval_s())  # its link is known: no need to ask
+        before, self.health = self.health, Health.ALIVE
+        return self.health if before is not self.health else None
+
+    def lost(self, now: float) -> None:
+        """Its connection ended: it is asked at once, and waited for from now on, whatever the interval is."""
+        self._next_ping = min(self._next_ping, now)
+        if self._asked_at is None:
+            self._asked_at, self._excused_s = now, 0.0
+        self._misses = max(self._misses, 1)
+
     @property
     def metrics(self) -> Metrics:
         answers = [seconds for _, seconds in self._fates if seconds is not None]
@@ -203,7 +279,8 @@ class Pulse:
     def _verdict_at(self) -> float:
         """When health gets worse if nothing comes before."""
         since = self._asked_at if self._asked_at is not None else self._last_ping
-        return since + self._excused_s + (self._patience_s if self.health is Health.SUSPECTED else self._suspect_s)
+        waits_s = self._patience_s if self.health is Health.SUSPECTED else self._suspect_s
+        return since + self._excused_s + waits_s * self._ours.stretch
 
     def _ping(self, now: float) -> Ping:
         self._number += 1
@@ -226,14 +303,14 @@ class Pulse:
 
     def _interval_s(self) -> float:
         newcomer = self._number < HISTORY and not self._is_late  # who has too much to do does not ask for more
-        return self._preset.interval_s / 2 if newcomer else self._preset.interval_s
+        return self._preset.interval_s / 2 if newcomer else self._preset.interval_s * self._ours.stretch
 
     def _repeat_s(self, now: float) -> float:
         """Fast where we know what to expect; else so much traffic could be what keeps the answers back."""
         waited_s = now - self._asked_at if self._asked_at is not None else 0.0
         knows = self._answers >= HISTORY and not self._is_late
         least_s = self._preset.interval_min_s if knows else self._preset.interval_s / 4
-        return min(max(waited_s / REPEAT, least_s), self._preset.interval_s)
+        return min(max(waited_s / REPEAT, least_s), self._preset.interval_s) * self._ours.stretch
 
     def _judge(self, number: int, now: float) -> None:
         """Its timeout passed."""
@@ -282,8 +359,9 @@ class Pulse:
             patience_s = 2 * preset.patience_s + usual_s
         else:
             patience_s = min(preset.patience_s, STEADY * max(longest_s, preset.margin_s))
-        self._patience_s = patience_s = preset.caution * max(patience_s, LONGER * longest_s)
+        patience_s = preset.caution * max(patience_s, LONGER * longest_s)
         self._suspect_s = max(patience_s / 2, preset.caution * longest_s)
+        self._patience_s = max(patience_s, preset.floor_s)
         self.timeout_s = min(usual_s, patience_s / 2)
 
     def _wait_for_the_rest(self, now: float) -> None:

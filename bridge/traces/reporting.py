@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from bridge.base import Wall
 from bridge.contract import Allowance, Count
 from bridge.document import OwnTopics
 from bridge.traces.availability import entity_level
@@ -73,7 +74,8 @@ class _Pace:
 class Reporter:
     """One gateway's reports. `name`, `domain`: what its certificate says, for the restrictions of entities."""
 
-    def __init__(self, name: str, domain: str, prefix: str) -> None:
+    def __init__(self, name: str, domain: str, prefix: str, wall: Wall | None = None) -> None:
+        self._wall = wall or Wall()
         self._name, self._domain, self._prefix = name, domain, prefix
         self._paces: OrderedDict[str, _Pace] = OrderedDict()
         self._held: list[tuple[float, str]] = []  # entries whose entity holds nothing any more are stale
@@ -146,7 +148,7 @@ class Reporter:
     def _report(self, pace: _Pace, told: _Told) -> Report:
         pace.number += 1
         body = {
-            "entity": told.entity, "gateway": self._name, "kind": told.kind.name, "time_ms": int(told.at * 1000),
+            "entity": told.entity, "gateway": self._name, "kind": told.kind.name, "time_ms": self._wall.ms(told.at),
             "number": pace.number, "fields": _in_clear(told.fields),
         }  # fmt: skip
         topic = f"{self._prefix}/{entity_level(self._name)}/{entity_level(told.entity)}/trace"

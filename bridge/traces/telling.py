@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from bridge.base import Wall
 from bridge.contract import Count
 from bridge.traces.kinds import (
     DESCRIPTOR,
@@ -27,6 +28,7 @@ from bridge.traces.kinds import (
     key_topic,
     trace_topic,
 )
+from bridge.traces.remembered import Record
 from bridge.traces.reporting import Report, Reporter
 from keys.delegation import Advertisement, Token, Trace
 from keys.errors import BadFrame, NotAuthorised
@@ -62,6 +64,7 @@ class Voice:
         "_reporter",
         "_token",
         "_trace_key",
+        "_wall",
         "advertisement",
         "again",
         "audience",
@@ -73,7 +76,9 @@ class Voice:
         random: Callable[[int], bytes],
         now: float,
         reporter: Reporter | None = None,
+        wall: Wall | None = None,
     ) -> None:
+        self._wall = wall or Wall()
         self.advertisement = advertisement
         consents = reporter is not None and reporter.consents(advertisement.discoverers)
         self._reporter = reporter if consents else None
@@ -105,6 +110,21 @@ class Voice:
         """From now on we may tell. `holder`: the key pair that the token names; both are verified."""
         self._token, self._holder = token, holder
 
+    def holds(self, interest: Interest, kind: TraceKind, fields: Mapping[str, object], now: float) -> None:
+        """So it stands from now on; whoever comes later is told, and since when."""
+        self.again[interest] = kind, {**fields, "since_ms": self._wall.ms(now)}
+
+    def record(self) -> Record | None:
+        """What a restart must not lose; None while we may not tell anything."""
+        if self._token is None or self._holder is None:
+            return None
+        return Record(self.advertisement, self._token, self._holder.private_bytes(), self._trace_key, dict(self.again))
+
+    def restore(self, record: Record, now: float) -> None:
+        """Inverse of `record`. Numbers go on behind those of before, for time went on, too."""
+        self._token, self._holder = record.token, Identity.from_private_bytes(record.holder)
+        self._trace_key, self.again, self._number = record.trace_key, dict(record.holds), self._wall.ms(now)
+
     def seal(self, trace_key: bytes, now: float) -> None:
         """From now on what is told is sealed. Raises BadFrame for what is no key."""
         if len(trace_key) != KEY_BYTES:
@@ -133,7 +153,7 @@ class Voice:
             return []
         if self._token is None or self._holder is None:
             return [Count("traces_unauthorised")]
-        now_ms = int(now * 1000)
+        now_ms = self._wall.ms(now)
         if now_ms > self._token.not_after_ms:
             return [Count("traces_expired")]
         told: list[Told] = []
@@ -163,7 +183,7 @@ class Voice:
         effects: list[Told] = []
         if self._trace_key:
             tracker = Certificate.decode(wanted.credentials)
-            tracker.verify(authority, int(now * 1000))
+            tracker.verify(authority, self._wall.ms(now))
             if tracker.role is not Role.ENTITY or tracker.name != wanted.tracker:
                 raise NotAuthorised("a tracker that is somebody else")
             if not self.advertisement.may_discover(tracker):

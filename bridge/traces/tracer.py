@@ -11,20 +11,30 @@ Not here: discovery (`discovering`), trackers (`tracking`), who may publish wher
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from struct import Struct
-from typing import TypeAlias
 
-from bridge.base import Agenda
+from bridge.base import Agenda, Wall
 from bridge.contract import Count, FairTable, Tick
+from bridge.traces.events import (
+    ClientGone,
+    Interested,
+    Registered,
+    Registering,
+    Spoke,
+    TracingEffect,
+    TracingEvent,
+)
 from bridge.traces.kinds import Interest, TraceKind, answers_to, fields_of, state_of, to_broker, to_entity
+from bridge.traces.offenders import BOGUS_MAX, CLIENTS_MAX, Offenders, SendAway
 from bridge.traces.pings import Health, Preset, Pulse
-from bridge.traces.reporting import Report, Reporter
+from bridge.traces.registered import Traced
+from bridge.traces.remembered import Record
+from bridge.traces.reporting import Reporter
+from bridge.traces.self_health import SICK, SelfHealth
 from bridge.traces.telling import KEYED_MAX, Say, Voice, open_trace_key
 from keys.delegation import Advertisement, Delegated, Token
-from keys.errors import BadFrame, KeysError, NotAuthorised, TooOften
+from keys.errors import BadFrame, Expired, KeysError, NotAuthorised, TooOften
 from keys.frames import Reader
 from keys.identity import Identity
 from keys.tracesession import KEY_BYTES, SESSION_BYTES, Registration, TraceSession, Word, registered
@@ -49,99 +59,14 @@ __all__ = [
 ]
 
 ENTITIES_MAX = 20_000  # trace topics registered at one broker; who has most loses its oldest, if that is more than one
-BOGUS_MAX = 20  # messages of one client that do not hold, before it is sent away
 DUE_AT_ONCE = 256  # entities looked at in one turn: what they answer must be read between turns
-DUE_BESIDE = 2  # ... and with each message: an entity comes up twice for each ping, to send it and to miss it
-CLIENTS_MAX = 4_096  # clients whose bogus messages are counted
+SPEAKS_S = 5.0  # an entity that registered listens before it speaks; if it never does, it is pinged after so long
+REJOIN_S = 60.0  # how long an entity of before a restart of ours may take to come back
 METRICS_EVERY_S = 10.0
 _ECHO = Struct(">QQ")  # a ping's body and its answer's: number, sent_ms
 
 
-# --------------------------------------------------------------------------------------- events, effects
-
-
-@dataclass(frozen=True, slots=True)
-class Registering:
-    """A client published on `REGISTRATION_TOPIC`."""
-
-    client: str
-    data: bytes = field(repr=False)
-
-
-@dataclass(slots=True)  # not frozen: there is one for each answer, and freezing doubles what it costs
-class Spoke:
-    """A client published where the entity of `session` speaks to us."""
-
-    client: str
-    session: bytes = field(repr=False)
-    data: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Interested:
-    """Somebody published on the interest topic of `topic`."""
-
-    client: str
-    topic: bytes = field(repr=False)
-    data: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ClientGone:
-    """A client's connection ended. `clean`: by DISCONNECT with code 0."""
-
-    client: str
-    clean: bool
-
-
-TracingEvent: TypeAlias = Registering | Spoke | Interested | ClientGone | Tick
-
-
-@dataclass(frozen=True, slots=True)
-class SendAway:
-    """Disconnect a client that keeps sending what does not hold."""
-
-    client: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """An entity is traced from now on; what it brought is verified."""
-
-    registration: Registration
-    advertisement: Advertisement
-
-
-TracingEffect: TypeAlias = Say | SendAway | Registered | Report | Count
-
-
 # ------------------------------------------------------------------------------------------------ machine
-
-
-@dataclass(slots=True)
-class _Traced:
-    """One registered entity."""
-
-    voice: Voice
-    client: str
-    session: TraceSession
-    pulse: Pulse
-    speaks_at: str
-    listens_at: str
-    joined: bool = False
-    metrics_at: float = 0.0
-    due: float = float("inf")
-    """When it is looked at, if not before its time."""
-
-    @property
-    def advertisement(self) -> Advertisement:
-        return self.voice.advertisement
-
-    @property
-    def wants_attention_at(self) -> float:
-        due, voice = self.pulse.next_deadline, self.voice
-        return due if voice.token is None else min(due, voice.audience.gauge_at)
 
 
 class Tracer:
@@ -155,18 +80,25 @@ class Tracer:
         authority: bytes,
         random: Callable[[int], bytes],
         reporter: Reporter | None = None,
+        wall: Wall | None = None,
+        offenders: Offenders | None = None,
     ) -> None:
+        self._wall = wall or Wall()
+        self._offenders = offenders or Offenders()
+        self.self_health = SelfHealth()
+        self._overdue = 0  # entities that owe an answer
+        self._doubted: set[bytes] = set()  # trace topics on which we said something while we were not well
+        self._changed: set[bytes] = set()  # trace topics whose record is not what was kept last
         self._preset = preset
         self._reporter = reporter
         self._nodes = dict(nodes)
         self._authority = authority
         self._random = random
-        self._traced: dict[bytes, _Traced] = {}  # by session
+        self._traced: dict[bytes, Traced] = {}  # by session
         self._sessions: dict[bytes, bytes] = {}  # by trace topic
         self._places: FairTable[bytes, bytes] = FairTable(ENTITIES_MAX)  # sessions, by entity; a value is its topic
         self._spoken: dict[str, bytes] = {}  # by where its entity speaks to us
         self._clients: dict[str, set[bytes]] = {}
-        self._bogus: OrderedDict[str, int] = OrderedDict()
         # An answer puts off what its entity is looked at for, so many times a second. So an entry stays where it is
         # when its time moves on, and finds a new place when it comes up. Those that `due` does not confirm are stale.
         self._agenda = Agenda()  # of sessions
@@ -189,7 +121,8 @@ class Tracer:
         return None
 
     def handle(self, event: TracingEvent, now: float) -> list[TracingEffect]:
-        """Effects in the order in which they must happen. What does not hold is counted against its client."""
+        """Effects in the order in which they must happen. What does not hold is counted against its client. `Tick`
+        promises that whatever could be read at `now` was: nobody is judged while an answer lies unread."""
         if isinstance(event, Tick):
             return self._run_due(now)
         if isinstance(event, ClientGone):
@@ -203,8 +136,7 @@ class Tracer:
                 case Interested():
                     effects = self._interested(event, now)
         except KeysError as error:
-            return self._charge(event.client, error)
-        effects += self._run_due(now, DUE_BESIDE)
+            return [*self._offenders.charge(event.client, "traces_refused", error)]
         return effects
 
     # ----------------------------------------------------------------------------------------- registration
@@ -216,21 +148,22 @@ class Tracer:
         node = self._nodes.get(advertisement.node)
         if node is None:
             raise NotAuthorised("the advertisement is of a discovery node that we do not know")
-        now_ms = int(now * 1000)
+        now_ms = self._wall.ms(now)
         advertisement.verify(node, self._authority, now_ms)
         registration.verify(advertisement, now_ms)
         former = self._sessions.get(advertisement.topic)
         if former is None and len(self._traced) >= ENTITIES_MAX and self._places.is_even:
             raise TooOften(f"{ENTITIES_MAX} entities are registered; raise the bound or use another broker")
-        if former is not None:
-            self._forget(former)
+        before = None if former is None else self._forget(former)
         session, key = self._random(SESSION_BYTES), self._random(KEY_BYTES)
         ours = TraceSession(session, key, 1, advertisement.certificate.public_key)
-        voice = Voice(advertisement, self._random, now, self._reporter)
-        pulse = Pulse(self._preset, now, self._random(1)[0] / 256)
+        voice = Voice(advertisement, self._random, now, self._reporter, self._wall)
+        if before is not None:
+            voice.again |= before.voice.again  # until it says otherwise
+        pulse = Pulse(self._preset, now + SPEAKS_S, self._random(1)[0] / 256, self.self_health)
         speaks_at = to_broker(advertisement.topic, session)
         listens_at = to_entity(advertisement.certificate.name, advertisement.topic, session)
-        traced = _Traced(voice, event.client, ours, pulse, speaks_at, listens_at)
+        traced = Traced(voice, event.client, ours, pulse, speaks_at, listens_at)
         self._traced[session] = traced
         self._sessions[advertisement.topic] = self._spoken[speaks_at] = session
         self._clients.setdefault(event.client, set()).add(session)
@@ -240,24 +173,57 @@ class Tracer:
         if evicted is not None:
             self._forget(evicted[0])
         said = Say(answers_to(advertisement.certificate.name), answer)
-        effects: list[TracingEffect] = [said, Registered(registration, advertisement), Count("entities_registered")]
+        effects: list[TracingEffect] = [
+            said,
+            Registered(registration, advertisement, event.client),
+            Count("entities_registered"),
+        ]
         return [*effects, *([Count("entities_evicted")] if evicted else [])]
 
-    def _forget(self, session: bytes) -> None:
+    def _forget(self, session: bytes) -> Traced:
         traced = self._traced.pop(session)
+        self._overdue -= traced.pulse is not None and traced.pulse.is_overdue
+        self._changed.add(traced.voice.topic)
         self._places.pop(session)
         del self._sessions[traced.voice.topic], self._spoken[traced.speaks_at]
         of_client = self._clients[traced.client]
         of_client.discard(session)
         if not of_client:
             del self._clients[traced.client]
+        return traced
 
     def _gone(self, event: ClientGone, now: float) -> list[TracingEffect]:
         """The entity's connection ended: told at once. Pings go on, in case it comes back on another one."""
         effects: list[TracingEffect] = []
         for session in sorted(self._clients.get(event.client, ())):
             traced = self._traced[session]
-            effects += traced.voice.tell(TraceKind.DISCONNECT, {"clean": event.clean}, now)
+            effects += self._stands(traced, TraceKind.DISCONNECT, {"clean": event.clean}, now)
+            if traced.pulse is not None:
+                before = traced.pulse.is_overdue
+                traced.pulse.lost(now)
+                self._overdue += traced.pulse.is_overdue - before
+                self._schedule(session, traced)
+        return effects
+
+    def _stands(self, traced: Traced, kind: TraceKind, fields: Mapping[str, object], now: float) -> list[TracingEffect]:
+        """Tell how it stands from now on, and whoever comes later."""
+        sick = {"sick": round(self.self_health.score, 2)} if self.self_health.score >= 0.05 else {}
+        said = {**fields, **sick}
+        traced.voice.again[Interest.CHANGES] = kind, {**said, "since_ms": self._wall.ms(now)}
+        self._changed.add(traced.voice.topic)
+        if self.self_health.score >= SICK:
+            self._doubted.add(traced.voice.topic)
+        return [*traced.voice.tell(kind, said, now, to=Interest.CHANGES)]
+
+    def _say_again(self, now: float) -> list[TracingEffect]:
+        """We are well again: what we said while we were not counts for nothing with those who ask several witnesses."""
+        effects: list[TracingEffect] = []
+        for topic in [self._doubted.pop() for _ in range(min(len(self._doubted), DUE_AT_ONCE))]:
+            session = self._sessions.get(topic)
+            held = None if session is None else self._traced[session].voice.again.get(Interest.CHANGES)
+            if session is not None and held is not None:
+                fields = {name: value for name, value in held[1].items() if name not in ("sick", "since_ms")}
+                effects += self._stands(self._traced[session], held[0], fields, now)
         return effects
 
     # --------------------------------------------------------------------------------------- what it says
@@ -270,20 +236,24 @@ class Tracer:
         word, body = traced.session.hear(event.data)
         if traced.client != event.client:  # the same entity on another connection
             self._move(event.session, traced, event.client)
-        effects: list[TracingEffect] = []
+        effects = self._lives(traced, now) if word is not Word.ANSWER else []
         match word:
             case Word.ANSWER:
-                effects = self._answered(traced, body, now)
+                effects += self._answered(traced, body, now)
             case Word.STATE:
                 kind, said = state_of(body)
-                traced.voice.again[Interest.STATES] = kind, said
+                traced.voice.holds(Interest.STATES, kind, said, now)
+                self._changed.add(traced.voice.topic)
                 effects += traced.voice.tell(kind, said, now)
             case Word.LOAD:
-                effects += traced.voice.tell(TraceKind.LOAD_INFORMATION, fields_of(body), now)
+                load = fields_of(body)
+                traced.voice.holds(Interest.LOAD, TraceKind.LOAD_INFORMATION, load, now)
+                effects += traced.voice.tell(TraceKind.LOAD_INFORMATION, load, now)
             case Word.TOKEN:
                 effects += self._authorise(traced, body, now)
             case Word.TRACE_KEY:
                 traced.voice.seal(body, now)
+                self._changed.add(traced.voice.topic)
             case Word.SILENT:
                 said = fields_of(body) if body else {}
                 effects += traced.voice.tell(TraceKind.REVERTING_TO_SILENT_MODE, said, now)
@@ -294,7 +264,19 @@ class Tracer:
         self._schedule(event.session, traced)
         return effects
 
-    def _move(self, session: bytes, traced: _Traced, client: str) -> None:
+    def _lives(self, traced: Traced, now: float) -> list[TracingEffect]:
+        """It spoke, under a key that only it has: as good as an answer. With its first word it begins to be pinged."""
+        pulse = traced.pulse
+        assert pulse is not None, "nobody speaks in a session of before"
+        if not traced.spoke:
+            traced.spoke = True
+            pulse.begin(now)
+        before, owed = pulse.health, pulse.is_overdue
+        changed = pulse.lives(now)
+        self._overdue += pulse.is_overdue - owed
+        return [] if changed is None else self._stands(traced, TraceKind.ALLS_WELL, {"after": before.value}, now)
+
+    def _move(self, session: bytes, traced: Traced, client: str) -> None:
         before = self._clients[traced.client]
         before.discard(session)
         if not before:
@@ -302,23 +284,25 @@ class Tracer:
         traced.client = client
         self._clients.setdefault(client, set()).add(session)
 
-    def _answered(self, traced: _Traced, body: bytes, now: float) -> list[TracingEffect]:
+    def _answered(self, traced: Traced, body: bytes, now: float) -> list[TracingEffect]:
         if len(body) != _ECHO.size:
             raise BadFrame("an answer echoes a ping's number and time")
         counter, sent_ms = _ECHO.unpack(body)
-        before = traced.pulse.health
-        changed = traced.pulse.answered(counter, sent_ms, now)
+        pulse = traced.pulse
+        assert pulse is not None, "nobody speaks in a session of before"
+        before, owed = pulse.health, pulse.is_overdue
+        changed = pulse.answered(counter, sent_ms, now)
+        self._overdue += pulse.is_overdue - owed
         if changed is None and now < traced.metrics_at and not traced.voice.is_heard:
             return []  # the usual case: it is as well as before, and nobody asks
         fields = {"ping": counter, "latency_ms": int(now * 1000) - sent_ms}
         effects: list[TracingEffect] = [*traced.voice.tell(TraceKind.ALLS_WELL, fields, now)]
         if changed is not None:
             # Those who heard that it was suspected or failed want changes, not heartbeats.
-            again = {"after": before.value}
-            effects += traced.voice.tell(TraceKind.ALLS_WELL, again, now, to=Interest.CHANGES)
+            effects += self._stands(traced, TraceKind.ALLS_WELL, {"after": before.value}, now)
         if now >= traced.metrics_at:
             traced.metrics_at = now + METRICS_EVERY_S
-            metrics = traced.pulse.metrics
+            metrics = pulse.metrics
             measured = {
                 "loss_rate": round(metrics.loss_rate, 4), "reordered_rate": round(metrics.reordered_rate, 4),
                 "latency_ms": _ms(metrics.latency_s), "jitter_ms": _ms(metrics.jitter_s),
@@ -326,20 +310,26 @@ class Tracer:
             effects += traced.voice.tell(TraceKind.NETWORK_METRICS, measured, now)
         return effects
 
-    def _authorise(self, traced: _Traced, body: bytes, now: float) -> list[TracingEffect]:
+    def _authorise(self, traced: Traced, body: bytes, now: float) -> list[TracingEffect]:
         """A token and its secret key: from now on we may tell. Raises keys errors."""
         reader = Reader(body)
         token, secret = Token.decode(reader.sized()), reader.take(KEY_BYTES)
         reader.end()
-        token.verify(traced.advertisement, Delegated.PUBLISH, int(now * 1000))
+        try:
+            token.verify(traced.advertisement, Delegated.PUBLISH, self._wall.ms(now))
+        except Expired:
+            told = self._offenders.charge(traced.client, "traces_refused", _off(token, self._wall.ms(now)))
+            clock = traced.session.say(Word.CLOCK, self._wall.ms(now).to_bytes(8))
+            return [*told, Say(traced.listens_at, clock)]
         holder = Identity.from_private_bytes(secret)
         if holder.public_bytes != token.public_key:
             raise NotAuthorised("the secret key is not that of the token")
         traced.voice.authorise(token, holder)
+        self._changed.add(traced.voice.topic)
         if traced.joined:
             return []
         traced.joined = True
-        return [*traced.voice.tell(TraceKind.JOIN, {"entity": traced.advertisement.certificate.name}, now)]
+        return self._stands(traced, TraceKind.JOIN, {"entity": traced.advertisement.certificate.name}, now)
 
     def _interested(self, event: Interested, now: float) -> list[TracingEffect]:
         """A tracker's answer. Raises keys errors."""
@@ -350,9 +340,13 @@ class Tracer:
 
     # ------------------------------------------------------------------------------------------------ time
 
-    def _run_due(self, now: float, most: int = DUE_AT_ONCE) -> list[TracingEffect]:
+    def _run_due(self, now: float) -> list[TracingEffect]:
         effects: list[TracingEffect] = []
-        for _ in range(most):
+        first = self._agenda.first()
+        self.self_health.turn(0.0 if first is None else now - first[0], self._overdue, len(self._traced), now)
+        if self._doubted and self.self_health.score < SICK:
+            effects += self._say_again(now)
+        for _ in range(DUE_AT_ONCE):
             entry = self._agenda.first()
             if entry is None or entry[0] > now:
                 break
@@ -371,22 +365,32 @@ class Tracer:
             self._agenda.put(due, session)
         return effects
 
-    def _look(self, session: bytes, traced: _Traced, now: float) -> list[TracingEffect]:
-        if int(now * 1000) > traced.advertisement.not_after_ms:
+    def _look(self, session: bytes, traced: Traced, now: float) -> list[TracingEffect]:
+        if self._wall.ms(now) > traced.advertisement.not_after_ms:
             self._forget(session)  # nobody may believe what is said of it
             return [Count("entities_ended")]
         effects: list[TracingEffect] = []
-        ping, changed = traced.pulse.tick(now)
+        pulse = traced.pulse
+        if pulse is None:
+            if now >= traced.rejoin_by:
+                traced.rejoin_by = float("inf")
+                effects += self._stands(
+                    traced, TraceKind.FAILED, {"why": "not back after a restart of its broker"}, now
+                )
+            return [*effects, *traced.voice.gauge(now)]
+        owed = pulse.is_overdue
+        ping, changed = pulse.tick(now)
+        self._overdue += pulse.is_overdue - owed
         if ping is not None:
             effects.append(Say(traced.listens_at, traced.session.say(Word.PING, _ECHO.pack(*ping)), 0))
         if changed is Health.SUSPECTED:
-            effects += traced.voice.tell(TraceKind.FAILURE_SUSPICION, {"ping": traced.pulse.sent}, now)
+            effects += self._stands(traced, TraceKind.FAILURE_SUSPICION, {"ping": pulse.sent}, now)
         elif changed is Health.FAILED:
-            effects += traced.voice.tell(TraceKind.FAILED, {"ping": traced.pulse.sent}, now)
+            effects += self._stands(traced, TraceKind.FAILED, {"ping": pulse.sent}, now)
         effects += traced.voice.gauge(now)
         return effects
 
-    def _schedule(self, session: bytes, traced: _Traced) -> None:
+    def _schedule(self, session: bytes, traced: Traced) -> None:
         """It may want attention sooner than it did."""
         due = traced.wants_attention_at
         if due < traced.due:
@@ -397,16 +401,46 @@ class Tracer:
                 for name, each in self._traced.items():
                     self._agenda.put(each.due, name)
 
-    def _charge(self, client: str, error: KeysError) -> list[TracingEffect]:
-        """What does not hold is dropped; a client that goes on with it is sent away."""
-        counted: list[TracingEffect] = [Count("traces_refused", 1, type(error).__name__)]
-        self._bogus[client] = self._bogus.pop(client, 0) + 1
-        if len(self._bogus) > CLIENTS_MAX:
-            self._bogus.popitem(last=False)
-        if self._bogus[client] < BOGUS_MAX:
-            return counted
-        del self._bogus[client]
-        return [*counted, SendAway(client, str(error))]
+    # ------------------------------------------------------------------------------------------ over a restart
+
+    def records(self) -> list[tuple[bytes, Record | None]]:
+        """Trace topics of which something else is to be kept than before; None: nothing any more."""
+        changed, self._changed = self._changed, set()
+        return [(topic, self._record(topic)) for topic in changed]
+
+    def _record(self, topic: bytes) -> Record | None:
+        session = self._sessions.get(topic)
+        return None if session is None else self._traced[session].voice.record()
+
+    def restore(self, records: Iterable[Record], now: float) -> list[TracingEffect]:
+        """Entities of before a restart: their trackers are asked anew, and told if they do not come back."""
+        effects: list[TracingEffect] = []
+        for record in records:
+            known, held = record.advertisement, record.holds.get(Interest.CHANGES)
+            ends_ms = min(known.not_after_ms, record.token.not_after_ms)
+            if ends_ms < self._wall.ms(now) or known.topic in self._sessions or len(self._traced) >= ENTITIES_MAX:
+                self._changed.add(known.topic)
+                continue
+            session = self._random(SESSION_BYTES)
+            voice = Voice(known, self._random, now, self._reporter, self._wall)
+            voice.restore(record, now)
+            ours = TraceSession(session, self._random(KEY_BYTES), 1)
+            is_over = held is not None and held[0] is TraceKind.FAILED
+            traced = Traced(voice, "", ours, None, to_broker(known.topic, session), "")
+            traced.rejoin_by = float("inf") if is_over else now + REJOIN_S
+            self._traced[session], self._sessions[known.topic] = traced, session
+            self._spoken[traced.speaks_at] = session
+            self._clients.setdefault("", set()).add(session)
+            self._places.put(session, known.certificate.name.encode(), known.topic)
+            self._schedule(session, traced)
+            effects.append(Count("entities_restored"))
+        return effects
+
+
+def _off(token: Token, now_ms: int) -> Expired:
+    early_ms = token.not_before_ms - now_ms
+    how = f"{early_ms / 1000:.1f} s ahead" if early_ms > 0 else f"{(now_ms - token.not_after_ms) / 1000:.1f} s behind"
+    return Expired(f"an entity's clock is {how} of ours; set it")
 
 
 def _ms(seconds: float | None) -> int | None:

@@ -9,20 +9,23 @@ majority is (`witnessing`).
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from bridge.base import Wall
 from bridge.contract import Count, Tick
 from bridge.traces.discovery import Request, entity_of, open_found, owns
-from bridge.traces.entity import ASK_AGAIN_MAX_S, ASK_AGAIN_S, Connected, Listen, Told
+from bridge.traces.entity import ASK_AGAIN_MAX_S, ASK_AGAIN_S, Connected, Disconnected, Listen, Told
+from bridge.traces.following import ANSWERS_MAX, UNOPENED_MAX, Followed, Looks, Source
 from bridge.traces.kinds import (
     DESCRIPTOR,
     DISCOVERY_TOPIC,
     EVERYTHING,
     GAUGE_EVERY_S,
     OWN,
+    SAID,
     Interest,
     TraceKind,
     Wanted,
@@ -36,7 +39,7 @@ from bridge.traces.kinds import (
     trace_topic,
 )
 from bridge.traces.tracer import Say, open_trace_key
-from bridge.traces.witnessing import Opinion, Panel
+from bridge.traces.witnessing import SILENT_S, Opinion, Panel
 from keys.delegation import SKEW_MS, Advertisement, Trace
 from keys.errors import BadContent, Expired, KeysError, NotAuthorised, Replayed
 from keys.identity import Certificate, Identity
@@ -44,12 +47,9 @@ from keys.ownword import OwnWord
 from keys.tracesession import REQUEST_BYTES
 
 ENTITIES_MAX = 100_000  # that one tracker follows
-NUMBERS_MAX = 64  # (token, topic) of one witness whose highest number is remembered; what is older than one that is
-# forgotten is no news. An honest witness uses a dozen
-UNOPENED_MAX = 64  # sealed traces of one witness that wait for their key
-KEYS_MAX = 32  # of one entity: each witness has its own, and a liar sends what opens nothing
 CLAIMED = ""  # as if it were a node's: what the entity itself says
-ANSWERS_MAX = 16  # to questions of one witness in `GAUGE_EVERY_S`: an honest one asks two or three times
+OFFLINE_S = 5.0  # without any connection, before what is known of entities counts for nothing
+FOUND_S = 3.0  # a discovery node that answers does so sooner
 TRACE_FRESH_MS = 300_000  # a trace that is older, though its token counts, is a replay or too late to matter
 
 
@@ -85,52 +85,8 @@ class Observed:
     fields: Mapping[str, Any]
 
 
-TrackingEvent: TypeAlias = Follow | Unfollow | Connected | Told | Tick
+TrackingEvent: TypeAlias = Follow | Unfollow | Connected | Disconnected | Told | Tick
 TrackingEffect: TypeAlias = Say | Listen | Leave | Observed | Count
-
-
-@dataclass(slots=True)
-class _Source:
-    """One witness of an entity. What it fills is its own."""
-
-    key: bytes = field(default=b"", repr=False)  # that opened what it said last
-    # The highest number of each token's key on each topic, and when it was said: topics overtake each other.
-    numbers: OrderedDict[tuple[bytes, str], tuple[int, int]] = field(default_factory=OrderedDict)
-    forgotten_ms: int = -1  # no number that was forgotten was said later
-    unopened: deque[Trace] = field(default_factory=lambda: deque(maxlen=UNOPENED_MAX))
-    answered: deque[float] = field(default_factory=lambda: deque(maxlen=ANSWERS_MAX))
-
-    def is_news(self, key: tuple[bytes, str], trace: Trace) -> bool:
-        """Whether a trace neither came already nor is of a key that may have been forgotten."""
-        known = self.numbers.get(key)
-        return trace.time_ms > self.forgotten_ms if known is None else trace.number > known[0]
-
-    def heard(self, key: tuple[bytes, str], trace: Trace) -> None:
-        """A trace that holds. Who was silent longest is forgotten."""
-        self.numbers[key] = trace.number, trace.time_ms
-        self.numbers.move_to_end(key)
-        if len(self.numbers) > NUMBERS_MAX:
-            self.forgotten_ms = max(self.forgotten_ms, self.numbers.popitem(last=False)[1][1])
-
-
-@dataclass(slots=True)
-class _Followed:
-    """One entity that we track."""
-
-    interest: Interest
-    # What nodes answered, by node, and as what the entity registered: a node that lies names a topic where nobody
-    # speaks. The first on which a majority of the witnesses is heard is `proven`, and the only one from then on.
-    candidates: dict[str, Advertisement] = field(default_factory=dict)
-    claimed_ms: int = -1  # when it registered so
-    heard_on: dict[bytes, set[int]] = field(default_factory=dict)  # by topic: witnesses whose traces hold
-    proven: bool = False
-    heard: bool = False  # a trace that we could open
-    request: bytes = b""
-    ask_at: float = 0.0
-    asked: int = 0
-    panel: Panel = field(default_factory=Panel)
-    keys: deque[bytes] = field(default_factory=lambda: deque(maxlen=KEYS_MAX), repr=False)  # the newest first
-    sources: dict[int, _Source] = field(default_factory=dict)
 
 
 class Tracker:
@@ -143,21 +99,42 @@ class Tracker:
         nodes: Mapping[str, bytes],
         authority: bytes,
         random: Callable[[int], bytes],
+        wall: Wall | None = None,
     ) -> None:
+        self._wall = wall or Wall()
         self._identity = identity
         self._certificate = certificate
         self._nodes = dict(nodes)
         self._authority = authority
         self._random = random
-        self._followed: dict[str, _Followed] = {}
+        self._followed: dict[str, Followed] = {}
         self._topics: dict[str, tuple[str, Advertisement]] = {}  # each topic that we listen to -> its entity
         self._requests: dict[bytes, str] = {}
         self._connected = False
+        self._offline_at: float | None = None
+        self._looks = Looks()
+        self.clock_off_s: float | None = None
+        """How far the last trace's time was from ours, where that is why it was refused."""
 
     @property
     def next_deadline(self) -> float | None:
-        """When an entity that was not found is asked for again, or a topic of before ends."""
-        return min((each.ask_at for each in self._followed.values()), default=None) if self._connected else None
+        """When an entity that was not found is asked for again, a topic of before ends, or nothing was heard of one for
+        too long."""
+        if not self._connected:
+            return self._offline_at
+        first = self._looks.first(self._followed)
+        return None if first is None else first[0]
+
+    def trouble(self, entity: str, now: float) -> str | None:
+        """Why nothing is observed of an entity, in a few words; None while there is nothing to say."""
+        followed = self._followed.get(entity)
+        if followed is None or not self._connected or now < followed.since + FOUND_S:
+            return None
+        if self.clock_off_s is not None and not followed.heard:
+            return f"its broker's clock is {self.clock_off_s:+.1f} s from ours; set one of them"
+        if not followed.candidates:
+            return "no entity of that name, or it does not let us discover it"
+        return None
 
     def opinions(self, entity: str, now: float) -> tuple[Opinion, ...]:
         """What each witness of an entity says last; who dissents is wrong, cut off, or lies. Empty before one spoke."""
@@ -167,12 +144,15 @@ class Tracker:
     def handle(self, event: TrackingEvent, now: float) -> list[TrackingEffect]:
         """Effects in the order in which they must happen. What does not hold is counted and dropped."""
         match event:
+            case Disconnected():
+                self._connected, self._offline_at = False, now + OFFLINE_S
+                return []
             case Follow(entity, interest):
                 return self._follow(entity, interest, now)
             case Unfollow(entity):
                 return self._leave(entity)
             case Connected():
-                self._connected = True
+                self._connected, self._offline_at = True, None
                 effects: list[TrackingEffect] = [Listen(answers_to(self._certificate.name))]
                 effects += [Listen(topic) for topic in self._topics]
                 for entity, followed in self._followed.items():
@@ -188,23 +168,52 @@ class Tracker:
                 except KeysError as error:
                     return [Count("traces_refused", 1, type(error).__name__)]
             case Tick():
-                due = [(name, each) for name, each in self._followed.items() if now >= each.ask_at]
-                return [effect for name, each in due for effect in self._ask(name, each, now)]
+                return self._run_due(now)
+
+    # ------------------------------------------------------------------------------------------------ time
+
+    def _run_due(self, now: float) -> list[TrackingEffect]:
+        effects: list[TrackingEffect] = []
+        if self._offline_at is not None and now >= self._offline_at:
+            self._offline_at = None
+            return [effect for name, each in self._followed.items() for effect in self._lost(name, each, now)]
+        while (entity := self._looks.take(self._followed, now)) is not None:
+            followed = self._followed[entity]
+            if now >= followed.ask_at:
+                effects += self._ask(entity, followed, now)
+            if now >= followed.panel.silent_at:
+                effects += self._lost(entity, followed, now)
+            self._schedule(entity, followed, now)
+        return effects
+
+    def _schedule(self, entity: str, followed: Followed, now: float) -> None:
+        """It is looked at no later than it is asked for, or missed."""
+        missed_at = followed.panel.silent_at if followed.known else float("inf")
+        self._looks.put(entity, followed, min(followed.ask_at, missed_at), self._followed)
+
+    def _lost(self, entity: str, followed: Followed, now: float) -> list[TrackingEffect]:
+        """Nobody tells us of it any more: what we know is of before."""
+        if not followed.known:
+            return []
+        followed.known, followed.lost = False, True
+        return [Observed(entity, TraceKind.UNKNOWN, self._wall.ms(now), 0, {"silent_s": round(SILENT_S)})]
 
     # --------------------------------------------------------------------------------------------- finding
 
     def _follow(self, entity: str, interest: Interest, now: float) -> list[TrackingEffect]:
         if entity in self._followed or len(self._followed) >= ENTITIES_MAX:
             return []
-        followed = self._followed[entity] = _Followed(interest)
-        followed.ask_at = now
-        return self._ask(entity, followed, now) if self._connected else []
+        followed = self._followed[entity] = Followed(interest, panel=Panel(self._wall))
+        followed.ask_at = followed.since = now
+        effects = self._ask(entity, followed, now) if self._connected else []
+        self._schedule(entity, followed, now)
+        return effects
 
-    def _ask(self, entity: str, followed: _Followed, now: float) -> list[TrackingEffect]:
+    def _ask(self, entity: str, followed: Followed, now: float) -> list[TrackingEffect]:
         """For the entity's topic; again and again, for there is no telling why nobody answers."""
         effects: list[TrackingEffect] = []
         for slot, ended in list(followed.candidates.items()):
-            if now < ended.not_after_ms / 1000:
+            if now < self._wall.at(ended.not_after_ms):
                 continue
             effects += self._drop(followed, slot)
             followed.claimed_ms = -1
@@ -217,7 +226,7 @@ class Tracker:
         self._requests.pop(followed.request, None)
         followed.request = self._random(REQUEST_BYTES)
         self._requests[followed.request] = entity
-        request = Request(self._certificate, DESCRIPTOR + entity, followed.request, int(now * 1000))
+        request = Request(self._certificate, DESCRIPTOR + entity, followed.request, self._wall.ms(now))
         return [*effects, Say(DISCOVERY_TOPIC, request.signed(self._identity).encode())]
 
     def _found(self, payload: bytes, now: float) -> list[TrackingEffect]:
@@ -228,7 +237,7 @@ class Tracker:
             return []  # of before, or a trace topic is proven
         if node is None:
             raise BadContent("an answer of a discovery node that we do not know")
-        advertisement.verify(node, self._authority, int(now * 1000))
+        advertisement.verify(node, self._authority, self._wall.ms(now))
         if entity_of(advertisement.descriptor) != entity or not owns(advertisement.certificate.name, entity):
             raise NotAuthorised("an advertisement of another entity")
         followed = self._followed[entity]
@@ -244,12 +253,13 @@ class Tracker:
         effects = self._drop(followed, slot)
         followed.candidates[slot] = advertisement
         followed.claimed_ms = followed.claimed_ms if claim is None else claim.time_ms
-        followed.ask_at = min(advertisement.not_after_ms / 1000, now + ASK_AGAIN_MAX_S)
+        followed.ask_at = min(self._wall.at(advertisement.not_after_ms), now + ASK_AGAIN_MAX_S)
+        self._schedule(entity, followed, now)
         topics = self._topics_of(advertisement, followed.interest)
         self._topics.update(dict.fromkeys(topics, (entity, advertisement)))
         return [*effects, *(Listen(topic) for topic in topics), self._want(followed, advertisement)]
 
-    def _prove(self, followed: _Followed, advertisement: Advertisement, trace: Trace) -> list[TrackingEffect]:
+    def _prove(self, followed: Followed, advertisement: Advertisement, trace: Trace) -> list[TrackingEffect]:
         """A trace holds: the entity let somebody speak here. Once a majority does, other topics are forgotten."""
         if followed.proven:
             return []
@@ -260,7 +270,7 @@ class Tracker:
         others = [each for each in followed.candidates.values() if each.topic != advertisement.topic]
         followed.proven, followed.candidates = True, {advertisement.node: advertisement}
         followed.heard_on.clear()
-        followed.ask_at = advertisement.not_after_ms / 1000
+        followed.ask_at = self._wall.at(advertisement.not_after_ms)
         self._requests.pop(followed.request, None)
         return [effect for other in others for effect in self._unlisten(other)]
 
@@ -268,7 +278,7 @@ class Tracker:
         topics = [trace_topic(advertisement.topic, each) for each in Interest if each in interest]
         return [*topics, gauge_topic(advertisement.topic), key_topic(self._certificate.name, advertisement.topic)]
 
-    def _drop(self, followed: _Followed, slot: str) -> list[TrackingEffect]:
+    def _drop(self, followed: Followed, slot: str) -> list[TrackingEffect]:
         """One candidate less; its topics are left unless another one has them, too."""
         gone = followed.candidates.pop(slot, None)
         if gone is None or any(each.topic == gone.topic for each in followed.candidates.values()):
@@ -291,8 +301,9 @@ class Tracker:
             effects += [Say(answer_topic(each.topic), nothing), *self._unlisten(each)]
         return effects
 
-    def _want(self, followed: _Followed, advertisement: Advertisement) -> Say:
-        anew = any(each.unopened for each in followed.sources.values()) or not (followed.keys or followed.heard)
+    def _want(self, followed: Followed, advertisement: Advertisement) -> Say:
+        unopened = any(each.unopened for each in followed.sources.values())
+        anew = unopened or followed.lost or not (followed.keys or followed.heard)
         wanted = Wanted(self._certificate.name, followed.interest, self._certificate.encode(), anew)
         return Say(answer_topic(advertisement.topic), wanted.encode())
 
@@ -321,25 +332,32 @@ class Tracker:
         effects = self._observed(entity, followed, source, trace, now)
         return effects + self._prove(followed, advertisement, trace)
 
-    def _verify(
-        self, followed: _Followed, advertisement: Advertisement, topic: str, trace: Trace, now: float
-    ) -> _Source:
+    def _verify(self, followed: Followed, advertisement: Advertisement, topic: str, trace: Trace, now: float) -> Source:
         """Which witness says so. Raises keys errors."""
-        now_ms, heard_by = int(now * 1000), (trace.token.public_key, topic)
+        now_ms, heard_by = self._wall.ms(now), (trace.token.public_key, topic)
         claimed = followed.sources.get(0 if trace.token.seat is None else trace.token.seat.witness)
         if claimed is not None and not claimed.is_news(heard_by, trace):  # several brokers bring the same: before
             raise Replayed("a trace came twice, or after a later one")  # it is verified
-        trace.verify(advertisement, now_ms)
-        if trace.kind not in TraceKind.__members__.values():
+        try:
+            trace.verify(advertisement, now_ms)
+        except Expired:
+            self.clock_off_s = (trace.time_ms - now_ms) / 1000
+            raise
+        if trace.kind not in SAID:
             raise BadContent("a trace of an unknown kind")
-        if not now_ms - TRACE_FRESH_MS <= trace.time_ms <= now_ms + SKEW_MS:
+        # Of a key that spoke here before a later number is news, whatever its broker's clock says; of another one an
+        # old trace may be a replay.
+        is_known = claimed is not None and heard_by in claimed.numbers
+        if not is_known and not now_ms - TRACE_FRESH_MS <= trace.time_ms <= now_ms + SKEW_MS:
+            self.clock_off_s = (trace.time_ms - now_ms) / 1000
             raise Expired("the trace is not of now")
-        source = followed.sources.setdefault(followed.panel.seat(trace.token, now), _Source())
+        self.clock_off_s = None
+        source = followed.sources.setdefault(followed.panel.seat(trace.token, now), Source())
         source.heard(heard_by, trace)
         return source
 
     def _answer(
-        self, followed: _Followed, source: _Source, advertisement: Advertisement, now: float
+        self, followed: Followed, source: Source, advertisement: Advertisement, now: float
     ) -> list[TrackingEffect]:
         """What we want, to whoever asks; one that asks all the time would have the others busy with our answers."""
         if len(source.answered) == ANSWERS_MAX and now - source.answered[0] < GAUGE_EVERY_S:
@@ -347,7 +365,7 @@ class Tracker:
         source.answered.append(now)
         return [self._want(followed, advertisement)]
 
-    def _key_came(self, entity: str, followed: _Followed, key: bytes, now: float) -> list[TrackingEffect]:
+    def _key_came(self, entity: str, followed: Followed, key: bytes, now: float) -> list[TrackingEffect]:
         followed.keys.appendleft(key)
         effects: list[TrackingEffect] = []
         for source in followed.sources.values():
@@ -363,7 +381,7 @@ class Tracker:
         return effects
 
     def _observed(
-        self, entity: str, followed: _Followed, source: _Source, trace: Trace, now: float
+        self, entity: str, followed: Followed, source: Source, trace: Trace, now: float
     ) -> list[TrackingEffect]:
         """Raises keys errors."""
         body = _opened(followed, source, trace)
@@ -372,6 +390,9 @@ class Tracker:
             return [Count("traces_unopened")]
         fields, kind = fields_of(body), TraceKind(trace.kind)
         followed.heard = True
+        if now < followed.panel.silent_at:
+            followed.known, followed.lost = True, False
+        self._schedule(entity, followed, now)
         if followed.panel.size == 1:
             return [Observed(entity, kind, trace.time_ms, trace.number, fields)]
         if kind in OWN:
@@ -381,24 +402,24 @@ class Tracker:
                 return self._own(entity, followed, word, kind, now)
             return []  # on a topic that is left
         belief = followed.panel.hear(trace.token, kind, trace.number, trace.time_ms, fields, now)
-        return [] if belief is None else [Observed(entity, belief.kind, int(now * 1000), trace.number, belief.fields)]
+        return (
+            [] if belief is None else [Observed(entity, belief.kind, self._wall.ms(now), trace.number, belief.fields)]
+        )
 
-    def _own(
-        self, entity: str, followed: _Followed, word: OwnWord, kind: TraceKind, now: float
-    ) -> list[TrackingEffect]:
+    def _own(self, entity: str, followed: Followed, word: OwnWord, kind: TraceKind, now: float) -> list[TrackingEffect]:
         """What the entity says of itself, whichever witness brings it; its signature holds. Raises keys errors."""
         if word.kind != kind:
             raise BadContent("a witness that passes something on as something else")
-        if word.time_ms > now * 1000 + SKEW_MS:
+        if word.time_ms > self._wall.ms(now) + SKEW_MS:
             raise Expired("a word of later than now")
-        if kind is TraceKind.LOAD_INFORMATION and abs(now * 1000 - word.time_ms) > TRACE_FRESH_MS:
+        if kind is TraceKind.LOAD_INFORMATION and abs(self._wall.ms(now) - word.time_ms) > TRACE_FRESH_MS:
             raise Expired("a load that is not of now")
         if not followed.panel.own(word):
             return []  # another witness was faster
         return [Observed(entity, kind, word.time_ms, word.number, fields_of(word.body))]
 
 
-def _opened(followed: _Followed, source: _Source, trace: Trace) -> bytes | None:
+def _opened(followed: Followed, source: Source, trace: Trace) -> bytes | None:
     """The body of a trace, None as long as no key opens it."""
     if not trace.sealed:
         return trace.body

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from bridge.base import Wall
 from bridge.contract import Tick
 from bridge.traces.entity import Connected, Stage, Told, TracedEffect, TracedEntity, Wishes
 from bridge.traces.kinds import TraceKind, body_of, own_fields
@@ -34,12 +35,14 @@ class WitnessedEntity:
         wishes: Wishes | None = None,
         advertisement: Advertisement | None = None,
         witnesses: int = 1,
+        wall: Wall | None = None,
     ) -> None:
+        self._wall = wall or Wall()
         if witnesses % 2 == 0 or not 1 <= witnesses <= WITNESSES_MAX:
             raise OurFault(f"{witnesses} witnesses have no useful majority; take 1, 3, 5 ... up to {WITNESSES_MAX}")
         self._identity = identity
         self._machines = [
-            TracedEntity(identity, certificate, nodes, authority, random, wishes, advertisement)
+            TracedEntity(identity, certificate, nodes, authority, random, wishes, advertisement, self._wall)
             for _ in range(witnesses)
         ]
         self._met: set[int] = set()  # that were connected once
@@ -125,7 +128,7 @@ class WitnessedEntity:
 
     def _name(self, now: float) -> list[tuple[int, TracedEffect]]:
         """Name our witnesses: at first, and when our clock went back, for nothing may be of before that."""
-        now_ms, count = int(now * 1000), len(self._machines)
+        now_ms, count = self._wall.ms(now), len(self._machines)
         if count == 1 or 0 <= self._since_ms <= now_ms:
             return []
         self._since_ms, self._number = now_ms, 0
@@ -140,7 +143,7 @@ class WitnessedEntity:
     def _signed(self, kind: TraceKind, fields: Mapping[str, object], now: float) -> OwnWord:
         self._name(now)
         self._number += 1
-        word = OwnWord(self._since_ms, self._number, int(now * 1000), kind, body_of(fields))
+        word = OwnWord(self._since_ms, self._number, self._wall.ms(now), kind, body_of(fields))
         return word.signed(self._identity)
 
     def _asks(self, witness: int) -> None:

@@ -21,7 +21,9 @@ from enum import IntEnum
 from statistics import median_low
 from typing import Any
 
+from bridge.base import Wall
 from bridge.traces.kinds import GAUGE_EVERY_S, TraceKind
+from bridge.traces.self_health import SICK
 from keys.delegation import Token
 from keys.errors import BadContent, Replayed
 from keys.ownword import OwnWord
@@ -96,10 +98,16 @@ class _Witness:
         return self.level is not None and now - self.heard_at <= SILENT_S and not fickle
 
 
+def _is_sick(fields: Mapping[str, Any]) -> bool:
+    score = fields.get("sick")
+    return isinstance(score, int | float) and score >= SICK
+
+
 class Panel:
     """The witnesses of one entity, as one tracker hears them. Whatever is handed over here was verified."""
 
-    def __init__(self) -> None:
+    def __init__(self, wall: Wall | None = None) -> None:
+        self._wall = wall or Wall()
         self.believed: Level | None = None
         self._since_ms = -1
         self._until_ms = -1  # when the last token of these witnesses ends
@@ -134,7 +142,7 @@ class Panel:
     def _replaces(self, token: Token, now: float) -> bool:
         """Whether the token is of the witnesses that we know, or of later ones. Once all their tokens have ended, a
         clock of the entity's that went back is no reason to refuse it for ever."""
-        if token.since_ms < self._since_ms and now * 1000 > self._until_ms:
+        if token.since_ms < self._since_ms and self._wall.ms(now) > self._until_ms:
             self._since_ms = self._until_ms = -1
         return token.since_ms >= self._since_ms
 
@@ -148,6 +156,11 @@ class Panel:
         self._own = dict.fromkeys(self._own, 0)
         self._silent_ms = -1
 
+    @property
+    def silent_at(self) -> float:
+        """When too little was heard for too long: of a majority of the witnesses anything at all."""
+        return sorted(each.heard_at for each in self._witnesses)[self.size // 2] + SILENT_S if self.size else 0.0
+
     # ----------------------------------------------------------------------------------------------- hearing
 
     def hear(self, token: Token, kind: TraceKind, counter: int, time_ms: int, fields: Mapping[str, Any], now: float
@@ -157,6 +170,8 @@ class Panel:
         index = self.seat(token, now)
         witness = self._witnesses[index]
         level, order = _LEVEL.get(kind), (token.not_before_ms, counter)
+        if level in (Level.SUSPECTED, Level.FAILED) and _is_sick(fields):
+            return None  # it says itself that it does badly, and says this again when it is well
         if token.not_before_ms <= self._silent_ms or (level is not None and order <= witness.order):
             return None  # of before the entity went silent; or a later word came first, by another topic
         witness.said[kind] = fields

@@ -55,10 +55,10 @@ def configuration_page() -> str:
     return "\n".join(parts)
 
 
-def _section(model: type[BaseModel], place: str) -> Iterator[str]:
-    """The table of one mapping, then one for each mapping inside it."""
+def _section(model: type[BaseModel], place: str, kind: str = "") -> Iterator[str]:
+    """The table of one mapping, then one for each mapping inside it. `kind`: which of several it is."""
     if place:
-        yield f"### `{place}`\n"
+        yield f"### `{place}`{kind}\n"
         yield _doc(model)
     yield "| key | type | default | meaning |"
     yield "|---|---|---|---|"
@@ -67,13 +67,14 @@ def _section(model: type[BaseModel], place: str) -> Iterator[str]:
         models = list(_models(field.annotation))
         where = f"{place}.{name}" if place else name
         inner += [(where + _depth(field.annotation), each) for each in models]
-        said = field.description or (_first_line(models[0]) if models else None)
+        said = field.description
         if said is None:
-            said = ""
-        yield f"| `{name}` | {_type(field)} | {_default(field)} | {_cell(said)} |"
+            raise LookupError(f"{model.__name__}.{name} has no description; write one")
+        yield f"| <code>{name.replace('_', '_<wbr>')}</code> | {_type(field)} | {_default(field)} | {_cell(said)} |"
     yield ""
     for where, each in inner:
-        yield from _section(each, where)
+        is_one_of_several = sum(where == other for other, _ in inner) > 1
+        yield from _section(each, where, f": {_title(each)}" if is_one_of_several else "")
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -114,7 +115,8 @@ def _written(annotation: Any) -> str:
     if origin is tuple:
         return "pair of " + _written(parts[0])
     if origin is dict:
-        return f"mapping of {_written(parts[1])}"
+        inner = _written(parts[1])
+        return "mapping by name" if inner.startswith(("mapping", "anything")) else f"{inner}, by name"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "mapping"
     if isinstance(annotation, type) and issubclass(annotation, Enum):
@@ -152,8 +154,9 @@ def _doc(model: type[BaseModel]) -> str:
     return re.sub(r"\s+", " ", (model.__doc__ or "").strip()) + "\n"
 
 
-def _first_line(model: type[BaseModel]) -> str:
-    return re.sub(r"\s+", " ", (model.__doc__ or "").strip()).split(". ")[0].rstrip(".")
+def _title(model: type[BaseModel]) -> str:
+    """The first words of what it is."""
+    return re.split(r"[.:] ", _doc(model))[0].strip().rstrip(".").lower()
 
 
 def _cell(text: str) -> str:

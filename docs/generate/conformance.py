@@ -18,7 +18,7 @@ running broker that prove it. The tables are made from `tests/conformance` when 
     python -m tests.conformance                 # the same in a terminal
     python -m tests.conformance 5 3.8.4-2       # the exchanges of one statement, in bytes
     python -m tests.conformance run             # all exchanges, until the first that fails
-    make mutate                                 # faults in codec and sessions that the table must notice
+    make mutate-broker                          # faults in codec and sessions that the table must notice
 """
 
 
@@ -28,7 +28,7 @@ def conformance_page() -> str:
 
 
 def _proofs(version: int, number: str) -> list[str]:
-    found = [f"`{row.name}`" for row in ROWS if number in row.proves.get(version, ())]
+    found = [_cell(row.name) for row in ROWS if number in row.proves.get(version, ())]
     if (version, number) in ELSEWHERE:
         test, why = ELSEWHERE[version, number]
         found.append(f"`{test}` ({why})")

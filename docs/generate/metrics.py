@@ -10,6 +10,7 @@ import ast
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -64,8 +65,9 @@ def _table(metrics: Iterable[Any]) -> Iterator[str]:
 
 def _idle() -> Snapshot:
     """A broker where nothing has happened."""
-    nothing = dict.fromkeys(Limits.model_fields, 0)
-    return Snapshot(Traffic(), SessionFigures(), 0.0, *([0] * 12), reached=nothing)  # type: ignore[arg-type]
+    nothing: dict[str, Any] = {field.name: 0 for field in fields(Snapshot)}
+    nothing |= {"traffic": Traffic(), "figures": SessionFigures(), "reached": dict.fromkeys(Limits.model_fields, 0)}
+    return Snapshot(**nothing)
 
 
 def _receiver() -> Iterator[Any]:

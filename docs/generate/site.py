@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bounds import filled
 from commands import commands_page
 from configuration import configuration_page
 from conformance import conformance_page
 from metrics import metrics_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 PAGES: dict[str, Callable[[], str]] = {
     "reference/configuration.md": configuration_page,
@@ -28,3 +30,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, page in PAGES.items():
         files.append(File.generated(config, path, content=page()))
     return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """MkDocs asks for the Markdown of a page."""
+    return filled(markdown) if page.file.src_uri == "reference/bounds.md" else markdown

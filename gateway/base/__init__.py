@@ -5,6 +5,7 @@ Imports pure rooms of `bridge` for names in configurations; no other room of `ga
 
 from __future__ import annotations
 
+from gateway.base.clock import Clock
 from gateway.base.config import (
     ConfigError,
     Listener,
@@ -38,6 +39,7 @@ __all__ = [
     "BridgeSettings",
     "BridgeTls",
     "BridgeTopic",
+    "Clock",
     "ConfigError",
     "DeviceSettings",
     "Discovery",

@@ -68,15 +68,15 @@ Bind = Annotated[str, BeforeValidator(_is_text_or_number)]
 class Listener(Model):
     """One address that clients connect to. What is absent is taken from the listener named `default`."""
 
-    type: Literal["tcp", "ws", "external"] = "tcp"
+    type: Literal["tcp", "ws", "external"] = Field(default="tcp", description="ws: WebSocket; external: handed over")
     bind: Bind = Field(default="127.0.0.1:1883", description="HOST:PORT, or unix:PATH for a Unix socket")
     max_connections: int = Field(default=0, ge=-1, description="0 or -1: only limits.connections applies")
-    ssl: bool = False
-    certfile: Path | None = None
-    keyfile: Path | None = None
-    cafile: Path | None = None
-    capath: Path | None = None
-    cadata: str | None = Field(default=None, repr=False)
+    ssl: bool = Field(default=False, description="TLS 1.2 or later")
+    certfile: Path | None = Field(default=None, description="our certificate with its chain, PEM")
+    keyfile: Path | None = Field(default=None, description="its key, a private file")
+    cafile: Path | None = Field(default=None, description="whose client certificates are trusted, PEM")
+    capath: Path | None = Field(default=None, description="the same as a directory of hashed names, as OpenSSL has it")
+    cadata: str | None = Field(default=None, repr=False, description="the same as text")
     require_client_certificate: bool = Field(
         default=False, description="refuse clients without a certificate that the CA signed"
     )
@@ -91,8 +91,8 @@ class Listener(Model):
     )
     queue_messages: int | None = Field(default=None, ge=1, description="absent: limits.queue_messages")
     queue_bytes: int | None = Field(default=None, ge=1024, description="absent: limits.queue_bytes")
-    reader: str | None = None
-    writer: str | None = None
+    reader: str | None = Field(default=None, description="of amqtt's external listeners; not used")
+    writer: str | None = Field(default=None, description="of amqtt's external listeners; not used")
 
     @property
     def unix_path(self) -> Path | None:
@@ -122,7 +122,7 @@ class Listener(Model):
 class Protect(Model):
     """A scope whose publications are sealed; a topic belongs to its most specific scope."""
 
-    filter: TopicFilter
+    filter: TopicFilter = Field(description="as the owner's policy has it, in clear names")
     regions: list[str] | None = Field(default=None, description="path through the overlay; absent: as the policy says")
     mode: Literal["auto", "copies", "one", "blocks"] | None = Field(
         default=None, description="how content travels; absent: as the policy says, but sealed"
@@ -141,39 +141,46 @@ class OverlaySettings(Model):
 
     identity: Path = Field(description="directory with our key and certificate")
     overlay: Path = Field(description="the owner-signed description of the overlay")
-    protect: list[Protect] = Field(default=[])
+    protect: list[Protect] = Field(default=[], description="scopes that we seal; must agree with the owner's policy")
     share_plain: list[TopicFilter] = Field(default=[], description="filters that cross the overlay unsealed")
     outbox_bytes: int = Field(
         default=1 << 30, ge=1 << 16, description="what waits to be sent; beyond it publications are refused"
     )
     outbox_age_s: int = Field(default=0, ge=0, description="what waited longer is dropped; 0: nothing ever is")
     key_server: KeyServer | None = Field(default=None, description="for an identity of role keyserver")
-    discovery: Discovery = Discovery()
+    discovery: Discovery = Field(default=Discovery(), description="multicast DNS on the local network")
     hosted: dict[str, Hosted] = Field(default={}, description="logins at hosted brokers of our region, by name")
 
 
 class Availability(Model):
     """Whether local clients are traced, and where the traces are published."""
 
-    enabled: bool = False
-    topic_prefix: str = "veilmq/traces"
+    enabled: bool = Field(default=False, description="whether they are published")
+    topic_prefix: str = Field(default="veilmq/traces", description="where: PREFIX/GATEWAY/CLIENT/availability")
 
 
 class Settings(Model):
     """The whole file. `auth` and `topic_check` are amqtt's old sections, understood as plugins."""
 
-    listeners: dict[str, Listener] = Field(default={"default": Listener()})
-    plugins: dict[str, dict[str, Any]] = Field(default={}, repr=False)
+    listeners: dict[str, Listener] = Field(
+        default={"default": Listener()},
+        description="addresses that clients connect to, by name; `default` gives the others what they leave out",
+    )
+    plugins: dict[str, dict[str, Any]] = Field(
+        default={},
+        repr=False,
+        description="amqtt's plugins and our own, by class, each with its options; none is loaded that is not named",
+    )
     allow_anonymous: bool = Field(default=False, description="let clients in that give no user name")
     response_information: str | None = Field(
         default=None,
         description="where MQTT 5 clients that ask may await answers; {client_id} stands for theirs",
     )
-    limits: Limits = Limits()
+    limits: Limits = Field(default=Limits(), description="bounds; each has a default")
     data: Path | None = Field(default=None, description="directory for what must survive a restart")
-    overlay: OverlaySettings | None = None
-    availability: Availability = Availability()
-    traces: TraceSettings | None = None
+    overlay: OverlaySettings | None = Field(default=None, description="absent: an ordinary broker")
+    availability: Availability = Field(default=Availability(), description="which clients are connected")
+    traces: TraceSettings | None = Field(default=None, description="absent: nobody is traced")
     watched: WatchedSettings | None = Field(default=None, description="absent: no other broker traces us")
     timeout_disconnect_delay: int = Field(default=0, ge=0, description="seconds added to every client's keep-alive")
     session_expiry_interval: int | None = Field(default=None, ge=0, description="as limits.session_expiry_s")

@@ -38,10 +38,10 @@ class BridgeTopic(Model):
     """Topics that cross the bridge: LOCAL_PREFIX + what `filter` matches here, REMOTE_PREFIX + the same there."""
 
     filter: str = Field(default="#", description="without either prefix")
-    direction: Literal["out", "in", "both"] = "out"
-    qos: Literal[0, 1, 2] = 1
-    local_prefix: Prefix = ""
-    remote_prefix: Prefix = ""
+    direction: Literal["out", "in", "both"] = Field(default="out", description="out: from here to there")
+    qos: Literal[0, 1, 2] = Field(default=1, description="with which it crosses at most; 2 crosses as 1")
+    local_prefix: Prefix = Field(default="", description="what such topics begin with here")
+    remote_prefix: Prefix = Field(default="", description="what they begin with there")
 
     @model_validator(mode="after")
     def _are_filters(self) -> BridgeTopic:
@@ -66,9 +66,9 @@ class BridgeTopic(Model):
 class BridgeTls(Model):
     """TLS towards the other broker. Its certificate is checked against `cafile`, or whom this system knows."""
 
-    cafile: Path | None = None
-    certfile: Path | None = None
-    keyfile: Path | None = None
+    cafile: Path | None = Field(default=None, description="whom to trust, PEM; absent: whom this system knows")
+    certfile: Path | None = Field(default=None, description="our client certificate, PEM")
+    keyfile: Path | None = Field(default=None, description="its key, a private file")
     check_hostname: bool = Field(default=True, description="false: any certificate that the CA signed")
 
     @model_validator(mode="after")
@@ -82,16 +82,16 @@ class BridgeSettings(Model):
     """One bridge. It keeps a session there and a queue here, so that QoS 1 and 2 lose nothing while either is away."""
 
     addresses: list[Address] = Field(min_length=1, max_length=ADDRESSES_MAX, description="tried in this order")
-    version: Literal["5", "3.1.1"] = "5"
+    version: Literal["5", "3.1.1"] = Field(default="5", description="of MQTT, at the other broker")
     client_id: str = Field(default="", description="at the other broker; absent: made of our name and the bridge's")
-    username: str | None = None
-    password_file: Path | None = None
+    username: str | None = Field(default=None, description="our account there")
+    password_file: Path | None = Field(default=None, description="a private file with the password alone")
     tls: BridgeTls | None = Field(default=None, description="absent: without TLS")
-    keep_alive_s: int = Field(default=60, ge=5, le=65_535)
-    session_expiry_s: int = Field(default=7 * 86_400, ge=0, le=0xFFFF_FFFF, description="how long it keeps ours")
-    topics: list[BridgeTopic] = Field(min_length=1, max_length=TOPICS_MAX)
-    queue_messages: int = Field(default=100_000, ge=1, description="what waits for the other broker; then refused")
-    queue_bytes: int = Field(default=256 << 20, ge=65_536)
+    keep_alive_s: int = Field(default=60, ge=5, le=65_535, description="how soon a dead connection is noticed")
+    session_expiry_s: int = Field(default=7 * 86_400, ge=0, le=0xFFFF_FFFF, description="of ours there; MQTT 5 only")
+    topics: list[BridgeTopic] = Field(min_length=1, max_length=TOPICS_MAX, description="what crosses the bridge")
+    queue_messages: int = Field(default=100_000, ge=1, description="what waits here for it; then the oldest go")
+    queue_bytes: int = Field(default=256 << 20, ge=65_536, description="their bytes")
     status_topic: str | None = Field(
         default=None, description="1 or 0, retained, here: whether the other broker is reached"
     )

@@ -12,7 +12,7 @@ from gateway.base.limits import Model
 class Hosted(Model):
     """How we log in at one hosted broker of our region."""
 
-    username: str | None = None
+    username: str | None = Field(default=None, description="our account there")
     password_file: Path | None = Field(default=None, description="a private file (mode 0600) with the password alone")
     certfile: Path | None = Field(default=None, description="our client certificate for this broker, PEM")
     keyfile: Path | None = Field(default=None, description="its key, a private file")

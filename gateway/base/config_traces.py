@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from bridge.base import TopicError, check_filter, check_name, covers, overlaps, specificity
 from bridge.devices import MARK
@@ -44,7 +44,9 @@ class DeviceSettings(Model):
         default=[], max_length=256, description="patterns of names, or @domain, that may track the devices"
     )
     clients: list[str] = Field(default=["*"], description="patterns of client ids that are devices")
-    heartbeats: list[HeartbeatSettings] = Field(default=[], max_length=HEARTBEATS_MAX)
+    heartbeats: list[HeartbeatSettings] = Field(
+        default=[], max_length=HEARTBEATS_MAX, description="topics by which something behind a bridge is known to live"
+    )
     conventions: list[Convention] = Field(
         default=["homeassistant", "homie", "sparkplug"], description="whose words about devices are read"
     )
@@ -85,13 +87,28 @@ class TraceSettings(Model):
     identity: Path = Field(description="our identity directory: it signs advertisements")
     nodes: list[Path] = Field(default=[], description="card.json of other gateways that are discovery nodes")
     report: ReportSettings | None = Field(default=None, description="whether traces are published, too, and where")
-    preset: Literal["lan", "wan", "cellular"] = Field(
-        default="lan", description="times of pings, see bridge/traces/pings.py"
+    detect_within_s: float = Field(
+        default=10.0, ge=1, le=3_600, description="how soon a death is told at the latest; less of it is more pings"
+    )
+    preset: Literal["lan", "wan", "cellular"] | None = Field(
+        default=None, description="fixed times of pings instead, see bridge/traces/pings.py"
+    )
+    floor_s: float | None = Field(
+        default=None,
+        ge=0,
+        le=600,
+        description="no shorter silence is a failure; absent: as the times above say, 2 s or less",
     )
     caution: float = Field(
         default=1.0, ge=0.1, le=10, description="scales patience: less tells deaths sooner, some of them wrongly"
     )
     devices: DeviceSettings | None = Field(default=None, description="absent: who does not know VeilMQ is not traced")
+
+    @model_validator(mode="after")
+    def _has_one_pace(self) -> TraceSettings:
+        if self.preset is not None and "detect_within_s" in self.model_fields_set:
+            raise ValueError("preset and detect_within_s both say how often entities are asked; keep one of them")
+        return self
 
     def anchored(self, directory: Path) -> TraceSettings:
         """The same with relative paths taken from a directory."""
@@ -120,8 +137,8 @@ class WatchedSettings(Model):
         default=[], max_length=256, description="patterns of names, or @domain, that may track us"
     )
     secured: bool = Field(default=False, description="seal the traces for those who may track us")
-    username: str | None = None
-    password_file: Path | None = None
+    username: str | None = Field(default=None, description="for those brokers")
+    password_file: Path | None = Field(default=None, description="a private file with the password alone")
     cafile: Path | None = Field(default=None, description="connect by TLS, trusting it")
 
     @field_validator("brokers")

@@ -1,6 +1,6 @@
 """`limits` and `metrics` of the configuration: every bound of the broker with its default, and where Prometheus asks.
 
-Which bound does what when it is reached is in the table of gateway/README.md; what counts that is `bounds.py`.
+Which bound does what when it is reached is in the table of docs/reference/bounds.md; what counts that is `bounds.py`.
 Nothing is enforced here.
 """
 
@@ -21,7 +21,7 @@ class Model(BaseModel):
 
 
 class Limits(Model):
-    """Bounds. Each names what it stops; the table in gateway/README.md says what happens when one is reached."""
+    """Bounds. Each names what it stops; the table in docs/reference/bounds.md says what happens when one is reached."""
 
     connections: int = Field(default=10_000, ge=1, description="open connections over all listeners")
     connections_per_address: int = Field(
@@ -29,6 +29,9 @@ class Limits(Model):
     )
     half_open: int = Field(default=4_096, ge=1, description="connections without an accepted CONNECT")
     connect_timeout_s: float = Field(default=10.0, gt=0, le=300, description="from TCP connection to CONNECT")
+    login_failures: int = Field(
+        default=30, ge=1, description="failed logins a minute of one IPv4 address or IPv6 /64 (0x97 above)"
+    )
     connect_bytes: int = Field(default=65_536, ge=256, le=268_435_460, description="largest CONNECT; closed above")
     packet_bytes: int = Field(
         default=1 << 20, ge=256, le=268_435_460, description="largest packet accepted (0x95 above)"
@@ -92,4 +95,6 @@ def _loopback(bind: str) -> str:
 class Metrics(Model):
     """Where Prometheus asks. Loopback only: it has neither names nor passwords."""
 
-    bind: Annotated[str, AfterValidator(_loopback)] = "127.0.0.1:9464"
+    bind: Annotated[str, AfterValidator(_loopback)] = Field(
+        default="127.0.0.1:9464", description="HOST:PORT on loopback"
+    )

@@ -30,11 +30,11 @@ def read_private(path: Path) -> bytes:
     mode is taken from the opened file, so it cannot be exchanged between check and read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would have us wait for a writer
     except OSError as error:
         raise PrivateFileError(f"{path}: {error.strerror or error}") from None
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
+    try:
+        status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise PrivateFileError(f"{path}: is not a regular file")
         mode = stat.S_IMODE(status.st_mode)
@@ -42,7 +42,10 @@ def read_private(path: Path) -> bytes:
             raise PrivateFileError(f"{path}: mode {mode:04o} lets others read a secret; chmod 600 {path}")
         if status.st_size > MAX_PRIVATE_BYTES:
             raise PrivateFileError(f"{path}: {status.st_size} bytes is more than a secret file can have")
-        return file.read()
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
 
 
 def write_private(path: Path, content: bytes, *, replace: bool = False) -> None:

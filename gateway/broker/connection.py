@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.base import Limits
 from gateway.broker.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Flusher, Later
+from gateway.broker.host_probes import probe_host
 from gateway.broker.write_room import Room
-from gateway.clients import Reached
+from gateway.clients import INTERNAL, Reached
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.packets import Connect, Packet, Publish, Version
 from gateway.mqtt5.session import Action, Close, refusal
@@ -59,6 +60,7 @@ class MqttConnection(asyncio.Protocol):
 
     def __init__(self, core: Core, flusher: Flusher, listener: str, overlay: bool, over_limit: bool) -> None:
         self.listener, self.is_overlay, self.over_limit = listener, overlay, over_limit
+        self.is_internal = listener.startswith(INTERNAL)
         self.client: Client | None = None
         self.closed = False
         #: Told of everything that is written, if somebody asked for it.
@@ -128,6 +130,10 @@ class MqttConnection(asyncio.Protocol):
         # What came before the end still counts: a QoS 0 PUBLISH followed by a close is no lost message.
         if self._task is None:
             self._core.lost(self, exc)
+
+    def probe_host(self, within_s: float) -> None:
+        """Have the system end this connection when its peer's machine is gone for so long."""
+        probe_host(self._transport, within_s)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

@@ -1,8 +1,9 @@
-"""Which new connections stay: how many in all, from one address, and how many that have not said CONNECT."""
+"""Which new connections stay: how many in all, from one address, that have not said CONNECT, that failed to log in."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
+from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
@@ -75,3 +76,35 @@ class Door:
             self._by_origin[origin] -= 1
             if not self._by_origin[origin]:
                 del self._by_origin[origin]
+
+
+#: Addresses whose failed logins are remembered; the one that failed longest ago goes first.
+ORIGINS_MAX = 10_000
+
+
+class Failures:
+    """Failed logins by address: so many in a minute, then the address waits. Loopback is not counted."""
+
+    def __init__(self, limits: Limits, reached: Reached, now: Callable[[], float]) -> None:
+        self._limits, self._reached, self._now = limits, reached, now
+        self._failed: OrderedDict[str, tuple[float, float]] = OrderedDict()  # how many are left, as of when
+
+    def may_try(self, host: str | None) -> bool:
+        """Whether a login from there is looked at."""
+        origin = None if host is None else origin_of(host)
+        if origin is None or self._count(origin) + 1 <= self._limits.login_failures:
+            return True
+        self._reached.note("login_failures", origin)
+        return False
+
+    def failed(self, host: str | None) -> None:
+        origin = None if host is None else origin_of(host)
+        if origin is not None:
+            self._failed[origin] = (self._count(origin) + 1, self._now())
+            self._failed.move_to_end(origin)
+            if len(self._failed) > ORIGINS_MAX:
+                self._failed.popitem(last=False)
+
+    def _count(self, origin: str) -> float:
+        count, at = self._failed.get(origin, (0.0, 0.0))
+        return max(0.0, count - (self._now() - at) * self._limits.login_failures / 60)

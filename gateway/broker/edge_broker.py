@@ -33,7 +33,7 @@ from gateway.broker.lifecycle import Lifecycle
 from gateway.broker.member_sessions import send as send_to_member
 from gateway.broker.observing import observe
 from gateway.broker.restoring import restore
-from gateway.broker.terms import Terms
+from gateway.broker.terms import Terms, internal_listeners
 from gateway.clients import (
     Done,
     Overlay,
@@ -121,7 +121,9 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         expiry_s = self.limits.session_expiry_s
         if self.config.session_expiry_interval is not None:
             expiry_s = min(expiry_s, self.config.session_expiry_interval)
-        return Terms(self.limits, expiry_s, self._settings.listeners if self._settings else {})
+        settings = self._settings
+        listeners = {**settings.listeners, **internal_listeners(settings)} if settings else {}
+        return Terms(self.limits, expiry_s, listeners)
 
     def now(self) -> float:
         """Seconds since the UNIX epoch, from a clock that does not jump: no step makes keep-alives run out."""
@@ -233,6 +235,7 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         if self._store is not None:
             await self._store.close()
         await self.operation.stop()
+        self.exchange.overlay = None  # amqtt ends every session now, and those on disk go on wanting what they want
         await super().shutdown()
         self._remove_unix_sockets()
 
@@ -263,6 +266,10 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         if self.host.sees_packets_sent:
             connection.tap = partial(self._packets_sent, connection)
         return connection
+
+    def internal(self, listener: str) -> MqttConnection:
+        """The broker's end of a connection to a part of this process; `listener` begins with `terms.INTERNAL`."""
+        return MqttConnection(self.lifecycle, self._flusher, listener, False, False)
 
     def _websocket(self, listener: str) -> WebSocketProtocol:
         ours = self._listener(listener)

@@ -22,6 +22,7 @@ from gateway.base import Limits
 from gateway.broker import member_sessions as members
 from gateway.broker.delivering import Delivering
 from gateway.broker.flushing import UNACKNOWLEDGED, Later
+from gateway.broker.offering import offer_for
 from gateway.clients import (
     Client,
     Constraining,
@@ -35,7 +36,6 @@ from gateway.clients import (
     StoreFullError,
     Undecided,
     message_of,
-    publication_of,
     without_reserved,
 )
 from gateway.mqtt5.message import Message
@@ -52,7 +52,8 @@ log = logging.getLogger("veilmq.broker")
 
 #: Only the broker itself publishes here.
 RESERVED_TOPICS = "$SYS/"
-#: Refusals that repeating cannot cure; a 3.1.1 client is acknowledged then, lest it repeats for ever.
+#: Refusals that repeating cannot cure; a 3.1.1 client is acknowledged then, lest it repeats for ever. Not those of the
+#: overlay: what it acknowledges is kept until others have it.
 _FINAL_REFUSALS = frozenset(
     {
         ReasonCode.NOT_AUTHORIZED,
@@ -185,14 +186,15 @@ class Exchange(Delivering):
         store = self.store
         before = 0 if store is None else store.changes
         message = Message.of(publish, self.now(), client.client_id)
-        if self.overlay is not None and message.properties.user:
-            message.properties = without_reserved(message.properties)
+        owed = Owed(publish)
+        if self.overlay is not None and not offer_for(self.overlay, client, owed, message, self.now(), self._settle):
+            return None
         if publish.retain:
             self.retain(client.view, message)
         later = self.route(message, client)
         if later is not None:
-            return self._answer_after(later, client, publish, message, before)
-        self._answer(client, publish, message, before)
+            return self._answer_after(later, client, owed, message, before)
+        self._answer(client, owed, message, before)
         return None
 
     def _must_store(self, client: Client, publish: Publish) -> bool:
@@ -203,38 +205,26 @@ class Exchange(Delivering):
         receivers += [member for group in plan.groups for member in group.members]
         return any(receiver.session.journal is not None for receiver in receivers)
 
-    async def _answer_after(
-        self, later: Later, client: Client, publish: Publish, message: Message, before: int
-    ) -> None:
+    async def _answer_after(self, later: Later, client: Client, owed: Owed, message: Message, before: int) -> None:
         await later
-        self._answer(client, publish, message, before)
+        self._answer(client, owed, message, before)
 
-    def _answer(self, client: Client, publish: Publish, message: Message, before: int) -> None:
+    def _answer(self, client: Client, owed: Owed, message: Message, before: int) -> None:
         """Acknowledge now, or when the message is on disk for those who need it: our sessions, the overlay.
 
         `before`: changes of the store before it was routed.
         """
-        overlay, store = self.overlay, self.store
+        publish, store = owed.publish, self.store
         if not publish.qos:
-            if overlay is not None:
-                overlay.publish(client.client_id, publication_of(message, self.now()), _nothing)
             return
-        owed = Owed(publish)
         touched = store is not None and (store.changes != before or publish.qos == 2)
-        stored = touched and store is not None and store.owe(client, owed, publish, message)
-        if overlay is None and not stored:
+        owed.answers += touched and store is not None and store.owe(client, owed, publish, message)
+        owed.answer(ReasonCode.SUCCESS)
+        if owed.code == ReasonCode.SUCCESS and not client.acks:
             self._acknowledge(client, publish)
             return
         client.owe(owed)
-
-        def done(code: int) -> None:
-            owed.answer(code)
-            self._settle(client)
-
-        if overlay is not None:
-            owed.answers += stored
-            if not overlay.publish(client.client_id, publication_of(message, self.now()), done):
-                done(ReasonCode.SUCCESS)
+        self._settle(client)
         if client.acks and client.session.inbound.full and client.connection is not None:
             # MQTT 5 clients know our Receive Maximum; others are made to wait.
             self.reached.note("receive_maximum", client.client_id)
@@ -255,8 +245,9 @@ class Exchange(Delivering):
         """Send the acknowledgements that are decided, in the order of their messages (MQTT-4.6.0-2)."""
         session, acks = client.session, client.acks
         while acks and (code := acks[0].code) is not None:
-            publish = acks.popleft().publish
-            if code < 0x80 or code in _FINAL_REFUSALS or session.version == Version.V5:
+            owed = acks.popleft()
+            publish, is_final = owed.publish, code in _FINAL_REFUSALS and not owed.binds
+            if code < 0x80 or is_final or session.version == Version.V5:
                 # "Packet too large" is no code of PUBACK and PUBREC (MQTT 5.0 §3.4.2.1, §3.5.2.1).
                 said = ReasonCode.QUOTA_EXCEEDED if code == ReasonCode.PACKET_TOO_LARGE else ReasonCode(code)
                 data = session.acknowledge(publish, said)
@@ -310,10 +301,6 @@ class Exchange(Delivering):
         if self.tracing is not None and self.tracing.arrived(publication):
             return
         self.inject(message_of(publication, self.now()), groups_lost=groups_lost)
-
-
-def _nothing(code: int) -> None:
-    """Nobody waits for the acknowledgement of QoS 0."""
 
 
 def _no_lifecycle(client: Client, close: Close) -> None:

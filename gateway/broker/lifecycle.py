@@ -19,14 +19,15 @@ from typing import Any
 from amqtt.events import BrokerEvents, MQTTEvents
 
 from gateway.auth import EnhancedAuth
+from gateway.base.peer_clock import stamp
 from gateway.broker.connection import MqttConnection
-from gateway.broker.door import Door, origin_of
+from gateway.broker.door import Door, Failures, origin_of
 from gateway.broker.exchange import Exchange
 from gateway.broker.flushing import DRAINING, Later
 from gateway.broker.subscribing import Subscribing
 from gateway.broker.terms import Terms
 from gateway.broker.wills import decided, publish_will
-from gateway.clients import Client, ClientConnection, Deadlines, EntityConnected, EntityGone, Pace
+from gateway.clients import INTERNAL, Client, ClientConnection, Deadlines, EntityConnected, EntityGone, Pace
 from gateway.mqtt5.endings import tellings
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import (
@@ -58,6 +59,7 @@ log = logging.getLogger("veilmq.broker")
 PEER_PREFIX = "\0"
 #: After we paused reading, a client has so long to be heard again before its keep-alive counts.
 HELD_GRACE_S = 1.0
+_FAILED_LOGIN = (ReasonCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.NOT_AUTHORIZED)
 #: How often `drain` looks whether everything is decided.
 DRAIN_LOOK_S = 0.005
 
@@ -84,6 +86,7 @@ class Lifecycle:
         self.connections: set[MqttConnection] = set()
         self.reached, self.traffic = exchange.reached, exchange.traffic
         self.door = Door(self.limits, self.reached)
+        self.failures = Failures(self.limits, self.reached, exchange.now)
         self._connected = 0
         self._host, self._grace_s = exchange.host, grace_s
         self._sessions, self._servers = sessions, servers
@@ -136,13 +139,18 @@ class Lifecycle:
             if self._host.sees_packets_received:
                 self._host.fire(MQTTEvents.PACKET_RECEIVED, packet=PacketView(connect, connect.version))
             view = EdgeSession.of(connect, client_id, connection.peer, connection.tls)
+            view.is_internal = connection.is_internal
             proof = NO_PROPERTIES
+            if peer is None and not self.failures.may_try(view.remote_address):
+                raise MqttError("too many failed logins from this address", ReasonCode.QUOTA_EXCEEDED)
             if connect.properties.authentication_method is not None:
                 proof = await self.enhanced_auth.connect(connection, connect, view)
             # A member was recognised by its certificate, which is more than a password.
             elif peer is None and not await self._host.authenticate(view):
                 code = ReasonCode.BAD_USER_NAME_OR_PASSWORD if connect.username else ReasonCode.NOT_AUTHORIZED
-                raise MqttError(f"{client_id!r} is not authorised", code)
+                raise MqttError("not authorised", code)
+            if peer is not None:
+                proof = Properties(user=(stamp(time.time()),))
             if not connection.closed:
                 self._begin(connection, connect, view, peer, proof)
                 if peer is None and view.client_id in self.exchange.undecided:
@@ -150,8 +158,10 @@ class Lifecycle:
         except ConnectionError:
             connection.close()
         except MqttError as error:
-            said = {"address": connection.address, "client": connect.client_id, "code": f"0x{error.reason:02x}"}
-            log.info("%s", error, extra=said)
+            if error.reason in _FAILED_LOGIN and not connection.is_overlay and connection.peer is not None:
+                self.failures.failed(connection.peer[0])
+            said = {"address": connection.address, "client": connect.client_id, "user": connect.username}
+            log.info("refused: %s", error, extra={**said, "code": f"0x{error.reason:02x}"})
             connection.refuse(error.reason, connect.version, connect.properties.maximum_packet_size)
 
     def perform(self, client: Client, action: Action) -> Later | None:
@@ -179,6 +189,8 @@ class Lifecycle:
 
     def _admit(self, connection: MqttConnection, connect: Connect) -> str | None:
         """The name of the member, on an overlay listener. Raises MqttError for whoever may not try at all."""
+        if connect.client_id.startswith(INTERNAL) and not connection.is_internal:
+            raise MqttError("client ids of our own parts are taken", ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)
         if connection.over_limit:
             raise MqttError(f"listener {connection.listener} is full", ReasonCode.QUOTA_EXCEEDED)
         method = connect.properties.authentication_method
@@ -188,7 +200,8 @@ class Lifecycle:
             if len(self.clients) >= self.limits.sessions and connect.client_id not in self.clients:
                 self.reached.note("sessions", connection.address)
                 raise MqttError("limits.sessions is reached", ReasonCode.QUOTA_EXCEEDED)
-            self.reached.check_connect(connect, self.limits, self.terms.offer.session_expiry_max_s)
+            longest_s = self.terms.offered(connection.is_internal).session_expiry_max_s
+            self.reached.check_connect(connect, self.limits, longest_s)
             return None
         if connect.version != Version.V5:
             raise MqttError(
@@ -212,7 +225,7 @@ class Lifecycle:
         """From here on nothing is waited for: two connections of one client id cannot interleave."""
         now = self.now()
         properties = tellings(connect, view.client_id, proof, self.response_information)
-        offer = self.terms.offer if peer is None else self.terms.peer_offer
+        offer = self.terms.offered(connection.is_internal, is_member=peer is not None)
         check_connect(connect, offer, properties)
         key = view.client_id if peer is None else f"{PEER_PREFIX}{peer}"
         client = self.clients.get(key)
@@ -272,6 +285,7 @@ class Lifecycle:
             kept = client.view
             kept.adopt(connect, view.client_id, connection.peer, connection.tls)
             kept.attributes.update(view.attributes)
+            kept.is_internal = view.is_internal
             kept.username, kept.is_anonymous = view.username, view.is_anonymous
         client.holds = not is_peer and terms.holds(connection.listener)
         client.view.transitions.connect()

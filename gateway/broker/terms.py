@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gateway.base import Limits, Listener
+from gateway.base import Limits, Listener, Settings
 from gateway.broker.member_sessions import RECEIVE_MAXIMUM
+from gateway.clients import INTERNAL
 from gateway.mqtt5.session import ServerOffer, SessionLimits
 
 HOLD, DROP_NEWEST = "hold", "drop_newest"
@@ -30,6 +31,7 @@ class Terms:
         )
         #: To members of the overlay.
         self.peer_offer = replace(self.offer, receive_maximum=RECEIVE_MAXIMUM)
+        self._internal_offer = replace(self.offer, session_expiry_max_s=0xFFFF_FFFF, keep_alive_max_s=0)
         #: Of a session whose listener is not known: it has not connected since the broker started.
         self.usual = SessionLimits(
             in_flight_messages=limits.in_flight,
@@ -55,6 +57,10 @@ class Terms:
             drops_newest=listener.when_full == DROP_NEWEST,
         )
 
+    def offered(self, is_internal: bool, is_member: bool = False) -> ServerOffer:
+        """What CONNACK offers."""
+        return self._internal_offer if is_internal else self.peer_offer if is_member else self.offer
+
     def session_limits(self, listener: str) -> SessionLimits:
         return self._of_listener.get(listener, self.usual)
 
@@ -62,3 +68,13 @@ class Terms:
         """Whether publishers wait for clients of the listener whose queue is long (`holding.py`)."""
         known = self._listeners.get(listener)
         return known is None or known.when_full == HOLD
+
+
+def internal_listeners(settings: Settings) -> dict[str, Listener]:
+    """Bounds of the sessions that bridges have here, by the names of listeners that nobody else connects to."""
+    return {
+        f"{INTERNAL}bridge/{name}": Listener(
+            queue_messages=bridge.queue_messages, queue_bytes=bridge.queue_bytes, when_full="drop_oldest"
+        )
+        for name, bridge in settings.bridges.items()
+    }

@@ -8,7 +8,8 @@ the new connection counts before it (`decided`), lest `offline` follows on `onli
 from __future__ import annotations
 
 from gateway.broker.exchange import RESERVED_TOPICS, Exchange
-from gateway.clients import Client, Undecided, publication_of
+from gateway.broker.offering import offer
+from gateway.clients import Client, Undecided
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Will
 from gateway.plugins import Action
@@ -56,9 +57,9 @@ def _accept(exchange: Exchange, client: Client, will: Will, *, is_back: bool = F
     if exchange.tracing is not None and not is_back:
         exchange.tracing.willed(client.client_id, will)
     message = Message.of_will(will, exchange.now(), client.client_id)
-    exchange.inject(message, client.view)
-    if exchange.overlay is not None:
-        exchange.overlay.publish(client.client_id, publication_of(message, exchange.now()), _nothing)
+    overlay = exchange.overlay
+    if overlay is None or offer(overlay, client.client_id, message, exchange.now(), _nothing):
+        exchange.inject(message, client.view)
 
 
 def _nothing(code: int) -> None:

@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import random as random_module
 import ssl as ssl_module
+import time
 from collections.abc import Callable, Sequence
 from typing import cast
 
 from gateway.base import LinkFigures
+from gateway.base.peer_clock import ahead_s
 from gateway.client.awaited import Acknowledgements
 from gateway.client.batched import BatchedWriter
 from gateway.client.complaints import CONNACK_OF_V3, NOT_MQTT5, ClientError, Complaints
@@ -95,6 +97,7 @@ class Client(asyncio.Protocol):
         self.session_present = False
         self.packet_limit = PACKET_BYTES_MAX
         """The largest packet, in bytes, that the server takes, as it said last."""
+        self.clock_ahead_s: float | None = None  # of the server, when it answered our CONNECT
         self.figures = LinkFigures()
         self._redial, self._unusable = Redial((host, port), elsewhere, random), unusable
         self._ssl, self._verify_peer = ssl, verify_peer
@@ -127,7 +130,7 @@ class Client(asyncio.Protocol):
         return ClientSession(self._connect, self._limits, adopt=not self._connect.clean_start)
 
     def _new_decoder(self) -> Decoder:
-        return Decoder(Version.V5, self._packet_bytes, "client", copies=self._copies)
+        return Decoder(self._connect.version, self._packet_bytes, "client", copies=self._copies)
 
     def __repr__(self) -> str:
         return f"Client({self.address!r}, {'up' if self._up else 'down'})"
@@ -192,16 +195,18 @@ class Client(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self._up_at, self._why, self._wait_longest = None, "", False
         lost = self._lost = loop.create_future()
-        handshake_s = CONNECT_TIMEOUT_S if self._ssl else None
-        host, port = self._redial.address
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await loop.create_connection(lambda: self, host, port, ssl=self._ssl, ssl_handshake_timeout=handshake_s)
+                await self._open(*self._redial.address)
         except (OSError, ssl_module.SSLError, TimeoutError) as error:
             self._why = self._why or explain(error, self._where)
             return None
         await lost
         return None if self._up_at is None else loop.time() - self._up_at
+
+    async def _open(self, host: str, port: int) -> None:
+        handshake_s, loop = CONNECT_TIMEOUT_S if self._ssl else None, asyncio.get_running_loop()
+        await loop.create_connection(lambda: self, host, port, ssl=self._ssl, ssl_handshake_timeout=handshake_s)
 
     def note(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:
         """Remember why there is no connection; say so once, not at every attempt."""
@@ -310,7 +315,7 @@ class Client(asyncio.Protocol):
         self._arm()
 
     def data_received(self, data: bytes) -> None:
-        if not self._up and data.startswith(CONNACK_OF_V3):
+        if not self._up and data.startswith(CONNACK_OF_V3) and self._connect.version == Version.V5:
             self._useless(NOT_MQTT5, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
             return
         self.figures.received_bytes += len(data)
@@ -382,6 +387,7 @@ class Client(asyncio.Protocol):
     def _connected(self, action: Connected) -> None:
         offer = action.connack.properties
         self.packet_limit = offer.maximum_packet_size or PACKET_BYTES_MAX
+        self.clock_ahead_s = ahead_s(offer.user, time.time())
         if why := self._unusable(action.connack):
             self._write(self._session.disconnect())
             self._useless(why)

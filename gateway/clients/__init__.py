@@ -20,11 +20,21 @@ from gateway.clients.overlay_port import (
     SharedName,
 )
 from gateway.clients.publications import message_of, publication_of, without_reserved
-from gateway.clients.record import Client, ClientConnection, Deadlines, Owed, PeerMessage, StoredSession, Undecided
+from gateway.clients.record import (
+    INTERNAL,
+    Client,
+    ClientConnection,
+    Deadlines,
+    Owed,
+    PeerMessage,
+    StoredSession,
+    Undecided,
+)
 from gateway.clients.retained import EdgeRetained, RetainedStore, StoreFullError
 from gateway.clients.routing import Group, Plan, Router, Target
 
 __all__ = [
+    "INTERNAL",
     "Client",
     "ClientConnection",
     "Constraining",

@@ -42,10 +42,11 @@ class Overlay(Protocol):
     """The broker's view of whatever carries publications beyond it. Absent: a plain broker."""
 
     def publish(self, client_id: str, publication: Publication, done: Done) -> bool:
-        """Every authorised PUBLISH and will of a local client. False: the topic is local only.
+        """Every authorised PUBLISH and will of a local client, before anybody here gets it. False: the topic is local.
 
         True: it is taken, and `done(code)` is called once when PUBACK or PUBREC may go; a code >= 0x80
-        refuses it (clients below MQTT 5 are disconnected and will repeat it).
+        refuses it (clients below MQTT 5 are disconnected and will repeat it). If it is called with one before this
+        returns, nobody here gets the publication either.
         """
         ...
 

@@ -24,14 +24,19 @@ if TYPE_CHECKING:
     from gateway.clients.overlay_port import Done
 
 
-class Owed:
-    """An acknowledgement that we owe a client; `code` None: not decided yet. `answers` are waited for."""
+INTERNAL = "$veilmq/"
+"""What client ids and listeners of parts of this process begin with: bridges, the page. Nobody else may use it."""
 
-    __slots__ = ("_worst", "answers", "code", "publish")
+
+class Owed:
+    """An acknowledgement that we owe a client; `code` None: not decided yet. `answers` are waited for. `binds`: the
+    code may not be told as an acceptance, not even to a client whose version has no words for a refusal."""
+
+    __slots__ = ("_worst", "answers", "binds", "code", "publish")
 
     def __init__(self, publish: Publish, code: int | None = None) -> None:
         self.publish, self.code = publish, code
-        self.answers, self._worst = 1, 0
+        self.answers, self._worst, self.binds = 1, 0, False
 
     def answer(self, code: int) -> None:
         """One of those who must have the message says so, or refuses it."""
@@ -74,6 +79,7 @@ class ClientConnection(Protocol):
     def pause(self, why: int) -> None: ...
     def resume(self, why: int) -> None: ...
     def read_on(self) -> None: ...
+    def probe_host(self, within_s: float) -> None: ...
     def close(self, farewell: bytes = b"") -> None: ...
     def abort(self) -> None: ...
 

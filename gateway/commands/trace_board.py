@@ -6,12 +6,14 @@ traces come from (`tracing_client`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from bridge.traces import STATES, Observed, TraceKind
 
 UNKNOWN = "unknown"
+PATIENCE_S = 4.0  # before something is wrong: discovery nodes answer in a second
 _HEALTH = {
     TraceKind.JOIN: "alive",
     TraceKind.ALLS_WELL: "alive",
@@ -19,6 +21,7 @@ _HEALTH = {
     TraceKind.FAILED: "failed",
     TraceKind.DISCONNECT: "disconnected",
     TraceKind.REVERTING_TO_SILENT_MODE: "silent",
+    TraceKind.UNKNOWN: UNKNOWN,
 }
 _ORDER = ("failed", "disconnected", "suspected", UNKNOWN, "silent", "alive")
 
@@ -43,6 +46,49 @@ class Row:
         }  # fmt: skip
 
 
+class Followed(Protocol):
+    """A tracker, as far as it says what is wrong."""
+
+    @property
+    def amiss(self) -> tuple[str, ...]: ...
+
+    @property
+    def is_connected(self) -> bool: ...
+
+    def trouble(self, entity: str) -> str | None: ...
+
+
+class Troubles:
+    """What keeps a tracker from observing what it follows. Each is news once, while it lasts."""
+
+    def __init__(self, tracker: Followed, entities: Sequence[str], now: float) -> None:
+        self._tracker, self._entities = tracker, list(entities)
+        self._looks_at = now + PATIENCE_S
+        self._known: set[str] = set()
+        self._was_connected = self.are_all = False
+
+    @property
+    def are_any(self) -> bool:
+        return bool(self._known)
+
+    def news(self, now: float) -> list[str]:
+        """Lines for people; nothing before something may be said."""
+        self._was_connected = self._was_connected or self._tracker.is_connected
+        if now < self._looks_at:
+            return []
+        found = list(self._tracker.amiss)
+        if not self._tracker.is_connected:
+            self.are_all = not self._was_connected
+            found = found or ["no broker answers; is --gateway right?"]
+        else:
+            troubles = {entity: self._tracker.trouble(entity) for entity in self._entities}
+            found += [f"{entity}: {why}" for entity, why in troubles.items() if why]
+            self.are_all = all(troubles.values()) and bool(troubles)
+        news = [line for line in found if line not in self._known]
+        self._known = set(found)
+        return news
+
+
 class Board:
     """Rows by entity."""
 
@@ -54,8 +100,9 @@ class Board:
         row = self.rows.setdefault(seen.entity, Row(seen.entity))
         row.seen_ms = max(row.seen_ms, seen.time_ms)
         health = _HEALTH.get(seen.kind)
-        if health is not None and health != row.health:
-            row.health, row.since_ms = health, seen.time_ms
+        since_ms = seen.fields.get("since_ms")
+        if health is not None and (health != row.health or since_ms is not None):
+            row.health, row.since_ms = health, since_ms if isinstance(since_ms, int) else seen.time_ms
         if seen.kind in STATES:
             row.state = seen.kind.name
         elif seen.kind is TraceKind.LOAD_INFORMATION:

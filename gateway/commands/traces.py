@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,8 +43,8 @@ def watch(
     seconds: Annotated[float | None, typer.Option(min=0, help="Stop after so long.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each trace.")] = False,
 ) -> None:
-    """Follow entities: a live table, or JSON lines; Ctrl-C ends it."""
-    from gateway.commands.trace_board import Board
+    """Follow entities: a live table, or JSON lines; Ctrl-C ends it. What is wrong is said within 5 s; status 2 then."""
+    from gateway.commands.trace_board import Board, Troubles
     from gateway.tracing.client import Tracker, address, connection
     from gateway.tracing.store import TraceStore
 
@@ -57,6 +58,7 @@ def watch(
                 tracker.follow(entity)
             screen = _lines if as_json else _Screen(board)
             with _running(screen) as show:
+                troubles = Troubles(tracker, entities, time.monotonic())
                 while until is None or time.monotonic() < until:
                     seen = tracker.next(REFRESH_S)
                     if seen is not None:
@@ -64,6 +66,12 @@ def watch(
                         if store is not None:
                             store.observe(seen)
                     show(seen)
+                    for line in troubles.news(time.monotonic()):
+                        print(f"veilmq: {line}", file=sys.stderr)
+                    if troubles.are_all:
+                        break
+        if troubles.are_any:
+            raise typer.Exit(2)
     finally:
         if store is not None:
             store.close()

@@ -43,7 +43,7 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True)
 class StoredSubscription:
-    """`options`: of MQTT 5 in the bits of SUBSCRIBE (§3.8.3.1), QoS apart."""
+    """`options`: of MQTT 5 in the bits of SUBSCRIBE (MQTT 5.0 §3.8.3.1), QoS apart."""
 
     filter: str
     qos: int

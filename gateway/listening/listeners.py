@@ -29,6 +29,14 @@ UNIX_MODE = 0o660
 STREAM_BUFFER_BYTES = 8 << 20
 
 
+#: Plugins of amqtt that ours take the place of, with the same options: its rules of access let more through than they
+#: say, and its password check stops the event loop.
+OURS = {
+    "amqtt.plugins.topic_checking.TopicAccessControlListPlugin": "gateway.auth.acl_file.AclPlugin",
+    "amqtt.plugins.authentication.FileAuthPlugin": "gateway.auth.passwords.PasswordPlugin",
+}
+
+
 def amqtt_listener(listener: Any) -> ListenerConfig:
     """A listener of our configuration as amqtt's broker takes it. Raises StartError."""
     values = listener.model_dump(include={field.name for field in fields(ListenerConfig)})
@@ -43,7 +51,7 @@ def amqtt_config(settings: Settings) -> BrokerConfig:
     return BrokerConfig(
         timeout_disconnect_delay=settings.timeout_disconnect_delay,
         session_expiry_interval=settings.session_expiry_interval,
-        plugins=dict(settings.plugins),
+        plugins={OURS.get(name, name): options for name, options in settings.plugins.items()},
     )
 
 

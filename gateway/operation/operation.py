@@ -7,18 +7,28 @@ the process (`logs.configure`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gateway.clients import Measured
-from gateway.operation.prometheus import Endpoint, broker_metrics, overlay_metrics
+from gateway.operation.answers import Health
+from gateway.operation.prometheus import Endpoint, broker_metrics, overlay_metrics, tracing_metrics
 from gateway.operation.snapshot import Snapshot
 from gateway.operation.sys_topics import INTERVAL_S, ROOT, SysTopics
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from gateway.base import Limits, Settings
+    from gateway.base import Figures, Limits, Settings
     from gateway.mqtt5.message import Message
+
+
+class Tallied(Protocol):
+    """What counts, beside the broker: tracing."""
+
+    figures: Figures
+
+    def gauges(self) -> dict[str, int | float]: ...
+
 
 #: amqtt's plugin that fills the same topics. Where it alone is configured, it does, as with amqtt.
 AMQTT_PLUGIN = "BrokerSysPlugin"
@@ -41,7 +51,10 @@ class Operation:
         self._settings, self._limits = settings, limits
         self.observe, self._publish, self._overlay = observe, publish, overlay
         self.endpoint: Endpoint | None = None
+        self.health: Health | None = None
+        """Who knows how the process stands, if anybody; before `start`."""
         self.sys_topics: SysTopics | None = None
+        self.tracing: Tallied | None = None
 
     def prepare(self) -> None:
         """Take the port of the endpoint. Raises StartError."""
@@ -50,7 +63,7 @@ class Operation:
 
     def start(self) -> None:
         if self.endpoint is not None:
-            self.endpoint.start()
+            self.endpoint.start(self.health)
         interval_s = self._interval_s()
         if interval_s:
             self.sys_topics = SysTopics(self.observe, self._publish, interval_s)
@@ -74,6 +87,10 @@ class Operation:
         overlay = self._overlay()
         if isinstance(overlay, Measured):
             found += overlay_metrics(overlay.figures, overlay.gauges())
+        if self.tracing is not None:
+            found += tracing_metrics(self.tracing.figures, self.tracing.gauges())
+        if self.health is not None:
+            found += self.health.metrics()
         return found
 
     async def stop(self) -> None:

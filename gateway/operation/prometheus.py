@@ -19,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateway.base import Figures, Limits, LinkState, StartError
+from gateway.operation.answers import Answers, Health
 from gateway.operation.snapshot import Snapshot
 from gateway.operation.sys_topics import release
 
@@ -113,6 +114,17 @@ def overlay_metrics(figures: Figures, gauges: dict[str, int]) -> Iterator[Metric
     for name, value in gauges.items():
         yield GaugeMetricFamily(f"{PREFIX}overlay_{name}", _GAUGES.get(name, name), value=value)
     yield from link_metrics(figures.links())
+
+
+def tracing_metrics(figures: Figures, gauges: dict[str, int | float]) -> Iterator[Metric]:
+    """Who is traced, how well we do who judge them (0 well, 1 hardly running), what was told and refused."""
+    events = CounterMetricFamily(PREFIX + "tracing_events", "Events of tracing by name.", labels=["event", "label"])
+    for key, count in figures.counts.items():
+        name, _, label = key.partition(".")
+        events.add_metric([name, label], count)
+    yield events
+    for name, value in gauges.items():
+        yield GaugeMetricFamily(f"{PREFIX}tracing_{name}", f"Tracing: {name} now.", value=value)
 
 
 def link_metrics(links: Sequence[LinkState]) -> Iterator[Metric]:
@@ -220,11 +232,12 @@ class Endpoint:
     def port(self) -> int:
         return int(self._server.server_port)
 
-    def start(self) -> None:
+    def start(self, health: Health | None = None) -> None:
         registry = CollectorRegistry()
-        registry.register(_OnLoop(asyncio.get_running_loop(), self._collect))
+        loop = asyncio.get_running_loop()
+        registry.register(_OnLoop(loop, self._collect))
         ProcessCollector(namespace=PREFIX.rstrip("_"), registry=registry)
-        self._server.set_app(make_wsgi_app(registry))
+        self._server.set_app(Answers(loop, make_wsgi_app(registry), health))
         self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
         self._thread.start()
         log.info("metrics: http://%s:%s/metrics", *self._server.server_address[:2])

@@ -27,6 +27,7 @@ from gateway.overlay.region_client import (
     dial,
     read_private,
 )
+from gateway.overlay.standing import OverlayStanding, RegionStanding, standing
 
 __all__ = [
     "DIRECTORY",
@@ -47,9 +48,11 @@ __all__ = [
     "MqttError",
     "Neighbours",
     "OverlayError",
+    "OverlayStanding",
     "PrivateFileError",
     "Publish",
     "RegionClient",
+    "RegionStanding",
     "Send",
     "TlsError",
     "TrustError",
@@ -59,4 +62,5 @@ __all__ = [
     "of_region",
     "read",
     "read_private",
+    "standing",
 ]

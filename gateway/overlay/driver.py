@@ -151,6 +151,11 @@ class Links:
         await self._dials.close()
         self._store.close()
 
+    @property
+    def parts(self) -> tuple[Node, Store, Keeping, Dials]:
+        """For those who look at how we stand (`standing`), and change nothing."""
+        return self._inner, self._store, self._keeping, self._dials
+
     def gauges(self) -> dict[str, int]:
         """What is so at this moment, for the figures."""
         policy = self._keeping.overlay.policy
@@ -194,6 +199,16 @@ class Links:
         else:
             self._outgoing.take(publication, done)
         return True
+
+    def may_leave(self, topic: str) -> bool:
+        """Whether a bridge may hand a local topic to an ordinary broker: it is in no scope, plain, or ours to read."""
+        gateway = self._gateway
+        secret = gateway.publisher.sealer.secret_for(topic) if gateway is not None else None
+        if secret is None:
+            return not any(matches(f, topic) for f in self._shared)
+        overlay = self._keeping.overlay
+        epoch = overlay.policy.calendar.at(self._clock())
+        return secret.scope.mode is Mode.PLAIN or overlay.may_read(self.figures.name, secret.scope, epoch)
 
     def _fits(self, gateway: GatewayNode, publication: Publication) -> bool:
         """Whether enough replicas to recombine a key take a packet of this size. Else it would be lost in silence."""

@@ -42,15 +42,15 @@ class _Model(BaseModel):
 class ListenerEntry(_Model):
     """A replica or a key server."""
 
-    card: Path
+    card: Path = Field(description="card.json that the party made")
     address: str = Field(pattern=ADDRESS, description="HOST:PORT of its overlay listener")
 
 
 class HostedEntry(_Model):
     """Somebody's MQTT 5 broker in the place of a replica: it has no card, since it knows nothing of us."""
 
-    hosted: Literal[True]
-    name: str
+    hosted: Literal[True] = Field(description="marks a broker that knows nothing of us")
+    name: str = Field(description="in the overlay, unique there")
     domain: str = Field(description="its trust domain: who runs it")
     address: str = Field(pattern=HOSTED_ADDRESS, description="HOST:PORT of its TLS listener, or tcp://HOST:PORT")
     ca: Path | None = Field(default=None, description="PEM of who signs its certificate; absent: whom systems know")
@@ -66,28 +66,36 @@ CarrierEntry = Annotated[
 
 
 class RegionEntry(_Model):
-    name: str
-    id: int | None = Field(default=None, ge=1, le=0xFFFF)
-    members: list[CarrierEntry] = Field(min_length=1, max_length=255)
-    trusted: bool = False
+    name: str = Field(description="for people; edges and members name it")
+    id: int | None = Field(default=None, ge=1, le=0xFFFF, description="on the wire; absent: numbered as listed")
+    members: list[CarrierEntry] = Field(
+        min_length=1, max_length=255, description="its replicas, each of another trust domain"
+    )
+    trusted: bool = Field(default=False, description="one or two replicas, each of which you trust with every secret")
 
 
 class RefreshEntry(_Model):
     """After what a publisher takes its next data key: whatever comes first."""
 
-    messages: int = Field(default=REFRESH.messages, ge=1, le=REFRESH_MESSAGES_MAX)
-    bytes: int = Field(default=REFRESH.sealed_bytes, ge=1, le=REFRESH_BYTES_MAX)
-    seconds: int = Field(default=REFRESH.age_s, ge=1, le=REFRESH_SECONDS_MAX)
+    messages: int = Field(
+        default=REFRESH.messages, ge=1, le=REFRESH_MESSAGES_MAX, description="publications under one data key"
+    )
+    bytes: int = Field(default=REFRESH.sealed_bytes, ge=1, le=REFRESH_BYTES_MAX, description="sealed bytes under it")
+    seconds: int = Field(default=REFRESH.age_s, ge=1, le=REFRESH_SECONDS_MAX, description="its age")
 
 
 class ScopeEntry(_Model):
-    filter: str
-    mode: Literal["auto", "copies", "one", "blocks", "plain"] = "auto"
-    regions: list[str] = []
-    tokens: bool = False
-    shares_only: bool = False
-    keys: Literal["riding", "topic"] = "riding"
-    refresh: RefreshEntry = RefreshEntry()
+    filter: str = Field(description="in clear names; one topic, or a filter that ends in #")
+    mode: Literal["auto", "copies", "one", "blocks", "plain"] = Field(
+        default="auto", description="how content travels; plain: signed, not sealed"
+    )
+    regions: list[str] = Field(default=[], description="which regions its publications may enter; none named: all")
+    tokens: bool = Field(default=False, description="hide topic names from replicas")
+    shares_only: bool = Field(default=False, description="without an epoch key: a majority of one region can read")
+    keys: Literal["riding", "topic"] = Field(
+        default="riding", description="whether data keys ride on publications or stand on a topic of their own"
+    )
+    refresh: RefreshEntry = Field(default=RefreshEntry(), description="after what a publisher takes its next data key")
 
     @model_validator(mode="after")
     def _keys_fit(self) -> ScopeEntry:
@@ -97,25 +105,45 @@ class ScopeEntry(_Model):
 
 
 class MemberEntry(_Model):
-    card: Path
-    region: str
-    publish: list[str] = []
-    read: list[str] = []
+    card: Path = Field(description="card.json that the party made")
+    region: str = Field(description="the region that it is attached to")
+    publish: list[str] = Field(
+        default=[], description="filters in clear names; counts when it is signed for the first time"
+    )
+    read: list[str] = Field(default=[], description="the same; a right to read covers whole scopes")
 
 
 class KeyServiceEntry(_Model):
-    issuer: Literal["chain", "threshold"]
-    servers: list[ListenerEntry] = Field(min_length=1, max_length=KEY_SERVERS_MAX)
+    issuer: Literal["chain", "threshold"] = Field(
+        description="chain: servers of one party; threshold: each of another party"
+    )
+    servers: list[ListenerEntry] = Field(
+        min_length=1, max_length=KEY_SERVERS_MAX, description="who issues keys; a threshold service has 3 to 10"
+    )
 
 
 class EpochsEntry(_Model):
     """Absent times follow from the length: a 24th of it ahead, a quarter of grace, a minute of skew at most."""
 
-    length_s: int = Field(default=DAY_S, ge=1, le=0xFFFFFFFF)
-    ahead_s: int | None = Field(default=None, ge=0, le=0xFFFFFFFF)
-    grace_s: int | None = Field(default=None, ge=0, le=0xFFFFFFFF)
-    skew_s: int | None = Field(default=None, ge=0, le=0xFFFFFFFF)
-    history_epochs: int = Field(default=0, ge=0, le=10_000)
+    length_s: int = Field(default=DAY_S, ge=1, le=0xFFFFFFFF, description="of an epoch")
+    ahead_s: int | None = Field(
+        default=None,
+        ge=0,
+        le=0xFFFFFFFF,
+        description="how long before an epoch its keys may be fetched; absent: a 24th of the length",
+    )
+    grace_s: int | None = Field(
+        default=None,
+        ge=0,
+        le=0xFFFFFFFF,
+        description="how long after it its keys still seal; absent: a quarter of the length",
+    )
+    skew_s: int | None = Field(
+        default=None, ge=0, le=0xFFFFFFFF, description="by how much clocks may differ; absent: a minute at most"
+    )
+    history_epochs: int = Field(
+        default=0, ge=0, le=10_000, description="ended epochs whose keys a later grant can still get"
+    )
 
     def calendar(self, zero_ms: int) -> Calendar:
         """Raises `OurFault` for times that do not fit each other."""
@@ -128,14 +156,16 @@ class EpochsEntry(_Model):
 class Description(_Model):
     """The whole file. `edges`: pairs of region names that are joined; one fewer than regions, no circle."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
-    valid_days: int = Field(default=365, ge=1, le=3650)
-    regions: list[RegionEntry] = Field(min_length=1)
-    edges: list[tuple[str, str]] = []
-    scopes: list[ScopeEntry] = []
-    members: list[MemberEntry] = []
-    key_service: KeyServiceEntry | None = None
-    epochs: EpochsEntry | None = None
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="of the overlay")
+    valid_days: int = Field(default=365, ge=1, le=3650, description="how long certificates that are signed now count")
+    regions: list[RegionEntry] = Field(min_length=1, description="virtual brokers")
+    edges: list[tuple[str, str]] = Field(default=[], description="pairs of region names that are joined; a tree")
+    scopes: list[ScopeEntry] = Field(default=[], description="which topics are sealed, and how")
+    members: list[MemberEntry] = Field(default=[], description="gateways and ingest jobs, and their rights")
+    key_service: KeyServiceEntry | None = Field(
+        default=None, description="absent: the owner issues keys, in one endless epoch"
+    )
+    epochs: EpochsEntry | None = Field(default=None, description="when keys change; only with a key service")
 
     @model_validator(mode="after")
     def _epochs_fit(self) -> Description:
@@ -182,7 +212,7 @@ def read_model(path: Path, model: type[Model]) -> Model:
         place = ".".join(str(part) for part in first["loc"] if part not in ("own", "hosted"))
         said = str(first["msg"]).removeprefix("Value error, ")
         where = f"{place}: " if place else ""
-        raise TrustError(f"{path}: {where}{said[:1].lower()}{said[1:]}; configs/README.md shows the form") from None
+        raise TrustError(f"{path}: {where}{said[:1].lower()}{said[1:]}; examples in configs show the form") from None
 
 
 def region_ids(wanted: Description) -> dict[str, int]:

@@ -35,18 +35,26 @@ class _Model(BaseModel):
 class PathEntry(_Model):
     """`regions`: from the publisher's to the subscriber's, both included."""
 
-    regions: list[str] = Field(min_length=1, max_length=REGIONS_MAX)
-    weight: FiniteFloat = Field(default=1.0, gt=0)
+    regions: list[str] = Field(
+        min_length=1, max_length=REGIONS_MAX, description="from the publisher's to the subscriber's"
+    )
+    weight: FiniteFloat = Field(default=1.0, gt=0, description="how important, for example messages a second")
 
 
 class PlacingEntry(_Model):
     """The whole file. `replicas`: to be added, for every region has one; `failures`: by region, in one period."""
 
-    replicas: int = Field(ge=0, le=REPLICAS_MAX)
-    failures: dict[str, int] = Field(min_length=1, max_length=REGIONS_MAX)
-    paths: list[PathEntry] = Field(min_length=1, max_length=PATHS_MAX)
-    path_max: int | None = Field(default=None, ge=0)
-    one_pack: bool = False
+    replicas: int = Field(ge=0, le=REPLICAS_MAX, description="brokers to be added; every region has one already")
+    failures: dict[str, int] = Field(
+        min_length=1, max_length=REGIONS_MAX, description="how often replicas of each region failed, all in one period"
+    )
+    paths: list[PathEntry] = Field(
+        min_length=1, max_length=PATHS_MAX, description="ways from publishers to subscribers"
+    )
+    path_max: int | None = Field(
+        default=None, ge=0, description="the most that may be added along one path; absent: no maximum"
+    )
+    one_pack: bool = Field(default=False, description="a region on several paths gets its largest pack only")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ Imports `mqtt5` only.
 
 from __future__ import annotations
 
-from gateway.plugins.host import Action, EdgeSession, PacketView, PluginHost, application_message
+from gateway.plugins.host import Action, BusyError, EdgeSession, PacketView, PluginHost, application_message
 
 __all__ = [
     "Action",
+    "BusyError",
     "EdgeSession",
     "PacketView",
     "PluginHost",

@@ -24,18 +24,23 @@ from amqtt.session import IncomingApplicationMessage, Session
 
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import Connect, Packet, Publish, Version
+from gateway.mqtt5.types import MqttError, ReasonCode
 
 log = logging.getLogger("veilmq.broker")
 
-__all__ = ["Action", "EdgeSession", "PacketView", "PluginHost", "application_message"]
+__all__ = ["Action", "BusyError", "EdgeSession", "PacketView", "PluginHost", "application_message"]
 
 #: Modules of amqtt whose topic plugins decide from their arguments and configuration alone. Others that amqtt
 #: ships ask a database or a web service, where a right may be taken away at any time.
-_STEADY_PLUGINS = frozenset({"amqtt.plugins.topic_checking", "amqtt.contrib.shadows.plugin"})
+_STEADY_PLUGINS = frozenset({"amqtt.plugins.topic_checking", "amqtt.contrib.shadows.plugin", "gateway.auth.acl_file"})
 #: Stops clients that invent topic names from filling memory with remembered verdicts (per session).
 VERDICTS_PER_SESSION = 1_024
 #: Above so many event handlers that were started and have not finished, the sender's connection waits.
 PENDING_EVENTS = 1_024
+
+
+class BusyError(Exception):
+    """An authentication plugin cannot say now; the client may come again."""
 
 
 class _Phase:
@@ -87,6 +92,9 @@ class EdgeSession(Session):  # type: ignore[misc]
 
     retained_messages = _LateQueue()
     delivered_message_queue = _LateQueue()
+
+    is_internal = False
+    """A part of this process, such as a bridge: the operator's word, not a plugin's, says what it may do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -191,6 +199,9 @@ class PluginHost:
         self.has_methods = False
         self._allow_anonymous = allow_anonymous
         self._steady = all(type(plugin).__module__ in _STEADY_PLUGINS for plugin in manager._topic_plugins)
+        deciding = [getattr(plugin, "decides", None) for plugin in manager._topic_plugins]
+        #: Where every topic plugin can say at once, nobody waits for verdicts (`auth/acl_file.py`).
+        self._deciding = tuple(filter(None, deciding)) if all(deciding) else ()
         #: Without topic plugins everything is permitted and nobody is asked.
         self.filters_topics = bool(manager._topic_plugins)
         declared = manager._event_plugin_callbacks
@@ -202,7 +213,9 @@ class PluginHost:
 
     async def authenticate(self, session: EdgeSession) -> bool:
         """amqtt's rule: some plugin answers, and none says no. No plugins, or a client without user name:
-        as `allow_anonymous` says. A plugin that raises refuses."""
+        as `allow_anonymous` says. A plugin that raises refuses. Raises MqttError (0x89) where one is too busy."""
+        if session.is_internal:
+            return True
         if self._allow_anonymous and session.username is None:
             session.is_anonymous = True
             return True
@@ -214,6 +227,8 @@ class PluginHost:
             return self._allow_anonymous
         try:
             answers = await self._manager.map_plugin_auth(session=session)
+        except BusyError as error:
+            raise MqttError(str(error), ReasonCode.SERVER_BUSY) from None
         except Exception:
             log.exception("an authentication plugin failed; %r is refused", session.client_id)
             return False
@@ -224,8 +239,20 @@ class PluginHost:
         return bool(given) and all(given.values())
 
     def verdict(self, session: EdgeSession, topic: str, action: Action) -> bool | None:
-        """The remembered verdict of the topic plugins, or None if they must be asked."""
-        return session.verdicts.get((topic, action)) if self.filters_topics else True
+        """The verdict of the topic plugins, remembered or said at once; None if they must be asked."""
+        if session.is_internal or not self.filters_topics:
+            return True
+        known = session.verdicts.get((topic, action))
+        if known is None and self._deciding:
+            known = self._remember(session, topic, action, all(one(session, topic, action) for one in self._deciding))
+        return known
+
+    @staticmethod
+    def _remember(session: EdgeSession, topic: str, action: Action, verdict: bool) -> bool:
+        if len(session.verdicts) >= VERDICTS_PER_SESSION:
+            session.verdicts.clear()
+        session.verdicts[topic, action] = verdict
+        return verdict
 
     async def ask(self, session: EdgeSession, topic: str, action: Action) -> bool:
         """Ask every topic plugin. One that raises denies."""
@@ -235,11 +262,7 @@ class PluginHost:
             log.exception("a topic plugin failed; %s of %r on %r is refused", action, session.client_id, topic)
             return False
         verdict = all(answers.values())
-        if self._steady:
-            if len(session.verdicts) >= VERDICTS_PER_SESSION:
-                session.verdicts.clear()
-            session.verdicts[topic, action] = verdict
-        return verdict
+        return self._remember(session, topic, action, verdict) if self._steady else verdict
 
     def declares(self, event: Events) -> bool:
         return event in self._manager._event_plugin_callbacks

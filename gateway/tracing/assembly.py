@@ -16,8 +16,18 @@ from typing import TYPE_CHECKING
 from bridge.base import split_share
 from bridge.contract import Count, Publication
 from bridge.devices import HOME_ASSISTANT, HOMIE, SPARKPLUG, Dashboards, Devices, DeviceTracer, Heartbeat, Owner, Rules
-from bridge.traces import ADVERTISEMENTS_FILTER, ANSWERS_FILTER, PRESETS, DiscoveryNode, Reporter, Tracer
-from gateway.base import DeviceSettings, TraceSettings
+from bridge.traces import (
+    ADVERTISEMENTS_FILTER,
+    ANSWERS_FILTER,
+    PRESETS,
+    DiscoveryNode,
+    Offenders,
+    Preset,
+    Reporter,
+    Tracer,
+    within,
+)
+from gateway.base import Clock, DeviceSettings, TraceSettings
 from gateway.mqtt5.packets import Publish, Unsubscribe
 from gateway.mqtt5.types import ReasonCode
 from gateway.tracing.broker_tracing import Tracing
@@ -66,6 +76,11 @@ class Spoken:
             publication = Publication(topic, payload, 1, retain=True, expiry_s=life_s, time_ms=int(time.time() * 1000))
             exchange.overlay.publish("", publication, _nothing)
 
+    def probe_host(self, client_id: str, within_s: float) -> None:
+        client = self._broker.lifecycle.clients.get(client_id)
+        if client is not None and client.connection is not None:
+            client.connection.probe_host(within_s)
+
     def send_away(self, client_id: str, why: str) -> None:
         client = self._broker.lifecycle.clients.get(client_id)
         if client is not None:
@@ -74,24 +89,34 @@ class Spoken:
 
 def make_tracing(settings: TraceSettings, data: Path | None, count: Callable[[Count], None]) -> Tracing:
     """Raises TrustError, TraceStoreError: one line each."""
+    clock = Clock()
+    wall, offenders = clock.wall, Offenders()
     local = LocalIdentity.load(settings.identity)
     cards = [Card.load(path) for path in settings.nodes]
     nodes = {local.name: local.card.public_key, **{card.name: card.public_key for card in cards}}
     authority = authority_of(settings.authority)
     reporter = None
     if settings.report is not None:
-        reporter = Reporter(local.name, local.card.domain, settings.report.prefix)
-    preset = replace(PRESETS[settings.preset], caution=settings.caution)
-    tracer = Tracer(preset, nodes, authority, os.urandom, reporter)
-    node = DiscoveryNode(local.name, local.identity, nodes, authority, os.urandom)
+        reporter = Reporter(local.name, local.card.domain, settings.report.prefix, wall)
+    tracer = Tracer(pace_of(settings), nodes, authority, os.urandom, reporter, wall, offenders)
+    node = DiscoveryNode(local.name, local.identity, nodes, authority, os.urandom, wall, offenders)
     devices = None
     if settings.devices is not None:
         owner = owner_of(settings.devices, authority, data)
         dashboards = Dashboards(tuple(settings.devices.dashboards))
-        machine = Devices(rules_of(settings.devices))
-        devices = DeviceTracer(machine, owner, node, authority, os.urandom, dashboards, reporter)
-    store = None if data is None else TraceStore(data / "traces.sqlite3")
-    return Tracing(tracer, node, store, count, devices=devices, reporter=reporter)
+        machine = Devices(rules_of(settings.devices), wall)
+        devices = DeviceTracer(
+            machine, owner, node, authority, os.urandom, dashboards, reporter, wall, offenders
+        )  # fmt: skip
+    store = None if data is None else TraceStore(data / "traces.sqlite3", local.identity.private_bytes())
+    return Tracing(tracer, node, store, count, clock, devices, reporter, settings.detect_within_s)
+
+
+def pace_of(settings: TraceSettings) -> Preset:
+    """How often entities are asked, and how long they are waited for."""
+    pace = PRESETS[settings.preset] if settings.preset is not None else within(settings.detect_within_s)
+    floor_s = pace.floor_s if settings.floor_s is None else settings.floor_s
+    return replace(pace, caution=settings.caution, floor_s=floor_s)
 
 
 def owner_of(settings: DeviceSettings, authority: bytes, data: Path | None) -> Owner:
@@ -124,6 +149,7 @@ def join(tracing: Tracing, broker: EdgeBroker) -> None:
     """From now on the broker enforces constrained topics, and traces. Before the first connection."""
     exchange = broker.exchange
     exchange.tracing = tracing
+    broker.operation.tracing = tracing
     tracing.guard(exchange.own_topics)
     for client in list(broker.lifecycle.clients.values()):
         _take_back(tracing, broker, client)

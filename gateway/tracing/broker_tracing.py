@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Protocol
@@ -28,6 +27,7 @@ from bridge.traces import (
     Admission,
     Asked,
     ClientGone,
+    Complain,
     DiscoveryEffect,
     DiscoveryNode,
     EntityEvent,
@@ -48,11 +48,13 @@ from bridge.traces import (
     advertisement_topic,
 )
 from bridge.traces.tracer import Say
+from gateway.base import Clock, Figures
 from gateway.mqtt5.packets import Publish, Will
 from gateway.tracing.store import TraceStore, TraceStoreError
 
 log = logging.getLogger("veilmq.traces")
 
+REMEMBER_S = 1.0  # between two looks at what is to be kept
 TICK_S = 0.005  # the pause between two looks at what is due: thousands of entities would set a timer for each ping
 TOPIC_MAX_BYTES = 65_535  # the canonical spelling is longer than what a client wrote (MQTT 5, section 1.5.4)
 
@@ -76,6 +78,10 @@ class Publishes(Protocol):
         """Publish into the overlay only, retained there for so long."""
         ...
 
+    def probe_host(self, client_id: str, within_s: float) -> None:
+        """Have the system notice within so long that a client's machine is gone."""
+        ...
+
     def send_away(self, client_id: str, why: str) -> None:
         """Disconnect a client."""
         ...
@@ -91,17 +97,21 @@ class Tracing:
         node: DiscoveryNode | None,
         store: TraceStore | None,
         count: Callable[[Count], None],
-        clock: Callable[[], float] = time.time,
+        clock: Clock | None = None,
         devices: DeviceTracer | None = None,
         reporter: Reporter | None = None,
+        detect_within_s: float = 10.0,
     ) -> None:
+        self._detect_within_s = detect_within_s
         self._tracer, self._node, self._store, self._devices = tracer, node, store, devices
         self._reporter = reporter
-        self._count, self._clock = count, clock
+        self._more_counts, self._clock = count, clock or Clock()
         self._broker: Publishes | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._speaking = False
+        self._remember_at = 0.0
+        self.figures = Figures("", "tracing")
         self._admission = Admission()
         self._last: tuple[str, Constrained | None] = "", None  # parsed last
 
@@ -115,16 +125,30 @@ class Tracing:
         """Take up what is kept; the broker serves already."""
         self._broker = broker
         if self._node is not None and self._store is not None:
-            self._node.restore(self._store.advertisements(int(self._clock() * 1000)))
+            self._node.restore(self._store.advertisements(self._clock.wall.ms(self._clock())))
+        if self._store is not None:
+            self._perform(self._tracer.restore(self._store.remembered(), self._clock()))
+            self._schedule()
         if self._devices is not None:
             self._perform(self._devices.restore(self._clock()))
             self._schedule()
 
     def stop(self) -> None:
+        self._broker = None
         if self._timer is not None:
             self._timer.cancel()
         if self._store is not None:
+            self._remember()
             self._store.close()
+
+    def gauges(self) -> dict[str, int | float]:
+        """What operators are shown of this moment."""
+        devices = 0 if self._devices is None else len(self._devices)
+        return {"entities": len(self._tracer), "devices": devices, "self_health": self._tracer.self_health.score}
+
+    def _count(self, effect: Count) -> None:
+        self.figures.count(effect)
+        self._more_counts(effect)
 
     def __len__(self) -> int:
         """Entities and devices that are traced here."""
@@ -278,12 +302,15 @@ class Tracing:
                 case SendAway(client, why):
                     log.warning("sent %r away: %s", client, why)
                     self._broker.send_away(client, why)
+                case Complain(client, why):
+                    log.warning("refused of %r: %s", client, why)
                 case Share(advertisement):
                     if self._store is not None:
                         self._kept(self._store.keep, advertisement)
                     life_s = (advertisement.not_after_ms - advertisement.created_ms) // 1000
                     self._broker.advertise(advertisement_topic(advertisement.topic), advertisement.encode(), life_s)
                 case Registered():
+                    self._broker.probe_host(effect.client, self._detect_within_s)
                     if self._node is not None:
                         self._perform(self._node.handle(effect, self._clock()))
                 case Show(topic, payload):
@@ -319,15 +346,34 @@ class Tracing:
             self._timer.cancel()
         self._due = deadline
         delay_s = max(TICK_S, deadline - self._clock())
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
 
-    def _tick(self) -> None:
+    def _wake(self) -> None:
+        """Something is due. Before anybody is judged whatever can be read is read: in the turn of the event loop that
+        begins behind this one, wherever in a turn that loop looks at its timers."""
+        loop, now = asyncio.get_running_loop(), self._clock()
+        loop.call_soon(loop.call_soon, self._tick, now)
+
+    def _tick(self, now: float) -> None:
+        """Whatever could be read at `now` was heard."""
         self._timer = None
+        if self._broker is None:
+            return
         if self._reporter is not None:
-            self._perform(self._reporter.due(self._clock()))
-        self._trace(Tick())
-        self._watch(Tick())
+            self._perform(self._reporter.due(now))
+        self._perform(self._tracer.handle(Tick(), now))
+        if self._devices is not None:
+            self._perform(self._devices.handle(Tick(), now))
         self._take_up(self._admission.turn())
+        if self._store is not None and now >= self._remember_at:
+            self._remember_at = now + REMEMBER_S
+            self._remember()
+        self._schedule()
+
+    def _remember(self) -> None:
+        records = self._tracer.records()
+        if records and self._store is not None:
+            self._kept(self._store.remember, records)
 
 
 def _hex(level: str) -> bytes | None:

@@ -53,11 +53,12 @@ from bridge.traces import (
 from bridge.traces import entity as traced
 from bridge.traces import tracker as tracking
 from bridge.traces.tracer import Say
-from gateway.base import read_private
+from gateway.base import Clock, read_private
 from gateway.trust import Credentials, TrustError
 
 OBSERVED_MAX = 100_000  # traces that a program has not taken; the oldest go
 KEEP_ALIVE_S = 30
+RECONNECT_MAX_S = 20  # between two tries: whoever lost a broker is back within a minute
 PORT = 1883
 
 
@@ -75,12 +76,13 @@ class _Driven:
         port: int = PORT,
         *,
         configure: Callable[[mqtt.Client], object] = lambda client: None,
-        clock: Callable[[], float] = time.time,
+        clock: Clock | None = None,
     ) -> None:
         """`host`: of one broker, or several: hosts, `HOST:PORT`, or pairs. `configure` may set TLS, user name and
         password on each paho client. Raises TrustError."""
-        self.credentials = Credentials.load(Path(directory), clock())
-        self._clock = clock
+        self.credentials = Credentials.load(Path(directory), time.time())
+        self._clock = clock or Clock()
+        self._amiss: dict[int, str] = {}  # by connection, what keeps it from being one
         self._addresses = [(host, port)] if isinstance(host, str) else [_address(each, port) for each in host]
         if len(set(self._addresses)) < len(self._addresses):
             raise TrustError("a broker is named twice, where our two connections would end each other; name it once")
@@ -93,29 +95,65 @@ class _Driven:
     def _client(self, index: int, configure: Callable[[mqtt.Client], object]) -> mqtt.Client:
         client = mqtt.Client(CallbackAPIVersion.VERSION2, self.credentials.name, protocol=MQTTProtocolVersion.MQTTv5)
         configure(client)
+        client.reconnect_delay_set(1, RECONNECT_MAX_S)
 
         def connected(c: mqtt.Client, data: Any, flags: mqtt.ConnectFlags, code: ReasonCode, properties: Any) -> None:
-            if not code.is_failure:
+            if code.is_failure:
+                self._is_amiss(index, f"refuses us: {code}")
+            else:
                 self._do(lambda now: self._is_up(index, now))
 
         def gone(c: mqtt.Client, data: Any, flags: Any, code: ReasonCode, properties: Any) -> None:
-            with self._wake:
-                self._up[index] = False
+            if self._up[index]:
+                self._is_amiss(index, f"ended the connection: {code}")
+            self._do(lambda now: self._is_down(index, now))
+
+        def refused(c: mqtt.Client, data: Any, mid: int, codes: list[ReasonCode], properties: Any) -> None:
+            for code in codes:
+                if code.is_failure:
+                    self._is_amiss(index, f"does not let us subscribe: {code}")
 
         def came(c: mqtt.Client, data: Any, message: mqtt.MQTTMessage) -> None:
             self._do(lambda now: self._told(index, Told(message.topic, bytes(message.payload)), now))
 
         client.on_connect, client.on_disconnect, client.on_message = connected, gone, came
+        client.on_connect_fail = lambda c, data: self._is_amiss(index, "cannot be reached")
+        client.on_subscribe = refused
         return client
+
+    def _is_amiss(self, index: int, why: str) -> None:
+        host, port = self._addresses[index]
+        with self._wake:
+            self._amiss[index] = f"{host}:{port} {why}"
 
     def _is_up(self, index: int, now: float) -> _Effects:
         self._up[index] = True
+        self._amiss.pop(index, None)
         return self._connected(index, now)
+
+    def _is_down(self, index: int, now: float) -> _Effects:
+        self._up[index] = False
+        return self._disconnected(now) if not any(self._up) else []
+
+    @property
+    def amiss(self) -> tuple[str, ...]:
+        """What is wrong with connections, one line each; empty where all is well or nothing is known yet."""
+        with self._wake:
+            return tuple(self._amiss.values())
+
+    @property
+    def is_connected(self) -> bool:
+        """To any broker."""
+        return any(self._up)
 
     # ------------------------------------------------------------------------------------------ the machine
 
     def _connected(self, index: int, now: float) -> _Effects:
         raise NotImplementedError
+
+    def _disconnected(self, now: float) -> _Effects:
+        """No connection is left."""
+        return []
 
     def _told(self, index: int, told: Told, now: float) -> _Effects:
         raise NotImplementedError
@@ -241,7 +279,7 @@ class TracedEntity(_Driven):
         own = self.credentials
         self._entity = WitnessedEntity(
             own.identity, own.certificate, own.nodes, own.authority, os.urandom, wishes, own.advertisement(),
-            witnesses=len(self._addresses),
+            witnesses=len(self._addresses), wall=self._clock.wall,
         )  # fmt: skip
 
     def _connected(self, index: int, now: float) -> _Effects:
@@ -293,7 +331,9 @@ class Tracker(_Driven):
         super().__init__(directory, host, port, **options)
         self._observed: queue.Queue[Observed | None] = queue.Queue()
         own = self.credentials
-        self._tracker = tracking.Tracker(own.identity, own.certificate, own.nodes, own.authority, os.urandom)
+        self._tracker = tracking.Tracker(
+            own.identity, own.certificate, own.nodes, own.authority, os.urandom, self._clock.wall
+        )
 
     def _connected(self, index: int, now: float) -> _Effects:
         """What it listens to it listens to at this broker, too; what it asks, it asks all."""
@@ -309,7 +349,10 @@ class Tracker(_Driven):
     def _deadline(self) -> float | None:
         return self._tracker.next_deadline
 
-    def _handle(self, event: Told | Tick | Follow | Unfollow, now: float) -> _Effects:
+    def _disconnected(self, now: float) -> _Effects:
+        return self._handle(traced.Disconnected(), now)
+
+    def _handle(self, event: traced.Disconnected | Told | Tick | Follow | Unfollow, now: float) -> _Effects:
         return [(None, effect) for effect in self._tracker.handle(event, now)]
 
     def follow(self, entity: str, interest: Interest = EVERYTHING) -> None:
@@ -318,6 +361,11 @@ class Tracker(_Driven):
 
     def unfollow(self, entity: str) -> None:
         self._do(lambda now: self._handle(Unfollow(entity), now))
+
+    def trouble(self, entity: str) -> str | None:
+        """Why nothing is observed of an entity, in a few words; None while there is nothing to say."""
+        with self._wake:
+            return self._tracker.trouble(entity, self._clock())
 
     def opinions(self, entity: str) -> tuple[Opinion, ...]:
         """What each witness of an entity says last; empty before one spoke. Who dissents is wrong, cut off, or lies."""

@@ -1,4 +1,5 @@
-"""What tracing keeps on disk: a discovery node's advertisements, a tracker's history of what it observed.
+"""What tracing keeps on disk: a discovery node's advertisements, the entities that are registered, sealed, and a
+tracker's history of what it observed.
 
 One SQLite file, bounded by rows and age; the oldest observations go first. Losing the last second of it costs nothing
 that cannot be asked for again, so commits are not waited for. Not here: what is believed (`bridge`).
@@ -6,6 +7,7 @@ that cannot be asked for again, so commits are not waited for. Not here: what is
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -14,17 +16,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridge.traces import Observed, TraceKind
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from bridge.traces import Observed, Record, TraceKind
 from gateway.base import PrivateFileError, private_directory
 from keys.delegation import Advertisement
 from keys.errors import KeysError
 
 HISTORY_MAX = 1_000_000  # observations kept
 HISTORY_AGE_S = 30 * 86_400.0
+SEALED_FOR = b"veilmq/1 entities at rest"
 TRIM_EVERY = 1_000  # observations between two looks at these bounds
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS advertisements (
     topic BLOB PRIMARY KEY, not_after_ms INTEGER NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS entities (topic BLOB PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS observations (
     id INTEGER PRIMARY KEY, entity TEXT NOT NULL, kind INTEGER NOT NULL, time_ms INTEGER NOT NULL,
     number INTEGER NOT NULL, fields TEXT NOT NULL);
@@ -50,9 +59,11 @@ class Seen:
 class TraceStore:
     """One file, one process that writes."""
 
-    def __init__(self, path: Path) -> None:
-        """Open or make it, private to its owner. Raises TraceStoreError."""
+    def __init__(self, path: Path, secret: bytes = b"") -> None:
+        """Open or make it, private to its owner. `secret`: what records of entities are sealed under; whoever has the
+        file alone reads none of them. Raises TraceStoreError."""
         self._path = path
+        self._cipher = AESGCM(HKDF(hashes.SHA256(), 32, None, SEALED_FOR).derive(secret))
         self._since_trim = 0
         try:
             private_directory(path.parent)
@@ -88,6 +99,34 @@ class TraceStore:
             except KeysError:
                 continue  # damaged: the entity will ask for a new topic
         yield from sorted(found, key=lambda advertisement: advertisement.created_ms)
+
+    # ------------------------------------------------------------------------------------------------ entities
+
+    def remember(self, records: Sequence[tuple[bytes, Record | None]]) -> None:
+        """Entities by trace topic, None for one that is registered no longer. Raises TraceStoreError."""
+        kept = [(topic, self._sealed(topic, record)) for topic, record in records if record is not None]
+        gone = [(topic,) for topic, record in records if record is None]
+        try:
+            self._db.execute("BEGIN")
+            self._db.executemany("INSERT OR REPLACE INTO entities VALUES (?, ?)", kept)
+            self._db.executemany("DELETE FROM entities WHERE topic = ?", gone)
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+            raise TraceStoreError(f"{self._path}: {error}; check the disk, or remove the file to begin anew") from None
+
+    def remembered(self) -> Iterator[Record]:
+        """Those that open and are whole; the others are dropped. Raises TraceStoreError."""
+        for topic, sealed in self._execute("SELECT topic, sealed FROM entities"):
+            try:
+                yield Record.decode(self._cipher.decrypt(sealed[:12], sealed[12:], topic))
+            except (InvalidTag, KeysError, ValueError):
+                self._execute("DELETE FROM entities WHERE topic = ?", (topic,))
+
+    def _sealed(self, topic: bytes, record: Record) -> bytes:
+        nonce = os.urandom(12)
+        return nonce + self._cipher.encrypt(nonce, record.encode(), topic)
 
     # ------------------------------------------------------------------------------------------- observations
 

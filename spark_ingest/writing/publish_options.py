@@ -29,7 +29,7 @@ _SPARKS = {"queryname", "checkpointlocation"}
 
 @dataclass(frozen=True, slots=True)
 class PublishOptions:
-    """Checked options; the table of the README says what each one does."""
+    """Checked options; the table of docs/reference/spark.md says what each one does."""
 
     host: str
     port: int

@@ -27,7 +27,8 @@ import psutil
 
 from bridge.contract.machine import Publication
 from gateway.outbox.store import GROUP_MAX, Store
-from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import OverlayProcesses
+from tests.waits import wait_until
 
 REPLICAS = ("north1", "north2", "north3")
 TOPICS = 200

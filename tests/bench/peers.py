@@ -15,7 +15,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ import psutil
 
 from tests.bench.load import pin
 from tests.gateway.certificates import Authority
+from tests.waits import wait_until
 
 Pair: TypeAlias = tuple[Path, Path]
 """Files of a certificate and its key."""
@@ -183,13 +183,9 @@ def free_port() -> int:
 
 
 def wait_for(port: int) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-        else:
-            return
+    def listens() -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
+
+    assert wait_until(listens, START_S), f"nothing listens on port {port}"

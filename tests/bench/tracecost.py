@@ -45,7 +45,8 @@ from tests.bench.growth import Row
 from tests.bench.herd import Traced
 from tests.bench.load import READ_BYTES, open_client, subscribe
 from tests.gateway.overlay_processes import OverlayProcesses
-from tests.gateway.traced_site import Site, observed, wait_for
+from tests.gateway.traced_site import Site, observed
+from tests.waits import wait_until
 
 MESSAGES = 40
 WARM_UP = 5
@@ -229,7 +230,7 @@ def followed(
     """A traced entity, and a tracker that has heard of it. Each time another entity: of one that gets a new topic a
     node may still know the former."""
     with TracedEntity(pump_at[0], "127.0.0.1", pump_at[1], wishes=wishes) as pump:
-        wait_for(lambda: pump.stage is Stage.TRACED, WAIT_S)
+        assert wait_until(lambda: pump.stage is Stage.TRACED, WAIT_S)
         with TimedTracker(desk_at[0], "127.0.0.1", desk_at[1]) as desk:
             desk.follow(pump_at[0].name, interest)
             until = time.monotonic() + WAIT_S

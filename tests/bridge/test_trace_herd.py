@@ -12,7 +12,7 @@ from bridge.contract.machine import Count, Tick
 from bridge.traces.entity import ASK_AGAIN_S, Connected, TracedEntity
 from bridge.traces.kinds import REGISTRATION_TOPIC, answers_to
 from bridge.traces.pings import LAN, Pulse
-from bridge.traces.tracer import DUE_AT_ONCE, Registering, Say, Spoke, Tracer
+from bridge.traces.tracer import DUE_AT_ONCE, SPEAKS_S, Registering, Say, Spoke, Tracer
 from keys.delegation import Advertisement
 from keys.tracesession import Registration, TraceSession, Word, open_registered
 from tests.bridge.traces.test_tracer import NOW, NOW_MS, advertised
@@ -81,12 +81,13 @@ def test_ten_thousand_at_once_are_kept_within_bounds_and_pinged_evenly(monkeypat
     herd = Herd(monkeypatch, HERD)
     for place in range(HERD):  # all in one instant: the worst that can come
         herd.register(place, NOW)
-    herd.run(NOW + 2.5, NOW)
+    herd.run(NOW + SPEAKS_S + 2.5, NOW)
     assert len(herd.tracer) == HERD
     assert len(herd.tracer._agenda) <= 4 * HERD + 64
     assert herd.most_at_once <= DUE_AT_ONCE
     assert not herd.counted["traces_unauthorised"], "nobody was suspected: there was nothing to tell"
-    tenths = Counter(int((at - NOW) * 10) for at in herd.pinged if NOW + 1.5 <= at < NOW + 2.5)
+    begun = NOW + SPEAKS_S  # nobody speaks before
+    tenths = Counter(int((at - begun) * 10) for at in herd.pinged if begun + 1.5 <= at < begun + 2.5)
     assert sum(tenths.values()) == pytest.approx(2 * HERD, rel=0.02), "newcomers are pinged twice a second"
     assert max(tenths.values()) < 2 * sum(tenths.values()) / 10, "no tenth of a second has twice its share"
 
@@ -96,8 +97,8 @@ def test_a_turn_that_comes_late_for_all_sends_no_burst_behind_it(monkeypatch: py
     herd = Herd(monkeypatch, number)
     for place in range(number):
         herd.register(place, NOW + place / number)
-    herd.run(NOW + 3, NOW + 1)
-    herd.run(NOW + 6, NOW + 5)  # two seconds without a turn
+    herd.run(NOW + SPEAKS_S + 3, NOW + 1)
+    herd.run(NOW + SPEAKS_S + 6, NOW + SPEAKS_S + 5)  # two seconds without a turn
     assert not herd.counted["traces_unauthorised"], "it was the broker that was late"
     assert herd.most_at_once <= DUE_AT_ONCE
 

@@ -180,10 +180,3 @@ def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
         asyncio.run(test(*arguments, **named))
 
     return run
-
-
-async def until(condition: Any) -> None:
-    """Yield to the event loop until the condition holds."""
-    async with asyncio.timeout(ANSWER_S):
-        while not condition():
-            await asyncio.sleep(0.001)

@@ -16,7 +16,8 @@ from typing import Any
 import paho.mqtt.client as paho
 import yaml
 
-from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import OverlayProcesses
+from tests.waits import wait_until
 
 KEEP_ALIVE_S = 4
 """Said by the replicas: a link that was cut is noticed after 6 s."""

@@ -21,6 +21,7 @@ import yaml
 from gateway.owner.signing import sign_overlay
 from gateway.trust.domains import TrustDomain
 from keys.identity import Role
+from tests.waits import wait_until
 
 START_S = 60.0  # a machine may be busy
 VEILMQ = ("-c", "from gateway.cli import main; main()", "broker")
@@ -210,13 +211,13 @@ class OverlayProcesses:
         return ()
 
     def _wait_for(self, name: str) -> None:
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline:
+        def listens() -> bool:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.ports[name]), 1):
-                return
+                return True
             assert self.running[name].poll() is None, f"{name} ended: {self.log(name)}"
-            time.sleep(0.05)
-        raise AssertionError(f"{name} does not listen: {self.log(name)}")
+            return False
+
+        assert wait_until(listens, START_S), f"{name} does not listen: {self.log(name)}"
 
     def kill(self, name: str) -> None:
         """kill -9."""
@@ -244,13 +245,3 @@ class OverlayProcesses:
         client.connect("127.0.0.1", self.ports[gateway])
         client.loop_start()
         return client
-
-
-def wait_until(condition: Any, seconds: float = 20.0, every_s: float = 0.02) -> bool:
-    """Poll a real system from outside; True as soon as the condition holds."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(every_s)
-    return bool(condition())

@@ -11,7 +11,8 @@ from itertools import pairwise
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import OverlayProcesses
+from tests.waits import wait_until
 
 TURN_S = 0.02
 IN_FLIGHT = 2000

@@ -18,8 +18,9 @@ from bridge.document.overlay import Overlay, OverlayError
 from gateway.base.config import load
 from gateway.party import Party
 from gateway.trust.overlay_file import load_overlay
-from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.steady_load import SteadyLoad
+from tests.waits import wait_until
 
 GRACE_S = 6
 """More than anything is under way on a busy machine: what is longer than that is lost with the view of its keys."""

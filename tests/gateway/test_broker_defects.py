@@ -12,7 +12,8 @@ from gateway.base.limits import Limits
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.mqtt5.packets import Disconnect, PubAck, Publish, PubRec, PubRel, Version, Will
 from gateway.mqtt5.types import ReasonCode
-from tests.gateway.harness import Wire, serving, until
+from tests.gateway.harness import Wire, serving
+from tests.waits import until
 
 V3, V5 = Version.V311, Version.V5
 

@@ -33,11 +33,13 @@ from gateway.mqtt5.packets import (
 )
 from gateway.mqtt5.types import ReasonCode
 from tests.gateway.certificates import Authority
-from tests.gateway.harness import LOOPBACK, Wire, serving, until
+from tests.gateway.harness import LOOPBACK, Wire, serving
+from tests.waits import until
 
 
 class FakeOverlay:
-    """Takes topics below `far/`, keeps every `done` until the test calls it, knows members by common name."""
+    """Takes topics below `far/`, keeps every `done` until the test calls it, knows members by common name. Refuses what
+    is below `denied/` at once, as where the owner's policy gives no right to a protected topic."""
 
     def __init__(self) -> None:
         self.published: list[tuple[str, Publication]] = []
@@ -50,6 +52,9 @@ class FakeOverlay:
 
     def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
         self.published.append((client_id, publication))
+        if publication.topic.startswith("denied/"):
+            done(ReasonCode.NOT_AUTHORIZED)
+            return True
         if publication.topic.startswith("far/"):
             self.done.append(done)
             return True
@@ -128,6 +133,55 @@ def test_a_refusal_reaches_the_client_in_the_words_of_its_version() -> None:
             await until(lambda: len(overlay.done) == 2)
             overlay.done[1](ReasonCode.QUOTA_EXCEEDED)
             assert await old.closed() == []
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("version", [Version.V311, Version.V5])
+def test_what_the_overlay_refuses_is_for_nobody_here_either_and_never_told_stored(version: Version, qos: int) -> None:
+    """Neither delivered nor retained; MQTT 5 clients read why, older ones keep their message and are cut off."""
+
+    async def check() -> None:
+        async with serving(overlay=FakeOverlay()) as broker:
+            sub, group = await Wire.connect(broker, "sub"), await Wire.connect(broker, "group")
+            await sub.subscribe("#", 2)
+            await group.subscribe("$share/g/#", 2)
+            device = await Wire.connect(broker, "device", version)
+            device.publish("near/1", b"before", min(qos, 1))
+            if qos:
+                await device.expect(PubAck)
+            for retain in (False, True):
+                device.publish("denied/1", b"secret", qos, retain=retain)
+                if qos and version == Version.V5:
+                    answer = await device.expect(PubAck if qos == 1 else PubRec)
+                    assert answer.code == ReasonCode.NOT_AUTHORIZED
+                elif qos:
+                    assert await device.closed() == []
+                    device = await Wire.connect(broker, "device", version)
+            device.publish("near/2", b"after", 1)
+            await device.expect(PubAck)
+            for receiver in (sub, group):
+                assert [topic for topic, _ in await receiver.published()] == ["near/1", "near/2"]
+            late = await Wire.connect(broker, "late")
+            await late.subscribe("denied/#", 1)
+            assert await late.published() == []
+
+    asyncio.run(check())
+
+
+def test_a_will_that_the_overlay_refuses_is_for_nobody_here_either() -> None:
+    async def check() -> None:
+        async with serving(overlay=FakeOverlay()) as broker:
+            sub = await Wire.connect(broker, "sub")
+            await sub.subscribe("#", 1)
+            for topic in ("denied/will", "near/will"):
+                (await Wire.connect(broker, f"dying {topic}", will=Will(topic, b"gone", 1, True))).cut()
+            assert (await sub.expect(Publish)).topic == "near/will"
+            assert await sub.published() == []
+            late = await Wire.connect(broker, "late")
+            await late.subscribe("denied/#", 1)
+            assert await late.published() == []
 
     asyncio.run(check())
 
@@ -228,6 +282,32 @@ def test_first_and_last_subscription_of_a_filter_are_reported() -> None:
             b.send(Disconnect())
             await b.closed()
             assert overlay.filters == ["+t/#", "-t/#"]
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_broker_that_stops_withdraws_nothing_that_persistent_sessions_want(kept: bool, tmp_path: Path) -> None:
+    """Else members forget what is published until it is back. What only clean sessions wanted is withdrawn."""
+
+    async def check() -> None:
+        overlay = FakeOverlay()
+        config = {"data": str(tmp_path / "data"), "limits": {"session_expiry_s": 3600}}
+        async with serving(config, overlay=overlay) as broker:
+            away = await Wire.connect(broker, "away", properties={"session_expiry_s": 3600})
+            await away.subscribe("t/1", 1)
+            await away.subscribe("$share/g/t/2", 1)
+            away.cut()
+            await until(lambda: not dict(broker.clients())["away"])
+            here = await Wire.connect(broker, "here", properties={"session_expiry_s": 3600 if kept else 0})
+            await here.subscribe("t/3", 2)
+            await here.subscribe("$share/h/t/4", 2)
+        gone = [] if kept else ["-t/3", "-t/4"]
+        assert overlay.filters == ["+t/1", "+t/2", "+t/3", "+t/4", *gone]
+        assert [told for told in overlay.groups if told.startswith("-")] == ([] if kept else ["-h:t/4 after -t/3"])
+        overlay = FakeOverlay()
+        async with serving(config, overlay=overlay) as broker:
+            assert set(broker.local_filters()) == {"t/1", "t/2"} | ({"t/3", "t/4"} if kept else set())
 
     asyncio.run(check())
 

@@ -15,7 +15,8 @@ from argon2 import PasswordHasher
 
 from gateway.mqtt5.packets import PubAck, Publish, SubAck, Version, Will
 from gateway.mqtt5.types import ReasonCode
-from tests.gateway.harness import Wire, serving, until
+from tests.gateway.harness import Wire, serving
+from tests.waits import until
 
 HERE = __name__
 ACL = "amqtt.plugins.topic_checking.TopicAccessControlListPlugin"

@@ -46,15 +46,17 @@ def veilmq(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def example_commands() -> Sequence[Sequence[str]]:
-    """The commands of configs/README.md, block by block."""
-    text = (CONFIGS / "README.md").read_text("utf-8")
+    """The commands of these pages of docs/how-to, block by block; the first makes the directory of the others."""
+    text = "".join(
+        (ROOT / "docs" / "how-to" / f"{name}.md").read_text("utf-8") for name in ("fleet", "devices", "rights")
+    )
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     return [[line for line in block.splitlines() if line] for block in blocks]
 
 
 @pytest.fixture
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, veilmq: Any) -> Path:
-    """The directory after the first commands of configs/README.md, on ports of our own."""
+    """The directory after the first commands of docs/how-to/fleet.md, on ports of our own."""
     for path in CONFIGS.glob("*.yaml"):
         text = re.sub(r"bind: 127\.0\.0\.1:\d+", "bind: 127.0.0.1:0", path.read_text("utf-8"))
         (tmp_path / path.name).write_text(text)
@@ -66,7 +68,7 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, veilmq: Any) -> Pat
 
 
 def with_key_service(directory: Path, issuer: str = "threshold") -> None:
-    """What configs/README.md says of a key service: uncomment it, and issue the servers' identities."""
+    """What docs/how-to/key-service.md says: uncomment it, and issue the servers' identities."""
     path = directory / "overlay.yaml"
     text = path.read_text("utf-8")
     start = text.index("# key_service:")

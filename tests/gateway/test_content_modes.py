@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from bridge.sim.adversary import Behaviour
-from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_region import Subscriber, accepted
+from tests.waits import wait_until
 
 REPLICAS = tuple(f"{region}{place}" for region in ("north", "south") for place in (1, 2, 3))
 PAYLOAD_BYTES = 100 << 10

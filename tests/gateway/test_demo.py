@@ -57,6 +57,7 @@ from keys.message import MessageHeader, Mode
 from keys.sharetree import Place, Share, encode_shares
 from spark_ingest.jobs.runs import cause
 from spark_ingest.writing.sink import PublicationSink
+from tests.waits import wait_until
 
 NS = 1_000_000
 REGIONS = list(setup.REGIONS.values())
@@ -420,7 +421,7 @@ def test_what_a_replica_saw_is_shown_beside_what_was_sent(tmp_path: Path) -> Non
 
 def test_no_command_leads_to_the_liar() -> None:
     code = (
-        "import sys, gateway.cli, gateway.party, gateway.broker, gateway.check; "
+        "import sys, gateway.cli, gateway.party, gateway.broker.edge_broker, gateway.commands.check; "
         "print([name for name in sys.modules if 'bridge.sim' in name or 'gateway.demo' in name])"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
@@ -486,14 +487,17 @@ def test_a_failed_query_is_told_in_one_line() -> None:
 
 
 def _await(fleet: Fleet) -> DemoError:
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
+    errors: list[DemoError] = []
+
+    def ended() -> bool:
         try:
             fleet.check()
         except DemoError as error:
-            return error
-        time.sleep(0.02)
-    raise AssertionError("the process did not end")
+            errors.append(error)
+        return bool(errors)
+
+    assert wait_until(ended), "the process did not end"
+    return errors[0]
 
 
 def test_a_process_that_dies_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
@@ -551,15 +555,10 @@ def test_nothing_is_left_of_a_process_that_will_not_end(tmp_path: Path, monkeypa
     )
     with Fleet(tmp_path) as fleet:
         fleet.start("stubborn", "-c", code)
-        until = time.monotonic() + 20
-        while not (tmp_path / "pid").exists() and time.monotonic() < until:
-            time.sleep(0.02)
+        assert wait_until((tmp_path / "pid").exists)
         pid = int((tmp_path / "pid").read_text())
         os.kill(pid, 0)
-    until = time.monotonic() + 20  # the kernel takes its time to end a killed process
-    while _runs(pid):
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    assert wait_until(lambda: not _runs(pid)), "the kernel takes its time to end a killed process, not so long"
 
 
 def _runs(pid: int) -> bool:

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ import yaml
 from gateway.client.mqtt_client import Client
 from gateway.mqtt5.packets import Publish
 from tests.gateway.overlay_processes import free_ports
+from tests.waits import until
 
 KILLS = 2
 START_S = 30.0
@@ -123,16 +123,7 @@ class Subscriber:
         await self.client.connect()
         granted: list[int] = []
         self.client.subscribe("load/#", 2, retain_handling=2, on_answer=granted.append)
-        await settled(lambda: granted == [2], "the subscription is granted")
-
-
-async def settled(condition: Callable[[], bool], what: str) -> None:
-    try:
-        async with asyncio.timeout(SETTLE_S):
-            while not condition():
-                await asyncio.sleep(0.01)
-    except TimeoutError:
-        pytest.fail(f"{what} within {SETTLE_S} s")
+        await until(lambda: granted == [2], SETTLE_S, "a granted subscription")
 
 
 async def retained_state(broker: Broker) -> dict[str, bytes]:
@@ -171,21 +162,21 @@ async def load_and_kill(seed: int, directory: Path) -> None:
             await asyncio.sleep(rng.uniform(0.02, 0.6))
             broker.end()
             await broker.start()
-            await settled(lambda: all(client.connected for client in everybody), "clients are back")
+            await until(lambda: all(client.connected for client in everybody), SETTLE_S, "the clients' return")
         for publisher in publishers:
             publisher.stop()
         await asyncio.gather(*tasks)
-        await settled(lambda: all(publisher.is_done for publisher in publishers), "publishers are acknowledged")
+        await until(lambda: all(publisher.is_done for publisher in publishers), SETTLE_S, "acknowledgement")
         sent = {payload: qos for publisher in publishers for payload, qos in publisher.sent.items()}
         assert sent
-        await settled(lambda: present.got.keys() >= sent.keys(), "the subscriber that was present has everything")
+        await until(lambda: present.got.keys() >= sent.keys(), SETTLE_S, "delivery to the subscriber that was present")
         broker.end()
         await broker.start()
         back = Subscriber(broker, "away")
         await back.client.connect()
         assert back.client.session_present
         everybody.append(back.client)
-        await settled(lambda: back.got.keys() >= sent.keys(), "the subscriber that was away has everything")
+        await until(lambda: back.got.keys() >= sent.keys(), SETTLE_S, "delivery to the subscriber that was away")
         for name, got in (("present", present.got), ("away", back.got)):
             twice = [payload[:20] for payload, times in got.items() if sent[payload] == 2 and times != 1]
             assert not twice, f"{name} got QoS 2 messages more than once: {twice}"

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_region import Subscriber, accepted
+from tests.waits import wait_until
 
 NORTH, SOUTH = ("north1", "north2", "north3"), ("south1", "south2", "south3")
 MESSAGES, PAYLOAD_BYTES = 3_000, 8_000

@@ -38,7 +38,8 @@ from gateway.mqtt5.packets import (
     Will,
 )
 from gateway.mqtt5.types import ReasonCode
-from tests.gateway.harness import Wire, serving, until
+from tests.gateway.harness import Wire, serving
+from tests.waits import until
 
 WITHIN_S = 10.0
 V5, V311 = Version.V5, Version.V311

@@ -17,7 +17,8 @@ from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, from_propert
 from keys.epochs import Calendar, ScopeKeys
 from keys.errors import KeysError
 from keys.sharetree import Share, decode_shares, recombine
-from tests.gateway.overlay_processes import KeyService, OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import KeyService, OverlayProcesses
+from tests.waits import until, wait_until
 
 GATEWAYS = ("site", "control")
 REPLICAS = ("north1", "north2", "north3")
@@ -163,9 +164,7 @@ class Tap:
         """All that the member can fetch now."""
         client = self.client(name, Arrival.done)
         client.start()
-        async with asyncio.timeout(10):
-            while not len(client.scope_keys):
-                await asyncio.sleep(0.02)
+        await until(lambda: len(client.scope_keys), 10)
         await client.close()
         return client.scope_keys
 
@@ -174,8 +173,7 @@ class Tap:
         client = self.client(name, self.arrivals.append)
         client.start()
         async with asyncio.timeout(30):
-            while not (client.accepted and len(client.scope_keys)):
-                await asyncio.sleep(0.02)
+            await until(lambda: client.accepted and len(client.scope_keys), 30)
             await asyncio.to_thread(meanwhile)
             while not (len(client.scope_keys) > 1 and self.headers()):
                 await asyncio.to_thread(publish)

@@ -12,8 +12,9 @@ import pytest
 
 from bridge.contract.machine import Publication
 from gateway.outbox.store import Store
-from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_region import REPLICAS, accepted, one_region
+from tests.waits import wait_until
 
 ENTRIES, TOPICS, KILLS = 3_000, 20, 2
 DRAIN_S = 60.0

@@ -10,12 +10,13 @@ import pytest
 from amqtt.contexts import Action
 from amqtt.plugins.base import BaseTopicPlugin
 
-import gateway.broker
 from bridge.devices.devices import Devices
 from bridge.devices.standing import Health
+from gateway.broker import edge_broker
 from gateway.mqtt5.packets import Disconnect, PubAck, Version, Will
-from tests.gateway.harness import Wire, serving, until
+from tests.gateway.harness import Wire, serving
 from tests.gateway.traced_site import Site
+from tests.waits import until
 
 THINKS = f"{__name__}.Thinks"
 STATE = "homie/5/plug/$state"
@@ -107,7 +108,7 @@ def test_who_leaves_again_meanwhile_is_heard_in_the_same_order() -> None:
 
 
 def test_a_will_that_finds_no_room_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway.broker, "WAITING_PUBLICATIONS", 0)
+    monkeypatch.setattr(edge_broker, "WAITING_PUBLICATIONS", 0)
 
     async def scenario() -> None:
         async with serving({"plugins": {THINKS: {}}}) as broker:

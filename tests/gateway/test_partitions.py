@@ -15,8 +15,8 @@ import pytest
 
 from tests.conftest import tool
 from tests.gateway.namespaces import DividedProcesses, Network
-from tests.gateway.overlay_processes import wait_until
 from tests.gateway.test_region import Subscriber, accepted
+from tests.waits import wait_until
 
 pytestmark = pytest.mark.skipif(
     tool("ip") is None or os.geteuid() != 0, reason="needs root and iproute2; run `make tools` as root"

@@ -18,7 +18,8 @@ from paho.mqtt.properties import Properties
 
 from gateway.overlay.region_client import Arrival, RegionClient
 from keys.envelope import PROPERTY_HEADER, SignedHeader, from_property
-from tests.gateway.overlay_processes import OverlayProcesses, run_veilmq, wait_until
+from tests.gateway.overlay_processes import OverlayProcesses, run_veilmq
+from tests.waits import until, wait_until
 
 REPLICAS = ("north1", "north2", "north3")
 
@@ -335,12 +336,9 @@ def test_a_receiver_that_was_away_misses_nothing(overlay: OverlayProcesses):
     async def receive(while_up: Callable[[], object], copies: int) -> None:
         client = RegionClient(overlay.directory / "control", overlay.directory / "overlay.json", ["open/#"], arrived)
         client.start()
-        async with asyncio.timeout(20):
-            while not client.accepted:
-                await asyncio.sleep(0.02)
-            while_up()
-            while len(got) < copies:
-                await asyncio.sleep(0.02)
+        await until(lambda: client.accepted, 20)
+        while_up()
+        await until(lambda: len(got) >= copies, 20)
         await client.close()
 
     device = overlay.client("site", "device")

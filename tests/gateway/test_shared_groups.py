@@ -13,7 +13,8 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import OverlayProcesses
+from tests.waits import wait_until
 
 REPLICAS = ("north1", "north2", "north3")
 

@@ -14,7 +14,8 @@ import yaml
 
 from gateway.base.config import ConfigError
 from gateway.stock import GatewayPlugin
-from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import OverlayProcesses
+from tests.waits import wait_until
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 AMQTT = ("-c", "from amqtt.scripts.broker_script import main; main()")

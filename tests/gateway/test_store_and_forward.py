@@ -25,6 +25,7 @@ from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, SignedHeader
 from keys.epochs import Calendar
 from tests.bridge.helpers import NOW
 from tests.sim.world import World, make_world
+from tests.waits import until
 
 REPLICAS = ("r1a", "r1b", "r1c")
 SIX_HOURS_S = 6 * 3600
@@ -91,9 +92,7 @@ class Site:
         codes: list[int] = []
         for publication in publications:
             self.outgoing.take(publication, codes.append)
-        async with asyncio.timeout(30):
-            while len(codes) < len(publications):
-                await asyncio.sleep(0.001)
+        await until(lambda: len(codes) >= len(publications), 30)
         return codes
 
     def up(self, *peers: str) -> None:

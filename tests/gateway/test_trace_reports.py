@@ -16,7 +16,8 @@ from gateway.mqtt5.packets import Disconnect, PubAck, Version, Will
 from gateway.mqtt5.types import ReasonCode
 from gateway.tracing.client import TracedEntity
 from tests.gateway.harness import Wire
-from tests.gateway.traced_site import WAIT_S, Site, wait_for
+from tests.gateway.traced_site import WAIT_S, Site
+from tests.waits import wait_until
 
 REPORTS = "entities/gate/pump/trace"
 
@@ -42,7 +43,7 @@ def test_who_consents_is_reported_to_every_reader_of_the_topic(site: Site) -> No
         reader.connect("127.0.0.1", port)
         reader.subscribe("entities/#", 1)
         reader.loop_start()
-        wait_for(lambda: bool(ready))
+        assert wait_until(lambda: bool(ready))
         secret = Wishes(("desk",), secured=True)
         named = Wishes(("desk", "entities/#"), secured=True)
         with (
@@ -52,10 +53,10 @@ def test_who_consents_is_reported_to_every_reader_of_the_topic(site: Site) -> No
             valve.state("READY")
             pump.state("READY")
             pump.load({"cpu": 0.5})  # lost if it is not registered yet
-            wait_for(lambda: valve.stage is pump.stage is Stage.TRACED)
+            assert wait_until(lambda: valve.stage is pump.stage is Stage.TRACED)
             pump.load({"cpu": 0.25})
-            wait_for(lambda: {"READY", "LOAD_INFORMATION", "ALLS_WELL"} <= {each["kind"] for each in heard})
-        wait_for(lambda: heard[-1]["kind"] == "DISCONNECT")
+            assert wait_until(lambda: {"READY", "LOAD_INFORMATION", "ALLS_WELL"} <= {each["kind"] for each in heard})
+        assert wait_until(lambda: heard[-1]["kind"] == "DISCONNECT")
         reader.loop_stop()
         reader.disconnect()
     assert {(each["topic"], each["entity"], each["gateway"], each["qos"]) for each in heard} == {

@@ -24,7 +24,8 @@ from gateway.commands.check import check
 from gateway.tracing.client import TracedEntity, Tracker
 from tests.gateway.overlay_processes import ENVIRONMENT
 from tests.gateway.test_traced_entities import OPEN
-from tests.gateway.traced_site import WAIT_S, Site, observed, wait_for
+from tests.gateway.traced_site import WAIT_S, Site, observed
+from tests.waits import wait_until
 
 #: A plug of Home Assistant's: discovery message, availability topic, last will. SIGKILL brings the will.
 PLUG = """
@@ -181,7 +182,7 @@ def test_who_knows_veilmq_is_traced_once_and_topics_survive_a_restart(site: Devi
         desk.follow("site:pump")
         desk.follow("pump")
         assert observed(desk, TraceKind.READY).entity == "site:plug-1"
-        wait_for(lambda: site.counted.get("entities_registered", 0) > 0)
+        assert wait_until(lambda: site.counted.get("entities_registered", 0) > 0)
         seen = [desk.next(1.0) for _ in range(5)]
         assert "site:pump" not in {each.entity for each in seen if each is not None}
     made = site.counted["trace_topics"]

@@ -16,13 +16,14 @@ from bridge.traces.entity import Stage, Wishes
 from bridge.traces.kinds import TraceKind
 from gateway.tracing.client import TracedEntity, Tracker
 from tests.gateway.overlay_processes import ENVIRONMENT
-from tests.gateway.traced_site import Site, observed, wait_for
+from tests.gateway.traced_site import Site, observed
+from tests.waits import wait_until
 
 OPEN = Wishes(("desk",))
 ENTITY = """
 import sys, time
-from bridge.traced import Wishes
-from gateway.tracing_client import TracedEntity
+from bridge.traces.entity import Wishes
+from gateway.tracing.client import TracedEntity
 with TracedEntity(sys.argv[1], "127.0.0.1", int(sys.argv[2]), wishes=Wishes(("desk",))) as entity:
     entity.state("READY")
     time.sleep(120)
@@ -53,7 +54,7 @@ def stopped_press(site: Site, **config: Any) -> Iterator[tuple[Tracker, subproce
         Tracker(site.credentials("desk"), "127.0.0.1", port) as desk,
         process(site, "press", port) as press,
     ):
-        wait_for((site.path / "press" / "topic.bin").exists)
+        assert wait_until((site.path / "press" / "topic.bin").exists)
         desk.follow("press")
         observed(desk, TraceKind.ALLS_WELL)
         press.send_signal(signal.SIGSTOP)
@@ -67,7 +68,7 @@ def test_states_load_and_heartbeats_reach_a_tracker(site: Site) -> None:
         TracedEntity(site.credentials("pump"), "127.0.0.1", port, wishes=OPEN) as pump,
     ):
         pump.state("READY")
-        wait_for(lambda: pump.stage is Stage.TRACED)
+        assert wait_until(lambda: pump.stage is Stage.TRACED)
         desk.follow("pump")
         observed(desk, TraceKind.ALLS_WELL)
         pump.load({"cpu": 0.25})
@@ -82,7 +83,7 @@ def test_states_load_and_heartbeats_reach_a_tracker(site: Site) -> None:
 def test_a_lost_connection_is_told_at_once_and_recovery_too(site: Site) -> None:
     with site.running() as port, Tracker(site.credentials("desk"), "127.0.0.1", port) as desk:
         with process(site, "drill", port) as drill:
-            wait_for((site.path / "drill" / "topic.bin").exists)
+            assert wait_until((site.path / "drill" / "topic.bin").exists)
             desk.follow("drill")
             observed(desk, TraceKind.ALLS_WELL)
             drill.kill()
@@ -102,7 +103,7 @@ def test_silence_on_an_open_connection_is_suspected_then_a_failure(site: Site) -
 
 def test_less_caution_tells_a_death_sooner(site: Site) -> None:
     """From suspicion to failure it is half of the patience: 1.2 s for an entity that is not known for long."""
-    with stopped_press(site, traces={**site.config()["traces"], "caution": 0.2}) as (desk, press):
+    with stopped_press(site, traces={**site.config()["traces"], "caution": 0.2, "floor_s": 0.0}) as (desk, press):
         suspected = observed(desk, TraceKind.FAILURE_SUSPICION)
         failed = observed(desk, TraceKind.FAILED)
         press.send_signal(signal.SIGCONT)
@@ -117,7 +118,7 @@ def test_sealed_traces_open_for_who_may_discover_and_others_hear_nothing(site: S
         Tracker(site.credentials("stranger"), "127.0.0.1", port) as stranger,
         TracedEntity(site.credentials("safe"), "127.0.0.1", port, wishes=wishes) as safe,
     ):
-        wait_for(lambda: safe.stage is Stage.TRACED)
+        assert wait_until(lambda: safe.stage is Stage.TRACED)
         safe.state("READY")
         desk.follow("safe")
         stranger.follow("safe")
@@ -142,7 +143,7 @@ def test_a_broker_that_restarts_keeps_trace_topics(site: Site, tmp_path: Path) -
         site.running(data=data) as port,
         TracedEntity(site.credentials("vane"), "127.0.0.1", port, wishes=OPEN) as vane,
     ):
-        wait_for(lambda: vane.stage is Stage.TRACED)
+        assert wait_until(lambda: vane.stage is Stage.TRACED)
     made = site.counted["trace_topics"]
     with (
         site.running(data=data) as port,
@@ -159,10 +160,10 @@ def test_a_new_topic_is_found_again_after_the_old_one_leaked(site: Site) -> None
         site.running() as port,
         TracedEntity(site.credentials("leak"), "127.0.0.1", port, wishes=OPEN) as leak,
     ):
-        wait_for(lambda: leak.stage is Stage.TRACED)
+        assert wait_until(lambda: leak.stage is Stage.TRACED)
         before = (site.path / "leak" / "topic.bin").read_bytes()
         leak.renounce()
-        wait_for(lambda: leak.stage is Stage.TRACED)
+        assert wait_until(lambda: leak.stage is Stage.TRACED)
         assert (site.path / "leak" / "topic.bin").read_bytes() != before
         with Tracker(site.credentials("desk"), "127.0.0.1", port) as desk:
             desk.follow("leak")

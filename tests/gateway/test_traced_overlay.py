@@ -19,7 +19,8 @@ from gateway.tracing.client import TracedEntity, Tracker
 from gateway.trust.credentials import Credentials
 from gateway.trust.domains import Card, TrustDomain
 from tests.gateway.overlay_processes import OverlayProcesses
-from tests.gateway.traced_site import observed, wait_for
+from tests.gateway.traced_site import observed
+from tests.waits import wait_until
 
 SCOPE = "$Constrained/Traces/#"
 GATEWAYS = ("g1", "g2")
@@ -58,7 +59,7 @@ def test_an_entity_is_tracked_from_another_gateway(overlay: OverlayProcesses) ->
     drill.connect("127.0.0.1", first)
     drill.loop_start()
     with TracedEntity(overlay.directory / "pump", "127.0.0.1", first, wishes=wishes) as pump:
-        wait_for(lambda: pump.stage is Stage.TRACED)
+        assert wait_until(lambda: pump.stage is Stage.TRACED)
         overlay.start("g2")  # what was advertised before it came is retained
         with Tracker(overlay.directory / "desk", "127.0.0.1", second) as desk:
             desk.follow("pump")

@@ -24,13 +24,13 @@ from gateway.trust.domains import Card, TrustDomain, TrustError
 from keys.errors import OurFault
 from keys.identity import Role
 from tests.gateway.overlay_processes import ENVIRONMENT, free_ports
-from tests.gateway.traced_site import wait_for
+from tests.waits import wait_until
 
 K = TraceKind
 HONEST = "from gateway.cli import main; main()"
 LIAR = """
-from bridge.traces import TraceKind
-from bridge.telling import Voice
+from bridge.traces.kinds import TraceKind
+from bridge.traces.telling import Voice
 from gateway.cli import main
 honest = Voice.tell
 SWAPPED = {TraceKind.ALLS_WELL: TraceKind.FAILED, TraceKind.FAILED: TraceKind.ALLS_WELL}
@@ -43,8 +43,8 @@ main()
 """
 ENTITY = """
 import sys, time
-from bridge.traced import Wishes
-from gateway.tracing_client import TracedEntity
+from bridge.traces.entity import Wishes
+from gateway.tracing.client import TracedEntity
 with TracedEntity(sys.argv[1], sys.argv[2:], wishes=Wishes(("desk",), secured=True)) as entity:
     entity.state("READY")
     time.sleep(120)
@@ -86,12 +86,12 @@ class Brokers:
             command = [sys.executable, "-c", program, "broker", "-c", f"w{number}.yaml"]
             self.running.append(subprocess.Popen(command, cwd=self.path, env=ENVIRONMENT))
         for port in self.ports:
-            wait_for(lambda port=port: listens(port), 60)  # type: ignore[misc]
+            assert wait_until(lambda port=port: listens(port), 60)  # type: ignore[misc]
 
     def entity(self, name: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-c", ENTITY, str(self.credentials(name)), *self.addresses]
         self.running.append(subprocess.Popen(command, env=ENVIRONMENT))
-        wait_for((self.path / name / "topic.bin").exists, 60)
+        assert wait_until((self.path / name / "topic.bin").exists, 60)
         return self.running[-1]
 
     def stop(self) -> None:
@@ -146,7 +146,7 @@ def test_a_witness_that_says_the_contrary_is_outvoted_and_named(brokers: Brokers
         lived = until(desk, heartbeats(4))
         assert not kinds(lived) & {K.FAILED, K.FAILURE_SUSPICION, K.DISCONNECT}
         assert [seen.kind for seen in lived].count(K.READY) == 1
-        wait_for(lambda: [each.level for each in desk.opinions("pump") if each.dissents] == [Level.FAILED])
+        assert wait_until(lambda: [each.level for each in desk.opinions("pump") if each.dissents] == [Level.FAILED])
         pump.send_signal(signal.SIGSTOP)
         failed = until(desk, lambda seen: seen.kind is K.FAILED)[-1]
         assert failed.fields["of"] == 3

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,11 @@ class Site:
         return directory
 
     def config(self, **more: Any) -> dict[str, Any]:
-        traces = {"authority": str(self.domain.directory / "ca.pem"), "identity": str(self.gateway.directory)}
+        traces = {
+            "authority": str(self.domain.directory / "ca.pem"),
+            "identity": str(self.gateway.directory),
+            "preset": "lan",
+        }
         return {"listeners": LOOPBACK, "allow_anonymous": True, "traces": traces, **more}
 
     @contextlib.asynccontextmanager
@@ -99,10 +103,3 @@ def observed(tracker: Tracker, kind: TraceKind, seconds: float = WAIT_S, **field
             return seen
         passed.append(seen.kind.name)
     raise AssertionError(f"no {kind.name} in {seconds} s; came: {passed}")
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = WAIT_S) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.01)

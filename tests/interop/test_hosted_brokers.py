@@ -21,8 +21,9 @@ import pytest
 from gateway.overlay.region_client import Arrival, RegionClient
 from tests.bench.peers import wait_for
 from tests.conftest import ROOT, tool
-from tests.gateway.overlay_processes import ENVIRONMENT, free_ports, run_veilmq, wait_until
+from tests.gateway.overlay_processes import ENVIRONMENT, free_ports, run_veilmq
 from tests.interop.hosted_region import CorruptingHop, Mosquittos, Region
+from tests.waits import until, wait_until
 
 pytestmark = pytest.mark.tools
 
@@ -304,9 +305,9 @@ def test_check_says_what_is_wrong_with_logins(make):
 
 
 def test_three_providers_as_the_manual_says(tmp_path: Path):
-    """The commands of configs/README.md, on ports of our own; the Mosquittos are started here so that they end here."""
+    """The commands of docs/how-to/hosted-brokers.md, on ports of our own; the Mosquittos are started and ended here."""
     shutil.copytree(ROOT / "configs" / "hosted", tmp_path, dirs_exist_ok=True)
-    manual = (ROOT / "configs" / "README.md").read_text("utf-8")
+    manual = (ROOT / "docs" / "how-to" / "hosted-brokers.md").read_text("utf-8")
     blocks = re.findall(r"^```(?:sh)?\n(.*?)^```", manual, re.DOTALL | re.MULTILINE)
     block = next(block for block in blocks if "mosquitto_passwd" in block)
     ports = dict(zip(("8801", "8802", "8803", "1883"), map(str, free_ports(4)), strict=True))
@@ -366,12 +367,9 @@ def test_an_ingest_job_receives_from_hosted_brokers_as_from_replicas(make):
             logins=region.directory / "job-logins.yaml",
         )  # fmt: skip
         client.start()
-        async with asyncio.timeout(20):
-            while not client.accepted or len(client.up) < 3:
-                await asyncio.sleep(0.02)
-            device.publish("open/a", b"1", qos=1)
-            while len(got) < 3:
-                await asyncio.sleep(0.02)
+        await until(lambda: client.accepted and len(client.up) >= 3, 20)
+        device.publish("open/a", b"1", qos=1)
+        await until(lambda: len(got) >= 3, 20)
         await client.close()
 
     asyncio.run(receive())

@@ -88,7 +88,9 @@ CHEATS: dict[str, tuple[Callable[[], Trace], type[KeysError]]] = {
     "a token of another topic": (lambda: resigned(topic=bytes(16)), NotAuthorised),
     "a token to subscribe": (lambda: resigned(rights=Delegated.SUBSCRIBE), NotAuthorised),
     "a token to come": (lambda: resigned(not_before_ms=NOW_MS + HOUR_MS), Expired),
-    "a token that ended": (lambda: resigned(not_before_ms=NOW_MS - HOUR_MS, not_after_ms=NOW_MS - 1), Expired),
+    "a token that ended": (
+        lambda: resigned(not_before_ms=NOW_MS - HOUR_MS, not_after_ms=NOW_MS - SKEW_MS - 1), Expired,
+    ),
     "a token of witnesses to come": (lambda: seated(2, 3, NOW_MS + 1), NotAuthorised),
     "a token of another witness": (
         lambda: replace(TRACE, token=replace(SEATED, seat=Seat(1, 3, NOW_MS - 1000))).signed(HOLDER), BadSignature,

@@ -310,7 +310,7 @@ def test_a_liar_that_answers_after_the_key_is_known_is_named_too() -> None:
 
 
 def test_f_plus_one_liars_who_agree_are_believed() -> None:
-    """The bound is tight, and the README says so: more than f that collude give out keys and blame as they like."""
+    """The bound is tight (docs/explanation/threat-model.md): more than f that collude give out keys and blame."""
     world = service()
     liars = ("keys-1", "keys-2")
     keys, log = fetched(world, lying(world, liars, lambda s, d, _: forged(world, s, d, other_values)))

@@ -74,3 +74,9 @@ def test_sizes_are_bounded_on_both_sides() -> None:
 def test_no_key_shows() -> None:
     assert "kkk" not in repr(GRANTS)
     assert "ttt" not in repr(GRANTS)
+
+
+def test_the_most_scopes_and_the_most_keys_pass() -> None:
+    most_keys = tuple((KeyName("w", 0, bump), b"k" * 32) for bump in range(KEYS_MAX))
+    for grants in ([GRANTS[1]] * SCOPES_MAX, [ScopeGrant("w", "c", None, most_keys)]):
+        assert open_grants("overlay", "gateway-1", PUBLISHER, sealed(grants)) == grants

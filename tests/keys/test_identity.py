@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import pickle
 import ssl
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keys.errors import BadContent, BadFrame, BadSignature, Expired, OurFault
-from keys.identity import Certificate, Identity, Role, make_ca, make_leaf, party_id_of, public_key_of, verify
+from keys.identity import (
+    CA_DAYS,
+    CLOCK_SKEW_S,
+    Certificate,
+    Identity,
+    Role,
+    make_ca,
+    make_leaf,
+    party_id_of,
+    public_key_of,
+    verify,
+)
 from keys.sealedbox import seal_box
 from tests.keys.helpers import PUBLISHER, STRANGER, assert_canonical, assert_strict, bit_flips, stream
 
@@ -252,3 +267,82 @@ def test_a_leaf_needs_the_certificate_of_its_own_authority() -> None:
 def test_what_is_no_certificate_is_refused(data: bytes) -> None:
     with pytest.raises(BadFrame):
         public_key_of(data)
+
+
+def test_an_identity_is_not_pickled() -> None:
+    with pytest.raises(OurFault, match="pickled"):
+        pickle.dumps(PUBLISHER)
+
+
+def test_signatures_do_not_show() -> None:
+    assert repr(CERTIFICATE.signature)[2:-1] not in repr(CERTIFICATE)
+
+
+def read(pem: bytes) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(pem)
+
+
+def test_an_authority_certifies_parties_and_no_other_authority() -> None:
+    """RFC 5280, 4.2.1.9 and 4.2.1.3: both extensions are critical in an authority's certificate."""
+    ca = read(make_ca(OWNER, "acme", NOW))
+    constraints = ca.extensions.get_extension_for_class(x509.BasicConstraints)
+    assert constraints.critical
+    assert (constraints.value.ca, constraints.value.path_length) == (True, 0)
+    usage = ca.extensions.get_extension_for_class(x509.KeyUsage)
+    assert usage.critical
+    assert used(usage.value) == {"key_cert_sign", "crl_sign"}
+
+
+def used(usage: x509.KeyUsage) -> set[str]:
+    names = (
+        "digital_signature", "key_cert_sign", "crl_sign", "content_commitment", "key_encipherment",
+        "data_encipherment", "key_agreement",
+    )  # fmt: skip
+    return {name for name in names if getattr(usage, name)}
+
+
+def test_a_leaf_signs_handshakes_of_both_sides_and_nothing_else() -> None:
+    leaf = read(leaf_for(OWNER, STRANGER, "replica-1"))
+    by_class = {type(one.value): one for one in leaf.extensions}
+    assert by_class[x509.BasicConstraints].critical
+    assert by_class[x509.KeyUsage].critical
+    assert used(leaf.extensions.get_extension_for_class(x509.KeyUsage).value) == {"digital_signature"}
+    assert not by_class[x509.ExtendedKeyUsage].critical
+    assert not by_class[x509.SubjectAlternativeName].critical
+    oid = x509.oid.ExtendedKeyUsageOID
+    uses = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(uses) == [oid.SERVER_AUTH, oid.CLIENT_AUTH]
+
+
+@pytest.mark.parametrize("days", [1, 2, 30])
+def test_certificates_begin_a_skew_earlier_and_last_their_days(days: int) -> None:
+    now = datetime.fromtimestamp(NOW, UTC)
+    for pem, lasts in ((leaf_for(OWNER, STRANGER, "n", days=days), days), (make_ca(OWNER, "acme", NOW), CA_DAYS)):
+        certificate = read(pem)
+        assert certificate.not_valid_before_utc == now - timedelta(seconds=CLOCK_SKEW_S)
+        assert certificate.not_valid_after_utc == now + timedelta(days=lasts)
+
+
+def test_a_long_domain_fits_the_name_of_its_authority() -> None:
+    """A common name has at most 64 characters (RFC 5280, appendix A)."""
+    (name,) = read(make_ca(OWNER, "d" * 64, NOW)).subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)
+    assert name.value == "VeilMQ " + "d" * 57
+
+
+@pytest.mark.parametrize("host", ["", "hôte", "two words\n", "\t", "a\x7f"])
+def test_what_is_no_host_is_our_fault(host: str) -> None:
+    with pytest.raises(OurFault, match="host"):
+        leaf_for(OWNER, STRANGER, "n", hosts=[host])
+
+
+def test_a_certificate_of_another_kind_of_key_is_refused() -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([])
+    now = datetime.fromtimestamp(NOW, UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    with pytest.raises(BadFrame, match="Ed25519"):
+        public_key_of(made.public_bytes(serialization.Encoding.DER))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keys.errors import BadFrame, BadSignature, OurFault
+from keys.errors import BadFrame, BadShare, BadSignature, OurFault
 from keys.identity import Identity
-from keys.keyheader import KeyHeader
+from keys.keyheader import HOPS_LIMIT, KeyHeader, frame_bytes
 from keys.sharetree import Hop
 from tests.keys.helpers import PUBLISHER, STRANGER, assert_canonical, assert_strict, bit_flips, made, path
 
@@ -118,3 +118,48 @@ def test_one_identity_cannot_sign_for_another() -> None:
     for public in (PUBLISHER.public_bytes, mallory.public_bytes):
         with pytest.raises(BadSignature):
             forged.verify(public)
+
+
+def test_the_views_along_a_path_are_those_that_the_key_was_split_for() -> None:
+    first, second, third = path(3, 4, 5)
+    header = made(3, 4, 5).header
+    assert header.along([1, 3]) == (first, third)
+    assert header.along([1, 2, 3]) == (first, second, third)
+    assert header.along([]) == ()
+    for wrong in ([4], [1, 4], [1, 2, 3, 4]):
+        with pytest.raises(BadShare):
+            header.along(wrong)
+
+
+@pytest.mark.parametrize("counts", [(3,), (3, 5), (5, 3, 7)])
+def test_the_size_of_a_frame_is_known_before_it_is_made(counts: tuple[int, ...]) -> None:
+    header = made(*counts).header
+    assert frame_bytes(header.scope, len(counts), counts[0]) == len(header.encode())
+
+
+def test_one_region_and_the_most_regions_are_a_path() -> None:
+    for count in (1, HOPS_LIMIT):
+        header = signed(replace(HEADER, hops=tuple(Hop(region, 7, 2, 3) for region in range(1, count + 1))))
+        assert KeyHeader.decode(header.encode()) == header
+
+
+def test_regions_after_the_first_are_in_order_whatever_their_numbers_hash_to() -> None:
+    order = (Hop(1, 7, 2, 3), Hop(70_000, 7, 2, 3), Hop(8, 7, 2, 3))
+    with pytest.raises(OurFault, match="ascending"):
+        signed(replace(HEADER, hops=order))
+    assert signed(replace(HEADER, hops=(order[0], order[2], order[1]))).encode()
+
+
+def test_a_key_of_one_message_is_a_key() -> None:
+    header = signed(replace(HEADER, message_limit=1))
+    assert KeyHeader.decode(header.encode()).message_limit == 1
+
+
+def test_there_are_as_many_commitments_as_replicas_of_the_first_region() -> None:
+    for counts in ((3, 5), (5, 3)):
+        header = made(*counts).header
+        assert len(KeyHeader.decode(header.encode()).share_commitments) == counts[0]
+
+
+def test_signatures_do_not_show() -> None:
+    assert repr(HEADER.signature)[2:-1] not in repr(HEADER)

@@ -10,14 +10,11 @@ from itertools import combinations, product
 import pytest
 from Crypto.Cipher import AES
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from shamir_mnemonic.shamir import SECRET_INDEX, RawShare, _interpolate, _recover_secret, _split_secret
 
 from keys import sharetree
-from keys.derivation import Derivation
 from keys.errors import NotEnoughShares, OurFault, SearchExhausted
 from keys.reedsolomon import encode, rebuild
 from keys.shamir import combine, split
@@ -30,28 +27,6 @@ secrets = st.binary(min_size=16, max_size=40)
 def region(data: st.DataObject, largest: int = 10) -> tuple[int, int]:
     count = data.draw(st.integers(2, largest))
     return data.draw(st.integers(2, count)), count
-
-
-# -------------------------------------------------------------------------------------------- derivation
-
-
-@settings(max_examples=60)
-@given(st.binary(max_size=200), st.none() | st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32))
-def test_another_library_derives_the_same(secret: bytes, scope_key: bytes | None, binding: bytes) -> None:
-    assume(scope_key != bytes(32))
-    prk = HKDF.extract(SHA256(), scope_key or bytes(32), secret)
-    wanted = [HKDFExpand(SHA256(), 32, info + binding).derive(prk) for info in (b"veilmq/1 enc", b"veilmq/1 commit")]
-    derivation = Derivation(scope_key)
-    assert list(derivation.derive(secret, binding)) == wanted
-    assert list(derivation.derive(secret, binding)) == wanted, "a derivation keeps nothing of what it derived"
-    kcv = bytes(16) if scope_key is None else HKDFExpand(SHA256(), 16, b"veilmq/1 kcv").derive(scope_key)
-    assert derivation.check_value == kcv
-
-
-@pytest.mark.parametrize("scope_key", [b"", bytes(32), b"k" * 31, b"k" * 33, b"k" * 65])
-def test_what_is_no_epoch_key_derives_nothing(scope_key: bytes) -> None:
-    with pytest.raises(OurFault):
-        Derivation(scope_key)
 
 
 # -------------------------------------------------------------------------------------------- one sharing

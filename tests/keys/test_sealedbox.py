@@ -70,3 +70,10 @@ def test_keys_of_other_sizes_are_our_fault() -> None:
     for receiver, ephemeral in ((PUBLIC[:31], EPHEMERAL), (PUBLIC, EPHEMERAL[:31]), (b"", EPHEMERAL), (PUBLIC, b"")):
         with pytest.raises(OurFault):
             seal_box(receiver, b"plain", b"info", ephemeral)
+
+
+@pytest.mark.parametrize("size", [0, 1, 31, 32, 47])
+def test_what_cannot_be_a_box_is_told_from_one_that_does_not_open(size: int) -> None:
+    with pytest.raises(BadFrame):
+        open_box(RECEIVER, seal_box(PUBLIC, b"", b"info", EPHEMERAL)[:size], b"info")
+    assert open_box(RECEIVER, seal_box(PUBLIC, b"", b"info", EPHEMERAL), b"info") == b""

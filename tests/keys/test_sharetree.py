@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -494,3 +495,85 @@ def test_numbers_of_shares_and_paths_are_bounded() -> None:
 @given(st.binary(max_size=120))
 def test_arbitrary_bytes_are_refused_or_canonical(tail: bytes) -> None:
     assert_canonical(decode_shares, encode_shares, b"\1\1\0" + tail)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------------ edges
+
+
+def test_regions_and_views_are_numbers_of_32_bits() -> None:
+    for region, view in ((0, 0), (2**32 - 1, 2**32 - 1)):
+        assert Hop(region, view, 1, 1).view == view
+    for region, view in ((-1, 0), (0, -1), (2**32, 0), (0, 2**32)):
+        with pytest.raises(OurFault):
+            Hop(region, view, 1, 1)
+
+
+def test_the_last_place_of_a_region_fits_its_view() -> None:
+    for place in (1, 3):
+        check_label(Share((Place(1, 7, place),), (), bytes(32)), path(3))
+    for place in (4, 255):
+        with pytest.raises(BadShare):
+            check_label(Share((Place(1, 7, place),), (), bytes(32)), path(3))
+
+
+def test_a_second_split_is_that_of_the_derivation() -> None:
+    """HKDF-Expand with HMAC alone, for a share that went through two regions already."""
+    share = Share((Place(1, 7, 2), Place(5, 8, 3)), (b"tag1",), bytes(range(32)))
+    hop, seed = Hop(9, 6, 2, 3), b"s" * 32
+    label = (1).to_bytes(4) + (7).to_bytes(4) + b"\2" + (5).to_bytes(4) + (8).to_bytes(4) + b"\3"
+    following = (9).to_bytes(4) + (6).to_bytes(4) + b"\2\3"
+    info = b"veilmq/1 split" + DIGEST + b"\2" + label + following + share.value
+    first = hmac.digest(seed, info + b"\1", "sha256")
+    stream = (first + hmac.digest(seed, first + info + b"\2", "sha256"))[: 4 + 32]
+    subshares = resplit(share, DIGEST, hop, seed)
+    for x, sub in enumerate(subshares, 1):
+        assert sub.tags == (b"tag1", stream[:4])
+        expected = bytes(c ^ gf256.mul(a, x) for c, a in zip(share.value, stream[4:], strict=True))
+        assert sub.value == expected
+
+
+@pytest.mark.parametrize("depth", [0, 5, 255])
+def test_a_frame_of_no_region_or_of_too_many_is_refused_as_a_frame(depth: int) -> None:
+    with pytest.raises(BadFrame, match=f"depth {depth}"):
+        decode_shares(b"\1\1\0" + bytes([depth]) + bytes(8 * depth) + b"\0\1" + b"\1" * (depth + 4 * 4 + 32))
+
+
+def test_tags_of_every_split_must_agree() -> None:
+    """A replica of the second region that tells another tag of the first split contradicts the others of its row."""
+    key = THREE_REGIONS
+    shares = [replace(share, tags=(b"liar", share.tags[1])) if share.places[1] == 2 else share for share in key.shares]
+    assert set(level1_values(shares, key.hops, ((1, 2), (1, 2))).values()) == {None}
+    assert None not in level1_values(shares, key.hops, ((1, 3), (1, 2))).values()
+
+
+NINE = made(3, 9)
+
+
+@pytest.mark.parametrize(
+    "subset", [(1, 2, 3, 4), (1, 2, 3, 4, 5, 6), (8, 1, 2, 3, 4), (1, 1, 2, 3, 4), (1, 2, 3, 4, 10)]
+)
+def test_what_is_no_combination_is_not_tried(subset: tuple[int, ...]) -> None:
+    found = find(NINE, NINE.shares, first=(subset,))
+    assert (found.steps, found.combination) == (1, ((1, 2, 3, 4, 5),))
+
+
+def test_a_combination_must_fit_in_every_region() -> None:
+    for first in (((1, 3), (3, 1)), ((3, 1), (1, 3)), ((1, 3),), ((1, 3), (1, 3), (1, 3))):
+        assert find(THREE_REGIONS, THREE_REGIONS.shares, first=first).combination == ((1, 2), (1, 2))
+    both = [share for share in THREE_REGIONS.shares if share.places[1] != 3]
+    assert find(THREE_REGIONS, both, first=((1, 2), (2, 3))).combination == ((1, 2), (2, 3)), "all that are there"
+
+
+def test_no_combination_is_tried_twice() -> None:
+    key = TWO_REGIONS
+    for first in (None, ((2, 3),), ((1, 2),)):
+        with pytest.raises(SearchExhausted) as caught:
+            recombine(key.shares, key.hops, key.accept_level1, lambda secret: False, first)
+        assert caught.value.steps == 3
+
+
+def test_nobody_is_enough_of_nothing() -> None:
+    for shares in ([], [share for share in TWO_REGIONS.shares if share.places[0] == 1]):
+        with pytest.raises(NotEnoughShares):
+            find(TWO_REGIONS, shares)
+    assert "_Tree" not in repr(find(TWO_REGIONS, TWO_REGIONS.shares))

@@ -117,3 +117,57 @@ def test_a_covering_filter_matches_all_that_the_other_does(granted: str, asked: 
 )
 def test_covering_by_example(granted: str, asked: str, expected: bool) -> None:
     assert covers(granted, asked) is expected
+
+
+def test_what_is_no_topic_or_filter_gets_no_tokens() -> None:
+    with pytest.raises(OurFault, match="wildcard"):
+        tokenise_topic("a/+", KEY)
+    with pytest.raises(OurFault, match="1 to"):
+        tokenise_topic("", KEY)
+    with pytest.raises(OurFault, match="stand alone"):
+        tokenise_filter("a/#/b", KEY)
+    with pytest.raises(OurFault, match="shared"):
+        tokenise_filter("$share/g", KEY)
+
+
+def test_the_control_root_itself_is_left_alone() -> None:
+    for root in ("veilmq", "$veil"):
+        assert tokenise_topic(root, KEY, control_root=root) == root
+        assert tokenise_filter(root, KEY, control_root=root) == root
+    assert tokenise_filter("veilmq/#", KEY, control_root="veilmq") == "veilmq/#"
+    assert tokenise_filter("veilmq/#", KEY) != "veilmq/#"
+
+
+def test_a_topic_of_65535_bytes_is_a_topic() -> None:
+    check_topic("a" * 65_535)
+    check_topic("é" * 32_767)
+    with pytest.raises(OurFault):
+        check_topic("é" * 32_768)
+
+
+def test_the_control_root_is_that_of_our_own_replicas_unless_said_otherwise() -> None:
+    assert tokenise_topic("$veil", KEY) == "$veil"
+    assert tokenise_topic("veilX", KEY) != "veilX"
+
+
+@pytest.mark.parametrize(
+    ("granted", "asked", "expected"),
+    [
+        ("$SYS/#", "$SYS/a", True),
+        ("$SYS/+", "$SYS/a", True),
+        ("+/a", "$SYS/a", False),
+        ("+a", "$SYS/a", False),
+        ("#", "a", True),
+        ("+", "+", True),
+        ("+", "#", False),
+    ],
+)
+def test_what_covers_names_that_start_with_a_dollar(granted: str, asked: str, expected: bool) -> None:
+    assert covers(granted, asked) is expected
+
+
+def test_groups_of_shared_subscriptions_have_names_without_wildcards() -> None:
+    check_filter("$share/gX/a")
+    for group in ("", "+", "#", "a+", "#a"):
+        with pytest.raises(OurFault, match="shared"):
+            check_filter(f"$share/{group}/a")

@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keys.delegation import Advertisement
 from keys.errors import BadContent, BadFrame, BadSignature, Expired, KeysError, OurFault, Replayed
+from keys.frames import Kind, opening
+from keys.sealedbox import seal_box
 from keys.tracesession import (
     BODY_MAX_BYTES,
+    DOMAIN_SESSION,
     REQUEST_FRESH_MS,
     Registration,
     TraceSession,
@@ -20,6 +24,7 @@ from keys.tracesession import (
     registered,
     session_of,
 )
+from tests.keys.helpers import assert_strict
 from tests.keys.test_delegation import ADVERTISEMENT, NOW_MS, PUMP, SPY
 
 SESSION, KEY, REQUEST = b"s" * 16, b"k" * 32, b"r" * 16
@@ -134,3 +139,82 @@ def test_no_bytes_make_an_end_raise_anything_else(data: bytes) -> None:
         except KeysError:
             continue
         assert parse is session_of
+
+
+def test_the_frame_of_a_registration_is_strict() -> None:
+    assert_strict(Registration.decode, Registration.encode, REGISTRATION.encode())  # type: ignore[arg-type]
+    assert repr(REGISTRATION.signature)[2:-1] not in repr(REGISTRATION)
+    for size in (0, 15, 17):
+        with pytest.raises(OurFault):
+            Registration(b"", bytes(size), NOW_MS).signed(PUMP)
+
+
+def test_a_registration_of_a_minute_ago_or_ahead_is_of_now() -> None:
+    for apart_ms in (-REQUEST_FRESH_MS, REQUEST_FRESH_MS):
+        REGISTRATION.verify(ADVERTISEMENT, NOW_MS + apart_ms)
+
+
+def answer_of(advertisement: Advertisement, inside: bytes) -> bytes:
+    """A broker's answer around something else than a session and its key."""
+    head = opening(Kind.REGISTERED) + REQUEST
+    return head + seal_box(advertisement.certificate.agreement_key, inside, head, bytes(range(32)))
+
+
+@pytest.mark.parametrize("size", [0, 47, 49])
+def test_an_answer_holds_a_session_and_its_key(size: int) -> None:
+    assert open_registered(answer_of(ADVERTISEMENT, bytes(48)), PUMP) == (REQUEST, bytes(16), bytes(32))
+    with pytest.raises(BadFrame, match="session"):
+        open_registered(answer_of(ADVERTISEMENT, bytes(size)), PUMP)
+
+
+@pytest.mark.parametrize(("session", "key"), [(bytes(15), KEY), (SESSION, bytes(31)), (bytes(32), bytes(16))])
+def test_a_broker_answers_with_a_session_and_its_key(session: bytes, key: bytes) -> None:
+    with pytest.raises(OurFault):
+        registered(REQUEST, session, key, ADVERTISEMENT, bytes(32))
+
+
+def forged(inside: bytes, counter: int = 1) -> bytes:
+    """What an entity that does not follow the format seals."""
+    entity, _ = ends()
+    head = opening(Kind.TRACE_SESSION) + SESSION + counter.to_bytes(8)
+    return head + entity._cipher.encrypt(bytes(4) + counter.to_bytes(8), inside, head)
+
+
+@pytest.mark.parametrize("inside", [b"", b"\0", b"\x08", b"\xff", b"\4" + bytes(BODY_MAX_BYTES + 1)], ids=len)
+def test_a_message_without_a_known_word_or_too_long_is_refused_and_moves_nothing(inside: bytes) -> None:
+    entity, broker = ends()
+    with pytest.raises(BadFrame, match="word"):
+        broker.hear(forged(inside))
+    assert broker.hear(entity.say(Word.SILENT)) == (Word.SILENT, b"")
+
+
+@pytest.mark.parametrize("size", range(27))
+def test_a_message_shorter_than_its_head_is_refused(size: int) -> None:
+    entity, broker = ends()
+    for said in (entity.say(Word.ANSWER, b"one"), entity.say(Word.STATE, b"\1", PUMP)):
+        with pytest.raises(KeysError):
+            broker.hear(said[:size])
+        with pytest.raises(BadFrame):
+            broker.hear(said[: max(size, 1)])
+
+
+def test_a_signature_over_no_word_is_refused() -> None:
+    _, broker = ends()
+    nothing = opening(Kind.TRACE_SESSION, 1) + SESSION + (1).to_bytes(8)
+    with pytest.raises(BadFrame):
+        broker.hear(nothing + PUMP.sign(DOMAIN_SESSION, nothing))
+
+
+def test_messages_are_counted_from_1_without_a_gap() -> None:
+    entity, _ = ends()
+    counters = [int.from_bytes(entity.say(Word.ANSWER)[19:27]) for _ in range(3)]
+    assert counters == [1, 2, 3]
+    assert ends()[1].hear(ends()[0].say(Word.ANSWER)) == (Word.ANSWER, b""), "no body unless there is one"
+
+
+def test_no_bytes_of_another_session_are_taken_for_its_end() -> None:
+    entity, broker = ends()
+    said = bytearray(entity.say(Word.STATE, b"\1", PUMP))
+    said[5] ^= 1
+    with pytest.raises(BadContent, match="another"):
+        broker.hear(bytes(said))

@@ -149,7 +149,7 @@ def expand(key: bytes, info: bytes) -> bytes:
 
 
 def test_the_derivations_are_those_of_the_readme() -> None:
-    """Sealed content opened with nothing but HMAC, SHA-256 and AES-GCM, by the offsets that the README gives."""
+    """Sealed content opened with nothing but HMAC, SHA-256 and AES-GCM, by the offsets that docs/protocol.md gives."""
     frames = unhex({k: v for k, v in load("frames.json")["frames"].items() if "tokens" not in k})
     header, message = frames["key_header"], frames["signed_header"]
     hops_end = 3 + 16 + 2 + len("plant/#") + 4 + 2 + 1 + 2 * 10

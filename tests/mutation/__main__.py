@@ -1,11 +1,11 @@
 """Do the tests notice faults? Every module given is changed in every small way (`operators`), one at a time.
 
-    python -m tests.mutation [--part 2/5] keys keys/frames.py bridge/devices ...     modules and folders
+    python -m tests.mutation [--own] [--part 2/5] keys keys/frames.py bridge/devices ...     modules and folders
     python -m tests.mutation --list keys/frames.py                                   which faults there are
 
 A fault meets the module's own tests first (`tests/<package>/**/test_<module>.py`), then all other tests of the package
-that import the module or its room. `survivors` explains those that no test can notice. Prints each survivor with its
-line, and a score per module; exit status 1 if one survived that nobody explained.
+that import the module or its room; `--own` leaves these out. `survivors` explains those that no test can notice. Prints
+each survivor with its line, and a score per module; exit status 1 if one survived that nobody explained.
 
 The packages are copied to temporary directories and changed there; every fault gets a process of its own, forked from
 one that has read all libraries already. `--part 2/5` takes every fifth fault, from the second on.
@@ -183,8 +183,10 @@ def limits_of(place: Path, files: Sequence[str]) -> float:
     return max(LEAST_S, PATIENCE * (time.monotonic() - begun))
 
 
-def tasks_of(module: str, place: Path, part: tuple[int, int]) -> list[Task]:
+def tasks_of(module: str, place: Path, part: tuple[int, int], own_only: bool) -> list[Task]:
     own, others = which_tests(module)
+    if own_only:
+        others = ()
     limits_s = limits_of(place, own), limits_of(place, others)
     found = list(mutations((ROOT / module).read_text("utf-8")))[part[0] - 1 :: part[1]]
     return [Task(module, one, own, others, limits_s) for one in found]
@@ -231,6 +233,7 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="tests.mutation", description="do the tests notice faults?")
     parser.add_argument("modules", nargs="+", help="modules and folders, from the root of the repository")
     parser.add_argument("--part", type=part_of, default=(1, 1), metavar="2/5", help="of every 5 faults the second")
+    parser.add_argument("--own", action="store_true", help="ask a module's own tests only, which is fast")
     parser.add_argument("--list", action="store_true", help="only say which faults there are")
     parser.add_argument("--workers", type=int, default=WORKERS)
     asked = parser.parse_args(words)
@@ -245,7 +248,7 @@ def main(words: Sequence[str]) -> int:
         first = Path(home) / "first"
         first.mkdir()
         copy_to(first)
-        tasks = [task for module in modules for task in tasks_of(module, first, asked.part)]
+        tasks = [task for module in modules for task in tasks_of(module, first, asked.part, asked.own)]
         context = get_context("fork")
         with ProcessPoolExecutor(asked.workers, context, initializer=_begin, initargs=(home,)) as pool:
             status = report(pool.map(judge, tasks))

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 from websockets.sync.client import ClientConnection, connect
 
 from tests.interop.test_browser import FLAGS
+from tests.waits import wait_until
 
 PATIENCE_S = 60.0
 
@@ -65,11 +65,9 @@ class Page:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def wait_for(self, expression: str, patience_s: float = PATIENCE_S) -> None:
-        until = time.monotonic() + patience_s
-        while not self.evaluate(expression):
+        if not wait_until(lambda: self.evaluate(expression), patience_s, every_s=0.1):
             text = self.evaluate("document.body ? document.body.innerText : ''")
-            assert time.monotonic() < until, f"not within {patience_s} s: {expression}\n{text}\n{self.complaints}"
-            time.sleep(0.1)
+            raise AssertionError(f"not within {patience_s} s: {expression}\n{text}\n{self.complaints}")
 
     def screenshot(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
@@ -103,8 +101,8 @@ def browser(chromium: str, profile: Path) -> Iterator[Page]:
 
 
 def _wait(what: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not what():
+    def ready() -> bool:
         assert process.poll() is None, "the browser ended"
-        assert time.monotonic() < until, "the browser did not start"
-        time.sleep(0.05)
+        return what()
+
+    assert wait_until(ready, PATIENCE_S), "the browser did not start"

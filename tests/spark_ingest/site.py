@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from spark_ingest.spool.writer import SpoolWriter
 from spark_ingest.writing.sink import PublicationSink
 from tests.spark_ingest.region import Link, Overlay, Publisher, Sealed, write_grants
+from tests.waits import wait_until
 
 PATIENCE_S = 60.0
 
@@ -55,9 +55,11 @@ class Site:
         return PublicationSink(self.path / "sink.sqlite")
 
 
-def wait_until(query: Any, what: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not what():
+def wait_for_query(query: Any, what: Callable[[], bool]) -> None:
+    """Until it holds, while the query runs."""
+
+    def holds() -> bool:
         assert query.exception() is None, query.exception()
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.1)
+        return what()
+
+    assert wait_until(holds, PATIENCE_S, every_s=0.1)

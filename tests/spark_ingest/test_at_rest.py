@@ -35,8 +35,9 @@ from spark_ingest.secrets.grants_writer import GrantsWriter
 from spark_ingest.secrets.sharebox import ShareBox, ShareOpener
 from spark_ingest.spool.segments import SpoolView, read_groups, segment_path
 from spark_ingest.spool.writer import KeyMaterial, SpoolWriter
-from tests.spark_ingest.receiver.test_receiver import Replicas, settings_in, spooled, wait_until
+from tests.spark_ingest.receiver.test_receiver import Replicas, settings_in, spooled
 from tests.spark_ingest.region import TOKEN_KEY, Link, Overlay, Publisher, Sealed, token_topic
+from tests.waits import wait_until
 
 SECRET = b"the pressure is 4711"
 TOPIC = "plant/press-of-mine/temperature"
@@ -59,7 +60,7 @@ def received(root: Path, overlay: Overlay, *sealed: Sealed, **settings: object) 
         before = len(spooled(root))
         for each in part:
             replicas.publish(each)
-        wait_until(lambda: len(spooled(root)) == before + len(part) and not replicas.unacknowledged)  # noqa: B023
+        assert wait_until(lambda: len(spooled(root)) == before + len(part) and not replicas.unacknowledged)  # noqa: B023
         receiver.stop()
         assert receiver.failure is None
 

@@ -20,8 +20,9 @@ import pytest
 
 from spark_ingest.session import use_java
 from spark_ingest.spool.writer import SpoolWriter
-from tests.gateway.overlay_processes import free_ports, wait_until
+from tests.gateway.overlay_processes import free_ports
 from tests.spark_ingest.region import Link, Overlay, Publisher, write_grants
+from tests.waits import wait_until
 
 pyspark = pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]

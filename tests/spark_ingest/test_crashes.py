@@ -28,7 +28,8 @@ import paho.mqtt.client as paho
 import psutil
 import pytest
 
-from tests.gateway.overlay_processes import ENVIRONMENT, OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import ENVIRONMENT, OverlayProcesses
+from tests.waits import wait_until
 
 REPLICAS = ("north1", "north2", "north3")
 RATE = 200

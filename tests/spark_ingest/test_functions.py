@@ -31,7 +31,7 @@ def told(rows: list[Any]) -> list[str | None]:
 
 def test_json_messagepack_and_sparkplug_by_schema(spark: Any) -> None:
     from spark_ingest.functions import json_payload, messagepack, sparkplug
-    from tests.spark_ingest.test_payloads import BIRTH
+    from tests.spark_ingest.payloads.test_sparkplug import BIRTH
 
     packed = msgpack.packb(GOOD | {"raw": b"\x01\x02", "at": msgpack.Timestamp(1_767_247_200)})
     rows = frame(spark, [json.dumps(GOOD).encode(), packed, BIRTH])

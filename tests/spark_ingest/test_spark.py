@@ -20,7 +20,7 @@ from spark_ingest.secrets.grants import read_grants
 from spark_ingest.spool.segments import segment_numbers
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import NOW, write_grants
-from tests.spark_ingest.site import PATIENCE_S, Site, wait_until
+from tests.spark_ingest.site import PATIENCE_S, Site, wait_for_query
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -74,11 +74,11 @@ def test_the_receiver_runs_in_the_driver_and_survives_the_query(site: Site, even
     options = {"identity": str(feed), "overlay": "none", "grants": str(keys)}
     rows = site.stream("veilmq-replayed", **options)
     query = site.run(rows, sink.write, processingTime="0 seconds")
-    wait_until(query, lambda: any(True for _ in sink.arrived()))
+    wait_for_query(query, lambda: any(True for _ in sink.arrived()))
     query.stop()
     before = len(list(sink.arrived()))
     query = site.run(site.stream("veilmq-replayed", **options), sink.write, processingTime="0 seconds")
-    wait_until(query, lambda: len(list(sink.arrived())) >= total)
+    wait_for_query(query, lambda: len(list(sink.arrived())) >= total)
     query.stop()
     found = sorted((row.sequence, row.topic, row.digest) for row in sink.arrived())
     assert found == sorted(site.published)

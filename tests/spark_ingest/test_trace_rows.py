@@ -14,7 +14,8 @@ from bridge.traces.entity import Stage, Wishes
 from gateway.tracing.client import TracedEntity
 from gateway.trust.credentials import Credentials
 from gateway.trust.domains import Card, TrustDomain
-from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import OverlayProcesses
+from tests.waits import wait_until
 
 pytest.importorskip("pyspark")
 REPLICAS = ("north1", "north2", "north3")

@@ -18,7 +18,8 @@ from spark_ingest.spool.segments import SpoolView
 from spark_ingest.writing.outgoing_rows import ID_PROPERTY, Outgoing
 from spark_ingest.writing.publish_options import parse_publish_options
 from spark_ingest.writing.publisher import Publisher
-from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import OverlayProcesses
+from tests.waits import wait_until
 
 ROWS = 200
 

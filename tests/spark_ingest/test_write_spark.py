@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from gateway.overlay.region_client import Client
 from spark_ingest.writing.outgoing_rows import ID_PROPERTY
 from tests.gateway.test_durability import Broker
+from tests.waits import wait_until
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -43,10 +43,7 @@ class Listener:
         await client.close()
 
     def wait_for(self, what: Callable[[], bool]) -> None:
-        until = time.monotonic() + PATIENCE_S
-        while not what():
-            assert time.monotonic() < until, f"it did not happen; {len(self.seen)} came"
-            time.sleep(0.05)
+        assert wait_until(what, PATIENCE_S), f"it did not happen; {len(self.seen)} came"
 
     def close(self) -> None:
         self._stop.set()
@@ -172,10 +169,7 @@ def test_a_listener_measures_queries(spark: Any, tmp_path: Path) -> None:
             pairs = (line.rsplit(" ", 1) for line in lines if line.startswith("veilmq_query_"))
             return {name: float(value) for name, value in pairs}
 
-        until = time.monotonic() + PATIENCE_S
-        while scraped().get('veilmq_query_running{query="closed"}') != 0:
-            assert time.monotonic() < until, scraped()
-            time.sleep(0.1)
+        assert wait_until(lambda: scraped().get('veilmq_query_running{query="closed"}') == 0, PATIENCE_S), scraped()
         found = scraped()
         assert found['veilmq_query_rows_total{query="closed"}'] == made.quarantine
         assert found['veilmq_query_quarantine_rows_total{query="closed"}'] == made.quarantine

@@ -24,6 +24,7 @@ from bridge.traces.discovery import (
     open_answer,
 )
 from bridge.traces.kinds import answers_to
+from bridge.traces.offenders import BOGUS_MAX, BUDGETS, Complain, SendAway
 from bridge.traces.tracer import Say
 from keys.delegation import Advertisement
 from keys.errors import KeysError
@@ -60,6 +61,12 @@ def answer(effects: list[DiscoveryEffect], asker: Identity) -> Advertisement | N
 def shared(effects: list[DiscoveryEffect]) -> Advertisement:
     (one,) = [effect.advertisement for effect in effects if isinstance(effect, Share)]
     return one
+
+
+def refused(effects: list[DiscoveryEffect]) -> bool:
+    """Counted, and answered by nothing."""
+    figures = [effect.name for effect in effects if isinstance(effect, Count)]
+    return figures == ["discoveries_refused"] and all(isinstance(effect, Count | Complain) for effect in effects)
 
 
 def test_an_entity_gets_a_topic_that_the_node_drew_and_signed() -> None:
@@ -111,14 +118,13 @@ REFUSED = {
 def test_requests_that_do_not_hold_are_answered_by_nothing(what: str) -> None:
     request, holder, now = REFUSED[what]
     effects = ask(node(), request, holder, now)
-    assert [effect.name for effect in effects if isinstance(effect, Count)] == ["discoveries_refused"]
-    assert len(effects) == 1
+    assert refused(effects)
 
 
 def test_certificates_count_only_from_the_authority() -> None:
     own = replace(certified(SPY, "pump-7"), signature=b"")
     forged = replace(CREATE, certificate=replace(own, signature=SPY.sign("veilmq/1 certificate", own.signed_bytes())))
-    assert len(ask(node(), forged, SPY)) == 1
+    assert refused(ask(node(), forged, SPY))
 
 
 def test_a_replayed_request_makes_no_second_topic() -> None:
@@ -166,7 +172,7 @@ def test_topics_end() -> None:
     late = NOW + 11
     assert answer(ask(one, replace(QUERY, time_ms=int(late * 1000)), DESK, late), DESK) is None
     swollen = replace(CREATE, life_s=LIFE_MAX_S + 1, request=b"s" * 16)
-    assert len(ask(one, swollen, PUMP)) == 1
+    assert refused(ask(one, swollen, PUMP))
 
 
 def test_an_entity_with_topics_without_end_evicts_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,6 +200,31 @@ def test_descriptors(descriptor: str, entity: str | None) -> None:
 @given(st.binary(max_size=300))
 def test_no_bytes_make_a_node_raise(data: bytes) -> None:
     one = node()
-    assert len(one.handle(Asked("x", data), NOW)) == len(one.handle(Heard(data), NOW)) == 1
+    assert refused(one.handle(Asked("x", data), NOW))
+    assert refused(one.handle(Heard(data), NOW))
     with pytest.raises(KeysError):
         open_answer(data, DESK)
+
+
+def test_who_forges_requests_is_sent_away_and_who_asks_for_nobody_is_not() -> None:
+    one = node()
+    for place in range(BOGUS_MAX + 5):
+        assert not _away(ask(one, replace(QUERY, descriptor="Liveness/nobody", request=bytes([place]) * 16), DESK))
+    forged = [ask(one, replace(CREATE, request=bytes([place]) * 16), SPY) for place in range(BOGUS_MAX)]
+    assert [bool(_away(effects)) for effects in forged] == [False] * (BOGUS_MAX - 1) + [True]
+    assert sum(isinstance(e, Complain) for effects in forged for e in effects) == 1, "the log says it once"
+
+
+def test_creating_topics_has_a_budget_and_is_not_even_verified_beyond_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, verified = node(), list[str]()
+    monkeypatch.setattr(discovering.Request, "verify", lambda self, *rest: verified.append(self.descriptor))
+    most, every_s = BUDGETS["creation"]
+    for place in range(most + 10):
+        ask(one, replace(CREATE, request=bytes([place]) * 16), PUMP)
+    assert len(verified) == most
+    ask(one, replace(CREATE, request=b"later" + bytes(11)), PUMP, NOW + 1.5 * every_s)
+    assert len(verified) == most + 1
+
+
+def _away(effects: list[DiscoveryEffect]) -> list[DiscoveryEffect]:
+    return [effect for effect in effects if isinstance(effect, SendAway)]

@@ -28,9 +28,11 @@ from bridge.traces.pings import (
     Preset,
     Pulse,
     detection_s,
+    within,
 )
 
 NOW = 1_800_000_000.0
+QUICK = replace(LAN, floor_s=0.0)  # what a link says by itself
 
 
 def run(pulse: Pulse, until: float, round_trip_s: float | None) -> list[tuple[float, Ping | Health]]:
@@ -208,6 +210,35 @@ def test_detection_times_of_the_presets(preset: Preset) -> None:
     assert longest == pytest.approx(preset.interval_s + 2 * preset.patience_s + preset.margin_s, rel=0.01)
 
 
+@pytest.mark.parametrize("goal_s", [1.0, 2.0, 5.0, 10.0, 60.0])
+@pytest.mark.parametrize("answers", [3, 100, EXPERIENCE + 60])
+def test_a_death_is_told_within_what_was_asked_for(goal_s: float, answers: int) -> None:
+    pace = within(goal_s)
+    assert detection_s(pace, 0.01, answers) <= goal_s
+    assert detection_s(pace, 0.01, answers) >= goal_s / 2, "with no more pings than that needs"
+
+
+def test_nothing_is_told_within_no_time() -> None:
+    with pytest.raises(ValueError, match="less than a second"):
+        within(0.5)
+
+
+def test_who_says_something_else_need_not_be_asked() -> None:
+    def asked(speaks: bool) -> int:
+        pulse = Pulse(LAN, NOW)
+        run(pulse, NOW + EXPERIENCE + 60, 0.01)
+        now, count = pulse.next_deadline, 0
+        for _ in range(100):
+            now += 0.2
+            if speaks:
+                assert pulse.lives(now) is None
+            count += len(pings(run(pulse, now, 0.01)))
+        return count
+
+    assert asked(speaks=False) > 15
+    assert asked(speaks=True) <= 1
+
+
 def test_the_slower_the_network_the_later_a_failure_is_told() -> None:
     assert detection_s(LAN, 0.01) < detection_s(WAN, 0.05) < detection_s(CELLULAR, 0.5)
 
@@ -240,7 +271,7 @@ def test_who_comes_back_after_very_long_was_dead_and_is_a_newcomer() -> None:
 
 
 def test_what_was_survived_long_ago_is_forgotten() -> None:
-    pulse, now = steady()
+    pulse, now = steady(QUICK)
     run(pulse, now + 7, None)
     assert patience_of(pulse, now + 8 * 3600) < 0.2
 
@@ -270,7 +301,7 @@ def test_whatever_the_network_does_memory_is_bounded_and_time_goes_on(seed: int,
 
 
 def test_where_no_answer_was_ever_late_two_missed_pings_are_a_failure() -> None:
-    pulse = Pulse(LAN, NOW)
+    pulse = Pulse(QUICK, NOW)
     run(pulse, NOW + 300, 0.01)
     quiet = pulse.next_deadline - LAN.interval_s / 2
     run(pulse, quiet, 0.01)
@@ -283,7 +314,7 @@ def test_where_no_answer_was_ever_late_two_missed_pings_are_a_failure() -> None:
 
 @pytest.mark.parametrize("waited_s", [0.15, 0.4, 0.9])
 def test_one_late_answer_within_the_hour_and_the_patience_is_some_times_that(waited_s: float) -> None:
-    pulse = Pulse(LAN, NOW)
+    pulse = Pulse(QUICK, NOW)
     run(pulse, NOW + 300, 0.01)
     run(pulse, NOW + 301.5, waited_s)
     assert patience_of(pulse, NOW + 330.25) == pytest.approx(min(STEADY * waited_s, LAN.patience_s), rel=0.01)
@@ -300,7 +331,7 @@ def test_a_wait_as_long_as_one_before_is_not_even_suspicious() -> None:
 
 
 def test_caution_scales_the_patience() -> None:
-    pulse = Pulse(replace(LAN, caution=0.5), NOW)
+    pulse = Pulse(replace(QUICK, caution=0.5), NOW)
     run(pulse, NOW + 60, 0.01)
     assert patience_of(pulse, NOW + 61) == pytest.approx((2 * LAN.patience_s + LAN.margin_s) / 2, rel=0.01)
 

@@ -9,6 +9,7 @@ from itertools import combinations
 import pytest
 
 from bridge.traces.kinds import TraceKind
+from bridge.traces.self_health import SICK
 from bridge.traces.witnessing import FLAPS_MAX, FLAPS_S, SILENT_S, Belief, Level, Panel
 from keys.delegation import Delegated, Seat, Token
 from keys.errors import BadContent, Replayed
@@ -302,3 +303,15 @@ def test_that_it_goes_silent_is_told_once_a_majority_of_its_witnesses_is_known()
         heard.panel.seat(token(witness, 5), NOW)
         told.append(heard.panel.own(word))
     assert told == [False, False, True, False, False]
+
+
+def test_a_witness_that_says_that_it_does_badly_is_not_counted_for_it() -> None:
+    heard = Heard()
+    heard.all_say(K.JOIN)
+    heard.say(0, K.FAILED, sick=0.9)
+    heard.say(1, K.FAILED, sick=SICK)
+    assert heard.believes() is Level.ALIVE
+    heard.say(2, K.FAILED, sick=0.05)
+    assert heard.believes() is Level.ALIVE
+    heard.say(0, K.FAILED)  # it is well again, and says so again
+    assert heard.believes() is Level.FAILED

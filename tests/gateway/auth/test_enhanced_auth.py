@@ -16,7 +16,8 @@ from gateway.mqtt5.packets import Auth, ConnAck, Connect, Disconnect, PingReq, P
 from gateway.mqtt5.types import ReasonCode
 from gateway.scram_plugin import Users, set_user
 from tests.gateway.auth.test_scram import Client
-from tests.gateway.harness import Wire, serving, until
+from tests.gateway.harness import Wire, serving
+from tests.waits import until
 
 SCRAM = "gateway.scram_plugin.ScramPlugin"
 ACL = "amqtt.plugins.topic_checking.TopicAccessControlListPlugin"

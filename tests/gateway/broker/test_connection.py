@@ -19,7 +19,8 @@ from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.packets import ConnAck, Connect, PingReq, PingResp, PubAck, Publish, Version
 from gateway.mqtt5.types import ReasonCode
 from tests.gateway.certificates import Authority
-from tests.gateway.harness import Wire, serving, until
+from tests.gateway.harness import Wire, serving
+from tests.waits import until
 
 
 def test_whoever_does_not_say_connect_is_cut_off() -> None:

@@ -28,7 +28,8 @@ from gateway.mqtt5.packets import (
     Will,
 )
 from gateway.mqtt5.types import ReasonCode
-from tests.gateway.harness import LOOPBACK, Wire, serving, until
+from tests.gateway.harness import LOOPBACK, Wire, serving
+from tests.waits import until
 
 V3, V5 = Version.V311, Version.V5
 

@@ -11,7 +11,8 @@ from gateway.base.config import ConfigError, parse
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.holding import RESPITE
 from gateway.mqtt5.packets import PingReq, PingResp, PubAck, Publish, PubRec, Version
-from tests.gateway.harness import Wire, on_loop, serving, until
+from tests.gateway.harness import Wire, on_loop, serving
+from tests.waits import until
 
 QUEUE = 20
 LIMITS = {"queue_messages": QUEUE, "in_flight": 4, "hold_s": 30}

@@ -28,9 +28,10 @@ from gateway.mqtt5.packets import (
 )
 from gateway.mqtt5.types import ReasonCode
 from tests.gateway.broker.test_connection import RecordingTransport
-from tests.gateway.harness import Wire, serving, until
+from tests.gateway.harness import Wire, serving
+from tests.waits import until
 
-README = Path(__file__).parents[3] / "gateway" / "README.md"
+MANUAL = Path(__file__).parents[3] / "docs" / "reference" / "bounds.md"
 TOO_MUCH = ReasonCode.QUOTA_EXCEEDED
 
 
@@ -51,7 +52,7 @@ async def fake(broker: Any, host: str) -> RecordingTransport:
 
 
 def test_the_table_of_the_manual_lists_every_bound_with_its_default() -> None:
-    bounds = README.read_text("utf-8").partition("\n## Bounds\n")[2].partition("\n## ")[0]
+    bounds = MANUAL.read_text("utf-8").partition("\n## Of a broker\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| ([\d.,]+) \|", bounds, re.MULTILINE)
     said = {name: float(default.replace(",", "")) for name, default in rows}
     assert said == {name: float(value) for name, value in Limits()}

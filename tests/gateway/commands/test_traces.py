@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from gateway.tracing.client import TracedEntity
 from gateway.tracing.store import TraceStore
 from gateway.trust.credentials import Credentials
 from gateway.trust.domains import TrustError
-from tests.gateway.traced_site import Site, wait_for
+from tests.gateway.traced_site import Site
+from tests.waits import wait_until
 
 START_MS = 1_800_000_000_000
 
@@ -122,7 +124,7 @@ def test_watch_prints_and_writes_down_what_comes(site: Site, tmp_path: Path, vei
         TracedEntity(site.credentials("pump"), "127.0.0.1", port, wishes=wishes) as pump,
     ):
         pump.state("READY")
-        wait_for(lambda: pump.stage is Stage.TRACED)
+        assert wait_until(lambda: pump.stage is Stage.TRACED)
         arguments = ("--credentials", site.credentials("desk"), "--gateway", f"127.0.0.1:{port}", "--seconds", "4")
         status, out, err = veilmq("traces", "watch", "pump", *arguments, "--history", path, "--json")
         assert (status, err) == (0, "")
@@ -134,6 +136,37 @@ def test_watch_prints_and_writes_down_what_comes(site: Site, tmp_path: Path, vei
         assert "pump" in out
     _, out, _ = veilmq("traces", "history", "pump", "--history", path, "--json")
     assert [row["kind"] for row in json.loads(out)] == [line["kind"] for line in lines]
+
+
+def watched(veilmq: Any, site: Site, port: int, *entities: str, more: tuple[str, ...] = ()) -> tuple[int, str, float]:
+    """Exit status, what was said of errors, seconds."""
+    began = time.monotonic()
+    arguments = ("--credentials", site.credentials("desk"), "--gateway", f"127.0.0.1:{port}", "--seconds", "20")
+    status, _, err = veilmq("traces", "watch", *entities, *arguments, "--json", *more)
+    return status, err, time.monotonic() - began
+
+
+def test_watch_says_that_nobody_answers(site: Site, veilmq: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens
+        status, err, took_s = watched(veilmq, site, taken.getsockname()[1], "pump")
+    assert (status, took_s < 9) == (2, True)
+    assert "cannot be reached" in err
+
+
+def test_watch_says_that_nobody_of_that_name_is_there(site: Site, veilmq: Any) -> None:
+    with site.running() as port:
+        status, err, took_s = watched(veilmq, site, port, "nobody")
+    assert (status, took_s < 9) == (2, True)
+    assert err.count("\n") == 1
+    assert "nobody: no entity of that name" in err
+
+
+def test_watch_says_that_its_password_is_refused(site: Site, veilmq: Any) -> None:
+    with site.running(allow_anonymous=False, plugins={}) as port:
+        status, err, took_s = watched(veilmq, site, port, "pump", more=("--username", "desk"))
+    assert (status, took_s < 9) == (2, True)
+    assert "refuses us" in err
 
 
 def test_watch_refuses_an_address_that_is_none(site: Site, veilmq: Any) -> None:

@@ -21,7 +21,8 @@ from gateway.commands.check import check as check_settings
 from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.packets import ConnAck, Connect, Disconnect, Publish, Version
 from tests.gateway.certificates import Authority
-from tests.gateway.harness import ANSWER_S, Wire, serving, until
+from tests.gateway.harness import ANSWER_S, Wire, serving
+from tests.waits import until
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 

@@ -20,7 +20,8 @@ from gateway.listening.websocket import FRAME_SPARE_BYTES
 from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.packets import ConnAck, Connect, Packet, PingReq, PingResp, PubAck, Publish, Version, Will
 from tests.gateway.certificates import Authority
-from tests.gateway.harness import ANSWER_S, Wire, serving, until
+from tests.gateway.harness import ANSWER_S, Wire, serving
+from tests.waits import until
 
 WS = {"default": {"bind": "127.0.0.1:0"}, "ws": {"bind": "127.0.0.1:0", "type": "ws"}}
 MQTT: Any = ["mqtt"]

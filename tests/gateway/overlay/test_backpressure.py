@@ -18,8 +18,8 @@ from gateway.mqtt5.packets import ConnAck, Connect, Properties, PubAck, Publish
 from gateway.overlay import backpressure
 from gateway.overlay.backpressure import AWAY_S, HELD_BYTES_MAX, MARK_BYTES, MARK_MESSAGES, Backpressure
 from gateway.overlay.driver import Links
-from tests.gateway.harness import until
 from tests.sim.world import make_world
+from tests.waits import until
 
 FROM = "north1"
 

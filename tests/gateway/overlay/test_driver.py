@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,11 @@ from gateway.operation.prometheus import overlay_metrics
 from gateway.overlay.dials import Dials
 from gateway.party import accepted_links
 from tests.gateway.certificates import Authority
-from tests.gateway.harness import serving, until
+from tests.gateway.harness import serving
 from tests.gateway.overlay.test_region_client import Server, connected, scenario
-from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_broker_overlay import FakeOverlay
+from tests.waits import until, wait_until
 
 KEEP_ALIVE_S = 10
 
@@ -88,14 +88,6 @@ class Leap:
             await asyncio.sleep(0)
 
 
-async def soon(condition: Callable[[], object]) -> None:
-    """As `until`, for a loop whose clock leaps."""
-    end = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        await asyncio.sleep(0.001)
-
-
 @contextlib.asynccontextmanager
 async def a_link(directory: Path) -> AsyncIterator[tuple[Client, Proxy, Any, FakeOverlay]]:
     """A member's client, a proxy, and the broker of another member, over TLS."""
@@ -130,11 +122,11 @@ def test_a_peer_that_falls_silent_is_noticed_by_whoever_dialled_within_one_and_a
             leap = Leap()
             proxy.swallow()
             await leap.by(KEEP_ALIVE_S)
-            await soon(lambda: proxy.swallowed)  # the PINGREQ
+            await until(lambda: proxy.swallowed)  # the PINGREQ
             await leap.by(KEEP_ALIVE_S / 2 - 1)
             assert not downs
             await leap.by(1)
-            await soon(lambda: downs)
+            await until(lambda: downs)
             assert "does not answer" in client._why or "does not answer" in client.last_error
 
     asyncio.run(check())
@@ -154,7 +146,7 @@ def test_a_pulled_cable_is_noticed_although_much_is_still_to_be_written(tmp_path
                 await leap.by(0)
             await leap.by(KEEP_ALIVE_S)
             await leap.by(KEEP_ALIVE_S / 2)
-            await soon(lambda: downs)
+            await until(lambda: downs)
 
     asyncio.run(check())
 
@@ -173,7 +165,7 @@ def test_a_peer_that_falls_silent_is_noticed_by_whoever_was_dialled(tmp_path: Pa
             leap = Leap()
             broker.tick(now + 1.5 * KEEP_ALIVE_S + 0.1)
             await leap.by(CLOSE_GRACE_S)  # it gives the peer so long to take its DISCONNECT
-            await soon(lambda: not is_up())
+            await until(lambda: not is_up())
 
     asyncio.run(check())
 

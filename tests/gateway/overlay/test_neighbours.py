@@ -20,8 +20,9 @@ from gateway.overlay.discovery import Found, Neighbourhood
 from gateway.overlay.neighbours import Neighbours, addresses_of, advertised_listener
 from gateway.trust.overlay_file import load_overlay
 from keys.identity import Role
-from tests.gateway.overlay_processes import OverlayProcesses, free_ports, wait_until
+from tests.gateway.overlay_processes import OverlayProcesses, free_ports
 from tests.sim.world import make_world
+from tests.waits import wait_until
 
 LOOPBACK = ["127.0.0.1"]
 WORLD = make_world({1: 3}, [], {"site": 1})

@@ -41,6 +41,7 @@ from gateway.overlay.region_client import Arrival, Client, ClientError, Publish,
 from gateway.trust.domains import LocalIdentity
 from gateway.trust.overlay_file import load_overlay
 from tests.gateway.trust.test_domains import World
+from tests.waits import until
 
 P = TypeVar("P")
 
@@ -112,14 +113,6 @@ async def serving() -> AsyncIterator[Server]:
         listener.close()
         for writer in writers:
             writer.transport.abort()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """The event loop turns until it is so, at most 5 s."""
-    end = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        await asyncio.sleep(0.001)
 
 
 def scenario(test: Callable[[Server], Awaitable[None]]) -> Callable[[pytest.MonkeyPatch], None]:

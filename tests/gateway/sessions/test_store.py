@@ -58,7 +58,8 @@ from gateway.sessions.rows import (
     subscription_row,
 )
 from gateway.sessions.store import SessionStore
-from tests.gateway.harness import Wire, serving, until
+from tests.gateway.harness import Wire, serving
+from tests.waits import until
 
 LASTING: dict[str, Any] = {"clean_start": False, "properties": {"session_expiry_s": 1000}}
 

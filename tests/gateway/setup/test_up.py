@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from gateway.setup import supervising
 from gateway.setup.plan import SetupError
 from gateway.setup.supervising import Supervisor, rotate
+from tests.waits import wait_until
 
 
 @pytest.fixture
@@ -31,13 +31,6 @@ def supervisor(member: Path) -> Iterator[tuple[Supervisor, list[str]]]:
     made = Supervisor(member.parent.parent, said.append)
     yield made, said
     made.stop()
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def ended(supervisor: Supervisor) -> bool:
@@ -61,7 +54,7 @@ def test_a_crash_is_followed_by_a_start_with_growing_pauses(
         assert pid is not None
         assert (member.parent / "pid").read_text().strip() == str(pid)
         os.kill(pid, signal.SIGKILL)
-        until(lambda: ended(up))
+        assert wait_until(lambda: ended(up))
         up.step(now)
         assert up.children["m"].pid is None
         assert f"by signal 9, is started again in {pause_s} s" in said[-1]
@@ -79,7 +72,7 @@ def test_what_was_stopped_stays_stopped_until_its_folder_changes(
     member.write_text("pass")
     up.open()
     up.step(0.0)
-    until(lambda: ended(up))
+    assert wait_until(lambda: ended(up))
     up.step(1.0)
     up.step(1000.0)
     assert up.children["m"].pid is None
@@ -97,7 +90,7 @@ def test_what_an_operator_has_to_cure_is_said_and_not_tried_for_ever(
     member.write_text("import sys; print('veilmq: the port is in use; stop what uses it'); sys.exit(2)")
     up.open()
     up.step(0.0)
-    until(lambda: ended(up))
+    assert wait_until(lambda: ended(up))
     up.step(1.0)
     up.step(1000.0)
     assert said == ["m: the port is in use; stop what uses it"]

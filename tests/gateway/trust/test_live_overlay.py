@@ -16,8 +16,9 @@ from gateway.client.tls import LinkTls
 from gateway.trust.domains import LocalIdentity, TrustError
 from gateway.trust.live_overlay import LiveOverlay, take_listed_key
 from gateway.trust.overlay_file import load_overlay
-from tests.gateway.overlay_processes import OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_key_service import Load, flowing
+from tests.waits import wait_until
 
 REPLICAS = ("north1", "north2", "north3")
 EVERYBODY = (*REPLICAS, "site", "control")

@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -33,6 +32,7 @@ from tests.spark_ingest.chromium import Page, browser
 from tests.spark_ingest.dashboard.test_board import HOSTILE
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, write_grants
 from tests.spark_ingest.test_metrics import progress
+from tests.waits import wait_until
 
 START_S = 60.0
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
@@ -47,14 +47,15 @@ def dashboard(port: int, *arguments: str) -> Iterator[str]:
     process = subprocess.Popen(
         [*VEILMQ, *arguments, "--bind", bind], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=ENVIRONMENT
     )
-    until = time.monotonic() + START_S
+
+    def answers() -> bool:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{bind}/", timeout=5):
+            return True
+        assert process.poll() is None, process.stdout.read()  # type: ignore[union-attr]
+        return False
+
     try:
-        while True:
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{bind}/", timeout=5):
-                break
-            assert process.poll() is None, process.stdout.read()  # type: ignore[union-attr]
-            assert time.monotonic() < until, "the page did not come"
-            time.sleep(0.1)
+        assert wait_until(answers, START_S, every_s=0.1), "the page did not come"
         yield f"http://{bind}/"
     finally:
         process.terminate()

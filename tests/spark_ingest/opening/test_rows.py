@@ -100,8 +100,8 @@ def test_the_schemas_are_exactly_what_spark_makes_of_the_ddl() -> None:
         assert to_arrow_schema(StructType(fields), timezone="UTC").equals(SCHEMAS[stream]), stream
 
 
-def test_the_readme_has_the_schemas() -> None:
-    words = " ".join((Path(__file__).parents[3] / "spark_ingest" / "README.md").read_text().split())
+def test_the_manual_has_the_schemas() -> None:
+    words = " ".join((Path(__file__).parents[3] / "docs" / "reference" / "spark.md").read_text().split())
     for stream, ddl in DDL.items():
         assert f" {stream} {ddl} " in words
 

@@ -20,7 +20,8 @@ from spark_ingest.receiver.daemon import receiver_options
 from spark_ingest.spool.segments import SpoolView
 from spark_ingest.spool.status import status_of, told
 from spark_ingest.spool.writer import SpoolWriter
-from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, OverlayProcesses, free_ports, run_veilmq, wait_until
+from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, OverlayProcesses, free_ports, run_veilmq
+from tests.waits import wait_until
 
 REPLICAS = ("north1", "north2", "north3")
 CAP_BYTES = 1 << 20

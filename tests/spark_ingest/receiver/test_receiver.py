@@ -28,6 +28,7 @@ from spark_ingest.spool.consumers import Consumer
 from spark_ingest.spool.segments import Position, SpoolView, read_groups, segment_numbers
 from spark_ingest.spool.writer import KeyMaterial, Record, SpoolWriter
 from tests.spark_ingest.region import Overlay, Publisher, Sealed, Wire, epoch_key, published
+from tests.waits import wait_until
 
 PATIENCE_S = 20.0
 
@@ -117,13 +118,6 @@ def settings_in(root: Path, **settings: Any) -> ReceiverSettings:
     return ReceiverSettings(root, root.with_name(f"{root.name}-keys.json"), **settings)
 
 
-def wait_until(what: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.01)
-
-
 def spooled(root: Path) -> list[int]:
     view = SpoolView(root)
     extents = view.ranges({}, view.advance({}), 1)
@@ -146,7 +140,7 @@ def test_everything_is_spooled_once_and_acknowledged(tmp_path: Path, overlay: Ov
     receiver.start()
     for _ in range(50):
         replicas.publish(publisher.seal("plant/a", time=time.time()))
-    wait_until(lambda: len(spooled(tmp_path)) == 50 and not replicas.unacknowledged)
+    assert wait_until(lambda: len(spooled(tmp_path)) == 50 and not replicas.unacknowledged)
     receiver.stop()
     assert sorted(spooled(tmp_path)) == list(range(1, 51))
     assert receiver.figures["spooled", ""] == 50
@@ -163,7 +157,7 @@ def test_a_liar_is_told_of_in_the_log(
     replicas.publish(sealed, places=(1, 3))
     receiver = Receiver(settings_in(tmp_path), lambda: replicas)
     receiver.start()
-    wait_until(lambda: "wrong_content from r2: 1" in caplog.text)
+    assert wait_until(lambda: "wrong_content from r2: 1" in caplog.text)
     receiver.stop()
     assert spooled(tmp_path) == [1]
 
@@ -175,7 +169,7 @@ def test_restarts_lose_and_repeat_nothing(tmp_path: Path, overlay: Overlay, publ
             replicas.publish(publisher.seal("plant/a", time=time.time()))
         receiver = Receiver(settings_in(tmp_path), lambda: replicas)
         receiver.start()
-        wait_until(lambda turn=turn: len(spooled(tmp_path)) == 20 * turn)  # type: ignore[misc]
+        assert wait_until(lambda turn=turn: len(spooled(tmp_path)) == 20 * turn)  # type: ignore[misc]
         receiver.stop()
     wires = [wire for session in replicas.sessions.values() for wire in session]
     assert not wires
@@ -193,7 +187,7 @@ def test_a_crash_between_sync_and_acknowledgement_makes_no_second_row(
             replicas.publish(sealed)
         receiver = Receiver(settings_in(tmp_path), lambda replicas=replicas: replicas)  # type: ignore[misc]
         receiver.start()
-        wait_until(lambda replicas=replicas: not replicas.unacknowledged)  # type: ignore[misc]
+        assert wait_until(lambda replicas=replicas: not replicas.unacknowledged)  # type: ignore[misc]
         receiver.stop()
     assert sorted(spooled(tmp_path)) == list(range(1, 11))
 
@@ -216,7 +210,7 @@ def test_a_failing_disk_ends_the_session_and_the_next_one_gets_everything(
     receiver.start()
     for _ in range(10):
         replicas.publish(publisher.seal("plant/a", time=time.time()))
-    wait_until(lambda: len(spooled(tmp_path)) == 10 and not replicas.unacknowledged)
+    assert wait_until(lambda: len(spooled(tmp_path)) == 10 and not replicas.unacknowledged)
     receiver.stop()
     assert replicas.connections == 2
     assert sorted(spooled(tmp_path)) == list(range(1, 11))
@@ -234,7 +228,7 @@ def test_a_full_spool_acknowledges_nothing_until_it_is_trimmed(
     receiver.start()
     for _ in range(150):
         replicas.publish(publisher.seal("plant/a", bytes(1000), time=time.time()))
-    wait_until(lambda: receiver.trouble is not None and "full" in receiver.trouble)
+    assert wait_until(lambda: receiver.trouble is not None and "full" in receiver.trouble)
     stuck = len(spooled(tmp_path))
     assert stuck < 150
     assert replicas.unacknowledged >= 3 * (150 - stuck)
@@ -252,7 +246,7 @@ def test_a_full_spool_acknowledges_nothing_until_it_is_trimmed(
         consumer.commit(end)
         return rows == 150 and not replicas.unacknowledged
 
-    wait_until(caught_up)
+    assert wait_until(caught_up)
     receiver.stop()
     assert segment_numbers(tmp_path / "main")[0] > 1
 
@@ -292,13 +286,13 @@ def test_rows_of_a_new_epoch_show_when_the_file_has_its_key_and_not_before(
     receiver = Receiver(settings_in(tmp_path, incomplete_s=600.0), lambda: replicas)
     receiver.start()
     replicas.publish(publisher.seal("plant/a", b"before", time=now - 1))  # within skew of the epoch's end
-    wait_until(lambda: spooled(tmp_path) == [1])
+    assert wait_until(lambda: spooled(tmp_path) == [1])
     replicas.publish(publisher.seal("plant/a", b"after", time=now))
-    wait_until(lambda: replicas.wanted == {KeyName("plant/#", 1, 0)})
+    assert wait_until(lambda: replicas.wanted == {KeyName("plant/#", 1, 0)})
     assert spooled(tmp_path) == [1]
     assert replicas.unacknowledged == 3
     replicas.learn(KeyName("plant/#", 1, 0))
-    wait_until(lambda: spooled(tmp_path) == [1, 2] and not replicas.unacknowledged)
+    assert wait_until(lambda: spooled(tmp_path) == [1, 2] and not replicas.unacknowledged)
     receiver.stop()
     assert rows_in_clear(tmp_path) == [b"before", b"after"]
     assert not early
@@ -310,12 +304,12 @@ def test_a_bump_reaches_executors_through_a_running_receiver(tmp_path: Path, ove
     receiver = Receiver(settings_in(tmp_path, incomplete_s=600.0), lambda: replicas)
     receiver.start()
     replicas.publish(publisher.seal("plant/a", b"old", time=time.time()))
-    wait_until(lambda: len(spooled(tmp_path)) == 1)
+    assert wait_until(lambda: len(spooled(tmp_path)) == 1)
     overlay.change(bump=1)
     replicas.names.clear()  # the service issues keys of the new bump only
     replicas.learn(KeyName("plant/#", 0, 1))
     replicas.publish(publisher.seal("plant/a", b"new", time=time.time()))
-    wait_until(lambda: len(spooled(tmp_path)) == 2)
+    assert wait_until(lambda: len(spooled(tmp_path)) == 2)
     receiver.stop()
     assert rows_in_clear(tmp_path) == [b"old", b"new"], "the old key is there as long as the spool has its rows"
 
@@ -326,7 +320,7 @@ def test_a_restart_without_the_key_service_goes_on_with_the_keys_in_the_file(tmp
         receiver = Receiver(settings_in(tmp_path), lambda: replicas)
         receiver.start()
         replicas.publish(publisher.seal("plant/a", b"%d" % turn, time=time.time()))
-        wait_until(lambda turn=turn: len(spooled(tmp_path)) == turn + 1)  # type: ignore[misc]
+        assert wait_until(lambda turn=turn: len(spooled(tmp_path)) == turn + 1)  # type: ignore[misc]
         receiver.stop()
         replicas.names = set()
     assert rows_in_clear(tmp_path) == [b"0", b"1"]
@@ -342,9 +336,9 @@ def test_no_key_is_in_the_log_or_in_the_spool(
     receiver.start()
     publisher.new_key("plant/#", bump=7)
     replicas.publish(publisher.seal("plant/a", time=time.time()))
-    wait_until(lambda: bool(replicas.wanted))
+    assert wait_until(lambda: bool(replicas.wanted))
     replicas.learn(KeyName("plant/#", 0, 7))
-    wait_until(lambda: len(spooled(tmp_path)) == 1)
+    assert wait_until(lambda: len(spooled(tmp_path)) == 1)
     receiver.stop()
     disk = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     kept = settings_in(tmp_path).grants.read_bytes()
@@ -360,7 +354,7 @@ def test_a_file_of_keys_that_is_none_fails_the_query_with_one_line(tmp_path: Pat
     settings_in(tmp_path).grants.chmod(0o600)
     receiver = Receiver(settings_in(tmp_path), lambda: Replicas(overlay))
     receiver.start()
-    wait_until(lambda: not receiver.alive)
+    assert wait_until(lambda: not receiver.alive)
     assert isinstance(receiver.failure, GrantsError)
     assert "\n" not in str(receiver.failure)
     assert settings_in(tmp_path).grants.read_text() == "notes of somebody"
@@ -373,14 +367,14 @@ def test_a_second_receiver_waits_and_takes_over(
     replicas = Replicas(overlay)
     first = Receiver(settings_in(tmp_path), lambda: replicas)
     first.start()
-    wait_until(lambda: replicas.connections == 1)
+    assert wait_until(lambda: replicas.connections == 1)
     second = Receiver(settings_in(tmp_path), lambda: replicas)
     second.start()
-    wait_until(lambda: second.trouble is not None)
+    assert wait_until(lambda: second.trouble is not None)
     assert replicas.connections == 1
     first.stop()
     replicas.publish(publisher.seal("plant/a", time=time.time()))
-    wait_until(lambda: spooled(tmp_path) == [1])
+    assert wait_until(lambda: spooled(tmp_path) == [1])
     second.stop()
 
 
@@ -394,7 +388,7 @@ def test_a_look_at_the_lock_does_not_end_a_receiver_that_starts(tmp_path: Path, 
         receiver = Receiver(settings, lambda: replicas)
         receiver.start()
         time.sleep(0.2)  # longer than any look takes
-    wait_until(lambda: replicas.connections == 1 or receiver.failure is not None)
+    assert wait_until(lambda: replicas.connections == 1 or receiver.failure is not None)
     assert receiver.failure is None
     receiver.stop()
 
@@ -416,7 +410,7 @@ def test_a_receiver_that_cannot_be_made_fails_the_query(tmp_path: Path) -> None:
 
     reader = SpoolStreamReader(options, connect)
     start = reader.initialOffset()
-    wait_until(lambda: reader._receiver is not None and reader._receiver.failure is not None)
+    assert wait_until(lambda: reader._receiver is not None and reader._receiver.failure is not None)
     with pytest.raises(RuntimeError, match="make one"):
         reader.latestOffset(start, ReadAllAvailable())
     reader.stop()
@@ -443,7 +437,7 @@ def test_the_reader_in_the_driver(tmp_path: Path, overlay: Overlay, publisher: P
     for _ in range(25):
         replicas.publish(publisher.seal("plant/a", time=time.time()))
     view = SpoolView(options.spool)
-    wait_until(lambda: view.rows_between({}, view.latest()) == 25)
+    assert wait_until(lambda: view.rows_between({}, view.latest()) == 25)
     end = reader.latestOffset(start, ReadAllAvailable())
     assert reader.reportLatestOffset() == {"main": {**end["main"], "rows_behind": 0, "bytes_behind": 0}}
     executor = pickle.loads(pickle.dumps(SpoolStreamReader(options, Replicas)))

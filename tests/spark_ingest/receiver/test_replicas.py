@@ -14,7 +14,8 @@ from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
 from spark_ingest.receiver.replicas import RegionReplicas
 from spark_ingest.secrets.grants import read_grants
 from spark_ingest.spool.segments import SpoolView
-from tests.gateway.overlay_processes import KeyService, OverlayProcesses, wait_until
+from tests.gateway.overlay_processes import KeyService, OverlayProcesses
+from tests.waits import wait_until
 
 REPLICAS = ("north1", "north2", "north3")
 

@@ -24,6 +24,7 @@ from spark_ingest.writing.publish_options import parse_publish_options
 from spark_ingest.writing.publisher import CHUNK_ROWS, Publisher
 from tests.gateway.certificates import Authority
 from tests.gateway.test_durability import Broker
+from tests.waits import until
 
 pa = pytest.importorskip("pyarrow")
 ACL = "amqtt.plugins.topic_checking.TopicAccessControlListPlugin"
@@ -323,9 +324,7 @@ def test_kill_9_of_the_broker_in_mid_batch_loses_nothing_and_repeats_carry_the_s
             broker.end()
             await broker.start()
         acknowledged = await publishing
-        async with asyncio.timeout(PATIENCE_S):
-            while len(set(seen)) < total:
-                await asyncio.sleep(0.05)
+        await until(lambda: len(set(seen)) >= total, PATIENCE_S)
         await listener.close()
         broker.end()
         return seen, acknowledged

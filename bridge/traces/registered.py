@@ -1,0 +1,38 @@
+"""One entity that is registered at a broker: its voice, its session, its pulse, and when it wants attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bridge.traces.pings import Pulse
+from bridge.traces.telling import Voice
+from keys.delegation import Advertisement
+from keys.tracesession import TraceSession
+
+
+@dataclass(slots=True)
+class Traced:
+    """`client`: the connection through which it spoke last."""
+
+    voice: Voice
+    client: str
+    session: TraceSession
+    pulse: Pulse | None
+    """None: of before a restart of ours, and not back."""
+    speaks_at: str
+    listens_at: str
+    rejoin_by: float = 0.0
+    spoke: bool = False
+    joined: bool = False
+    metrics_at: float = 0.0
+    due: float = float("inf")
+    """When it is looked at, if not before its time."""
+
+    @property
+    def advertisement(self) -> Advertisement:
+        return self.voice.advertisement
+
+    @property
+    def wants_attention_at(self) -> float:
+        due, voice = self.rejoin_by if self.pulse is None else self.pulse.next_deadline, self.voice
+        return due if voice.token is None else min(due, voice.audience.gauge_at)

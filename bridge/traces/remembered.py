@@ -1,0 +1,55 @@
+"""What a broker must know of an entity to speak of it after a restart, though it never comes back.
+
+    record   version(1) advertisement(2 + n) token(2 + n) holder(32) trace_key(0 or 32: 1 + n) what holds(4 + n)
+
+The token is short, so a broker that was away for longer than its life has no right to tell anything; it is then its
+trackers who say that they hear nothing. A record holds secrets: the key that the token names, the key that traces are
+sealed under. Not here: where it is kept, and that it is sealed there (`gateway.tracing.store`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bridge.traces.kinds import Interest, TraceKind, body_of, fields_of
+from keys.delegation import Advertisement, Token
+from keys.errors import BadFrame
+from keys.frames import Reader, number, sized
+from keys.tracesession import KEY_BYTES
+
+_VERSION = 1
+
+Holding = Mapping[Interest, tuple[TraceKind, Mapping[str, object]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One registered entity. `holds`: what was told last, by who wants such things."""
+
+    advertisement: Advertisement
+    token: Token
+    holder: bytes = field(repr=False)
+    trace_key: bytes = field(repr=False)
+    holds: Holding
+
+    def encode(self) -> bytes:
+        held = body_of({str(int(i)): [int(kind), dict(fields)] for i, (kind, fields) in self.holds.items()})
+        parts = (number(_VERSION, 1), sized(self.advertisement.encode()), sized(self.token.encode()), self.holder)
+        return b"".join((*parts, number(len(self.trace_key), 1), self.trace_key, number(len(held), 4), held))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Record:
+        """Raises BadFrame."""
+        reader = Reader(data)
+        if reader.number(1) != _VERSION:
+            raise BadFrame("a record of another version")
+        advertisement, token = Advertisement.decode(reader.sized()), Token.decode(reader.sized())
+        holder, trace_key = reader.take(KEY_BYTES), reader.take(reader.number(1))
+        held = fields_of(reader.take(reader.number(4)))
+        reader.end()
+        try:
+            holds = {Interest(int(i)): (TraceKind(kind), dict(fields)) for i, (kind, fields) in held.items()}
+        except (ValueError, TypeError):
+            raise BadFrame("a record of what no trace says") from None
+        return cls(advertisement, token, holder, trace_key, holds)

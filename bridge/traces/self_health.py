@@ -1,0 +1,46 @@
+"""How well a broker does that judges others: who comes late to its own turns suspects itself first (Lifeguard).
+
+A broker without processor time reads answers late and sends pings late; to it everybody else looks slow. So it
+measures itself, and the worse it does, the longer it waits before it judges, the less it asks, and the more it says so
+in what it signs. Two signs count:
+
+    lateness   the part of the last `WINDOW_S` seconds by which its turns came after their time
+    many       more than `MANY` of all, and `MANY_LEAST` at least, are overdue together: rather we than all of them
+
+`score` is 0 for a broker that does well, 1 for one that hardly runs. Source: A. Dadgar, J. Phillips, J. Currey,
+Lifeguard: local health awareness for more accurate failure detection (2018). Not here: what others are held for.
+"""
+
+from __future__ import annotations
+
+WINDOW_S = 3.0
+USUAL_S = 0.02  # a turn that comes no later than that is in time
+STRETCH = 3.0  # at a score of 1 every wait is so many times longer than usual, and once more
+MANY, MANY_LEAST = 0.5, 8
+MANY_SCORE = 1 / 3
+SICK = 0.25  # with a score from here on our verdicts count for nothing with those who have others to ask
+
+
+class SelfHealth:
+    """Of one process. `turn` at each turn, before anybody is judged."""
+
+    __slots__ = ("_late", "_turned_at", "score", "stretch")
+
+    def __init__(self) -> None:
+        self.score = 0.0
+        self.stretch = 1.0
+        """What every wait is multiplied by."""
+        self._late = 0.0
+        self._turned_at: float | None = None
+
+    def turn(self, late_s: float, overdue: int, of: int, now: float) -> None:
+        """A turn begins, `late_s` after its time; `overdue` of so many entities owe an answer."""
+        if self._turned_at is not None and now > self._turned_at:
+            passed_s = now - self._turned_at
+            weight = min(passed_s / WINDOW_S, 1.0)
+            late = min(max(late_s - USUAL_S, 0.0) / passed_s, 1.0)
+            self._late += (late - self._late) * weight
+        self._turned_at = now
+        many = overdue >= MANY_LEAST and overdue > MANY * of
+        self.score = max(self._late if self._late > 0.01 else 0.0, MANY_SCORE if many else 0.0)
+        self.stretch = 1.0 + STRETCH * self.score

@@ -1,0 +1,98 @@
+"""What runs beside a broker as its configuration says: looks at how it stands, bridges, page and API.
+
+Put together here, begun when the broker serves, ended with it. What the parts do is in their rooms.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import partial
+
+from gateway.base import PrivateFileError, Settings, StartError, read_private, write_private
+from gateway.bridging import Bridge, make_bridge
+from gateway.broker import EdgeBroker
+from gateway.clients import INTERNAL
+from gateway.health import DEGRADED, Certificates, Finding, View, Watch, look
+from gateway.overlay import Links, standing
+
+BROKER_NAME = "broker.name"
+
+
+class Attached:
+    """Everything beside one broker. `begin` when it serves; `end` before it ends."""
+
+    def __init__(self, settings: Settings, links: Links | None) -> None:
+        self._settings, self._links = settings, links
+        self._bridges: list[Bridge] = []
+        self._watch: Watch | None = None
+
+    def begin(self, broker: EdgeBroker) -> None:
+        """Raises ConfigError, StartError."""
+        settings = self._settings
+        if settings.bridges:
+            name = self._name()
+            may_leave = self._links.may_leave if self._links is not None else lambda topic: True
+            self._bridges = [
+                make_bridge(bridge, one, broker, name, INTERNAL, may_leave) for bridge, one in settings.bridges.items()
+            ]
+            for each in self._bridges:
+                each.start()
+        self._watch = Watch(
+            partial(_view, settings, self._links, broker, self._bridges, Certificates()), time.monotonic
+        )
+        broker.operation.health = self._watch
+        self._watch.start()
+
+    async def end(self) -> None:
+        """Bridges first: what they were handed is kept for the next start."""
+        if self._watch is not None:
+            self._watch.stop()
+        for bridge in self._bridges:
+            await bridge.stop()
+
+    def _name(self) -> str:
+        """What this broker is called in the marks of bridges: our name in the overlay, or one drawn once."""
+        if self._links is not None:
+            return self._links.figures.name
+        data = self._settings.data
+        drawn = f"broker-{secrets.token_hex(4)}"
+        if data is None:
+            return drawn
+        try:
+            with contextlib.suppress(PrivateFileError):
+                return read_private(data / BROKER_NAME).decode("ascii").strip()
+            write_private(data / BROKER_NAME, drawn.encode() + b"\n", replace=True)
+        except (PrivateFileError, UnicodeDecodeError) as error:
+            raise StartError(f"{data / BROKER_NAME}: {error}; remove it") from None
+        return drawn
+
+
+def _view(
+    settings: Settings, links: Links | None, broker: EdgeBroker, bridges: Sequence[Bridge], certificates: Certificates
+) -> View:
+    now = time.time()
+    overlay = None
+    if links is not None and settings.overlay is not None:
+        overlay = standing(links, now, settings.overlay.outbox_bytes)
+    view = look(settings, certificates, broker.operation.observe(), overlay, now)
+    if not bridges:
+        return view
+    stands = [bridge.standing() for bridge in bridges]
+    more = []
+    for one in stands:
+        if not one.up:
+            waiting = _waiting(broker, one.name)
+            said = f"bridge {one.name}: {one.error or 'not connected yet'}; {waiting} messages wait for it here"
+            more.append(Finding(DEGRADED, f"bridge:{one.name}", said))
+    shown = {one.name: asdict(one) | {"waiting": _waiting(broker, one.name)} for one in stands}
+    return replace(view, more=tuple(more), details={"bridges": shown})
+
+
+def _waiting(broker: EdgeBroker, bridge: str) -> int:
+    """Messages that our broker keeps for a bridge."""
+    client = broker.lifecycle.clients.get(f"{INTERNAL}bridge/{bridge}")
+    return len(client.session.waiting) if client is not None else 0

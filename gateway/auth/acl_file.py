@@ -1,0 +1,103 @@
+"""Access rules as plugins: an ACL file in Mosquitto's syntax, and amqtt's tables with rules that hold.
+
+    plugins:
+      gateway.auth.acl_file.AclFilePlugin:
+        acl_file: acl                     # as Mosquitto's; read again on SIGHUP
+      gateway.auth.acl_file.AclPlugin:
+        publish_acl: {nurse: [ward/+/call]}
+        subscribe_acl: {nurse: [ward/#], "*": [devices/%u/#]}
+
+Where a configuration names amqtt's `TopicAccessControlListPlugin`, `AclPlugin` takes its place with the same options:
+amqtt's lets a rule `ward/+` pass a subscription to `ward/#`, and looks at no delivery. What rules mean: `acl_rules.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from amqtt.broker import BrokerContext
+from amqtt.contexts import Action
+from amqtt.plugins.base import BaseTopicPlugin
+from amqtt.session import Session
+
+from gateway.auth.acl_rules import AclError, Rules, Table, parse_acl
+from gateway.base import StartError
+
+log = logging.getLogger("veilmq.auth")
+
+FILE_BYTES_MAX = 64 << 20
+"""Stops a wrong path from being read as an ACL file."""
+
+
+class _RulesPlugin(BaseTopicPlugin):  # type: ignore[misc]
+    """Decides from rules alone, so that verdicts may be remembered until they are read again."""
+
+    _rules: Rules
+
+    def decides(self, session: Session, topic: str, action: Action) -> bool:
+        """The verdict, at once (`plugins/host.py`)."""
+        return self._rules.permits(session.username, session.client_id or "", topic, action)
+
+    async def topic_filtering(
+        self, *, session: Session | None = None, topic: str | None = None, action: Action | None = None
+    ) -> bool | None:
+        if session is None or topic is None or action is None:
+            return False
+        return self.decides(session, topic, action)
+
+
+class AclFilePlugin(_RulesPlugin):
+    """See the module. Raises StartError."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        super().__init__(context)
+        self._rules = self._read()
+
+    def _read(self) -> Rules:
+        path = Path(self.config.acl_file)
+        try:
+            if path.stat().st_size > FILE_BYTES_MAX:
+                raise StartError(f"{path}: larger than {FILE_BYTES_MAX} bytes; is this an ACL file?")
+            return parse_acl(path.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            said = getattr(error, "strerror", None) or "not UTF-8 text"
+            raise StartError(f"{path}: {said}; name the ACL file") from None
+        except AclError as error:
+            raise StartError(f"{path}: {error}; correct the line") from None
+
+    def reread(self) -> None:
+        """Read the file anew; raises StartError and keeps the old rules."""
+        self._rules = self._read()
+
+    @dataclass
+    class Config:
+        acl_file: str | Path
+
+
+class AclPlugin(_RulesPlugin):
+    """See the module. Raises StartError."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        super().__init__(context)
+        options = self.config
+        if options.acl and options.subscribe_acl:
+            raise StartError("plugins: acl is the old name of subscribe_acl; give one of them")
+        try:
+            # An empty table of amqtt's is none.
+            self._rules = Table(options.publish_acl or None, options.subscribe_acl or options.acl or None,
+                                options.receive_acl or None)  # fmt: skip
+        except AclError as error:
+            raise StartError(f"plugins: acl: {error}") from None
+        if not options.publish_acl:
+            log.warning("an acl without publish_acl: everybody who is connected may publish anything; add publish_acl")
+
+    @dataclass
+    class Config:
+        """User name -> filters; `anonymous`: who has none, `*`: everybody."""
+
+        publish_acl: dict[str, list[str]] = field(default_factory=dict)
+        subscribe_acl: dict[str, list[str]] = field(default_factory=dict)
+        receive_acl: dict[str, list[str]] = field(default_factory=dict)
+        acl: dict[str, list[str]] = field(default_factory=dict)

@@ -1,0 +1,161 @@
+"""What rules of access mean: who may publish to, subscribe to and receive what. Text in, verdicts out; no I/O.
+
+`Table` is the form of amqtt's plugin: for each user, filters. A subscription is granted if a filter of the user covers
+all of it: `ward/+` does not cover `ward/#`. `parse_acl` reads the form of Mosquitto's `acl_file`: a subscription is
+granted if anything that it matches may be read, and what is delivered is looked at message by message, so that a client
+that asks for `#` gets what it may read.
+
+In a filter `%u` stands for the client's user name and `%c` for its client id. A rule does not count for a client whose
+name would put a level or a wildcard into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from amqtt.contexts import Action
+
+from bridge.base import TopicError, check_filter, covers, matches, overlaps, split_share
+
+ANONYMOUS = "anonymous"
+"""Under this name a table has the rules of clients without user name."""
+EVERYBODY = "*"
+"""Under this name, rules that count for everybody beside their own."""
+READ, WRITE = 1, 2
+_ACCESS = {"read": READ, "write": WRITE, "readwrite": READ | WRITE, "deny": 0}
+
+
+class AclError(ValueError):
+    """A rule that is none: line and cause."""
+
+
+class Rules(Protocol):
+    def permits(self, user: str | None, client_id: str, topic: str, action: Action) -> bool:
+        """`topic`: a name, or the filter of a subscription without share prefix."""
+        ...
+
+
+def filled_in(pattern: str, user: str | None, client_id: str) -> str | None:
+    """The filter for this client; None if it does not count for it."""
+    for mark, name in (("%u", user), ("%c", client_id)):
+        if mark in pattern:
+            if not name or set(name) & set("+#/"):
+                return None
+            pattern = pattern.replace(mark, name)
+    return pattern
+
+
+# --------------------------------------------------------------------------------------------------- tables
+
+Acl = Mapping[str, Iterable[str]]
+
+
+class Table:
+    """Three tables of user -> filters; None: everything is permitted. Raises AclError."""
+
+    def __init__(self, publish: Acl | None, subscribe: Acl | None, receive: Acl | None) -> None:
+        self._publish, self._subscribe, self._receive = (
+            None if one is None else {str(user): _checked(str(user), filters) for user, filters in one.items()}
+            for one in (publish, subscribe, receive)
+        )
+
+    def permits(self, user: str | None, client_id: str, topic: str, action: Action) -> bool:
+        if action is Action.PUBLISH:
+            return self._any(self._publish, user, client_id, topic)
+        if action is Action.SUBSCRIBE:
+            return self._any(self._subscribe, user, client_id, topic)
+        # What was subscribed while more was permitted is not delivered any more.
+        subscribed = self._any(self._subscribe, user, client_id, topic)
+        return subscribed and self._any(self._receive, user, client_id, topic)
+
+    @staticmethod
+    def _any(table: dict[str, tuple[str, ...]] | None, user: str | None, client_id: str, topic: str) -> bool:
+        if table is None:
+            return True
+        patterns = (*table.get(ANONYMOUS if user is None else user, ()), *table.get(EVERYBODY, ()))
+        found = (filled_in(pattern, user, client_id) for pattern in patterns)
+        return any(one is not None and covers(one, topic) for one in found)
+
+
+def _checked(user: str, filters: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(filters, str):
+        raise AclError(f"rules of {user} are not a list; write {user}: [{filters}]")
+    found = tuple(map(str, filters))
+    for one in found:
+        _check(one, f"rules of {user}")
+    return found
+
+
+def _check(pattern: str, where: str) -> None:
+    try:
+        check_filter(pattern)
+    except TopicError as error:
+        raise AclError(f"{where}: {error}") from None
+
+
+# ----------------------------------------------------------------------------------------- Mosquitto's file
+
+
+@dataclass(slots=True)
+class FileRules:
+    """An ACL file. `of_user` by user name, None: clients without one. Each rule: filter, READ | WRITE or 0 (deny)."""
+
+    of_user: dict[str | None, list[tuple[str, int]]] = field(default_factory=dict)
+    patterns: list[tuple[str, int]] = field(default_factory=list)
+
+    def permits(self, user: str | None, client_id: str, topic: str, action: Action) -> bool:
+        own = self.of_user.get(user, [])
+        patterns = [(filled_in(text, user, client_id), access) for text, access in self.patterns]
+        for rules in (own, [(text, access) for text, access in patterns if text is not None]):
+            verdict = _verdict(rules, topic, action)
+            if verdict is not None:
+                return verdict
+        return False
+
+
+def _verdict(rules: list[tuple[str, int]], topic: str, action: Action) -> bool | None:
+    """What a list of rules says, denials first; None: nothing."""
+    if action is Action.SUBSCRIBE:
+        if any(not access and covers(text, topic) for text, access in rules):
+            return False
+        return True if any(access & READ and overlaps(text, topic) for text, access in rules) else None
+    needed = WRITE if action is Action.PUBLISH else READ
+    if any(not access and matches(text, topic) for text, access in rules):
+        return False
+    return True if any(access & needed and matches(text, topic) for text, access in rules) else None
+
+
+def parse_acl(text: str) -> FileRules:
+    """Rules of a file in Mosquitto's syntax. Raises AclError with the number of the line."""
+    rules, user = FileRules(), None
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.strip().split(maxsplit=1)
+        if not words or words[0].startswith("#"):
+            continue
+        kind, rest = words[0], words[1].strip() if len(words) > 1 else ""
+        where = f"line {number}"
+        if not rest:
+            raise AclError(f"{where}: {kind} needs a value")
+        if kind == "user":
+            user = rest
+        elif kind == "topic":
+            rules.of_user.setdefault(user, []).append(_rule(rest, where))
+        elif kind == "pattern":
+            rules.patterns.append(_rule(rest, where))
+        else:
+            raise AclError(f"{where}: {kind} is neither user, topic nor pattern")
+    return rules
+
+
+def _rule(rest: str, where: str) -> tuple[str, int]:
+    """Filter and access; a topic may hold spaces, so only a known first word is one of access."""
+    first, _, topic = rest.partition(" ")
+    access, topic = (_ACCESS[first], topic.strip()) if first in _ACCESS and topic else (READ | WRITE, rest)
+    try:
+        plain = split_share(topic)[1]  # Mosquitto's files may name shared subscriptions
+    except TopicError as error:
+        raise AclError(f"{where}: {error}") from None
+    _check(plain, where)
+    return plain, access

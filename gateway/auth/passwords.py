@@ -1,0 +1,174 @@
+"""Logins by a password file, as a plugin: Argon2, Mosquitto's `$7$` and `$6$`, SHA-512 crypt.
+
+    plugins:
+      gateway.auth.passwords.PasswordPlugin:
+        password_file: passwords          # one user:hash a line, made by `veilmq passwd`; read again on SIGHUP
+
+Where a configuration names amqtt's `FileAuthPlugin`, this takes its place with the same option. Hashes are slow on
+purpose: they are computed in a few threads, so that a login holds up nobody else, and no more than `PENDING_MAX` wait.
+Who is unknown costs as much time as who is not. A password that was right is remembered for `REMEMBERED_S`, as a keyed
+hash whose key never leaves this process: a thousand devices that come back at once are not a thousand slow hashes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from amqtt.broker import BrokerContext
+from amqtt.plugins.base import BaseAuthPlugin
+from amqtt.session import Session
+from pwdlib.hashers.argon2 import Argon2Hasher
+
+from gateway.auth import password_hashes, sha_crypt
+from gateway.auth.password_file import PasswordFile, PasswordFileError
+from gateway.base import StartError
+from gateway.plugins import BusyError
+
+log = logging.getLogger("veilmq.auth")
+
+THREADS = max(1, min(4, (os.cpu_count() or 2) // 2))
+"""Argon2 takes 64 MiB and several cores for each; the event loop needs one, too."""
+PENDING_MAX = 512
+"""Logins that wait for a thread; more are told that the server is busy."""
+REMEMBERED_S, REMEMBERED_MAX = 600.0, 20_000
+PASSWORD_BYTES_MAX = 4_096
+"""Stops a CONNECT with a password of megabytes from being hashed thousands of times."""
+
+
+def verifier(hashed: str) -> Callable[[bytes], bool] | None:
+    """What says whether a password fits the hash; None: a form that we do not know."""
+    if hashed.startswith("$argon2"):
+        return partial(_argon2, hashed)
+    if password_hashes.is_known(hashed):
+        return partial(_verify, password_hashes.verify, hashed)
+    if sha_crypt.is_sha_crypt(hashed):
+        return partial(_verify, sha_crypt.verify, hashed)
+    return None
+
+
+def _argon2(hashed: str, password: bytes) -> bool:
+    return bool(Argon2Hasher().verify(password, hashed))
+
+
+def _verify(check: Callable[[bytes, str], bool], hashed: str, password: bytes) -> bool:
+    return check(password, hashed)
+
+
+class Users:
+    """What the file says. `dummy`: the most usual kind of hash, for names that are not in it."""
+
+    def __init__(self, users: dict[str, str]) -> None:
+        self._hashes = users
+        found = {user: verifier(hashed) for user, hashed in users.items()}
+        self.unknown = sorted(user for user, check in found.items() if check is None)
+        self._verifiers = {user: check for user, check in found.items() if check is not None}
+        kinds = Counter(_kind(users[user]) for user in self._verifiers)
+        usual = kinds.most_common(1)[0][0] if kinds else ""
+        self._dummy = next((check for user, check in self._verifiers.items() if _kind(users[user]) == usual), None)
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def hash_of(self, user: str) -> str:
+        return self._hashes.get(user, "")
+
+    def check(self, user: str, password: bytes) -> bool:
+        """Takes as long for a user who does not exist. Runs in a thread."""
+        found = self._verifiers.get(user)
+        if found is not None:
+            return found(password)
+        if self._dummy is not None:
+            self._dummy(password)
+        return False
+
+
+def _kind(hashed: str) -> str:
+    return hashed.split("$")[1] if hashed.count("$") else ""
+
+
+class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
+    """See the module. Raises StartError."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        super().__init__(context)
+        self._threads = ThreadPoolExecutor(THREADS, "veilmq-login")
+        self._pending = 0
+        self._key = os.urandom(32)
+        self._right: dict[bytes, float] = {}
+        self._users = self._read()
+
+    def _read(self) -> Users:
+        path = self.config.password_file
+        if not path:
+            raise StartError("plugins: password_file is missing; name the file")
+        try:
+            users = Users(PasswordFile(Path(path), must_exist=True).users)
+        except PasswordFileError as error:
+            raise StartError(str(error)) from None
+        if users.unknown:
+            names = ", ".join(users.unknown[:5])
+            log.warning(
+                "%s: hash of a kind that is not known: %s; they cannot log in; use `veilmq passwd`",
+                path, names, extra={"users": len(users.unknown)},
+            )  # fmt: skip
+        log.info("users are read", extra={"file": str(path), "users": len(users)})
+        return users
+
+    def reread(self) -> None:
+        """Read the file anew; raises StartError and keeps the old users."""
+        self._users = self._read()
+        self._right.clear()
+
+    async def authenticate(self, *, session: Session) -> bool | None:
+        """None: it gave no user name, which is for others to decide. Raises BusyError."""
+        if session.username is None:
+            return None
+        password = (session.password or "").encode("utf-8", "surrogatepass")
+        if len(password) > PASSWORD_BYTES_MAX:
+            return False
+        users, memory = self._users, self._memory(session.username, password)
+        until = self._right.get(memory)
+        if until is not None and until > time.monotonic():
+            return True
+        if self._pending >= PENDING_MAX:
+            raise BusyError(f"{PENDING_MAX} logins wait for their password to be verified")
+        self._pending += 1
+        try:
+            check = asyncio.get_running_loop().run_in_executor(self._threads, users.check, session.username, password)
+            is_right = await check
+        finally:
+            self._pending -= 1
+        if is_right and users is self._users:
+            self._remember(memory)
+        return is_right
+
+    def _memory(self, user: str, password: bytes) -> bytes:
+        """Also of the user's hash: a changed password ends what is remembered."""
+        name, hashed = user.encode("utf-8", "surrogatepass"), self._users.hash_of(user).encode()
+        parts = b"".join(len(part).to_bytes(4, "big") + part for part in (name, hashed, password))
+        return hashlib.blake2b(parts, key=self._key, digest_size=32).digest()
+
+    def _remember(self, memory: bytes) -> None:
+        if len(self._right) >= REMEMBERED_MAX:
+            self._right.clear()
+        self._right[memory] = time.monotonic() + REMEMBERED_S
+
+    async def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    @dataclass
+    class Config:
+        password_file: str | Path | None = None
+
+
+__all__ = ["PasswordPlugin", "Users", "verifier"]

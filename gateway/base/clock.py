@@ -1,0 +1,22 @@
+"""The clock that measures, and beside it the time on the wall, which people and programs set (`bridge.base.wall`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from bridge.base import Wall
+
+
+class Clock:
+    """Steady seconds when called; `wall` says what the wall showed at the last call."""
+
+    def __init__(self, steady: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:
+        self._steady, self._on_the_wall = steady, wall
+        self.wall = Wall()
+        self()
+
+    def __call__(self) -> float:
+        now = self._steady()
+        self.wall.offset_s = self._on_the_wall() - now
+        return now

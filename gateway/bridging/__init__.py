@@ -1,0 +1,13 @@
+"""Bridges to ordinary MQTT brokers: topics that cross, under which name, at which QoS, and never in a circle.
+
+A bridge is two MQTT clients, one of this broker's and one of the other, and what is acknowledged on one side only when
+the other side has it. Imports `client`, `mqtt5`, `base`; the broker is handed to it.
+"""
+
+from __future__ import annotations
+
+from gateway.bridging.crossing import Bridge, BridgeStanding
+from gateway.bridging.ends import Here, make_bridge
+from gateway.bridging.mapping import Marks, Topics
+
+__all__ = ["Bridge", "BridgeStanding", "Here", "Marks", "Topics", "make_bridge"]

@@ -1,0 +1,241 @@
+"""One bridge at work: what one broker sends is published at the other, and acknowledged when the other has it.
+
+Both brokers keep a session for the bridge, so what waits is on their disks, not here. While the other broker is away
+the session at ours is without a connection: its queue grows, and no publisher waits for it. What is under way when a
+connection is lost is sent again by whoever lost it; the bridge remembers by packet identifier what the other side is
+taking, or took, so that a process that lives passes each message on once. After a crash QoS 1 may come twice; QoS 2
+crosses as QoS 1, since after a crash nobody could say which of its handshakes were half done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from gateway.base import BridgeSettings
+from gateway.bridging.mapping import Marks, Topics
+from gateway.client import Client
+from gateway.mqtt5.packets import Publish
+from gateway.mqtt5.types import MqttError, ReasonCode
+
+log = logging.getLogger("veilmq.bridge")
+
+AGAIN_S = 1.0
+"""How long after a refusal that may pass (a full disk, a quota) a message is offered again."""
+FINAL = frozenset(
+    {
+        ReasonCode.NOT_AUTHORIZED,
+        ReasonCode.TOPIC_NAME_INVALID,
+        ReasonCode.PACKET_TOO_LARGE,
+        ReasonCode.PAYLOAD_FORMAT_INVALID,
+        ReasonCode.QOS_NOT_SUPPORTED,
+        ReasonCode.RETAIN_NOT_SUPPORTED,
+    }
+)
+"""Refusals that repeating cannot cure."""
+UNDER_WAY, TAKEN = 1, 2
+
+
+@dataclass(slots=True)
+class BridgeStanding:
+    """How a bridge is, for those who look."""
+
+    name: str
+    up: bool
+    since_s: float
+    error: str
+    sent: int
+    received: int
+    refused: int
+    kept: int
+
+
+class _Way:
+    """One direction. `states`: by packet identifier of the source's session, what became of the message.
+
+    `seen`: identifiers that came on the source's present connection: what came on a former one comes again first.
+    """
+
+    def __init__(self, source: Client, target: Client, name: str) -> None:
+        self.source, self.target, self.name = source, target, name
+        self.states: dict[int, int] = {}
+        self.seen: set[int] = set()
+        self.passed = self.refused = 0
+
+    def connected(self) -> None:
+        """The source has a new connection; without its session, identifiers mean other messages."""
+        self.seen.clear()
+        if not self.source.session_present:
+            self.states.clear()
+
+    def pass_on(self, publish: Publish, changed: Publish) -> None:
+        """Offer a message of the source to the target."""
+        identifier = publish.packet_id
+        if not publish.qos:
+            self.passed += self._offer(publish, changed)
+            return
+        self.seen.add(identifier)
+        state = self.states.get(identifier)
+        if state == TAKEN:
+            self._finish(publish)
+            return
+        if state == UNDER_WAY:
+            return  # sent again by a source that lost its connection; the target still has it
+        self.states[identifier] = UNDER_WAY
+        self._offer_again(publish, changed)
+
+    def drop(self, publish: Publish) -> None:
+        """It does not cross: let the source forget it."""
+        if publish.qos:
+            self.source.acknowledge(publish)
+
+    def _offer_again(self, publish: Publish, changed: Publish) -> None:
+        if not self._offer(publish, changed):
+            asyncio.get_running_loop().call_later(AGAIN_S, self._offer_again, publish, changed)
+
+    def _offer(self, publish: Publish, changed: Publish) -> bool:
+        done, refused = partial(self._taken, publish), partial(self._refused, publish, changed)
+        try:
+            return self.target.publish(
+                changed.topic, changed.payload, min(changed.qos, 1), changed.retain, changed.properties, done, refused
+            )
+        except MqttError as error:
+            log.warning("bridge %s: a publication cannot cross: %s", self.name, error)
+            self._taken(publish)
+            return True
+
+    def _taken(self, publish: Publish) -> None:
+        if not publish.qos:
+            return
+        self.passed += 1
+        self.states[publish.packet_id] = TAKEN
+        self._finish(publish)
+
+    def _finish(self, publish: Publish) -> None:
+        if self.source.connected and publish.packet_id in self.seen:
+            self.seen.discard(publish.packet_id)
+            self.states.pop(publish.packet_id, None)
+            self.source.acknowledge(publish)
+
+    def _refused(self, publish: Publish, changed: Publish, code: int) -> None:
+        if code in FINAL:
+            self.refused += 1
+            log.warning("bridge %s: %s was refused (0x%02x) and is dropped", self.name, changed.topic, code)
+            if publish.qos:
+                self.states[publish.packet_id] = TAKEN
+                self._finish(publish)
+            return
+        asyncio.get_running_loop().call_later(AGAIN_S, self._offer_again, publish, changed)
+
+
+class Bridge:
+    """See the module. `may_leave`: whether the overlay's policy lets a local topic go out in clear."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: BridgeSettings,
+        local: Client,
+        remote: Client,
+        topics: Topics,
+        marks: Marks,
+        may_leave: Callable[[str], bool],
+    ) -> None:
+        self.name, self._settings = name, settings
+        self._local, self._remote, self._topics, self._marks, self._may_leave = local, remote, topics, marks, may_leave
+        self._out, self._in = _Way(local, remote, name), _Way(remote, local, name)
+        self._kept = 0
+        self._changed_at = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._turn = asyncio.Event()
+        self._ready = False
+        local.on_publish, remote.on_publish = self._from_here, self._from_there
+        local.on_up, remote.on_up, remote.on_down = self._local_up, self._remote_up, self._remote_down
+
+    def start(self) -> None:
+        """Connect here at once, so that what is published from now on waits for the other broker."""
+        for topic_filter, qos in self._topics.wanted_here().items():
+            self._local.subscribe(topic_filter, qos, no_local=True, retain_handling=1, on_answer=self._subscribed)
+        for topic_filter, qos in self._topics.wanted_there().items():
+            self._remote.subscribe(topic_filter, qos, no_local=self._settings.version == "5")
+        self._ready = not self._topics.wanted_here()
+        self._local.start()
+        self._remote.start()
+        self._task = asyncio.get_running_loop().create_task(self._follow(), name=f"bridge {self.name}")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        await asyncio.gather(self._local.close(), self._remote.close())
+
+    def standing(self) -> BridgeStanding:
+        """How it is now."""
+        loop = asyncio.get_running_loop()
+        up = self._remote.connected
+        return BridgeStanding(
+            self.name, up, loop.time() - self._changed_at, "" if up else self._remote.last_error,
+            self._out.passed, self._in.passed, self._out.refused + self._in.refused, self._kept,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------------------------------ messages
+
+    def _from_here(self, publish: Publish) -> None:
+        topic = self._topics.outwards(publish.topic)
+        if topic is None:
+            self._out.drop(publish)
+        elif not self._may_leave(publish.topic):
+            if not self._kept:
+                log.warning("bridge %s: topics of protected scopes that we may not read stay here", self.name)
+            self._kept += 1
+            self._out.drop(publish)
+        else:
+            changed = replace(publish, topic=topic, properties=self._marks.leaving(publish.properties))
+            self._out.pass_on(publish, changed)
+
+    def _from_there(self, publish: Publish) -> None:
+        topic = self._topics.inwards(publish.topic)
+        if topic is None or not self._marks.may_enter(publish.properties):
+            self._in.drop(publish)
+        else:
+            properties = replace(publish.properties, topic_alias=None, subscription_ids=())
+            self._in.pass_on(publish, replace(publish, topic=topic, properties=properties))
+
+    # --------------------------------------------------------------------------------------- connections
+
+    def _subscribed(self, code: int) -> None:
+        self._ready = True
+        self._turn.set()
+
+    def _local_up(self) -> None:
+        self._out.connected()
+        self._turn.set()
+
+    def _remote_up(self) -> None:
+        self._in.connected()
+        self._note(True)
+        log.info("bridge %s: connected to %s", self.name, self._remote.address)
+
+    def _remote_down(self) -> None:
+        self._note(False)
+
+    def _note(self, up: bool) -> None:
+        self._changed_at = asyncio.get_running_loop().time()
+        if self._settings.status_topic is not None:
+            self._local.publish(self._settings.status_topic, b"1" if up else b"0", 1, True)
+        self._turn.set()
+
+    async def _follow(self) -> None:
+        """Keep the local connection exactly while the other broker is reached; once before, to begin the session."""
+        standing = True
+        while True:
+            await self._turn.wait()
+            self._turn.clear()
+            if self._remote.connected and not standing:
+                self._local.start()
+                standing = True
+            elif not self._remote.connected and standing and self._ready:
+                await self._local.close()
+                standing = False

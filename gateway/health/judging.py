@@ -1,0 +1,205 @@
+"""From how a member stands to what is wrong now and what to do about it. Pure: no clock, no I/O.
+
+    well       everything as it should be
+    degraded   it works, and something needs an operator before long
+    broken     what clients publish does not arrive, or is about to be refused
+
+Each finding has a key under which it begins and ends once in the log, and one line with cause and cure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from gateway.overlay import OverlayStanding, RegionStanding
+
+WELL, DEGRADED, BROKEN = "well", "degraded", "broken"
+LEVELS = (WELL, DEGRADED, BROKEN)
+DAY_S = 86_400.0
+ENDS_WARN_S = 60 * DAY_S
+CLOCK_WARN_S = 5.0
+CLOCK_BROKEN_S = 60.0
+"""The skew that an overlay bears unless its owner says otherwise."""
+DISK_WARN_BYTES = 1 << 30
+DISK_BROKEN_BYTES = 64 << 20
+OUTBOX_OLD_S = 60.0
+OUTBOX_FULL = 0.9
+KEYS_LATE_SHARE = 0.5
+"""Of the time in which keys of the next epoch can be fetched, what may pass before that is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`level`: degraded or broken. `key`: stays the same while the cause does. `text`: cause and cure in one line."""
+
+    level: str
+    key: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How the whole process stands. `ends`: UNIX times by what ends. `disk_free`: bytes, by directory.
+
+    `more`: findings of parts that judge themselves.
+    """
+
+    now: float
+    overlay: OverlayStanding | None = None
+    ends: Mapping[str, float] = field(default_factory=dict)
+    disk_free: Mapping[str, int] = field(default_factory=dict)
+    clients: int = 0
+    connections: int = 0
+    connections_max: int = 0
+    more: tuple[Finding, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `/status` answers."""
+
+    level: str
+    findings: tuple[Finding, ...]
+    view: View
+
+    def to_json(self) -> dict[str, Any]:
+        overlay = self.view.overlay
+        return {
+            "level": self.level,
+            "findings": [asdict(finding) for finding in self.findings],
+            "clients": self.view.clients,
+            "connections": self.view.connections,
+            "ends": {what: round(end) for what, end in all_ends(self.view).items()},
+            "disk_free_bytes": dict(self.view.disk_free),
+            "overlay": asdict(overlay) if overlay else None,
+            **self.view.details,
+        }
+
+
+def all_ends(view: View) -> dict[str, float]:
+    """UNIX times by what ends: certificates of files, and those of the overlay."""
+    return {**view.ends, **(view.overlay.ends if view.overlay else {})}
+
+
+def judge(view: View) -> Report:
+    """Everything that is wrong, worst first."""
+    findings = [*view.more, *_ends(view), *_disk(view), *_connections(view)]
+    if view.overlay is not None:
+        findings += _overlay(view.overlay)
+    findings.sort(key=lambda finding: (-LEVELS.index(finding.level), finding.key))
+    level = max((finding.level for finding in findings), key=LEVELS.index, default=WELL)
+    return Report(level, tuple(findings), view)
+
+
+def _ends(view: View) -> Iterator[Finding]:
+    for what, end in all_ends(view).items():
+        left_s = end - view.now
+        key = f"end:{what}"
+        if left_s <= 0:
+            yield Finding(BROKEN, key, f"the {what} ended {_days(-left_s)} ago; {_cure(what)}")
+        elif left_s < ENDS_WARN_S:
+            yield Finding(DEGRADED, key, f"the {what} ends in {_days(left_s)}; {_cure(what)}")
+
+
+def _cure(what: str) -> str:
+    if "in the overlay" in what:
+        return "ask the overlay's owner to sign anew: `veilmq overlay renew`"
+    if "of identity" in what:
+        return "renew it with `veilmq trust rotate` and give the card to the owner"
+    return "put a new one in its place"
+
+
+def _days(seconds: float) -> str:
+    return f"{seconds / DAY_S:.0f} days" if seconds >= 2 * DAY_S else f"{seconds / 3600:.1f} hours"
+
+
+def _disk(view: View) -> Iterator[Finding]:
+    for directory, free in view.disk_free.items():
+        if free < DISK_WARN_BYTES:
+            level = BROKEN if free < DISK_BROKEN_BYTES else DEGRADED
+            yield Finding(level, f"disk:{directory}", f"{directory}: {free >> 20} MiB are free on its disk; make room")
+
+
+def _connections(view: View) -> Iterator[Finding]:
+    if view.connections_max and view.connections >= 0.9 * view.connections_max:
+        yield Finding(
+            DEGRADED,
+            "connections",
+            f"{view.connections} of {view.connections_max} connections are taken; raise limits.connections",
+        )
+
+
+# ---------------------------------------------------------------------------------------------- overlay
+
+
+def _overlay(one: OverlayStanding) -> Iterator[Finding]:
+    if one.removed:
+        yield Finding(BROKEN, "removed", f"the overlay lists {one.name} no longer; ask its owner, or stop this process")
+        return
+    for region in one.regions:
+        yield from _region(region)
+    if one.key_servers is not None:
+        yield from _key_servers(one.key_servers, bool(one.keys_missing))
+    yield from _outbox(one)
+    yield from _keys(one)
+    for peer, ahead_s in sorted(one.clocks.items()):
+        if abs(ahead_s) >= CLOCK_WARN_S:
+            way = "ahead of" if ahead_s > 0 else "behind"
+            level = BROKEN if abs(ahead_s) >= CLOCK_BROKEN_S else DEGRADED
+            said = f"the clock of {peer} was {abs(ahead_s):.0f} s {way} ours when it connected; set both by NTP"
+            yield Finding(level, f"clock:{peer}", said)
+    older = sorted(peer for peer, version in one.versions.items() if version < one.version)
+    if older:
+        said = f"{', '.join(older)} still has an older version of the overlay than {one.version}; wait, or see its log"
+        yield Finding(DEGRADED, "versions", said)
+    newer = {peer: version for peer, version in one.versions.items() if version > one.version}
+    if newer:
+        said = f"{', '.join(sorted(newer))} has version {max(newer.values())} of the overlay, we have {one.version}"
+        yield Finding(DEGRADED, "version", f"{said}; restart, if the log says that it takes one")
+    for member, why in sorted(one.named.items()):
+        yield Finding(DEGRADED, f"named:{member}", f"{member} lied: {why}; detach it with `veilmq overlay detach`")
+
+
+def _region(region: RegionStanding) -> Iterator[Finding]:
+    if not region.away:
+        return
+    up, needed = len(region.up), region.needed
+    level = BROKEN if up < needed else DEGRADED
+    lost = "quorum is lost: " if up < needed else ""
+    reasons = "; ".join(f"{name} is away{f' ({why})' if why else ''}" for name, why in sorted(region.away.items()))
+    said = f"region {region.name}: {lost}{up} of {len(region.members)} replicas connected, {needed} needed: {reasons}"
+    yield Finding(level, f"region:{region.name}:{level}:{','.join(sorted(region.away))}", said)
+
+
+def _key_servers(servers: RegionStanding, is_urgent: bool) -> Iterator[Finding]:
+    if not servers.away:
+        return
+    up, needed = len(servers.up), servers.needed
+    level = BROKEN if up < needed and is_urgent else DEGRADED
+    enough = "enough for keys" if up >= needed else f"{needed} needed for keys of the next epoch"
+    said = f"key servers: {up} of {len(servers.members)} connected, {enough}; start {', '.join(sorted(servers.away))}"
+    yield Finding(level, f"keyservers:{level}:{','.join(sorted(servers.away))}", said)
+
+
+def _outbox(one: OverlayStanding) -> Iterator[Finding]:
+    if one.outbox_bytes_max and one.outbox_bytes >= OUTBOX_FULL * one.outbox_bytes_max:
+        share = 100 * one.outbox_bytes // one.outbox_bytes_max
+        said = (
+            f"the outbox is {share} % full; publications are refused at 100: raise overlay.outbox_bytes, or see links"
+        )
+        yield Finding(BROKEN, "outbox:full", said)
+    elif one.oldest_s >= OUTBOX_OLD_S:
+        said = f"{one.outbox_depth} publications wait in the outbox, the oldest for {one.oldest_s:.0f} s; see the links"
+        yield Finding(DEGRADED, "outbox:old", said)
+
+
+def _keys(one: OverlayStanding) -> Iterator[Finding]:
+    if one.keys_missing:
+        said = f"no key of epoch {one.epoch} for {', '.join(one.keys_missing)}: nothing is sealed or opened there"
+        yield Finding(BROKEN, "keys:now", f"{said}; see the key servers and the rights")
+    elif one.keys_late and one.late_s >= KEYS_LATE_SHARE * (one.late_s + one.epoch_left_s):
+        said = f"no key of the next epoch yet for {', '.join(one.keys_late)}; see the key servers"
+        yield Finding(DEGRADED, "keys:next", said)

@@ -1,0 +1,74 @@
+"""What the metrics port answers beside metrics: `/healthz`, `/readyz`, `/status`, as a WSGI application around theirs.
+
+/healthz   200 while the event loop turns: restart the process if not
+/readyz    200 while clients are served as they should be, else 503 with the findings: send clients elsewhere
+/status    all findings and how everything stands, in JSON: what `veilmq status` prints
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+from prometheus_client.core import Metric
+
+T = TypeVar("T")
+ANSWER_S = 5.0
+"""A loop that does not turn for so long is no health."""
+Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class Health(Protocol):
+    """Who knows how the process stands (`gateway/health`). Called on the event loop."""
+
+    @property
+    def ready(self) -> bool: ...
+    def status(self) -> dict[str, Any]: ...
+    def metrics(self) -> Iterable[Metric]: ...
+
+
+class Answers:
+    """The application. `health` None: there is nothing to know beyond that the loop turns."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, metrics: Wsgi, health: Health | None) -> None:
+        self._loop, self._metrics, self._health = loop, metrics, health
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path not in ("/healthz", "/readyz", "/status"):
+            return self._metrics(environ, start_response)
+        if environ.get("REQUEST_METHOD") not in ("GET", "HEAD"):
+            return _answer(start_response, "405 Method Not Allowed", "ask with GET\n")
+        try:
+            status, is_ready = self._on_loop(self._look)
+        except (TimeoutError, concurrent.futures.CancelledError):
+            return _answer(start_response, "503 Service Unavailable", "the event loop does not turn\n")
+        if path == "/healthz":
+            return _answer(start_response, "200 OK", "ok\n")
+        if path == "/status":
+            return _answer(start_response, "200 OK", json.dumps(status) + "\n", "application/json")
+        lines = [finding["text"] for finding in status["findings"]] or ["ready"]
+        line = "200 OK" if is_ready else "503 Service Unavailable"
+        return _answer(start_response, line, "\n".join(lines) + "\n")
+
+    def _look(self) -> tuple[dict[str, Any], bool]:
+        if self._health is None:
+            return {"level": "well", "findings": []}, True
+        return self._health.status(), self._health.ready
+
+    def _on_loop(self, call: Callable[[], T]) -> T:
+        async def on_loop() -> T:
+            return call()
+
+        return asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result(ANSWER_S)
+
+
+def _answer(
+    start_response: Callable[..., Any], line: str, text: str, kind: str = "text/plain; charset=utf-8"
+) -> list[bytes]:
+    body = text.encode()
+    start_response(line, [("Content-Type", kind), ("Content-Length", str(len(body))), ("Cache-Control", "no-store")])
+    return [body]

@@ -1,0 +1,113 @@
+"""How a party of the overlay stands at one moment, for whoever tells operators: data only, gathered from the driver.
+
+Not here: what of it is good or bad (`gateway/health`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bridge.node import GatewayNode, ReaderNode
+from gateway.overlay.driver import Links
+from keys.identity import CARRIERS, Role
+
+
+@dataclass(frozen=True, slots=True)
+class RegionStanding:
+    """A region, or (`name` empty) the key servers, as far as we dial its members. `away`: why, by name."""
+
+    name: str
+    members: tuple[str, ...]
+    up: tuple[str, ...]
+    needed: int
+    away: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayStanding:
+    """`versions`: what each connected neighbour has; `clocks`: seconds by which theirs ran ahead when it connected.
+
+    `keys_missing`: scopes, by clear filter, without a key of the present epoch; `keys_late`: without one of the next
+    though it could have been fetched for `late_s` seconds. `oldest_s`: how long the oldest in the outbox waits.
+    """
+
+    name: str
+    role: str
+    version: int
+    regions: tuple[RegionStanding, ...] = ()
+    key_servers: RegionStanding | None = None
+    versions: Mapping[str, int] = field(default_factory=dict)
+    clocks: Mapping[str, float] = field(default_factory=dict)
+    named: Mapping[str, str] = field(default_factory=dict)
+    ends: Mapping[str, float] = field(default_factory=dict)
+    outbox_depth: int = 0
+    outbox_bytes: int = 0
+    outbox_bytes_max: int = 0
+    oldest_s: float = 0.0
+    epoch: int = 0
+    keys_missing: tuple[str, ...] = ()
+    keys_late: tuple[str, ...] = ()
+    late_s: float = 0.0
+    epoch_left_s: float = 0.0
+    removed: bool = False
+
+
+def standing(links: Links, now: float, outbox_bytes_max: int) -> OverlayStanding:
+    """Look at everything. `now`: UNIX time in seconds."""
+    node, store, keeping, dials = links.parts
+    overlay = keeping.overlay
+    policy, calendar = overlay.policy, overlay.policy.calendar
+    by_region: dict[int, list[str]] = {}
+    servers = []
+    for peer in dials:
+        if peer not in overlay.members:
+            continue
+        certificate = overlay.certificate(peer)
+        if certificate.role in CARRIERS:
+            by_region.setdefault(certificate.region, []).append(peer)
+        elif certificate.role is Role.KEY_SERVER:
+            servers.append(peer)
+    up = set(dials.up)
+
+    def of(name: str, peers: list[str], needed: int) -> RegionStanding:
+        away = {peer: dials[peer].last_error for peer in peers if peer not in up}
+        return RegionStanding(name, tuple(peers), tuple(p for p in peers if p in up), needed, away)
+
+    oldest = store.first(0) if store.depth else None
+    epoch = calendar.at(now)
+    own = overlay.members.get(links.figures.name)
+    late_s = now - calendar.fetch_from_s(epoch + 1) if calendar.length_s else 0.0
+    return OverlayStanding(
+        name=links.figures.name,
+        role=links.figures.role,
+        version=policy.version,
+        regions=tuple(
+            of(overlay.views[region].name, peers, overlay.views[region].threshold)
+            for region, peers in sorted(by_region.items())
+        ),
+        key_servers=of("", servers, _servers_needed(len(policy.key_servers), policy.server_faults))
+        if servers
+        else None,
+        versions=node.keeper.versions,
+        clocks={peer: ahead_s for peer in up if (ahead_s := dials[peer].clock_ahead_s) is not None},
+        named=dict(links.figures.named),
+        ends={f"certificate of {links.figures.name} in the overlay": own.certificate.not_after_ms / 1000}
+        if own
+        else {},
+        outbox_depth=store.depth,
+        outbox_bytes=store.held_bytes,
+        outbox_bytes_max=outbox_bytes_max if isinstance(node, GatewayNode) else 0,
+        oldest_s=max(0.0, now - oldest[1] / 1000) if oldest else 0.0,
+        epoch=epoch,
+        keys_missing=node.lacks(epoch) if isinstance(node, ReaderNode) else (),
+        keys_late=node.lacks(epoch + 1) if late_s > 0 and isinstance(node, ReaderNode) else (),
+        late_s=late_s,
+        epoch_left_s=calendar.end_s(epoch) - now if calendar.length_s else 0.0,
+        removed=node.keeper.removed,
+    )
+
+
+def _servers_needed(servers: int, faults: int) -> int:
+    """Answers that make a key: all but those that may lie or be away."""
+    return servers - faults if faults else 1

@@ -1,0 +1,126 @@
+"""What rules of access permit: tables, ACL files, patterns."""
+
+from __future__ import annotations
+
+import pytest
+from amqtt.contexts import Action
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.base import covers, matches
+from gateway.auth.acl_rules import AclError, Table, filled_in, parse_acl
+from gateway.mqtt5.packets import Version
+
+PUBLISH, SUBSCRIBE, RECEIVE = Action.PUBLISH, Action.SUBSCRIBE, Action.RECEIVE
+AMQTT = "amqtt.plugins.topic_checking.TopicAccessControlListPlugin"
+OURS = "gateway.auth.acl_file.AclPlugin"
+FILE = "gateway.auth.acl_file.AclFilePlugin"
+
+
+@pytest.mark.parametrize("version", [Version.V311, Version.V5])
+def test_patterns_name_the_user_and_the_client(version: Version) -> None:
+    table = {"*": ["devices/%c/#"], "nurse": ["ward/%u"]}
+    rules = Table(table, table, None)
+    for action in (PUBLISH, SUBSCRIBE):
+        assert rules.permits("nurse", "d1", "devices/d1/t", action)
+        assert rules.permits("nurse", "d1", "ward/nurse", action)
+        assert not rules.permits("nurse", "d1", "devices/d2/t", action)
+        assert not rules.permits(None, "d1", "ward/nurse", action)
+        assert not rules.permits("nurse", "+", "devices/d2/t", action)
+        assert not rules.permits("nurse", "#", "devices/#", action)
+        assert not rules.permits("nurse", "a/b", "devices/a/b/t", action)
+
+
+@given(st.text(max_size=4), st.sampled_from(["%u", "a/%u", "a/%u/#"]))
+def test_a_name_never_widens_a_pattern(name: str, pattern: str) -> None:
+    found = filled_in(pattern, name, "c")
+    if found is not None:
+        assert found.count("/") == pattern.count("/")
+        assert found.count("#") == pattern.count("#")
+        assert "+" not in found
+
+
+FILTERS = st.lists(st.sampled_from(["a", "b", "+"]), min_size=1, max_size=4).flatmap(
+    lambda levels: st.sampled_from(["/".join(levels), "/".join([*levels, "#"])])
+)
+NAMES = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=5).map("/".join)
+
+
+@given(FILTERS, FILTERS, NAMES)
+def test_a_granted_subscription_matches_nothing_that_its_rule_does_not(rule: str, asked: str, topic: str) -> None:
+    rules = Table(None, {"anonymous": [rule]}, None)
+    if rules.permits(None, "", asked, SUBSCRIBE) and matches(asked, topic):
+        assert matches(rule, topic)
+    assert rules.permits(None, "", topic, RECEIVE) == covers(rule, topic)
+
+
+ACL = """
+# general: clients without a name
+topic read public/#
+
+user nurse
+topic readwrite ward/+/call
+topic read ward/#
+topic deny ward/secret/#
+
+user door
+topic write doors/front
+topic a name with spaces
+
+pattern readwrite devices/%u/#
+pattern read clients/%c
+"""
+
+
+@pytest.mark.parametrize(
+    ("user", "client", "topic", "action", "permitted"),
+    [
+        (None, "x", "public/a", RECEIVE, True),
+        (None, "x", "public/a", PUBLISH, False),
+        (None, "x", "ward/1", RECEIVE, False),
+        ("nurse", "x", "public/a", RECEIVE, False),
+        ("nurse", "x", "ward/1/call", PUBLISH, True),
+        ("nurse", "x", "ward/1", PUBLISH, False),
+        ("nurse", "x", "ward/1/2/3", RECEIVE, True),
+        ("nurse", "x", "ward/secret/1", RECEIVE, False),
+        ("nurse", "x", "ward/secret/1", SUBSCRIBE, False),
+        ("nurse", "x", "#", SUBSCRIBE, True),
+        ("nurse", "x", "elsewhere/#", SUBSCRIBE, False),
+        ("door", "x", "doors/front", PUBLISH, True),
+        ("door", "x", "doors/front", SUBSCRIBE, False),
+        ("door", "x", "a name with spaces", PUBLISH, True),
+        ("door", "x", "devices/door/1", PUBLISH, True),
+        ("door", "x", "devices/nurse/1", PUBLISH, False),
+        ("door", "x", "clients/x", RECEIVE, True),
+        ("door", "x", "clients/y", RECEIVE, False),
+        (None, "x", "devices//1", PUBLISH, False),
+        ("stranger", "x", "ward/1", RECEIVE, False),
+    ],
+)
+def test_a_file_in_mosquittos_syntax(
+    user: str | None, client: str, topic: str, action: Action, permitted: bool
+) -> None:
+    assert parse_acl(ACL).permits(user, client, topic, action) is permitted
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("topics a", "neither"),
+        ("user", "needs a value"),
+        ("topic read a/#/b", "line 1"),
+        ("pattern write #a", "line 1"),
+    ],
+)
+def test_a_line_that_is_no_rule_is_named(line: str, said: str) -> None:
+    with pytest.raises(AclError, match=said):
+        parse_acl(line)
+
+
+@given(st.text(alphabet=st.sampled_from("topicusernadwky#+/% \n$"), max_size=60))
+def test_any_text_is_rules_or_an_error(text: str) -> None:
+    try:
+        rules = parse_acl(text)
+    except AclError:
+        return
+    rules.permits("u", "c", "a/b", RECEIVE)

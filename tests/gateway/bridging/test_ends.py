@@ -1,0 +1,206 @@
+"""Bridges to Debian's Mosquitto: both directions, both versions, and nothing acknowledged lost while either is killed.
+
+Ours is killed by SIGKILL. Mosquitto is ended by SIGTERM, on which it saves what it acknowledged: after SIGKILL it
+forgets what it had not saved yet, whoever sends to it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+import pytest
+import yaml
+
+from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, free_ports
+
+pytestmark = pytest.mark.skipif(shutil.which("mosquitto") is None, reason="no mosquitto here; make tools")
+WAIT_S = 60.0
+
+
+def until(holds: Callable[[], Any], what: str) -> None:
+    end = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+class Process:
+    """Something that is started, killed and started again."""
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._command, self._log = command, log
+        self._popen: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._popen = subprocess.Popen(self._command, stdout=log, stderr=log, env=ENVIRONMENT)
+
+    def end(self, number: int) -> None:
+        assert self._popen is not None
+        self._popen.send_signal(number)
+        self._popen.wait(30)
+
+
+class Site:
+    """Our broker and a Mosquitto, each on a port of its own."""
+
+    def __init__(self, directory: Path, bridge: dict[str, Any]) -> None:
+        self.ours_port, self.theirs_port = free_ports(2)
+        conf = directory / "m.conf"
+        conf.write_text(
+            f"listener {self.theirs_port} 127.0.0.1\nallow_anonymous true\npersistence true\n"
+            f"persistence_location {directory}/\nuser root\nmax_queued_messages 100000\n"
+        )
+        config = directory / "broker.yaml"
+        config.write_text(
+            yaml.safe_dump(
+                {
+                    "listeners": {"default": {"bind": f"127.0.0.1:{self.ours_port}"}},
+                    "allow_anonymous": True,
+                    "data": str(directory / "data"),
+                    "limits": {"queue_messages": 100_000},
+                    "bridges": {"m": {"addresses": [f"127.0.0.1:{self.theirs_port}"], **bridge}},
+                }
+            )
+        )
+        self.theirs = Process(["mosquitto", "-c", str(conf)], directory / "m.log")
+        self.ours = Process([sys.executable, *VEILMQ, "-c", str(config)], directory / "ours.log")
+
+    def stop(self) -> None:
+        for process in (self.ours, self.theirs):
+            if process._popen is not None and process._popen.poll() is None:
+                process.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], Site]]:
+    sites: list[Site] = []
+
+    def make(bridge: dict[str, Any]) -> Site:
+        sites.append(Site(tmp_path, bridge))
+        return sites[-1]
+
+    yield make
+    for site in sites:
+        site.stop()
+
+
+class Reader:
+    """A persistent session that keeps what it got."""
+
+    def __init__(self, port: int, topic_filter: str) -> None:
+        self.got: list[tuple[str, bytes]] = []
+        self.ready = threading.Event()
+        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, "reader", clean_session=False)
+        self._client.on_message = lambda client, data, message: self.got.append((message.topic, message.payload))
+        self._client.on_connect = lambda client, *rest: client.subscribe(topic_filter, 1)
+        self._client.on_subscribe = lambda *rest: self.ready.set()
+        self._client.reconnect_delay_set(1, 1)
+        self._client.connect_async("127.0.0.1", port)
+        self._client.loop_start()
+
+    def stop(self) -> None:
+        self._client.loop_stop()
+
+
+class Writer:
+    """Publishes numbers at QoS 1, one every 10 ms, and repeats what is not acknowledged."""
+
+    def __init__(self, port: int, topic: str) -> None:
+        self.acknowledged: set[bytes] = set()
+        self._topic = topic
+        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, "writer", clean_session=False)
+        self._waiting: dict[int, bytes] = {}
+        self._client.on_publish = self._on_publish
+        self._client.reconnect_delay_set(1, 1)
+        self._client.connect_async("127.0.0.1", port)
+        self._client.loop_start()
+
+    def write(self, count: int, start: int) -> None:
+        for number in range(start, start + count):
+            payload = b"%d" % number
+            self._waiting[self._client.publish(self._topic, payload, qos=1).mid] = payload
+            time.sleep(0.01)
+
+    def _on_publish(self, client: Any, data: Any, mid: int, *rest: Any) -> None:
+        while mid not in self._waiting:
+            time.sleep(0.001)
+        self.acknowledged.add(self._waiting.pop(mid))
+
+    def stop(self) -> None:
+        self._client.loop_stop()
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("version", "outwards"), [("5", True), ("3.1.1", False)])
+def test_nothing_acknowledged_is_lost_while_either_is_killed(
+    made: Callable[[dict[str, Any]], Site], version: str, outwards: bool
+) -> None:
+    topics = [
+        {"filter": "#", "direction": "out", "local_prefix": "a/", "remote_prefix": "b/"},
+        {"filter": "#", "direction": "in", "local_prefix": "c/", "remote_prefix": "d/"},
+    ]
+    site = made({"version": version, "topics": topics})
+    site.theirs.start()
+    site.ours.start()
+    read_at, write_at = (site.theirs_port, site.ours_port) if outwards else (site.ours_port, site.theirs_port)
+    written, arrives = ("a/x", "b/x") if outwards else ("d/x", "c/x")
+    reader = Reader(read_at, f"{arrives[0]}/#")
+    assert reader.ready.wait(WAIT_S)
+    writer = Writer(write_at, written)
+    writer.write(50, 0)
+    # What was subscribed for the bridge is so now: from here on each broker keeps what the other misses.
+    until(lambda: any(payload == b"49" for _, payload in reader.got), "the bridge never passed anything on")
+    site.theirs.end(signal.SIGTERM)
+    writer.write(100, 50)
+    site.theirs.start()
+    writer.write(100, 150)
+    site.ours.end(signal.SIGKILL)
+    writer.write(100, 250)
+    site.ours.start()
+    writer.write(100, 350)
+    site.theirs.end(signal.SIGTERM)
+    site.ours.end(signal.SIGKILL)
+    writer.write(50, 450)
+    site.ours.start()
+    site.theirs.start()
+    everything = {b"%d" % number for number in range(50, 500)}
+    until(lambda: everything <= writer.acknowledged, "the writer's broker never took everything")
+    until(lambda: everything <= {payload for _, payload in reader.got}, "messages were lost")
+    assert {topic for topic, _ in reader.got} == {arrives}
+    reader.stop()
+    writer.stop()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_a_topic_that_crosses_both_ways_does_not_echo(made: Callable[[dict[str, Any]], Site], version: str) -> None:
+    site = made({"version": version, "topics": [{"filter": "both/#", "direction": "both"}], "status_topic": "up"})
+    site.theirs.start()
+    site.ours.start()
+    here, there = Reader(site.ours_port, "#"), Reader(site.theirs_port, "both/#")
+    assert here.ready.wait(WAIT_S)
+    assert there.ready.wait(WAIT_S)
+    until(lambda: ("up", b"1") in here.got, "never connected")
+    ours, theirs = Writer(site.ours_port, "both/ours"), Writer(site.theirs_port, "both/theirs")
+    ours.write(5, 0)
+    theirs.write(5, 0)
+    until(lambda: len(there.got) >= 10 and len(here.got) >= 11, "not everything crossed")
+    ours.write(1, 9)  # an echo would have come before this one
+    until(lambda: there.got.count(("both/ours", b"9")) and here.got.count(("both/ours", b"9")), "the last")
+    expected = sorted((f"both/{side}", b"%d" % n) for side in ("ours", "theirs") for n in range(5))
+    assert sorted(one for one in there.got if one[1] != b"9") == expected
+    assert sorted(one for one in here.got if one[1] != b"9" and one[0] != "up") == expected
+    site.theirs.end(signal.SIGTERM)
+    until(lambda: ("up", b"0") in here.got, "the status never changed")
+    for each in (here, there, ours, theirs):
+        each.stop()

@@ -1,0 +1,130 @@
+"""What is said of how a member stands: each cause once, with its cure, and never that all is well where it is not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from gateway.health import BROKEN, DEGRADED, WELL, Report, View, Watch, judge
+from gateway.overlay import OverlayStanding, RegionStanding
+
+NOW = 1_800_000_000.0
+DAY_S = 86_400.0
+THREE = ("r1", "r2", "r3")
+
+
+def region(*up: str) -> RegionStanding:
+    away = {name: f"{name} does not answer" for name in THREE if name not in up}
+    return RegionStanding("west", THREE, up, 2, away)
+
+
+def stands(**fields: object) -> OverlayStanding:
+    return replace(OverlayStanding("g1", "gateway", 5, regions=(region(*THREE),)), **fields)
+
+
+def said(report: Report) -> str:
+    return "\n".join(finding.text for finding in report.findings)
+
+
+def test_nothing_wrong_is_well() -> None:
+    assert judge(View(NOW)).level == WELL
+    report = judge(View(NOW, stands(versions={"r1": 5, "r2": 5}, clocks={"r1": 0.2}), ends={"x": NOW + 61 * DAY_S}))
+    assert (report.level, report.findings) == (WELL, ())
+
+
+def test_a_replica_that_is_away_is_named_and_a_lost_quorum_breaks() -> None:
+    report = judge(View(NOW, stands(regions=(region("r1", "r3"),))))
+    assert report.level == DEGRADED
+    assert "region west: 2 of 3 replicas connected, 2 needed: r2 is away (r2 does not answer)" in said(report)
+    report = judge(View(NOW, stands(regions=(region("r1"),))))
+    assert report.level == BROKEN
+    assert "quorum is lost" in said(report)
+    assert "r2 is away" in said(report)
+    assert "r3 is away" in said(report)
+
+
+@pytest.mark.parametrize(
+    ("view", "level", "word"),
+    [
+        (View(NOW, ends={"certificate of listener a": NOW + 59 * DAY_S}), DEGRADED, "ends in 59 days"),
+        (View(NOW, ends={"certificate of listener a": NOW - 3 * DAY_S}), BROKEN, "ended 3 days ago"),
+        (View(NOW, stands(ends={"certificate of g1 in the overlay": NOW + DAY_S})), DEGRADED, "overlay renew"),
+        (View(NOW, disk_free={"data": 500 << 20}), DEGRADED, "500 MiB are free"),
+        (View(NOW, disk_free={"data": 1 << 20}), BROKEN, "make room"),
+        (View(NOW, connections=95, connections_max=100), DEGRADED, "limits.connections"),
+        (View(NOW, stands(removed=True)), BROKEN, "lists g1 no longer"),
+        (View(NOW, stands(clocks={"r1": 6.0})), DEGRADED, "r1 was 6 s ahead of ours"),
+        (View(NOW, stands(clocks={"r1": -61.0})), BROKEN, "61 s behind ours"),
+        (View(NOW, stands(versions={"r1": 4, "r2": 5})), DEGRADED, "r1 still has an older version"),
+        (View(NOW, stands(versions={"r1": 6})), DEGRADED, "r1 has version 6 of the overlay, we have 5"),
+        (View(NOW, stands(named={"r3": "altered a share"})), DEGRADED, "r3 lied: altered a share"),
+        (View(NOW, stands(outbox_depth=9, oldest_s=61.0)), DEGRADED, "9 publications wait"),
+        (View(NOW, stands(outbox_bytes=95, outbox_bytes_max=100)), BROKEN, "95 % full"),
+        (View(NOW, stands(keys_missing=("plant/#",))), BROKEN, "no key of epoch 0 for plant/#"),
+        (View(NOW, stands(keys_late=("plant/#",), late_s=60.0, epoch_left_s=30.0)), DEGRADED, "no key of the next"),
+    ],
+)
+def test_each_cause_is_said_with_its_level(view: View, level: str, word: str) -> None:
+    report = judge(view)
+    assert report.level == level
+    assert word in said(report)
+    assert len(report.findings) == 1
+
+
+def test_keys_that_may_still_come_are_not_late() -> None:
+    assert judge(View(NOW, stands(keys_late=("plant/#",), late_s=10.0, epoch_left_s=60.0))).level == WELL
+
+
+def test_key_servers_away_matter_more_when_a_key_is_missing() -> None:
+    servers = RegionStanding("", ("k1", "k2", "k3", "k4"), ("k1",), 3, {"k2": "", "k3": "", "k4": ""})
+    assert judge(View(NOW, stands(key_servers=servers))).level == DEGRADED
+    report = judge(View(NOW, stands(key_servers=servers, keys_missing=("plant/#",))))
+    assert report.level == BROKEN
+    assert "start k2, k3, k4" in said(report)
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
+    found: list[str] = []
+    with caplog.at_level(logging.INFO, "veilmq.health"):
+        handler = logging.Handler()
+        handler.emit = lambda record: found.append(f"{record.levelname} {record.getMessage()}")  # type: ignore[method-assign]
+        logging.getLogger("veilmq.health").addHandler(handler)
+        yield found
+        logging.getLogger("veilmq.health").removeHandler(handler)
+
+
+def test_a_finding_is_said_once_when_it_begins_and_once_when_it_is_over(lines: list[str]) -> None:
+    view = [View(NOW, stands(regions=(region("r1", "r3"),)))]
+    told: list[tuple[str, bool]] = []
+    watch = Watch(lambda: view[0], lambda: 0.0)
+    watch.on_change = lambda finding, begins: told.append((finding.key.split(":")[0], begins))
+    watch.step(1.0)  # links are still being made
+    assert not lines
+    for now in (20.0, 22.0, 3600.0):
+        watch.step(now)
+    assert len(lines) == 1
+    assert lines[0].startswith("WARNING region west: 2 of 3")
+    watch.step(20.0 + DAY_S)
+    assert len(lines) == 2
+    view[0] = View(NOW, stands(regions=(region("r1"),)))
+    watch.step(90_000.0)
+    assert lines[-1].startswith("ERROR region west: quorum is lost")
+    view[0] = View(NOW, stands())
+    watch.step(90_002.0)
+    assert lines[-1].startswith("INFO over: region west")
+    assert told == [("region", True), ("region", False), ("region", True), ("region", False)]
+    watch.step(90_004.0)
+    assert len([line for line in lines if line.startswith("INFO over")]) == 2
+
+
+def test_metrics_say_level_ends_and_quorum() -> None:
+    watch = Watch(lambda: View(NOW, stands(regions=(region("r1"),)), ends={"x": NOW + 5}), lambda: 0.0)
+    found = {metric.name: [(s.labels, s.value) for s in metric.samples] for metric in watch.metrics()}
+    assert found["veilmq_health"] == [({}, 2)]
+    assert found["veilmq_end_seconds"] == [({"what": "x"}, 5)]
+    assert found["veilmq_region_replicas_up"] == [({"region": "west"}, 1)]
+    assert found["veilmq_region_replicas_needed"] == [({"region": "west"}, 2)]
