@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Mapping
 
 ROW = re.compile(r"^\| (?P<names>`[a-z_]+\.[^|]+) \|  \| (?P<text>.*) \|$", re.MULTILINE)
 
@@ -25,8 +26,14 @@ def _values(cell: str) -> str:
     return "; ".join(values)
 
 
-def _written(name: str, value: float) -> str:
-    if "BYTES" in name and "PER_S" not in name:
+def _written(name: str, value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_written(name, each)}" for key, each in value.items())
+    if isinstance(value, tuple):
+        return " / ".join(_written(name, each) for each in value)
+    if not isinstance(value, int | float):
+        return str(value)
+    if "BYTES" in name and "PER_S" not in name and isinstance(value, int):
         for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
             if value >= size and value % size == 0:
                 return f"{value // size:,} {unit}"

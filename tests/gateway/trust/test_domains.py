@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +14,9 @@ import yaml
 
 from bridge.document.overlay import OverlayError
 from gateway.owner.cards import SignOptions
-from gateway.owner.description import read_description
 from gateway.owner.signing import Signed, sign_overlay
-from gateway.trust import rotation
-from gateway.trust.domains import IDENTITY_FILES, Card, LocalIdentity, TrustDomain, TrustError, describe, export
-from gateway.trust.overlay_file import describe_overlay, load_overlay, load_secrets, save_overlay
-from keys.epochs import KeyName
+from gateway.trust.domains import Card, LocalIdentity, TrustDomain, TrustError, describe, export
+from gateway.trust.overlay_file import load_overlay, load_secrets
 from keys.identity import Role
 from keys.topictokens import tokenise_topic
 
@@ -168,59 +164,6 @@ def test_files_of_two_identities_do_not_mix(world: World) -> None:
         LocalIdentity.load(world.directory / "r1")
 
 
-def test_the_signed_overlay_holds_what_the_owner_wrote(world: World) -> None:
-    world.sign()
-    overlay = load_overlay(world.out, NOW_MS)
-    view = overlay.views[1]
-    assert (view.name, view.members, view.threshold) == ("north", ("r1", "r2", "r3"), 2)
-    assert overlay.members["r2"].address == "127.0.0.1:8882"
-    shown = describe_overlay(overlay)
-    assert [scope["mode"] for scope in shown["scopes"]] == ["auto", "copies", "plain", "auto"]
-    assert "ward" not in world.out.read_text()  # names of a scope with tokens appear nowhere
-    assert [(g.member, g.filter) for g in overlay.policy.grants if g.member == "spark"] == [("spark", "pumps/#")]
-
-
-def test_a_box_opens_the_scopes_of_its_member_and_no_other(world: World) -> None:
-    overlay = world.sign().overlay
-    secrets, keys = load_secrets(world.local("g1"), overlay)
-    by_name = {s.clear_filter: s for s in secrets}
-    assert set(by_name) == {"ward/#", "pumps/#", "public/#", "vault/#"}
-    assert by_name["pumps/#"].token_key is None
-    held = dict(keys)
-    assert set(held) == {KeyName(by_name["ward/#"].scope.filter, 0, 0), KeyName("pumps/#", 0, 0)}
-    assert len(set(held.values())) == 2
-    of_spark, keys_of_spark = load_secrets(world.local("spark"), overlay)
-    assert [s.clear_filter for s in of_spark] == ["pumps/#"]
-    assert list(keys_of_spark) == [(KeyName("pumps/#", 0, 0), held[KeyName("pumps/#", 0, 0)])]
-
-
-def test_the_box_of_another_member_does_not_open(world: World) -> None:
-    """Attack: a member with the owner's file wants what is sealed for another."""
-    overlay = world.sign().overlay
-    thief = world.local("spark")
-    taken = LocalIdentity(thief.directory, world.local("g1").card, thief.identity)
-    with pytest.raises(TrustError, match="does not open"):
-        load_secrets(taken, overlay)
-
-
-def test_a_box_moved_to_another_member_is_refused(world: World) -> None:
-    world.sign()
-    document = json.loads(world.out.read_text())
-    boxes = [entry["box"] for entry in document["members"]]
-    for entry, box in zip(document["members"], reversed(boxes), strict=True):
-        entry["box"] = box
-    world.out.write_text(json.dumps(document))
-    with pytest.raises(OverlayError, match="tampered with"):
-        load_overlay(world.out, NOW_MS)
-
-
-def test_a_stranger_gets_nothing(world: World) -> None:
-    overlay = world.sign().overlay
-    TrustDomain.load(world.owner).issue("eve", Role.GATEWAY, HOSTS, world.directory / "eve", NOW)
-    with pytest.raises(TrustError, match="eve is no member"):
-        load_secrets(world.local("eve"), overlay)
-
-
 def test_rights_in_clear_names_become_tokens_where_the_scope_hides_names(world: World) -> None:
     overlay = world.sign().overlay
     (secret,) = [s for s in load_secrets(world.local("g1"), overlay)[0] if s.token_key]
@@ -245,56 +188,6 @@ def test_versions_follow_from_the_file_that_is_replaced(world: World) -> None:
     assert numbers() == (3, 1)
 
 
-def test_a_member_remembers_the_owner_and_refuses_an_older_version(world: World) -> None:
-    pin = world.directory / "pin.json"
-    world.sign()
-    first = world.out.read_bytes()
-    load_overlay(world.out, NOW_MS, pin)
-    world.sign()
-    load_overlay(world.out, NOW_MS, pin)
-    world.out.write_bytes(first)
-    with pytest.raises(OverlayError, match="is version 1, but 2 was seen before"):
-        load_overlay(world.out, NOW_MS, pin)
-    world.owner = world.directory / "party1"
-    world.out.unlink()
-    world.sign()
-    with pytest.raises(OverlayError, match="signed by another owner"):
-        load_overlay(world.out, NOW_MS, pin)
-    assert mode(pin) == 0o600
-
-
-def test_a_newer_overlay_is_kept_and_never_an_older_one(world: World) -> None:
-    pin = world.directory / "pin.json"
-    first, second = world.sign().overlay, world.sign().overlay
-    newest = world.out.read_bytes()
-    save_overlay(world.out, pin, first)  # the operator put a newer file there meanwhile
-    assert world.out.read_bytes() == newest
-    save_overlay(world.out, pin, second)
-    with pytest.raises(OverlayError, match="keep the newer"):
-        save_overlay(world.out, pin, first)
-    world.out.unlink()
-    save_overlay(world.out, pin, second)
-    assert load_overlay(world.out, NOW_MS, pin).policy.version == 2
-
-
-def test_a_crash_between_file_and_pin_locks_nobody_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    pin = world.directory / "pin.json"
-    world.sign()
-    load_overlay(world.out, NOW_MS, pin)
-    old = world.out.read_bytes()
-    newer = world.sign().overlay
-    world.out.write_bytes(old)
-    with monkeypatch.context() as patched:
-        patched.setattr("gateway.trust.overlay_file.write_private", _crash)
-        with pytest.raises(KeyboardInterrupt):
-            save_overlay(world.out, pin, newer)
-    assert load_overlay(world.out, NOW_MS, pin).policy.version == 2
-
-
-def _crash(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
-
-
 def test_another_owner_cannot_replace_the_file_by_accident(world: World) -> None:
     world.sign()
     world.owner = world.directory / "party1"
@@ -309,128 +202,6 @@ def test_expired_certificates_are_refused_by_members_and_renewed_by_the_owner(wo
         load_overlay(world.out, int(later * 1000))
     world.sign(now=later)
     load_overlay(world.out, int(later * 1000))
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda d: d.update(colour="red"), "colour: extra inputs are not permitted"),
-        (lambda d: d["regions"][0]["members"][0].update(address="8883"), "regions.0.members.0.address"),
-        (lambda d: d["regions"][0]["members"].pop(), "has 2 replicas and cannot share a secret"),
-        (lambda d: d["scopes"].append({"filter": "a/#/b"}), "'#' must be the last level"),
-        (lambda d: d["scopes"].append({"filter": "pumps/#"}), "scope pumps/# is listed twice"),
-        (lambda d: d.update(name="../owner"), "name: string should match"),
-        (lambda d: d.update(epochs={"length_s": 60}), "epochs need a key_service"),
-        (lambda d: d["members"][0].update(read=["a+"]), "g1: read: a\\+"),
-        (lambda d: d["members"][0].update(region="south"), "there is no region south; known are north"),
-        (lambda d: d["members"].append(d["members"][0]), "g1 is listed twice"),
-        (lambda d: d["members"][0].update(card="r1/card.json"), "is the card of a replica"),
-        (lambda d: d["regions"][0]["members"][0].update(card="none.json"), "No such file"),
-        (lambda d: d.update(edges=[["north", "north"]]), "tree"),
-    ],
-)
-def test_a_mistake_in_the_owners_file_is_one_line(
-    world: World, change: Callable[[dict[str, Any]], object], says: str
-) -> None:
-    with pytest.raises((TrustError, OverlayError), match=says) as caught:
-        world.sign(change)
-    assert "\n" not in str(caught.value)
-    assert not world.out.exists()
-
-
-def test_a_file_that_is_no_yaml(tmp_path: Path) -> None:
-    path = tmp_path / "x.yaml"
-    path.write_text("a: [")
-    with pytest.raises(TrustError, match=r"x\.yaml:1: not valid YAML"):
-        read_description(path)
-
-
-# ------------------------------------------------------------------------------------------------ rotation
-
-
-def rotated(world: World, name: str = "g1") -> Path:
-    """The card of the next key, made by the party that has the present one."""
-    return rotation.prepare(world.directory / name, TrustDomain.load(world.owner), NOW).directory / "card.json"
-
-
-def test_a_rotation_lists_both_keys_until_the_overlap_ends(world: World) -> None:
-    world.sign()
-    old = world.local("g1").identity
-    overlay = world.sign(cards=(rotated(world),), overlap_hours=2).overlay
-    member = overlay.members["g1"]
-    assert member.before is not None
-    assert (member.before.public_key, member.before.not_after_ms) == (old.public_bytes, NOW_MS + 7_200_000)
-    rotation.take_next(world.directory / "g1")
-    assert world.local("g1").identity.public_bytes == member.certificate.public_key != old.public_bytes
-    assert load_secrets(world.local("g1"), overlay)[0]
-    assert not rotation.drop_previous(world.directory / "g1", overlay, NOW_MS)
-    assert rotation.drop_previous(world.directory / "g1", overlay, NOW_MS + 7_200_000)
-    assert not (world.directory / "g1" / "previous").exists()
-    assert world.sign(now=NOW + 7_201).overlay.members["g1"].before is None
-
-
-def test_the_card_of_before_changes_nothing_after_a_rotation(world: World) -> None:
-    """The owner's description may name the old file until somebody replaces it."""
-    world.sign()
-    key = world.sign(cards=(rotated(world),)).overlay.members["g1"].certificate.public_key
-    assert world.sign().overlay.members["g1"].certificate.public_key == key
-
-
-@pytest.mark.parametrize("step", range(2 * len(IDENTITY_FILES)))
-def test_a_crash_at_any_step_of_taking_the_next_key_is_mended_by_the_next_start(
-    world: World, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
-    directory = world.directory / "g1"
-    key = Card.load(rotated(world)).public_key
-    steps = iter(range(100))
-    replace = os.replace
-
-    def crashing(source: Path, target: Path) -> None:
-        if next(steps) == step:
-            raise KeyboardInterrupt
-        replace(source, target)
-
-    with monkeypatch.context() as patched:
-        patched.setattr("gateway.trust.domains.os.replace", crashing)
-        with pytest.raises(KeyboardInterrupt):
-            rotation.take_next(directory)
-    assert LocalIdentity.load(directory).identity.public_bytes == key
-    assert LocalIdentity.load(directory / "previous").name == "g1"
-    assert mode(directory / "previous" / "key.pem") == mode(directory / "key.pem") == 0o600
-
-
-def test_a_card_for_a_known_name_needs_the_signature_of_the_present_key(world: World) -> None:
-    """Attack: issue oneself an identity of a name that is in the overlay, and hand its card in."""
-    world.sign()
-    thief = TrustDomain.create(world.directory / "thief", "owner-org", NOW)
-    thief.issue("g1", Role.GATEWAY, HOSTS, world.directory / "stolen", NOW)
-    card = world.directory / "stolen" / "card.json"
-    with pytest.raises(TrustError, match="that key did not sign it"):
-        world.sign(cards=(card,))
-    former = world.local("spark").identity  # countersigned by a member, but not by the one of that name
-    thief.issue("g1", Role.GATEWAY, HOSTS, world.directory / "stolen2", NOW, former)
-    with pytest.raises(TrustError, match="that key did not sign it"):
-        world.sign(cards=(world.directory / "stolen2" / "card.json",))
-    assert load_overlay(world.out, NOW_MS).policy.version == 1
-
-
-def test_a_lost_key_is_replaced_on_the_owners_word_and_outdates_what_it_could_fetch(world: World) -> None:
-    world.sign()
-    domain = TrustDomain.load(world.owner)
-    domain.issue("g1", Role.GATEWAY, HOSTS, world.directory / "again", NOW)
-    signed = world.sign(cards=(world.directory / "again" / "card.json",), replace_lost=("g1",))
-    assert signed.overlay.members["g1"].before is None
-    assert signed.bumped == ("pumps/#", "ward/#")
-    with pytest.raises(TrustError, match="no new card of that name"):
-        world.sign(cards=(world.directory / "again" / "card.json",), replace_lost=("g1",))
-
-
-def test_only_the_domain_that_issued_an_identity_rotates_it(world: World) -> None:
-    with pytest.raises(TrustError, match="was issued by owner-org"):
-        rotation.prepare(world.directory / "g1", TrustDomain.load(world.directory / "party1"), NOW)
-    rotated(world)
-    with pytest.raises(TrustError, match="is prepared already"):
-        rotated(world)
 
 
 def test_an_export_is_public_and_brings_the_card(world: World) -> None:

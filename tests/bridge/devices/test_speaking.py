@@ -1,0 +1,151 @@
+"""Who may speak for a device: its founder, its origin after a while, and nobody else while its connection is open."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.devices import speaking
+from bridge.devices.speaking import HANDOVER_S, NAMES_PER_S, Speaking
+from bridge.devices.standing import Link
+from keys.errors import NotAuthorised
+
+NOW, HERE, ELSEWHERE = 1_000.0, "10.0.0.1", "10.0.0.2"
+
+
+@pytest.fixture
+def table() -> Speaking:
+    return Speaking()
+
+
+def connect(table: Speaking, client: str, origin: str = HERE, now: float = NOW) -> Link:
+    return table.connected(client, origin, 30, now)
+
+
+def leave(link: Link, now: float) -> None:
+    link.up, link.left_at = False, now
+
+
+def test_a_client_is_its_own_device_and_nobody_elses(table: Speaking) -> None:
+    pump, spy = connect(table, "pump"), connect(table, "spy", ELSEWHERE)
+    with pytest.raises(NotAuthorised, match="another client"):
+        table.claim("pump", spy, "topic", NOW)
+    device, gone = table.claim("pump", pump, "connection", NOW)
+    assert (device.founder, gone) == ("pump", None)
+    assert table.spoken_for(pump) == [device]
+    assert table.is_itself(device, pump)
+
+
+def test_while_its_connection_is_open_nobody_else_speaks_for_a_device(table: Speaking) -> None:
+    bridge, spy = connect(table, "bridge"), connect(table, "spy", ELSEWHERE)
+    device, _ = table.claim("meter", bridge, "topic", NOW)
+    for now in (NOW, NOW + HANDOVER_S, NOW + 10 * HANDOVER_S):
+        with pytest.raises(NotAuthorised, match="another connection"):
+            table.claim("meter", spy, "topic", now)
+    assert table.claim("meter", bridge, "topic", NOW) == (device, None)
+
+
+def test_after_it_left_its_origin_may_follow_at_once_and_another_one_after_a_while(table: Speaking) -> None:
+    bridge = connect(table, "bridge")
+    table.claim("meter", bridge, "topic", NOW)
+    leave(bridge, NOW)
+    stranger = connect(table, "stranger", ELSEWHERE)
+    with pytest.raises(NotAuthorised):
+        table.claim("meter", stranger, "topic", NOW + HANDOVER_S - 1)
+    neighbour = connect(table, "bridge-2")
+    device, _ = table.claim("meter", neighbour, "topic", NOW + 1)
+    assert device.evidence.link is neighbour
+    leave(neighbour, NOW + 1)
+    device, _ = table.claim("meter", stranger, "topic", NOW + 1 + HANDOVER_S)
+    assert device.evidence.link is stranger
+    assert table.spoken_for(neighbour) == []
+
+
+def test_the_first_one_may_always_come_back(table: Speaking) -> None:
+    bridge = connect(table, "bridge")
+    table.claim("meter", bridge, "topic", NOW)
+    leave(bridge, NOW)
+    thief = connect(table, "thief")
+    table.claim("meter", thief, "topic", NOW + 1)
+    again = connect(table, "bridge", now=NOW + 2)
+    assert again.up
+    device, _ = table.claim("meter", again, "topic", NOW + 2)
+    assert device.evidence.link is again
+
+
+def test_a_device_with_a_connection_of_its_own_is_never_taken_over(table: Speaking) -> None:
+    pump = connect(table, "pump")
+    device, _ = table.claim("pump", pump, "connection", NOW)
+    device.evidence.own = True
+    assert table.own(pump) is device
+    leave(pump, NOW)
+    with pytest.raises(NotAuthorised):
+        table.claim("pump", connect(table, "bridge"), "topic", NOW + 10 * HANDOVER_S)
+
+
+def test_a_device_of_before_a_restart_belongs_to_whoever_speaks_first(table: Speaking) -> None:
+    device, _ = table.admit("meter", None, "before", NOW)
+    assert table.introduces(device, NOW)
+    bridge = connect(table, "bridge")
+    table.claim("meter", bridge, "topic", NOW)
+    assert device.founder == "bridge"
+    with pytest.raises(NotAuthorised):
+        table.claim("meter", connect(table, "spy"), "topic", NOW)
+
+
+def test_a_bridge_of_one_device_is_that_device_and_of_two_is_none(table: Speaking) -> None:
+    bridge = connect(table, "bridge")
+    first, _ = table.claim("meter", bridge, "topic", NOW)
+    assert table.is_itself(first, bridge)
+    second, _ = table.claim("valve", bridge, "topic", NOW)
+    assert not table.is_itself(first, bridge)
+    assert not table.is_itself(second, bridge)
+
+
+def test_a_flood_of_names_costs_its_own_origin(table: Speaking, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speaking, "DEVICES_MAX", 4)
+    table = Speaking()
+    good, flooder = connect(table, "good"), connect(table, "flooder", ELSEWHERE)
+    table.claim("meter", good, "topic", NOW)
+    lost = [gone.name for n in range(20) if (gone := table.claim(f"x{n}", flooder, "topic", NOW)[1])]
+    assert lost == [f"x{n}" for n in range(17)]
+    assert table.device("meter") is not None
+    assert len(table) == 4
+    assert len(table.spoken_for(flooder)) == 3
+
+
+def test_new_names_of_one_origin_are_told_in_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speaking, "NAMES_BURST", 2.0)
+    table = Speaking()
+    flooder, good = connect(table, "flooder", ELSEWHERE), connect(table, "good")
+    devices = [table.claim(f"x{n}", flooder, "topic", NOW)[0] for n in range(6)]
+    told = [table.introduces(device, NOW) for device in devices]
+    assert told[0]
+    assert not told[-1]
+    assert table.introduces(table.claim("meter", good, "topic", NOW)[0], NOW)
+    assert table.introduces(devices[-1], NOW + 10 / NAMES_PER_S)
+
+
+def test_a_client_that_is_away_and_speaks_for_nothing_is_forgotten(table: Speaking) -> None:
+    pump = connect(table, "pump")
+    device, _ = table.claim("pump", pump, "connection", NOW)
+    leave(pump, NOW)
+    table.tidy(pump)
+    assert table.link("pump") is pump, "it speaks for a device"
+    table.remove(device)
+    assert (table.link("pump"), table.device("pump"), len(table)) == (None, None, 0)
+    bridge = connect(table, "bridge")
+    assert table.claim("pump", bridge, "topic", NOW)[0].founder == "bridge", "its name is free"
+    idle = connect(table, "idle")
+    table.tidy(idle)
+    assert table.link("idle") is idle, "it is connected"
+
+
+def test_a_connection_that_is_back_is_the_same_with_what_it_says_now(table: Speaking) -> None:
+    link = connect(table, "pump")
+    link.willed = link.knows = True
+    table.claim("pump", link, "connection", NOW)
+    leave(link, NOW)
+    again = table.connected("pump", ELSEWHERE, 60, NOW + 5)
+    assert again is link
+    assert (link.origin, link.keep_alive_s, link.seen_at) == (ELSEWHERE.encode(), 60, NOW + 5)
+    assert (link.up, link.willed, link.knows) == (True, False, False)

@@ -1,0 +1,142 @@
+"""What is held of a device, by each kind of evidence and by evidence against evidence."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.devices.conventions import Said
+from bridge.devices.standing import (
+    FAIL_FACTOR,
+    KEEP_ALIVE_SLACK_S,
+    REJOIN_S,
+    SILENCE_MIN_S,
+    Evidence,
+    Health,
+    Link,
+    Verdict,
+    judge,
+    state_of,
+)
+from bridge.traces.kinds import TraceKind
+
+NOW, GRACE_S = 1_000.0, 10.0
+
+
+def link(**changes: object) -> Link:
+    return Link("client", "client", b"10.0.0.1", seen_at=NOW, **changes)  # type: ignore[arg-type]
+
+
+def known(**changes: object) -> Evidence:
+    return Evidence(NOW, NOW, **{"link": link(), "own": True, **changes})  # type: ignore[arg-type]
+
+
+def health(evidence: Evidence, now: float = NOW) -> Health | None:
+    verdict = judge(evidence, now, GRACE_S)
+    return None if verdict is None else verdict.health
+
+
+def left(at: float = NOW, clean: bool = False, willed: bool = False) -> Link:
+    return link(up=False, left_at=at, clean=clean, willed=willed, reason="went")
+
+
+def test_words_outweigh_connections_and_wills() -> None:
+    for other in ({}, {"link": left(willed=True)}, {"every_s": 1.0}, {"link": None}):
+        assert health(known(words={"own": Said.READY, "bridge": Said.LOST}, **other)) is Health.FAILED
+        gone = judge(known(words={"own": Said.GONE}, **other), NOW, GRACE_S)
+        assert gone == Verdict(Health.GONE, "own says so", clean=True)
+    assert health(known(words={"own": Said.GONE, "bridge": Said.LOST})) is Health.FAILED, "loss before leaving"
+
+
+def test_a_will_that_was_published_counts_while_its_connection_is_gone() -> None:
+    assert judge(known(link=left(willed=True)), NOW, GRACE_S) == Verdict(Health.FAILED, "its will was published")
+    bridged = judge(known(link=left(willed=True), own=False, every_s=60.0), NOW, GRACE_S)
+    assert bridged == Verdict(Health.FAILED, "the will of its bridge was published")
+    assert health(known(link=link(willed=True))) is Health.ALIVE
+
+
+def test_a_lost_connection_may_come_back_within_the_grace() -> None:
+    lost = known(link=left())
+    assert judge(lost, NOW, GRACE_S) == Verdict(Health.GONE, "went", until=NOW + GRACE_S)
+    assert health(lost, NOW + GRACE_S - 0.1) is Health.GONE
+    assert judge(lost, NOW + GRACE_S, GRACE_S) == Verdict(Health.FAILED, "went")
+    assert judge(known(link=left(clean=True)), NOW + 99, GRACE_S) == Verdict(Health.GONE, "went", clean=True)
+
+
+def test_with_a_configured_heartbeat_the_connection_may_end_between_two() -> None:
+    beats = known(link=left(), every_s=60.0)
+    assert judge(beats, NOW + 119, GRACE_S) == Verdict(Health.ALIVE, until=NOW + 120)
+    assert judge(beats, NOW + 120, GRACE_S) == Verdict(Health.SUSPECTED, "no heartbeat", until=NOW + 180)
+    assert judge(beats, NOW + 180, GRACE_S) == Verdict(Health.FAILED, "no heartbeat")
+
+
+def test_nothing_is_said_of_a_remembered_device_before_it_could_be_back() -> None:
+    remembered = known(link=None)
+    assert judge(remembered, NOW + REJOIN_S - 1, GRACE_S) is None
+    assert health(remembered, NOW + REJOIN_S) is Health.FAILED
+    assert health(known(link=None, every_s=60.0)) is Health.ALIVE
+
+
+def test_who_sleeps_is_not_held_to_its_rhythm_but_to_its_connection() -> None:
+    asleep = {"own": Said.SLEEPING}
+    assert judge(known(words=asleep, every_s=1.0), NOW + 9_999, GRACE_S) == Verdict(Health.ALIVE, "asleep")
+    assert health(known(words=asleep, link=left()), NOW + GRACE_S) is Health.FAILED
+
+
+def habit(evidence: Evidence, every_s: float = 10.0, count: int = 12) -> float:
+    """It spoke regularly; returns when last."""
+    for number in range(count):
+        evidence.habit.heard(NOW + number * every_s)
+    evidence.heard_at = NOW + (count - 1) * every_s
+    return evidence.heard_at
+
+
+def test_silence_against_a_habit_is_suspicious_and_twice_as_long_a_failure() -> None:
+    speaks = known()
+    last = habit(speaks)
+    verdict = judge(speaks, last, GRACE_S)
+    assert verdict is not None
+    assert verdict.health is Health.ALIVE
+    assert verdict.until is not None
+    suspect_s = verdict.until - last
+    assert suspect_s > 10.0
+    assert health(speaks, verdict.until) is Health.SUSPECTED
+    assert health(speaks, last + FAIL_FACTOR * suspect_s - 0.01) is Health.SUSPECTED
+    assert health(speaks, last + FAIL_FACTOR * suspect_s) is Health.FAILED
+
+
+def test_short_silences_are_never_held_against_a_habit() -> None:
+    speaks = known()
+    last = habit(speaks, every_s=1.0, count=90)
+    assert health(speaks, last + SILENCE_MIN_S - 0.01) is Health.ALIVE
+    assert health(speaks, last + SILENCE_MIN_S) is Health.SUSPECTED
+
+
+def test_who_has_no_rhythm_has_none_to_break() -> None:
+    speaks = known()
+    habit(speaks, count=3)
+    assert judge(speaks, NOW + 99_999, GRACE_S) == Verdict(Health.ALIVE)
+
+
+def test_an_own_connection_that_is_silent_beyond_its_keep_alive_is_suspicious() -> None:
+    due = NOW + 30 + KEEP_ALIVE_SLACK_S
+    speaks = known(link=link(keep_alive_s=30))
+    assert judge(speaks, NOW, GRACE_S) == Verdict(Health.ALIVE, until=due)
+    assert judge(speaks, due, GRACE_S) == Verdict(Health.SUSPECTED, "silent beyond its keep-alive")
+    assert judge(known(link=link(keep_alive_s=30), own=False), due, GRACE_S) == Verdict(Health.ALIVE)
+    beats = known(link=link(keep_alive_s=30), every_s=100.0)
+    assert judge(beats, NOW, GRACE_S) == Verdict(Health.ALIVE, until=due), "whichever comes first"
+    assert judge(beats, due, GRACE_S) == Verdict(Health.SUSPECTED, "silent beyond its keep-alive", until=NOW + 200)
+
+
+@pytest.mark.parametrize(("words", "state"), [
+    ([], None),
+    ([Said.READY], TraceKind.READY),
+    ([Said.READY, Said.ALERT], TraceKind.RECOVERING),
+    ([Said.ALERT, Said.STARTING], TraceKind.INITIALIZING),
+    ([Said.STARTING, Said.SLEEPING], TraceKind.SHUTDOWN),
+    ([Said.READY, Said.GONE], TraceKind.SHUTDOWN),
+    ([Said.LOST, Said.READY], None),
+    ([Said.LOST, Said.ALERT], TraceKind.RECOVERING),
+])  # fmt: skip
+def test_the_state_is_what_a_device_lacks_first(words: list[Said], state: TraceKind | None) -> None:
+    assert state_of(known(words={str(place): word for place, word in enumerate(words)})) is state
