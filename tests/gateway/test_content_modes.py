@@ -20,7 +20,7 @@ LIAR = """
 import random, sys
 from pathlib import Path
 from bridge.sim.adversary import Adversary, Behaviour
-from gateway.config import load
+from gateway.base.config import load
 from gateway.party import serve
 serve(load(Path(sys.argv[2])), lambda machine: Adversary(machine, {{Behaviour.{}}}, random.Random(1)))
 """
