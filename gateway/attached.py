@@ -5,12 +5,15 @@ Put together here, begun when the broker serves, ended with it. What the parts d
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from gateway.base import PrivateFileError, Settings, StartError, read_private, write_private
 from gateway.bridging import Bridge, make_bridge
@@ -18,6 +21,13 @@ from gateway.broker import EdgeBroker
 from gateway.clients import INTERNAL
 from gateway.health import DEGRADED, Certificates, Finding, View, Watch, look
 from gateway.overlay import Links, standing
+
+if TYPE_CHECKING:
+    from gateway.base.config_console import Console
+    from gateway.console.serving import Server
+    from gateway.console.shown import LogTail
+
+log = logging.getLogger("veilmq.attached")
 
 BROKER_NAME = "broker.name"
 
@@ -29,6 +39,9 @@ class Attached:
         self._settings, self._links = settings, links
         self._bridges: list[Bridge] = []
         self._watch: Watch | None = None
+        self._server: Server | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._log: LogTail | None = None
 
     def begin(self, broker: EdgeBroker) -> None:
         """Raises ConfigError, StartError."""
@@ -46,13 +59,45 @@ class Attached:
         )
         broker.operation.health = self._watch
         self._watch.start()
+        if settings.console is not None:
+            self._open_console(broker, settings.console, self._watch)
 
     async def end(self) -> None:
         """Bridges first: what they were handed is kept for the next start."""
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
+        if self._server is not None:
+            await self._server.stop()
+        if self._log is not None:
+            logging.getLogger("veilmq").removeHandler(self._log)
         if self._watch is not None:
             self._watch.stop()
         for bridge in self._bridges:
             await bridge.stop()
+
+    def _open_console(self, broker: EdgeBroker, settings: Console, watch: Watch) -> None:
+        """Raises StartError where aiohttp is missing, or the tokens cannot be read."""
+        try:
+            from gateway.console.assembly import make_server  # noqa: PLC0415  few have it, and it needs aiohttp
+            from gateway.console.shown import LogTail  # noqa: PLC0415
+        except ImportError:
+            raise StartError("console: aiohttp is missing; pip install 'veilmq[console]'") from None
+        self._log = LogTail()
+        logging.getLogger("veilmq").addHandler(self._log)
+        prefix = self._settings.availability.topic_prefix
+        try:
+            self._server = make_server(settings, self._settings.data, broker, watch.status, prefix, self._log)
+        except PrivateFileError as error:
+            raise StartError(str(error)) from None
+        self._starting = asyncio.get_running_loop().create_task(self._serve(self._server))
+
+    @staticmethod
+    async def _serve(server: Server) -> None:
+        """The broker serves already: a page that cannot is said and missed, and stops nobody."""
+        try:
+            await server.start()
+        except StartError as error:
+            log.error("%s", error)
 
     def _name(self) -> str:
         """What this broker is called in the marks of bridges: our name in the overlay, or one drawn once."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -142,22 +143,29 @@ def broker(
     allow_anonymous: Annotated[bool, typer.Option("--allow-anonymous", help="Let clients in without a name.")] = False,
 ) -> None:
     """Run a broker in the role that its configuration says: edge broker, gateway or replica."""
-    settings = _settings(config, bind, data, allow_anonymous)
+
+    def read() -> Settings:
+        return _settings(config, bind, data, allow_anonymous)
+
+    with contextlib.suppress(AttributeError, ValueError):  # no such signal, or not in the main thread
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the broker can read its configuration again
+    settings = read()
     from gateway.base.logs import configure
+    from gateway.commands.check import refuse
     from gateway.party import serve
 
-    configure(settings.log)
-    serve(settings)
+    configure(settings.log, settings.log_level)
+    refuse(settings)
+    serve(settings, read=read)
 
 
 def _settings(config: Path | None, bind: str | None, data: Path | None, allow_anonymous: bool) -> Settings:
     """The file's settings, or the defaults, with what the command line says on top."""
-    from gateway.base.config import Listener, Settings, load
+    from gateway.base.config import Settings, load, rebound
 
     settings = load(config) if config else Settings()
     if bind is not None:
-        default = settings.listeners.get("default", Listener()).model_copy(update={"bind": bind})
-        settings = settings.model_copy(update={"listeners": {**settings.listeners, "default": default}})
+        settings = rebound(settings, bind)
     if data is not None:
         settings = settings.model_copy(update={"data": data})
     if allow_anonymous:

@@ -239,17 +239,26 @@ def key_server_node(party: Party, files: KeyMaterial) -> KeyServerNode:
     return KeyServerNode(party.overlay, party.local.identity, party.name, material, files.archived(), os.urandom)
 
 
-def serve(settings: Settings, wrap: Callable[[Machine], Machine] | None = None) -> None:
-    """Run a broker in the role that its settings say until SIGTERM or SIGINT. Raises what `Party` and the broker do."""
+def serve(
+    settings: Settings,
+    wrap: Callable[[Machine], Machine] | None = None,
+    read: Callable[[], Settings] | None = None,
+) -> None:
+    """Run a broker in the role that its settings say until SIGTERM or SIGINT. Raises what `Party` and the broker do.
+
+    `read`: the configuration anew, for SIGHUP.
+    """
     run = asyncio.run
     with contextlib.suppress(ImportError):
         import uvloop  # noqa: PLC0415  not there on every platform
 
         run = uvloop.run
-    run(_serve(settings, wrap))
+    run(_serve(settings, wrap, read))
 
 
-async def _serve(settings: Settings, wrap: Callable[[Machine], Machine] | None) -> None:
+async def _serve(
+    settings: Settings, wrap: Callable[[Machine], Machine] | None, read: Callable[[], Settings] | None
+) -> None:
     if settings.overlay is None:
         with contextlib.ExitStack() as ends:
             beside = Attached(settings, None)
@@ -260,7 +269,7 @@ async def _serve(settings: Settings, wrap: Callable[[Machine], Machine] | None) 
                     join(broker)
 
             try:
-                await run_broker(settings, started=serves)
+                await run_broker(settings, started=serves, read=read)
             finally:
                 await beside.end()
         return
@@ -287,7 +296,7 @@ async def _serve(settings: Settings, wrap: Callable[[Machine], Machine] | None) 
                 neighbours.advertise(settings, broker.port)
 
         try:
-            await run_broker(settings, links, overlay_context=party.tls.server, started=started)
+            await run_broker(settings, links, overlay_context=party.tls.server, started=started, read=read)
         finally:
             await beside.end()
             await links.stop()

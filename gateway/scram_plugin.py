@@ -4,7 +4,7 @@
       gateway.scram_plugin.ScramPlugin:
         users_file: scram.yaml
 
-`scram.yaml` has mode 0600 and is read once, at the start. `set_user` makes and changes it:
+`scram.yaml` has mode 0600 and is read at the start and on SIGHUP. `set_user` makes and changes it:
 
     python -c 'from getpass import getpass; from gateway.scram_plugin import set_user;
                set_user("scram.yaml", "nurse", getpass())'
@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import yaml
 from amqtt.broker import BrokerContext
@@ -129,9 +130,15 @@ class ScramPlugin(EnhancedAuthPlugin):
 
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
-        self._users = Users.load(Path(self.config.users_file))
-        shapes = self._users.shapes()
-        self._decoys = Decoys(self._users.decoy_key, shapes) if shapes else Decoys(self._users.decoy_key)
+        self._take(Users.load(Path(self.config.users_file)))
+
+    def _take(self, users: Users) -> None:
+        self._users, shapes = users, users.shapes()
+        self._decoys = Decoys(users.decoy_key, shapes) if shapes else Decoys(users.decoy_key)
+
+    def reread(self, options: dict[str, Any]) -> Callable[[], None]:
+        """Read the file anew; what takes it over. Raises StartError."""
+        return partial(self._take, Users.load(Path(options.get("users_file") or self.config.users_file)))
 
     def _lookup(self, name: str) -> tuple[Verifier, bool]:
         decoy = self._decoys.verifier(name)
@@ -143,7 +150,7 @@ class ScramPlugin(EnhancedAuthPlugin):
 
     @dataclass
     class Config:
-        """Options of the plugin. A relative path is taken from the working directory, as in amqtt's plugins."""
+        """Options of the plugin. A relative path is taken from the directory of the configuration."""
 
         users_file: str | Path
 

@@ -125,10 +125,9 @@ class Material:
 
     def generation_of(self, epoch: int) -> Generation:
         """The generation in force in that epoch, not walked there. Raises `KeyGone` before the first."""
-        found = [generation for generation in self.generations if generation.first_epoch <= epoch]
-        if not found or epoch < self.epoch:
+        if epoch < self.epoch:
             raise KeyGone(f"what issues keys of epoch {epoch} was erased")
-        return found[-1]
+        return [generation for generation in self.generations if generation.first_epoch <= epoch][-1]
 
     def walked(self, epoch: int) -> Material:
         """Nothing earlier than `epoch` can be derived any more; at most `WALK_STEPS_MAX` steps at once."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from bridge.devices.conventions import HOME_ASSISTANT, HOMIE, SPARKPLUG
 from bridge.devices.dashboards import Dashboards, Show
 from bridge.devices.device_tracing import DeviceTracer, DeviceTracingEffect, Forget, Owner
-from bridge.devices.devices import DeviceEvent, Devices, Knows, Published
+from bridge.devices.devices import Devices
+from bridge.devices.events import Command, DeviceEvent, Knows, Published
 from bridge.devices.rules import MARK, Heartbeat, Rules
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "HOMIE",
     "MARK",
     "SPARKPLUG",
+    "Command",
     "Dashboards",
     "DeviceEvent",
     "DeviceTracer",

@@ -3,9 +3,10 @@
     Home Assistant   a discovery message (`homeassistant/COMPONENT/…/config`) names availability topics and their two
                      payloads, `online` and `offline` unless it says so. A topic that several devices name is a bridge's
     Homie            `homie/DEVICE/$state` (version 5: `homie/5/DEVICE/$state`): init, ready, disconnected, sleeping,
-                     lost, alert; an empty one removes the device
-    Sparkplug B      `spBv1.0/GROUP/NBIRTH|NDEATH|DBIRTH|DDEATH/NODE[/DEVICE]`: that there is one says it; the payload
-                     is not needed
+                     lost, alert; an empty one removes the device. `$description` of version 5 names a child's root
+                     A device document names its components at once; `expire_after` makes a state topic a heartbeat
+    Sparkplug B      `spBv1.0/GROUP/NBIRTH|NDEATH|DBIRTH|DDEATH|NDATA|DDATA/NODE[/DEVICE]`, with the numbers that tell
+                     sessions and gaps (`sparkplug`)
 
 What a client says here is its own word about itself, or a bridge's about others. Who may say what about whom is not
 decided here (`devices`): a discovery message is read as `Named`, and counts once `watch` was called with it. What a
@@ -22,16 +23,19 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from bridge.contract import FairTable
+from bridge.devices.sparkplug import NOTHING, Numbers, numbers_of
 
 HOME_ASSISTANT, HOMIE, SPARKPLUG = "homeassistant", "homie", "spBv1.0"
 CONVENTIONS = (HOME_ASSISTANT, HOMIE, SPARKPLUG)
 ONLINE, OFFLINE = "online", "offline"
+ANYTHING = "\0"  # in place of a payload: whatever comes on a state topic
 OURS = "veilmq"  # what a gateway writes for dashboards begins so, in either convention's spelling
 CONFIG_BYTES_MAX = 65_536  # of a discovery message
 WATCHED_MAX = 50_000  # (availability topic, device) that discovery messages named; the greediest origin loses its own
 WATCHERS_MAX = 1_024  # devices that name one topic: a bridge's; more are not watched there
 NAMED_MAX = 16  # availability topics that one discovery message may name
 NAME_MAX = 512  # characters of a device's name; longer ones are nobody's
+EXPIRE_MAX_S = 30 * 86_400  # of a state: longer ones are no statement about life
 TOPIC_MAX = 2_048  # characters of an availability topic that is watched
 
 
@@ -46,6 +50,8 @@ class Said(StrEnum):
     """It left, and said so."""
     LOST = "lost"
     """It vanished: somebody else, or its will, says so."""
+    SPEAKS = "speaks"
+    """It says something else, and so it lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,7 @@ class Word:
     device: str
     said: Said
     source: str = ""
+    numbers: Numbers = NOTHING  # of Sparkplug's messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,18 @@ class Named:
 
     device: str
     topics: tuple[Availability, ...]
+    mode: str = "all"
+    """Of several topics in one message: `all` must say that it is there, `any` of them, or the `latest` word counts."""
+    expire_s: float | None = None
+    """Without a word on its state topic for so long it is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rooted:
+    """A device of Homie's whose connection is that of another one: it is there no more when that one is not."""
+
+    device: str
+    root: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +103,7 @@ class Cleared:
     device: str
 
 
-Statement: TypeAlias = Word | Named | Cleared
+Statement: TypeAlias = Word | Named | Rooted | Cleared
 
 _TEMPLATES, _TEMPLATES_ALONE = ("value_template", "val_tpl"), ("availability_template", "avty_tpl")
 _KEY = re.compile(r"\{\{\s*value_json\.(\w{1,64})\s*\}\}")  # the only template that we understand
@@ -92,7 +111,11 @@ _HOMIE = {
     "init": Said.STARTING, "ready": Said.READY, "disconnected": Said.GONE, "sleeping": Said.SLEEPING,
     "lost": Said.LOST, "alert": Said.ALERT,
 }  # fmt: skip
-_SPARKPLUG = {"NBIRTH": Said.READY, "DBIRTH": Said.READY, "NDEATH": Said.LOST, "DDEATH": Said.LOST}
+_SPARKPLUG = {
+    "NBIRTH": Said.READY, "DBIRTH": Said.READY, "NDEATH": Said.LOST, "DDEATH": Said.LOST, "NDATA": Said.SPEAKS,
+    "DDATA": Said.SPEAKS,
+}  # fmt: skip
+_MODES = ("all", "any", "latest")
 
 
 class Conventions:
@@ -119,7 +142,7 @@ class Conventions:
         if first == HOMIE and HOMIE in self._reads:
             return _read_homie(rest, payload)
         if first == SPARKPLUG and SPARKPLUG in self._reads:
-            return _read_sparkplug(rest)
+            return _read_sparkplug(rest, payload)
         return ()
 
     def watch(self, named: Named, owner: bytes) -> None:
@@ -159,7 +182,9 @@ class Conventions:
             if availability.key:  # parsed once, however many read it
                 parsed = (_object(payload) or {}) if parsed is None else parsed
                 text = _text(parsed, availability.key) or ""
-            if text == availability.online:
+            if availability.online == ANYTHING:
+                yield Word(HOME_ASSISTANT, device, Said.SPEAKS, topic)
+            elif text == availability.online:
                 yield Word(HOME_ASSISTANT, device, Said.READY, topic)
             elif text == availability.offline:
                 yield Word(HOME_ASSISTANT, device, Said.LOST, topic)
@@ -172,28 +197,64 @@ class Conventions:
         device = _identifier(config) or _text(config, "unique_id", "uniq_id") or rest.removesuffix("/config")
         if device.startswith(OURS) or len(device) > NAME_MAX or not _is_text(device):
             return ()
-        base = _text(config, "~") or ""
-        listed = config.get("availability", config.get("avty"))
-        entries = listed if isinstance(listed, list) else [listed]
-        named = [entry for entry in entries if isinstance(entry, dict)][:NAMED_MAX] or [config]
-        topics = []
-        for entry in named:
-            topic = _text(entry, "topic", "t") if entry is not config else _text(config, "availability_topic", "avty_t")
-            if topic:
-                topic = base + topic[1:] if topic.startswith("~") else topic
-                topic = topic[:-1] + base if topic.endswith("~") else topic
-                online = _text(entry, "payload_available", "pl_avail") or ONLINE
-                offline = _text(entry, "payload_not_available", "pl_not_avail") or OFFLINE
-                template = _text(entry, *(_TEMPLATES if entry is not config else _TEMPLATES_ALONE)) or ""
-                key = _KEY.fullmatch(template)
-                if template and key is None:
-                    continue  # a program of Home Assistant's that we do not run
-                if max(len(topic), len(online), len(offline)) <= TOPIC_MAX:
-                    topics.append(Availability(topic, online, offline, key[1] if key else ""))
-        return (Named(device, tuple(topics)),) if topics else ()
+        # One message for a whole device: what stands at the top counts for each of its components.
+        components = config.get("components", config.get("cmps")) if rest.startswith("device/") else None
+        parts = [config]
+        if isinstance(components, dict):
+            parts += [{"~": config.get("~"), **each} for each in components.values() if isinstance(each, dict)]
+        topics = dict.fromkeys(topic for part in parts[:NAMED_MAX] for topic in _availabilities(part))
+        expiries = [found for part in parts[:NAMED_MAX] if (found := _expiry(part)) is not None]
+        topics |= dict.fromkeys(Availability(topic, ANYTHING) for topic, _ in expiries)
+        mode = _text(config, "availability_mode", "avty_mode") or "latest"
+        several = len(_availabilities(config)) > 1 and mode in _MODES
+        expire_s = min((seconds for _, seconds in expiries), default=None)
+        named = Named(device, tuple(topics)[:NAMED_MAX], mode if several else "all", expire_s)
+        return (named,) if topics else ()
+
+
+def _availabilities(config: dict[str, Any]) -> list[Availability]:
+    """The topics that one part of a discovery message names."""
+    listed = config.get("availability", config.get("avty"))
+    entries = listed if isinstance(listed, list) else [listed]
+    named = [entry for entry in entries if isinstance(entry, dict)][:NAMED_MAX] or [config]
+    topics = list[Availability]()
+    for entry in named:
+        topic = _text(entry, "topic", "t") if entry is not config else _text(config, "availability_topic", "avty_t")
+        topic = _topic(config, topic)
+        if topic:
+            online = _text(entry, "payload_available", "pl_avail") or ONLINE
+            offline = _text(entry, "payload_not_available", "pl_not_avail") or OFFLINE
+            template = _text(entry, *(_TEMPLATES if entry is not config else _TEMPLATES_ALONE)) or ""
+            key = _KEY.fullmatch(template)
+            if template and key is None:
+                continue  # a program of Home Assistant's that we do not run
+            if max(len(topic), len(online), len(offline)) <= TOPIC_MAX:
+                topics.append(Availability(topic, online, offline, key[1] if key else ""))
+    return topics
+
+
+def _expiry(config: dict[str, Any]) -> tuple[str, float] | None:
+    """A state topic and how long its last word counts."""
+    topic = _topic(config, _text(config, "state_topic", "stat_t"))
+    seconds = config.get("expire_after", config.get("exp_aft"))
+    if not topic or isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return None
+    return (topic, float(seconds)) if 0 < seconds <= EXPIRE_MAX_S else None
+
+
+def _topic(config: dict[str, Any], topic: str | None) -> str | None:
+    """With its base in place of `~`; None for none, or one that is too long."""
+    if not topic:
+        return None
+    base = _text(config, "~") or ""
+    topic = base + topic[1:] if topic.startswith("~") else topic
+    topic = topic[:-1] + base if topic.endswith("~") else topic
+    return topic if len(topic) <= TOPIC_MAX else None
 
 
 def _read_homie(rest: str, payload: bytes) -> tuple[Statement, ...]:
+    if rest.startswith("5/") and rest.endswith("/$description"):
+        return _read_description(rest[2:].removesuffix("/$description"), payload)
     device = rest.removesuffix("/$state").removeprefix("5/")
     if not rest.endswith("/$state") or not device or "/" in device or len(device) > NAME_MAX or device.startswith(OURS):
         return ()
@@ -203,12 +264,21 @@ def _read_homie(rest: str, payload: bytes) -> tuple[Statement, ...]:
     return (Word(HOMIE, device, said, HOMIE),) if said else ()
 
 
-def _read_sparkplug(rest: str) -> tuple[Statement, ...]:
+def _read_description(device: str, payload: bytes) -> tuple[Statement, ...]:
+    """Homie 5: a child names its root, whose connection, and will, are its own, too."""
+    described = _object(payload) if device and "/" not in device and len(device) <= NAME_MAX else None
+    root = None if described is None or device.startswith(OURS) else _text(described, "root")
+    if not root or root == device or len(root) > NAME_MAX or not _is_text(root):
+        return ()
+    return (Rooted(device, root),)
+
+
+def _read_sparkplug(rest: str, payload: bytes) -> tuple[Statement, ...]:
     levels = rest.split("/")
     said = _SPARKPLUG.get(levels[1]) if len(levels) in (3, 4) and len(rest) <= NAME_MAX else None
     if said is None or (levels[1][0] == "D") != (len(levels) == 4) or not all(levels):
         return ()
-    return (Word(SPARKPLUG, "/".join((levels[0], *levels[2:])), said, SPARKPLUG),)
+    return (Word(SPARKPLUG, "/".join((levels[0], *levels[2:])), said, SPARKPLUG, numbers_of(payload)),)
 
 
 def _object(payload: bytes | str) -> dict[str, Any] | None:

@@ -20,6 +20,8 @@ from bridge.devices.standing import Health
 from bridge.document import OwnTopics
 from bridge.traces import TraceKind
 
+EXPIRE_AFTER_S = 900  # a state that is not said anew for so long is of a gateway that is no more
+GATEWAY_STATE = f"{HOME_ASSISTANT}/binary_sensor/{OURS}-gateway/state"
 SLUG_MAX = 48  # characters of a device's name in names of topics; a hash tells longer ones apart
 DASHBOARDS = (HOME_ASSISTANT, HOMIE)
 BEGINNINGS = {HOME_ASSISTANT: f"{HOME_ASSISTANT}/binary_sensor/{OURS}-", HOMIE: f"{HOMIE}/5/{OURS}-"}  # of all topics
@@ -61,6 +63,10 @@ class Dashboards:
             shown.append(Show(_homie(entity, "$state"), _homie_state(health, state).encode()))
         return shown
 
+    def here(self) -> list[Show]:
+        """The gateway itself is there: what Home Assistant asks of every device of ours."""
+        return [Show(GATEWAY_STATE, ONLINE.encode() if HOME_ASSISTANT in self.kinds else b"")]
+
     def clear(self, entity: str) -> list[Show]:
         """The entity is no more."""
         self._described.discard(entity)
@@ -77,9 +83,12 @@ class Dashboards:
         if HOME_ASSISTANT in self.kinds:
             state_topic = _home_assistant(entity, "state")
             documents[_home_assistant(entity, "config")] = {
-                "name": "Connectivity", "unique_id": name, "object_id": name, "device_class": "connectivity",
+                "name": "Connectivity", "unique_id": name, "device_class": "connectivity",
+                "default_entity_id": f"binary_sensor.{name.replace('-', '_')}", "origin": {"name": "VeilMQ"},
                 "entity_category": "diagnostic", "state_topic": state_topic,
-                "value_template": "{{ value_json.state }}", "payload_on": ONLINE, "payload_off": OFFLINE,
+                "value_template": "{{ value_json.state }}", "expire_after": EXPIRE_AFTER_S,
+                "availability": [{"topic": GATEWAY_STATE}], "availability_mode": "all",
+                "payload_on": ONLINE, "payload_off": OFFLINE,
                 "json_attributes_topic": state_topic, "device": {"identifiers": [name], "name": entity},
             }  # fmt: skip
         if HOMIE in self.kinds:

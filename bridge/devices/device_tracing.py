@@ -10,14 +10,16 @@ device (`standing`), whom is believed (`speaking`).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from bridge.base import Turns, Wall
 from bridge.contract import Budget, Count
 from bridge.devices.dashboards import DASHBOARDS, Dashboards, Show
-from bridge.devices.devices import DeviceEvent, Devices, Remembered, Removed, Tell
+from bridge.devices.devices import Devices
+from bridge.devices.events import Command, DeviceEffect, DeviceEvent, Remembered, Removed, Tell
+from bridge.devices.sparkplug import CERTIFICATES, NAMESPACE, state
 from bridge.devices.standing import Health
 from bridge.document import OwnTopics
 from bridge.traces import (
@@ -38,7 +40,7 @@ from bridge.traces import (
 )
 from bridge.traces.telling import Say
 from keys.delegation import Advertisement, Delegated, Token
-from keys.errors import KeysError
+from keys.errors import KeysError, TooOften
 from keys.identity import Certificate, Identity
 
 TOPIC_LIFE_S = 7 * 24 * 3600
@@ -73,7 +75,7 @@ class Forget:
     topic: bytes = field(repr=False)
 
 
-DeviceTracingEffect: TypeAlias = Say | Share | Show | Forget | Report | Complain | SendAway | Count
+DeviceTracingEffect: TypeAlias = Say | Share | Show | Forget | Report | Complain | SendAway | Command | Count
 
 
 @dataclass(slots=True)
@@ -101,6 +103,7 @@ class DeviceTracer:
         self._devices, self._owner, self._node = devices, owner, node
         self._authority, self._random = authority, random
         self._dashboards, self._reporter = dashboards or Dashboards(()), reporter
+        self._host = devices.sparkplug_host
         self._voiced: dict[str, _Voiced] = {}
         self._topics: dict[bytes, str] = {}  # devices by trace topic
         self._waiting = Turns()  # devices without a topic
@@ -115,6 +118,8 @@ class DeviceTracer:
     def guard(self, own: OwnTopics) -> None:
         """Say where nobody but us publishes."""
         self._dashboards.guard(own)
+        if self._host:
+            own.add_shown(CERTIFICATES, f"{NAMESPACE}/STATE/{self._host}")
 
     @property
     def next_deadline(self) -> float | None:
@@ -126,6 +131,9 @@ class DeviceTracer:
     def restore(self, now: float) -> list[DeviceTracingEffect]:
         """Take up the topics of before a restart. What the configuration says otherwise by now ends."""
         effects: list[DeviceTracingEffect] = []
+        if self._host:
+            effects.append(Show(*state(self._host, True, self._wall.ms(now))))
+        effects += self._dashboards.here()
         unwanted = Dashboards(tuple(kind for kind in DASHBOARDS if kind not in self._dashboards.kinds))
         for place, advertisement in enumerate(self._node.owned_by(self._owner.certificate)):
             entity = entity_of(advertisement.descriptor) or ""
@@ -163,7 +171,7 @@ class DeviceTracer:
 
     # --------------------------------------------------------------------------------------------- telling
 
-    def _told(self, told: list[Tell | Removed | Count], now: float) -> list[DeviceTracingEffect]:
+    def _told(self, told: Sequence[DeviceEffect], now: float) -> list[DeviceTracingEffect]:
         effects: list[DeviceTracingEffect] = []
         for each in told:
             match each:
@@ -171,7 +179,7 @@ class DeviceTracer:
                     effects += self._tell(each, now)
                 case Removed(device):
                     effects += self._removed(device, now)
-                case Count():
+                case Count() | Command() | Show():
                     effects.append(each)
         return effects
 
@@ -224,7 +232,11 @@ class DeviceTracer:
         effects = self._renewed(device, voiced, now)
         voiced = self._voiced[device]
         try:
+            if not voiced.voice.knows(event.data):
+                self._offenders.afford(event.client, "interest", now)
             effects += voiced.voice.answered(event.data, self._authority, now)
+        except TooOften as error:
+            return [*effects, Count("traces_refused", 1, type(error).__name__)]
         except KeysError as error:
             return [*effects, *self._offenders.charge(event.client, "traces_refused", error)]
         if voiced.idle:
@@ -237,6 +249,10 @@ class DeviceTracer:
         effects = self._renewed(device, voiced, now)
         voiced = self._voiced[device]
         effects += voiced.voice.gauge(now)
+        known = self._devices.device(device)
+        if known is not None and voiced.health is not None:  # what is not said anew expires (`dashboards`)
+            state_now, entity = known.state, self._owner.entity(device)
+            effects += self._dashboards.show(entity, voiced.health, state_now, voiced.since_ms, voiced.why)
         voiced.idle = 0 if voiced.voice.audience.wants(now) else min(voiced.idle + 1, 4)
         pause_s = min(GAUGE_EVERY_S * (1 << voiced.idle) / 2, GAUGE_IDLE_S) if voiced.idle else GAUGE_EVERY_S
         self._ask_at(device, voiced, now + pause_s, now)

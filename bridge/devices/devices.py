@@ -10,18 +10,28 @@ Not here: whose word counts (`speaking`), what follows from the evidence (`stand
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TypeAlias
 
 from bridge.base import Wall
 from bridge.contract import Count, Tick
-from bridge.devices.conventions import OURS, SPARKPLUG, Cleared, Conventions, Named, Said, Statement, Word
+from bridge.devices.conventions import (
+    HOMIE,
+    OURS,
+    SPARKPLUG,
+    Cleared,
+    Conventions,
+    Named,
+    Rooted,
+    Said,
+    Statement,
+    Word,
+)
+from bridge.devices.events import DeviceEffect, DeviceEvent, Knows, Published, Remembered, Removed, Tell
+from bridge.devices.host import Host
 from bridge.devices.rules import Rules, device_name
 from bridge.devices.speaking import NAMES_PER_S, SETTLE_S, Device, Speaking
-from bridge.devices.standing import Health, Link, Verdict, judge, state_of
-from bridge.traces import EntityConnected, EntityEvent, EntityGone, EntitySeen, TraceKind
+from bridge.devices.standing import FAIL_PERIODS, Health, Link, Verdict, judge, state_of
+from bridge.traces import EntityConnected, EntityGone, EntitySeen, TraceKind
 from keys.errors import NotAuthorised
 
 CALM_S = 1.0  # shortest time between two changes that are told of one device
@@ -30,57 +40,9 @@ WELL_EVERY_S = 10.0  # how often it is said of a device that speaks that it is w
 FORGET_S = 7 * 86_400.0  # a device that is gone for so long is forgotten
 LOOKS_AT_ONCE, LOOKS_PER_S = 100, 1_000.0  # devices of one connection that are judged when something befalls it
 WORDS_MAX = 32  # sources whose words about one device count; the oldest go
+OTHERS = (HOMIE, SPARKPLUG)  # conventions whose source is one, not a topic
 _NEVER = float("inf")
 
-
-# --------------------------------------------------------------------------------------------- events, effects
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A client's publication was accepted; `will`: the broker made it, for the client is gone."""
-
-    client: str
-    topic: str
-    payload: bytes = field(repr=False)
-    will: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Knows:
-    """A client used a constrained topic: it knows VeilMQ."""
-
-    client: str
-
-
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """Before a restart there was this device."""
-
-    device: str
-
-
-DeviceEvent: TypeAlias = EntityEvent | Published | Knows | Remembered | Tick
-
-
-@dataclass(frozen=True, slots=True)
-class Tell:
-    """Something is so from now on, or still. `change`: ALLS_WELL after something else, for those who want changes."""
-
-    device: str
-    kind: TraceKind
-    fields: Mapping[str, object]
-    change: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Removed:
-    """Nothing will be said of it any more."""
-
-    device: str
-
-
-DeviceEffect: TypeAlias = Tell | Removed | Count
 
 _KIND = {
     Health.ALIVE: TraceKind.ALLS_WELL, Health.SUSPECTED: TraceKind.FAILURE_SUSPICION,
@@ -98,9 +60,15 @@ class Devices:
         self._speaking = Speaking()
         self._heap: list[tuple[float, str]] = []
         self._effects: list[DeviceEffect] = []
+        self._host = Host(rules.sparkplug_host, self._wall)
 
     def __len__(self) -> int:
         return len(self._speaking)
+
+    @property
+    def sparkplug_host(self) -> str:
+        """Our name as a host application; empty for none."""
+        return self._rules.sparkplug_host
 
     def device(self, name: str) -> Device | None:
         """What is known of one."""
@@ -208,6 +176,7 @@ class Devices:
         for statement in self._conventions.read(event.topic, event.payload):
             try:
                 self._stated(statement, link, event.will, now)
+                self._effects += self._host.certified(statement, event.topic, event.payload)
             except NotAuthorised:
                 self._effects.append(Count("devices_refused"))
         if event.will:
@@ -242,8 +211,14 @@ class Devices:
             if known is not None and not known.evidence.own:
                 self._remove(known)
             return
+        if isinstance(statement, Rooted):
+            self._claim(name, link, "word", now).root = device_name([statement.root])
+            return
         if isinstance(statement, Named):
             device = self._claim(name, link, "word", now)
+            device.mode = statement.mode
+            if statement.expire_s is not None:  # failed after three periods without a word
+                device.evidence.every_s = statement.expire_s / FAIL_PERIODS
             if device.told is None and not device.evidence.words and device.by == "word":
                 device.settles_at = _NEVER  # that it has a name says nothing of its life
             device.named = statement.device
@@ -252,14 +227,31 @@ class Devices:
         node = self._speaking.device(name.rpartition(":")[0]) if _is_behind_a_node(statement) else None
         if node is not None and node.evidence.link is not link:
             raise NotAuthorised(f"{name} hangs on a node of another connection")
-        device = self._claim(name, link, "word", now)
         said = statement.said
+        if statement.convention == SPARKPLUG and said is Said.SPEAKS and self._speaking.device(name) is None:
+            self._effects += self._host.unborn(statement.device, now)
+            return
+        device = self._claim(name, link, "word", now)
+        if statement.convention == SPARKPLUG:
+            is_of_now, effects = self._host.take(statement, (node or device).session, node is None, now)
+            self._effects += effects
+            if not is_of_now:
+                return
+        if said is Said.SPEAKS:
+            device.settles_at = min(device.settles_at, now)
+            self._heard(device, now)
+            return
         if said is Said.LOST and not will and self._speaks_of_itself(statement, device, link):
             said = Said.GONE  # it is there to say so: it leaves
         self._word(device, statement.source, said, now)
         if statement.convention == SPARKPLUG and said in (Said.LOST, Said.GONE):
             # A node's devices die with it, and are born again one by one.
             behind = [each for each in self._speaking.spoken_for(link) if each.name.startswith(f"{name}:")]
+            for each in behind:
+                each.evidence.words[statement.source] = said
+            self._look_at_all(behind, now)
+        elif statement.convention == HOMIE and said in (Said.LOST, Said.GONE):
+            behind = [each for each in self._speaking.spoken_for(link) if each.root == name]
             for each in behind:
                 each.evidence.words[statement.source] = said
             self._look_at_all(behind, now)
@@ -271,8 +263,14 @@ class Devices:
 
     def _word(self, device: Device, source: str, said: Said, now: float) -> None:
         words = device.evidence.words
+        if device.mode == "latest" and source not in OTHERS:
+            for other in [each for each in words if each not in OTHERS]:
+                del words[other]
         words.pop(source, None)
         words[source] = said
+        if device.mode == "any" and Said.READY in words.values():
+            for lost in [s for s, what in words.items() if what in (Said.LOST, Said.GONE) and s not in OTHERS]:
+                del words[lost]  # one topic says that it is there, which is enough
         if len(words) > WORDS_MAX:
             del words[next(iter(words))]
         if said is not Said.LOST:

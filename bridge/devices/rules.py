@@ -43,6 +43,8 @@ class Rules:
     heartbeats: tuple[Heartbeat, ...] = ()
     conventions: tuple[str, ...] = CONVENTIONS
     grace_s: float = 10.0
+    sparkplug_host: str = ""
+    """Our name as a host application of Sparkplug's; empty: we listen, and ask for nothing."""
 
     def rejoin_s(self, device: str) -> float:
         """How long after a restart one may take to be heard, of which only the name is kept: as long as the slowest

@@ -15,9 +15,10 @@ is heard (`devices`), what follows from it (`standing`).
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bridge.contract import Budget, FairTable
+from bridge.devices.sparkplug import Session
 from bridge.devices.standing import Evidence, Health, Link
 from bridge.traces import TraceKind, entity_level
 from keys.errors import NotAuthorised
@@ -48,6 +49,9 @@ class Device:
     counted_at: float = float("-inf")  # the last message that its rhythm is learned of
     well_at: float = 0.0
     due: float | None = None  # when it is looked at next
+    session: Session = field(default_factory=Session)  # of a Sparkplug node
+    root: str = ""  # of a Homie device, whose connection is its own
+    mode: str = "all"  # how words on several topics of one discovery message count
     named: str = ""  # what Home Assistant's discovery messages call it
 
 

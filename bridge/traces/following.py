@@ -51,6 +51,7 @@ class Followed:
     candidates: dict[str, Advertisement] = field(default_factory=dict)
     claimed_ms: int = -1  # when it registered so
     heard_on: dict[bytes, set[int]] = field(default_factory=dict)  # by topic: witnesses whose traces hold
+    wishes: dict[bytes, tuple[float, bytes]] = field(default_factory=dict)  # what we said last, by topic
     proven: bool = False
     heard: bool = False  # a trace that we could open
     known: bool = False  # a majority of its witnesses was heard lately

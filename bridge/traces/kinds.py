@@ -10,19 +10,22 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, IntFlag
 from math import isfinite
 from typing import Any
 
 from bridge.document import BROKER, TRACES, Actions, Constrained, Distribution
 from keys.delegation import BODY_MAX_BYTES
-from keys.errors import BadFrame
+from keys.errors import BadFrame, Expired, NotAuthorised
 from keys.frames import Kind, Reader, from_property, number, opening, sized, to_property
+from keys.identity import SIGNATURE_BYTES, Certificate, Identity, Role, verify
 from keys.ownword import OwnWord
 
 GAUGE_EVERY_S = 30.0
 INTEREST_LIVES_S = 90.0
+WANTED_FRESH_MS = 300_000  # an older wish of a tracker is a replay
+DOMAIN_INTEREST = "veilmq/1 trace interest"
 TRACKERS_MAX = 1_024  # whose interest in one entity is remembered; all of them could discover its topic
 NESTED_MAX = 256  # objects and arrays in one body: a JSON writer that stands deeper must not run out of stack
 DIGITS_MAX = 20  # of a whole number in a body
@@ -221,19 +224,39 @@ def own_word(fields: Mapping[str, Any]) -> OwnWord:
 class Wanted:
     """A tracker's answer to GAUGE_INTEREST: what it wants, and where a sealed trace key reaches it.
 
-    `credentials`: its encoded certificate, which the trace key is sealed to; empty where traces are clear.
-    `anew`: it has heard nothing yet that it could open, whatever it was given and told in a former life.
+    `credentials`: its encoded certificate, which the trace key is sealed to. `anew`: it has heard nothing yet that it
+    could open, whatever it was given and told in a former life. `signature`: the tracker's, of this and the topic.
     """
 
     tracker: str
     interest: Interest
     credentials: bytes = b""
     anew: bool = False
+    time_ms: int = 0
+    signature: bytes = field(default=bytes(SIGNATURE_BYTES), repr=False)
+
+    def body(self) -> bytes:
+        wants = self.interest | _ANEW * self.anew
+        parts = (opening(Kind.INTEREST), sized(self.tracker.encode()), number(wants, 1), number(self.time_ms, 8))
+        return b"".join((*parts, sized(self.credentials)))
 
     def encode(self) -> bytes:
-        wants = self.interest | _ANEW * self.anew
-        parts = (opening(Kind.INTEREST), sized(self.tracker.encode()), number(wants, 1))
-        return b"".join((*parts, sized(self.credentials)))
+        return self.body() + self.signature
+
+    def signed(self, tracker: Identity, topic: bytes) -> Wanted:
+        return replace(self, signature=tracker.sign(DOMAIN_INTEREST, topic + self.body()))
+
+    def verify(self, topic: bytes, authority: bytes, now_ms: int) -> Certificate:
+        """Whose wish it is: a certified entity's or tracker's, signed for this topic and just now. Raises keys errors.
+        Whether it may know of the topic is not looked at."""
+        tracker = Certificate.decode(self.credentials)
+        tracker.verify(authority, now_ms)
+        if tracker.role is not Role.ENTITY or tracker.name != self.tracker:
+            raise NotAuthorised("a tracker that is somebody else")
+        verify(tracker.public_key, DOMAIN_INTEREST, topic + self.body(), self.signature)
+        if abs(now_ms - self.time_ms) > WANTED_FRESH_MS:
+            raise Expired("a tracker's wish is not of now; set its clock")
+        return tracker
 
     @classmethod
     def decode(cls, data: bytes) -> Wanted:
@@ -244,12 +267,13 @@ class Wanted:
             tracker = reader.sized().decode()
         except UnicodeDecodeError:
             raise BadFrame("a tracker's name is not UTF-8") from None
-        wants, credentials = reader.number(1), reader.sized()
+        wants, time_ms, credentials = reader.number(1), reader.number(8), reader.sized()
+        signature = reader.take(SIGNATURE_BYTES)
         reader.end()
         interest = wants & ~_ANEW
         if interest > EVERYTHING:
             raise BadFrame(f"interest {interest} is of no known kind")
-        return cls(tracker, Interest(interest), credentials, bool(wants & _ANEW))
+        return cls(tracker, Interest(interest), credentials, bool(wants & _ANEW), time_ms, signature)
 
 
 class Audience:
@@ -258,7 +282,8 @@ class Audience:
     def __init__(self, now: float) -> None:
         """Trackers are asked at once."""
         self.gauge_at = now
-        self._trackers: OrderedDict[str, tuple[Interest, float]] = OrderedDict()  # the next to be forgotten first
+        # The next to be forgotten first: what it wants, until when, when it said so by its own clock.
+        self._trackers: OrderedDict[str, tuple[Interest, float, int]] = OrderedDict()
 
     def gauged(self, now: float) -> None:
         """Trackers are asked now."""
@@ -268,16 +293,21 @@ class Audience:
         """A tracker answered; one that wants nothing any more is forgotten."""
         self._trackers.pop(wanted.tracker, None)
         if wanted.interest:
-            self._trackers[wanted.tracker] = (wanted.interest, now + INTEREST_LIVES_S)
+            self._trackers[wanted.tracker] = (wanted.interest, now + INTEREST_LIVES_S, wanted.time_ms)
             if len(self._trackers) > TRACKERS_MAX:
                 self._trackers.popitem(last=False)
+
+    def asked_ms(self, tracker: str) -> int:
+        """When a tracker whose interest is remembered said so last."""
+        known = self._trackers.get(tracker)
+        return -1 if known is None else known[2]
 
     def wants(self, now: float) -> Interest:
         """What somebody wants now."""
         while self._trackers and next(iter(self._trackers.values()))[1] <= now:
             self._trackers.popitem(last=False)
         found = Interest(0)
-        for interest, _ in self._trackers.values():
+        for interest, _, _ in self._trackers.values():
             found |= interest
         return found
 

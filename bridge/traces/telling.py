@@ -18,6 +18,8 @@ from bridge.base import Wall
 from bridge.contract import Count
 from bridge.traces.kinds import (
     DESCRIPTOR,
+    TRACKERS_MAX,
+    WANTED_FRESH_MS,
     Audience,
     Interest,
     TraceKind,
@@ -33,7 +35,7 @@ from bridge.traces.reporting import Report, Reporter
 from keys.delegation import Advertisement, Token, Trace
 from keys.errors import BadFrame, NotAuthorised
 from keys.frames import Kind, opening
-from keys.identity import Certificate, Identity, Role
+from keys.identity import Certificate, Identity
 from keys.sealedbox import seal_box
 from keys.tracesession import KEY_BYTES
 
@@ -65,6 +67,7 @@ class Voice:
         "_token",
         "_trace_key",
         "_wall",
+        "_wishes",
         "advertisement",
         "again",
         "audience",
@@ -91,6 +94,11 @@ class Voice:
         self._trace_key = b""
         self._keyed: OrderedDict[bytes, None] = OrderedDict()
         self._number = 0
+        self._wishes: OrderedDict[bytes, tuple[Wanted, Certificate]] = OrderedDict()  # that were verified
+
+    def knows(self, wish: bytes) -> bool:
+        """Whether a tracker's wish costs no verification any more."""
+        return wish in self._wishes
 
     @property
     def topic(self) -> bytes:
@@ -178,21 +186,28 @@ class Voice:
     # -------------------------------------------------------------------------------------------- trackers
 
     def answered(self, data: bytes, authority: bytes, now: float) -> list[Told]:
-        """A tracker's answer; one that comes anew hears what holds. Raises keys errors."""
-        wanted = Wanted.decode(data)
-        effects: list[Told] = []
-        if self._trace_key:
-            tracker = Certificate.decode(wanted.credentials)
-            tracker.verify(authority, self._wall.ms(now))
-            if tracker.role is not Role.ENTITY or tracker.name != wanted.tracker:
-                raise NotAuthorised("a tracker that is somebody else")
+        """A tracker's answer; one that comes anew hears what holds. What comes once more, byte by byte, was verified:
+        it keeps the interest alive and does nothing else. Raises keys errors."""
+        known = self._wishes.get(data)
+        if known is None or abs(self._wall.ms(now) - known[0].time_ms) > WANTED_FRESH_MS:
+            is_new, wanted = True, Wanted.decode(data)
+            tracker = wanted.verify(self.topic, authority, self._wall.ms(now))
             if not self.advertisement.may_discover(tracker):
                 raise NotAuthorised("a tracker that may not discover the trace topic")
-            if wanted.anew:
+            if wanted.time_ms < self.audience.asked_ms(wanted.tracker):
+                return []  # of before: links overtake each other, and a replay changes nothing
+            self._wishes[data] = wanted, tracker
+            if len(self._wishes) > TRACKERS_MAX:
+                self._wishes.popitem(last=False)
+        else:
+            is_new, (wanted, tracker) = False, known
+        effects: list[Told] = []
+        if self._trace_key:
+            if wanted.anew and is_new:
                 self._keyed.pop(tracker.party_id, None)
             effects = self._give_key(tracker)
         self.audience.answered(wanted, now)
-        if wanted.anew:
+        if wanted.anew and is_new:
             for interest, (kind, fields) in self.again.items():
                 if interest in wanted.interest:
                     effects += self.tell(kind, fields, now, to=interest, is_news=False)

@@ -40,23 +40,10 @@ from keys.identity import Identity
 from keys.tracesession import KEY_BYTES, SESSION_BYTES, Registration, TraceSession, Word, registered
 
 __all__ = [
-    "BOGUS_MAX",
-    "CLIENTS_MAX",
-    "ENTITIES_MAX",
-    "KEYED_MAX",
-    "METRICS_EVERY_S",
-    "ClientGone",
-    "Interested",
-    "Registered",
-    "Registering",
-    "Say",
-    "SendAway",
-    "Spoke",
-    "Tracer",
-    "TracingEffect",
-    "TracingEvent",
+    "BOGUS_MAX", "CLIENTS_MAX", "ENTITIES_MAX", "KEYED_MAX", "METRICS_EVERY_S", "ClientGone", "Interested",
+    "Registered", "Registering", "Say", "SendAway", "Spoke", "Tracer", "TracingEffect", "TracingEvent",
     "open_trace_key",
-]
+]  # fmt: skip
 
 ENTITIES_MAX = 20_000  # trace topics registered at one broker; who has most loses its oldest, if that is more than one
 DUE_AT_ONCE = 256  # entities looked at in one turn: what they answer must be read between turns
@@ -135,6 +122,8 @@ class Tracer:
                     effects = self._spoke(event, now)
                 case Interested():
                     effects = self._interested(event, now)
+        except TooOften as error:
+            return [Count("traces_refused", 1, type(error).__name__)]
         except KeysError as error:
             return [*self._offenders.charge(event.client, "traces_refused", error)]
         return effects
@@ -336,7 +325,10 @@ class Tracer:
         session = self._sessions.get(event.topic)
         if session is None:
             return []  # it is traced by another broker, or no registered entity's
-        return [*self._traced[session].voice.answered(event.data, self._authority, now)]
+        voice = self._traced[session].voice
+        if not voice.knows(event.data):
+            self._offenders.afford(event.client, "interest", now)
+        return [*voice.answered(event.data, self._authority, now)]
 
     # ------------------------------------------------------------------------------------------------ time
 

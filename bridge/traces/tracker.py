@@ -49,6 +49,7 @@ from keys.tracesession import REQUEST_BYTES
 ENTITIES_MAX = 100_000  # that one tracker follows
 CLAIMED = ""  # as if it were a node's: what the entity itself says
 OFFLINE_S = 5.0  # without any connection, before what is known of entities counts for nothing
+WISH_S = 120.0  # a wish is said again as it is, which costs brokers nothing, until it is so old
 FOUND_S = 3.0  # a discovery node that answers does so sooner
 TRACE_FRESH_MS = 300_000  # a trace that is older, though its token counts, is a replay or too late to matter
 
@@ -150,7 +151,7 @@ class Tracker:
             case Follow(entity, interest):
                 return self._follow(entity, interest, now)
             case Unfollow(entity):
-                return self._leave(entity)
+                return self._leave(entity, now)
             case Connected():
                 self._connected, self._offline_at = True, None
                 effects: list[TrackingEffect] = [Listen(answers_to(self._certificate.name))]
@@ -160,7 +161,7 @@ class Tracker:
                     if not followed.proven:
                         effects += self._ask(entity, followed, now)
                     # This broker may not know yet what we want.
-                    effects += [self._want(followed, each) for each in followed.candidates.values()]
+                    effects += [self._want(followed, each, now) for each in followed.candidates.values()]
                 return effects
             case Told(topic, payload):
                 try:
@@ -257,7 +258,7 @@ class Tracker:
         self._schedule(entity, followed, now)
         topics = self._topics_of(advertisement, followed.interest)
         self._topics.update(dict.fromkeys(topics, (entity, advertisement)))
-        return [*effects, *(Listen(topic) for topic in topics), self._want(followed, advertisement)]
+        return [*effects, *(Listen(topic) for topic in topics), self._want(followed, advertisement, now)]
 
     def _prove(self, followed: Followed, advertisement: Advertisement, trace: Trace) -> list[TrackingEffect]:
         """A trace holds: the entity let somebody speak here. Once a majority does, other topics are forgotten."""
@@ -290,22 +291,31 @@ class Tracker:
         gone = [topic for topic in self._topics_of(advertisement, EVERYTHING) if self._topics.pop(topic, None)]
         return [Leave(topic) for topic in gone]
 
-    def _leave(self, entity: str) -> list[TrackingEffect]:
+    def _leave(self, entity: str, now: float) -> list[TrackingEffect]:
         followed = self._followed.pop(entity, None)
         if followed is None:
             return []
         self._requests.pop(followed.request, None)
-        nothing = Wanted(self._certificate.name, Interest(0), self._certificate.encode()).encode()
         effects: list[TrackingEffect] = []
         for each in followed.candidates.values():
+            nothing = self._wish(Interest(0), each.topic, False, now).encode()
             effects += [Say(answer_topic(each.topic), nothing), *self._unlisten(each)]
         return effects
 
-    def _want(self, followed: Followed, advertisement: Advertisement) -> Say:
+    def _want(self, followed: Followed, advertisement: Advertisement, now: float) -> Say:
         unopened = any(each.unopened for each in followed.sources.values())
         anew = unopened or followed.lost or not (followed.keys or followed.heard)
-        wanted = Wanted(self._certificate.name, followed.interest, self._certificate.encode(), anew)
-        return Say(answer_topic(advertisement.topic), wanted.encode())
+        topic = advertisement.topic
+        if anew:  # never said twice, or it would be told twice
+            return Say(answer_topic(topic), self._wish(followed.interest, topic, anew, now).encode())
+        said = followed.wishes.get(topic)
+        if said is None or now > said[0] + WISH_S:
+            said = followed.wishes[topic] = now, self._wish(followed.interest, topic, anew, now).encode()
+        return Say(answer_topic(topic), said[1])
+
+    def _wish(self, interest: Interest, topic: bytes, anew: bool, now: float) -> Wanted:
+        name, credentials = self._certificate.name, self._certificate.encode()
+        return Wanted(name, interest, credentials, anew, self._wall.ms(now)).signed(self._identity, topic)
 
     # --------------------------------------------------------------------------------------------- hearing
 
@@ -363,7 +373,7 @@ class Tracker:
         if len(source.answered) == ANSWERS_MAX and now - source.answered[0] < GAUGE_EVERY_S:
             return [Count("gauges_unanswered")]
         source.answered.append(now)
-        return [self._want(followed, advertisement)]
+        return [self._want(followed, advertisement, now)]
 
     def _key_came(self, entity: str, followed: Followed, key: bytes, now: float) -> list[TrackingEffect]:
         followed.keys.appendleft(key)

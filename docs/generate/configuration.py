@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Iterator
+from dataclasses import fields
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -13,9 +14,13 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from gateway.auth.acl_file import AclFilePlugin, AclPlugin
+from gateway.auth.passwords import PasswordPlugin
 from gateway.base.config import Settings
 from gateway.owner.description import Description
 from gateway.owner.placing import PlacingEntry
+from gateway.scram_plugin import ScramPlugin
+from gateway.stock import GatewayPlugin
 
 INTRODUCTION = """# Configuration
 
@@ -47,12 +52,32 @@ FILES: tuple[tuple[str, str, type[BaseModel]], ...] = (
 )
 
 
+PLUGINS = (ScramPlugin, PasswordPlugin, AclFilePlugin, AclPlugin, GatewayPlugin)
+
+
 def configuration_page() -> str:
     """Markdown. Raises LookupError for a key without a description."""
     parts = [INTRODUCTION]
     for title, said, model in FILES:
         parts += [f"## {title}\n", said, "", *_section(model, "")]
+    parts += [
+        "## The file of a receiver\n",
+        "For `veilmq ingest run --config FILE`: [options of Spark](spark.md#options).\n",
+    ]
+    parts += ["## Plugins of ours\n", *_plugins()]
     return "\n".join(parts)
+
+
+def _plugins() -> Iterator[str]:
+    yield "Named by their class under `plugins`, as [amqtt's](../how-to/amqtt.md#plugins) are."
+    yield "`GatewayPlugin` is for amqtt's own broker."
+    yield "[Authentication](broker.md#authentication) says what they do.\n"
+    yield "| plugin | options |"
+    yield "|---|---|"
+    for plugin in PLUGINS:
+        options = ", ".join(f"`{option.name}`" for option in fields(plugin.Config))
+        yield f"| `{plugin.__module__}.{plugin.__qualname__}` | {options} |"
+    yield ""
 
 
 def _section(model: type[BaseModel], place: str, kind: str = "") -> Iterator[str]:

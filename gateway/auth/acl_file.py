@@ -13,9 +13,11 @@ amqtt's lets a rule `ward/+` pass a subscription to `ward/#`, and looks at no de
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from amqtt.broker import BrokerContext
 from amqtt.contexts import Action
@@ -25,8 +27,7 @@ from amqtt.session import Session
 from gateway.auth.acl_rules import AclError, Rules, Table, parse_acl
 from gateway.base import StartError
 
-log = logging.getLogger("veilmq.auth")
-
+OPEN = "an acl without publish_acl: everybody who is connected may publish anything; add publish_acl"
 FILE_BYTES_MAX = 64 << 20
 """Stops a wrong path from being read as an ACL file."""
 
@@ -39,6 +40,9 @@ class _RulesPlugin(BaseTopicPlugin):  # type: ignore[misc]
     def decides(self, session: Session, topic: str, action: Action) -> bool:
         """The verdict, at once (`plugins/host.py`)."""
         return self._rules.permits(session.username, session.client_id or "", topic, action)
+
+    def _take(self, rules: Rules) -> None:
+        self._rules = rules
 
     async def topic_filtering(
         self, *, session: Session | None = None, topic: str | None = None, action: Action | None = None
@@ -53,10 +57,11 @@ class AclFilePlugin(_RulesPlugin):
 
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
-        self._rules = self._read()
+        self._rules = self._read(self.config.acl_file)
 
-    def _read(self) -> Rules:
-        path = Path(self.config.acl_file)
+    @staticmethod
+    def _read(acl_file: str | Path) -> Rules:
+        path = Path(acl_file)
         try:
             if path.stat().st_size > FILE_BYTES_MAX:
                 raise StartError(f"{path}: larger than {FILE_BYTES_MAX} bytes; is this an ACL file?")
@@ -67,9 +72,9 @@ class AclFilePlugin(_RulesPlugin):
         except AclError as error:
             raise StartError(f"{path}: {error}; correct the line") from None
 
-    def reread(self) -> None:
-        """Read the file anew; raises StartError and keeps the old rules."""
-        self._rules = self._read()
+    def reread(self, options: dict[str, Any]) -> Callable[[], None]:
+        """Read the file anew; what takes it over. Raises StartError."""
+        return partial(self._take, self._read(options.get("acl_file") or self.config.acl_file))
 
     @dataclass
     class Config:
@@ -81,17 +86,28 @@ class AclPlugin(_RulesPlugin):
 
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
-        options = self.config
-        if options.acl and options.subscribe_acl:
+        self._rules = self._read(vars(self.config))
+        #: What an operator should know, said at the start and by `veilmq check`.
+        self.warnings = () if self.config.publish_acl else (OPEN,)
+
+    @staticmethod
+    def _read(options: Mapping[str, Any]) -> Rules:
+        subscribe = options.get("subscribe_acl") or None
+        if subscribe and options.get("acl"):
             raise StartError("plugins: acl is the old name of subscribe_acl; give one of them")
         try:
             # An empty table of amqtt's is none.
-            self._rules = Table(options.publish_acl or None, options.subscribe_acl or options.acl or None,
-                                options.receive_acl or None)  # fmt: skip
-        except AclError as error:
+            return Table(
+                options.get("publish_acl") or None,
+                subscribe or options.get("acl") or None,
+                options.get("receive_acl") or None,
+            )
+        except (AclError, AttributeError, TypeError) as error:
             raise StartError(f"plugins: acl: {error}") from None
-        if not options.publish_acl:
-            log.warning("an acl without publish_acl: everybody who is connected may publish anything; add publish_acl")
+
+    def reread(self, options: dict[str, Any]) -> Callable[[], None]:
+        """Take other tables; what makes them count. Raises StartError."""
+        return partial(self._take, self._read(options))
 
     @dataclass
     class Config:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import os
 import time
 from collections import Counter
@@ -23,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from amqtt.broker import BrokerContext
 from amqtt.plugins.base import BaseAuthPlugin
@@ -33,8 +33,6 @@ from gateway.auth import password_hashes, sha_crypt
 from gateway.auth.password_file import PasswordFile, PasswordFileError
 from gateway.base import StartError
 from gateway.plugins import BusyError
-
-log = logging.getLogger("veilmq.auth")
 
 THREADS = max(1, min(4, (os.cpu_count() or 2) // 2))
 """Argon2 takes 64 MiB and several cores for each; the event loop needs one, too."""
@@ -105,28 +103,31 @@ class PasswordPlugin(BaseAuthPlugin):  # type: ignore[misc]
         self._pending = 0
         self._key = os.urandom(32)
         self._right: dict[bytes, float] = {}
-        self._users = self._read()
+        self._users = self._read(self.config.password_file)
 
-    def _read(self) -> Users:
-        path = self.config.password_file
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What an operator should know, said at the start and by `veilmq check`."""
+        names = ", ".join(self._users.unknown[:5])
+        said = f"{self.config.password_file}: hash of a kind that is not known: {names}; use `veilmq passwd`"
+        return (said,) if names else ()
+
+    @staticmethod
+    def _read(path: str | Path | None) -> Users:
         if not path:
             raise StartError("plugins: password_file is missing; name the file")
         try:
             users = Users(PasswordFile(Path(path), must_exist=True).users)
         except PasswordFileError as error:
             raise StartError(str(error)) from None
-        if users.unknown:
-            names = ", ".join(users.unknown[:5])
-            log.warning(
-                "%s: hash of a kind that is not known: %s; they cannot log in; use `veilmq passwd`",
-                path, names, extra={"users": len(users.unknown)},
-            )  # fmt: skip
-        log.info("users are read", extra={"file": str(path), "users": len(users)})
         return users
 
-    def reread(self) -> None:
-        """Read the file anew; raises StartError and keeps the old users."""
-        self._users = self._read()
+    def reread(self, options: dict[str, Any]) -> Callable[[], None]:
+        """Read the file anew; what takes it over. Raises StartError."""
+        return partial(self._take, self._read(options.get("password_file") or self.config.password_file))
+
+    def _take(self, users: Users) -> None:
+        self._users = users
         self._right.clear()
 
     async def authenticate(self, *, session: Session) -> bool | None:

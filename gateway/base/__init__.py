@@ -8,7 +8,6 @@ from __future__ import annotations
 from gateway.base.clock import Clock
 from gateway.base.config import (
     ConfigError,
-    Listener,
     OverlaySettings,
     Settings,
     StartError,
@@ -19,6 +18,7 @@ from gateway.base.config import (
 from gateway.base.config_bridges import BridgeSettings, BridgeTls, BridgeTopic
 from gateway.base.config_discovery import Discovery
 from gateway.base.config_hosted import Hosted
+from gateway.base.config_listeners import Listener
 from gateway.base.config_traces import DeviceSettings, TraceSettings, WatchedSettings
 from gateway.base.figures import FIGURES_TOPIC, Figures, LinkFigures, LinkState
 from gateway.base.limits import Limits

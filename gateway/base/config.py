@@ -19,7 +19,6 @@ import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     Field,
     TypeAdapter,
     ValidationError,
@@ -29,8 +28,10 @@ from pydantic_core import ErrorDetails
 
 from bridge.base import TopicError, check_filter
 from gateway.base.config_bridges import BridgeSettings, BridgeTopic
+from gateway.base.config_console import Console
 from gateway.base.config_discovery import Discovery
 from gateway.base.config_hosted import Hosted
+from gateway.base.config_listeners import UNIX, Listener
 from gateway.base.config_traces import DeviceSettings, HeartbeatSettings, ReportSettings, TraceSettings, WatchedSettings
 from gateway.base.limits import Limits, Metrics, Model
 
@@ -53,70 +54,7 @@ def _filter(text: str) -> str:
         raise ValueError(str(error)) from None
 
 
-def _is_text_or_number(value: object) -> object:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
 TopicFilter = Annotated[str, AfterValidator(_filter)]
-UNIX = "unix:"
-"""What `bind` of a Unix socket begins with."""
-
-#: amqtt allows a bare port number.
-Bind = Annotated[str, BeforeValidator(_is_text_or_number)]
-
-
-class Listener(Model):
-    """One address that clients connect to. What is absent is taken from the listener named `default`."""
-
-    type: Literal["tcp", "ws", "external"] = Field(default="tcp", description="ws: WebSocket; external: handed over")
-    bind: Bind = Field(default="127.0.0.1:1883", description="HOST:PORT, or unix:PATH for a Unix socket")
-    max_connections: int = Field(default=0, ge=-1, description="0 or -1: only limits.connections applies")
-    ssl: bool = Field(default=False, description="TLS 1.2 or later")
-    certfile: Path | None = Field(default=None, description="our certificate with its chain, PEM")
-    keyfile: Path | None = Field(default=None, description="its key, a private file")
-    cafile: Path | None = Field(default=None, description="whose client certificates are trusted, PEM")
-    capath: Path | None = Field(default=None, description="the same as a directory of hashed names, as OpenSSL has it")
-    cadata: str | None = Field(default=None, repr=False, description="the same as text")
-    require_client_certificate: bool = Field(
-        default=False, description="refuse clients without a certificate that the CA signed"
-    )
-    overlay: bool = Field(
-        default=False, description="members of the overlay connect here, over MQTT 5 and mutual TLS only"
-    )
-    origins: list[str] = Field(
-        default=[], description="pages whose scripts may connect by WebSocket, e.g. https://ward.example; none: any"
-    )
-    when_full: Literal["hold", "drop_oldest", "drop_newest"] = Field(
-        default="hold", description="what a full queue of a client that is connected here means for who publishes to it"
-    )
-    queue_messages: int | None = Field(default=None, ge=1, description="absent: limits.queue_messages")
-    queue_bytes: int | None = Field(default=None, ge=1024, description="absent: limits.queue_bytes")
-    reader: str | None = Field(default=None, description="of amqtt's external listeners; not used")
-    writer: str | None = Field(default=None, description="of amqtt's external listeners; not used")
-
-    @property
-    def unix_path(self) -> Path | None:
-        """Where the Unix socket of this listener is; None for any other."""
-        return Path(self.bind.removeprefix(UNIX)) if self.bind.startswith(UNIX) else None
-
-    @model_validator(mode="after")
-    def _tls_is_complete(self) -> Listener:
-        if (self.certfile is None) != (self.keyfile is None):
-            raise ValueError("certfile and keyfile go together; give both")
-        if self.ssl and self.certfile is None and not self.overlay:
-            raise ValueError("ssl needs certfile and keyfile; give both")
-        if self.require_client_certificate and not self.ssl:
-            raise ValueError("require_client_certificate needs ssl: true")
-        authority = self.cafile or self.capath or self.cadata
-        if self.require_client_certificate and not authority and not self.overlay:
-            raise ValueError("require_client_certificate needs the CA that signs clients; give cafile")
-        if self.overlay and self.type != "tcp":
-            raise ValueError("an overlay listener is of type tcp")
-        if self.bind == UNIX:
-            raise ValueError("bind names no path; write unix:/run/veilmq.sock")
-        if self.origins and self.type != "ws":
-            raise ValueError("origins is for listeners of type ws")
-        return self
 
 
 class Protect(Model):
@@ -184,12 +122,14 @@ class Settings(Model):
     watched: WatchedSettings | None = Field(default=None, description="absent: no other broker traces us")
     timeout_disconnect_delay: int = Field(default=0, ge=0, description="seconds added to every client's keep-alive")
     session_expiry_interval: int | None = Field(default=None, ge=0, description="as limits.session_expiry_s")
+    console: Console | None = Field(default=None, description="page and HTTP API; absent: none")
     bridges: dict[str, BridgeSettings] = Field(default={}, description="ordinary brokers to exchange topics with")
     sys_interval: int | None = Field(
         default=None, ge=0, description="seconds between $SYS messages; 0: none; absent: 10, or as amqtt's plugin does"
     )
     metrics: Metrics | None = Field(default=None, description="absent: none")
     log: Literal["text", "json"] = Field(default="text", description="key=value or JSON, one line an event")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="of our own lines")
 
     @model_validator(mode="after")
     def _listeners_fit(self) -> Settings:
@@ -277,6 +217,16 @@ def parse(content: object, *, source: str = "configuration", directory: Path | N
     except ValidationError as error:
         raise ConfigError(_one_line(error.errors(include_url=False)[0], source)) from None
     return _anchored(settings, directory) if directory else settings
+
+
+def rebound(settings: Settings, bind: str) -> Settings:
+    """The same with the listener `default` elsewhere. Raises ConfigError."""
+    told = settings.listeners.get("default", Listener()).model_dump(exclude_unset=True)
+    try:
+        default = Listener(**{**told, "bind": bind})
+    except ValidationError as error:
+        raise ConfigError(_one_line(error.errors(include_url=False)[0], "--bind")) from None
+    return settings.model_copy(update={"listeners": {**settings.listeners, "default": default}})
 
 
 def load_hosted(path: Path) -> dict[str, Hosted]:
@@ -401,9 +351,18 @@ def _anchored(settings: Settings, directory: Path) -> Settings:
             paths["key_server"] = KeyServer(material=directory / overlay.key_server.material.expanduser())
         paths["hosted"] = {name: one.anchored(directory) for name, one in overlay.hosted.items()}
         overlay = overlay.model_copy(update=paths)
+
+    def anchored_options(options: dict[str, Any]) -> dict[str, Any]:
+        return {
+            key: str(anchored(Path(value))) if isinstance(value, str) and value and key.endswith("file") else value
+            for key, value in options.items()
+        }
+
     changed = {
         "listeners": listeners,
+        "plugins": {name: anchored_options(options) for name, options in settings.plugins.items()},
         "data": anchored(settings.data),
+        "console": settings.console and settings.console.anchored(directory),
         "bridges": {name: one.anchored(directory) for name, one in settings.bridges.items()},
         "overlay": overlay,
         "traces": settings.traces and settings.traces.anchored(directory),
@@ -436,7 +395,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
         "listeners": Listener, "limits": Limits, "metrics": Metrics, "overlay": OverlaySettings, "protect": Protect,
         "availability": Availability, "key_server": KeyServer, "discovery": Discovery, "hosted": Hosted,
         "traces": TraceSettings, "watched": WatchedSettings, "devices": DeviceSettings, "heartbeats": HeartbeatSettings,
-        "report": ReportSettings, "bridges": BridgeSettings, "topics": BridgeTopic,
+        "report": ReportSettings, "bridges": BridgeSettings, "topics": BridgeTopic, "console": Console,
     }  # fmt: skip
     for part in path:
         if isinstance(part, str) and part in table:

@@ -36,6 +36,12 @@ class HeartbeatSettings(Model):
         return topic
 
 
+def _level(text: str) -> str:
+    if any(character in text for character in "/+#\0"):
+        raise ValueError("is one level of a topic, without / + #")
+    return text
+
+
 class DeviceSettings(Model):
     """Traces of devices that know nothing of VeilMQ, in the gateway's name."""
 
@@ -52,6 +58,10 @@ class DeviceSettings(Model):
     )
     dashboards: list[Literal["homeassistant", "homie"]] = Field(
         default=[], description="conventions in which local clients are shown the devices"
+    )
+    sparkplug_host: Annotated[str, AfterValidator(_level)] = Field(
+        default="",
+        description="our host id in Sparkplug: tells STATE, asks nodes for rebirths; empty: only listens",
     )
     grace_s: float = Field(default=10.0, ge=0, le=86_400, description="how long a lost connection may take to be back")
 

@@ -54,9 +54,14 @@ def _value(value: object) -> str:
     return text if plain and text else json.dumps(text, ensure_ascii=True)
 
 
-def configure(form: Literal["text", "json"]) -> None:
-    """All log lines of this process from now on: ours from `info`, those of libraries from `warning`."""
+def configure(form: Literal["text", "json"], level: str = "info") -> None:
+    """All log lines of this process from now on: ours from `level`, those of libraries from `warning`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else KeyValueLines())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    logging.getLogger("veilmq").setLevel(logging.INFO)
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    """Of our own lines: debug, info, warning or error."""
+    logging.getLogger("veilmq").setLevel(level.upper())

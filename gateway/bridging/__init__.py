@@ -7,7 +7,7 @@ the other side has it. Imports `client`, `mqtt5`, `base`; the broker is handed t
 from __future__ import annotations
 
 from gateway.bridging.crossing import Bridge, BridgeStanding
-from gateway.bridging.ends import Here, make_bridge
+from gateway.bridging.ends import make_bridge
 from gateway.bridging.mapping import Marks, Topics
 
-__all__ = ["Bridge", "BridgeStanding", "Here", "Marks", "Topics", "make_bridge"]
+__all__ = ["Bridge", "BridgeStanding", "Marks", "Topics", "make_bridge"]

@@ -7,17 +7,14 @@ sends a bridge nothing of its own and keeps RETAIN as published. Not here: what 
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from gateway.base import BridgeSettings, BridgeTls, ConfigError, PrivateFileError, StartError, read_private
 from gateway.bridging.crossing import Bridge
 from gateway.bridging.mapping import Marks, Topics
-from gateway.client import Client
+from gateway.client import Client, Here, LocalEnd
 from gateway.client.redial import split_host_port
 from gateway.mqtt5.actions import SessionLimits
 from gateway.mqtt5.client_session import ClientSession
@@ -28,31 +25,6 @@ WINDOW = 256
 NEVER = 0xFFFF_FFFF
 PRIVATE_BIT = 0x80
 LEVEL_311 = b"\x00\x04MQTT\x04"
-
-
-class Here(Protocol):
-    """Our broker. `internal` makes its end of a connection to a part of this process."""
-
-    def internal(self, listener: str) -> asyncio.Protocol: ...
-
-
-class LocalEnd(Client):
-    """A client of our own broker. `name`: of its session and of the bounds that the broker has for it."""
-
-    def __init__(self, name: str, here: Here, limits: SessionLimits) -> None:
-        super().__init__(
-            "", 0, client_id=name, clean_start=False, session_expiry_s=NEVER, keep_alive_s=0, receive_maximum=WINDOW,
-            packet_bytes=NO_LIMIT, manual_ack=True, limits=limits,
-        )  # fmt: skip
-        self._name, self._here = name, here
-
-    async def _open(self, host: str, port: int) -> None:
-        loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        theirs.setblocking(False)
-        await loop.connect_accepted_socket(lambda: self._here.internal(self._name), theirs)
-        await loop.create_connection(lambda: self, sock=ours)
 
 
 NO_LIMIT = 268_435_460
@@ -122,7 +94,16 @@ def make_bridge(
     return Bridge(
         name,
         settings,
-        LocalEnd(f"{prefix}bridge/{name}", here, limits),
+        LocalEnd(
+            f"{prefix}bridge/{name}",
+            here,
+            clean_start=False,
+            session_expiry_s=NEVER,
+            receive_maximum=WINDOW,
+            packet_bytes=NO_LIMIT,
+            manual_ack=True,
+            limits=limits,
+        ),
         RemoteEnd(settings, client_id, password, limits),
         Topics(settings.topics),
         Marks(broker_name),

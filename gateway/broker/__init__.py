@@ -11,7 +11,7 @@ from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.exchange import Exchange
 from gateway.broker.lifecycle import Lifecycle
 from gateway.broker.member_sessions import LINK_LIMITS
-from gateway.broker.running import run_broker
+from gateway.broker.running import make_broker, run_broker
 
 __all__ = [
     "LINK_LIMITS",
@@ -19,5 +19,6 @@ __all__ = [
     "Exchange",
     "Lifecycle",
     "MqttConnection",
+    "make_broker",
     "run_broker",
 ]

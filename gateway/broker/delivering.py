@@ -34,6 +34,11 @@ class Delivering:
         self.router: Router[Client] = Router(partial(fits, limits=limits))
         self.holding = Holding(limits, self.reached, self.traffic, now)
 
+    def adopt(self, limits: Limits) -> None:
+        """Other bounds from now on."""
+        self.limits = self.holding.limits = limits
+        self.router.refuse(partial(fits, limits=limits))
+
     def flood(self, sender: Client | None, publish: Publish) -> None:
         """The hot path: QoS 0 that nobody has to be asked about, most of it in this loop. No sender: the broker.
 

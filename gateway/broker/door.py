@@ -30,7 +30,9 @@ class Door:
     """All open connections: how many, from where, and which of them have not been accepted yet."""
 
     def __init__(self, limits: Limits, reached: Reached) -> None:
-        self._limits, self._reached = limits, reached
+        self.limits, self._reached = limits, reached
+        #: So many connections at once, where the machine gives files for fewer than `limits.connections`.
+        self.most = limits.connections
         self._open: dict[MqttConnection, str | None] = {}
         self._by_origin: Counter[str] = Counter()
         self._half_open: dict[MqttConnection, None] = {}  # in the order in which they came
@@ -45,8 +47,8 @@ class Door:
         Above `half_open` the one that has waited longest is cut off instead: a flood of silent connections must
         not keep out clients that say CONNECT at once.
         """
-        limits, reached = self._limits, self._reached
-        if len(self._open) >= limits.connections:
+        limits, reached = self.limits, self._reached
+        if len(self._open) >= min(limits.connections, self.most):
             reached.note("connections", connection.address)
             return False
         peer = connection.peer
@@ -86,13 +88,13 @@ class Failures:
     """Failed logins by address: so many in a minute, then the address waits. Loopback is not counted."""
 
     def __init__(self, limits: Limits, reached: Reached, now: Callable[[], float]) -> None:
-        self._limits, self._reached, self._now = limits, reached, now
+        self.limits, self._reached, self._now = limits, reached, now
         self._failed: OrderedDict[str, tuple[float, float]] = OrderedDict()  # how many are left, as of when
 
     def may_try(self, host: str | None) -> bool:
         """Whether a login from there is looked at."""
         origin = None if host is None else origin_of(host)
-        if origin is None or self._count(origin) + 1 <= self._limits.login_failures:
+        if origin is None or self._count(origin) + 1 <= self.limits.login_failures:
             return True
         self._reached.note("login_failures", origin)
         return False
@@ -107,4 +109,4 @@ class Failures:
 
     def _count(self, origin: str) -> float:
         count, at = self._failed.get(origin, (0.0, 0.0))
-        return max(0.0, count - (self._now() - at) * self._limits.login_failures / 60)
+        return max(0.0, count - (self._now() - at) * self.limits.login_failures / 60)

@@ -26,6 +26,7 @@ from amqtt.events import MQTTEvents
 
 from bridge.contract import Publication, UserProperties
 from gateway.base import Limits, Listener, Settings, StartError
+from gateway.base.descriptors import SPARE_FILES, open_files, raise_limit
 from gateway.broker.connection import MqttConnection
 from gateway.broker.exchange import Exchange
 from gateway.broker.flushing import Flusher, Later
@@ -64,6 +65,8 @@ log = logging.getLogger("veilmq.broker")
 
 #: How often retained messages that have expired are cleared out; nobody sees them in between.
 SWEEP_S = 30.0
+#: Below so many free descriptors the log says so: whoever else opens files has taken those of connections.
+FILES_LOW = 16
 #: Publications that wait for a plugin and have no connection to hold back; more are dropped.
 WAITING_PUBLICATIONS = 10_000
 
@@ -114,6 +117,7 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         self.before_serving: Callable[[EdgeBroker], None] | None = None
         self._flusher = Flusher(self._loop)
         self._store: SessionStore | None = None
+        self._files: int | None = None
         self._sockets: dict[str, list[socket.socket]] = {}
         self._contexts: dict[str, ssl.SSLContext | None] = {}
 
@@ -134,6 +138,7 @@ class EdgeBroker(Broker):  # type: ignore[misc]
     async def start(self) -> None:
         """Bind all listeners, restore sessions, then serve. Raises StartError and StoreError (`outbox.py`)."""
         self._prepare_listeners()
+        self._size_connections()
         try:
             self.operation.prepare()
             if self._settings is not None and self._settings.data is not None:
@@ -142,6 +147,9 @@ class EdgeBroker(Broker):  # type: ignore[misc]
             self._close_sockets()
             raise
         await super().start()
+        for plugin in self.host.plugins:
+            for warning in getattr(plugin, "warnings", ()):
+                log.warning("%s", warning)
         if self._store is not None:
             restore(self._store, self.lifecycle, self.exchange)
         if self.before_serving is not None:
@@ -151,10 +159,20 @@ class EdgeBroker(Broker):  # type: ignore[misc]
             if server.instance is not None:
                 await server.instance.start_serving()
 
+    def _size_connections(self) -> None:
+        """No more connections than there are files for."""
+        self._files = raise_limit()
+        wanted = self.limits.connections
+        if self._files is None or wanted + SPARE_FILES <= self._files:
+            return
+        self.lifecycle.door.most = most = max(1, self._files - SPARE_FILES)
+        cure = f"LimitNOFILE={wanted + SPARE_FILES} in the service, or ulimit -n, or a smaller limits.connections"
+        log.warning("fewer connections than configured", extra={"most": most, "files": self._files, "cure": cure})
+
     def _prepare_listeners(self) -> None:
         try:
             for name, listener in self.listeners_config.items():
-                self._contexts[name] = self._context_of(name, listener)
+                self._contexts[name] = self.context_of(name, listener, self._listener(name))
                 if listener.type == ListenerType.EXTERNAL or not listener.bind:
                     continue
                 ours = self._listener(name)
@@ -178,8 +196,9 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         ours = self._listener(listener)
         return ours is not None and ours.overlay
 
-    def _context_of(self, name: str, listener: ListenerConfig) -> ssl.SSLContext | None:
-        is_overlay = self._is_overlay(name)
+    def context_of(self, name: str, listener: ListenerConfig, ours: Listener | None) -> ssl.SSLContext | None:
+        """What new connections of a listener are secured with. Raises StartError."""
+        is_overlay = ours is not None and ours.overlay
         if is_overlay and self.exchange.overlay is None:
             raise StartError(f"listener {name}: is an overlay listener, but no overlay is configured")
         if is_overlay and self._overlay_context is not None:
@@ -188,8 +207,30 @@ class EdgeBroker(Broker):  # type: ignore[misc]
             if is_overlay:
                 raise StartError(f"listener {name}: members connect over mutual TLS only; set ssl: true")
             return None
-        ours = self._listener(name)
-        return server_context(name, listener, is_overlay or bool(ours and ours.require_client_certificate))
+        context = server_context(name, listener, is_overlay or bool(ours and ours.require_client_certificate))
+        context.sni_callback = partial(self._present, name)
+        return context
+
+    def _present(self, name: str, connection: Any, server_name: str | None, context: ssl.SSLContext) -> None:
+        """A handshake begins: with the certificate of now, which may not be that of the start."""
+        connection.context = self._contexts[name]
+
+    def take_context(self, name: str, context: ssl.SSLContext | None) -> None:
+        """From the next handshake on this counts, if the listener has TLS."""
+        if context is not None and self._contexts.get(name) is not None:
+            self._contexts[name] = context
+
+    def adopt(self, settings: Settings) -> None:
+        """Bounds, queues and who may come in, as a configuration says that was read again; connections stay."""
+        self._settings, self.limits = settings, settings.limits
+        for name, listener in settings.listeners.items():
+            if name in self.listeners_config:
+                self.listeners_config[name].max_connections = listener.max_connections
+        self.host.adopt(settings.allow_anonymous)
+        self.exchange.adopt(settings.limits)
+        self.lifecycle.adopt(self._terms())
+        self.lifecycle.response_information = settings.response_information
+        self.operation.limits = settings.limits
 
     async def _start_listeners(self) -> None:
         for name, listener in self.listeners_config.items():
@@ -255,6 +296,8 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         while True:
             await asyncio.sleep(SWEEP_S)
             self.exchange.retained.drop_expired(self.now())
+            if self._files is not None and open_files() + FILES_LOW > self._files:
+                log.error("open files run out, new connections are lost", extra={"limit": self._files})
 
     # ------------------------------------------------------------------------------------- connections
 

@@ -8,7 +8,6 @@ the end of sessions (`lifecycle.py`).
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -20,6 +19,7 @@ from bridge.contract import Publication
 from bridge.document import OwnTopics
 from gateway.base import Limits
 from gateway.broker import member_sessions as members
+from gateway.broker.audit import Audit
 from gateway.broker.delivering import Delivering
 from gateway.broker.flushing import UNACKNOWLEDGED, Later
 from gateway.broker.offering import offer_for
@@ -48,7 +48,6 @@ from gateway.plugins import Action, PacketView, PluginHost, application_message
 if TYPE_CHECKING:
     from gateway.sessions import SessionStore
 
-log = logging.getLogger("veilmq.broker")
 
 #: Only the broker itself publishes here.
 RESERVED_TOPICS = "$SYS/"
@@ -73,6 +72,7 @@ class Exchange(Delivering):
 
     def __init__(self, host: PluginHost, limits: Limits, now: Callable[[], float]) -> None:
         super().__init__(host, limits, now)
+        self.audit = Audit(now)
         self.overlay: Overlay | None = None
         self.tracing: Constraining | None = None  # constrained topics; None: they are ordinary ones
         self.own_topics = OwnTopics()  # beside those below RESERVED_TOPICS
@@ -87,6 +87,10 @@ class Exchange(Delivering):
         self.undecided: dict[str, list[Undecided]] = {}
         #: Closes a client's connection as its session wants; the lifecycle fills it in.
         self.close: Callable[[Client, Close], None] = _no_lifecycle
+
+    def adopt(self, limits: Limits) -> None:
+        super().adopt(limits)
+        self.retained.adopt(limits.retained_messages, limits.retained_bytes)
 
     # ------------------------------------------------------------------------------------------- from clients
 
@@ -143,7 +147,7 @@ class Exchange(Delivering):
 
     def _refuse(self, client: Client, publish: Publish) -> None:
         # A 3.1.1 client is acknowledged as if all were well (MQTT-3.3.5-2 there leaves that or closing).
-        log.info("%r may not publish to %r", client.client_id, publish.topic)
+        self.audit.may_not("publish", client, publish.topic)
         self._acknowledge(client, publish, ReasonCode.NOT_AUTHORIZED)
 
     def _accept(self, client: Client, publish: Publish, permitted: bool) -> Later | None:

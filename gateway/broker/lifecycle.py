@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import secrets
 import time
 from collections.abc import MutableMapping, Sequence
@@ -53,8 +52,6 @@ from gateway.mqtt5.session import (
 from gateway.mqtt5.types import MqttError, ReasonCode
 from gateway.plugins import EdgeSession, PacketView
 
-log = logging.getLogger("veilmq.broker")
-
 #: Members have a name space of their own: U+0000 cannot occur in a client id that came over the wire.
 PEER_PREFIX = "\0"
 #: After we paused reading, a client has so long to be heard again before its keep-alive counts.
@@ -84,7 +81,7 @@ class Lifecycle:
         self.clients: dict[str, Client] = {}
         self.peers: dict[str, Client] = {}
         self.connections: set[MqttConnection] = set()
-        self.reached, self.traffic = exchange.reached, exchange.traffic
+        self.reached, self.traffic, self._audit = exchange.reached, exchange.traffic, exchange.audit
         self.door = Door(self.limits, self.reached)
         self.failures = Failures(self.limits, self.reached, exchange.now)
         self._connected = 0
@@ -99,6 +96,18 @@ class Lifecycle:
         self.response_information: str | None = None
         exchange.close = self._close
         self.now = exchange.now
+
+    def adopt(self, terms: Terms) -> None:
+        """Other bounds from now on; sessions get those of the listener on which they are."""
+        self.terms, self.limits = terms, terms.limits
+        self.door.limits = self.failures.limits = terms.limits
+        for client in self.clients.values():
+            terms.grant(client)
+            client.view.verdicts.clear()  # rules of access may be others
+            if client.pace is not None or self.limits.publish_rate:
+                client.pace = self._new_pace(client.peer, self.now())
+            if client.is_behind and not client.holds:
+                self.exchange.holding.lift(client)
 
     # ------------------------------------------------------------------------------- what connections call
 
@@ -160,8 +169,7 @@ class Lifecycle:
         except MqttError as error:
             if error.reason in _FAILED_LOGIN and not connection.is_overlay and connection.peer is not None:
                 self.failures.failed(connection.peer[0])
-            said = {"address": connection.address, "client": connect.client_id, "user": connect.username}
-            log.info("refused: %s", error, extra={**said, "code": f"0x{error.reason:02x}"})
+            self._audit.not_accepted(connection, connect, error)
             connection.refuse(error.reason, connect.version, connect.properties.maximum_packet_size)
 
     def perform(self, client: Client, action: Action) -> Later | None:
@@ -244,6 +252,7 @@ class Lifecycle:
         client = self._adopt(client, key, connect, view, connection)
         client.peer, client.connection, client.goodbye = peer, connection, (False, "connection lost")
         client.pace = pace
+        self.terms.grant(client)
         self._count_in(client, connection)
         answer = client.session.connected(connect, offer, now, properties)
         if self.exchange.store is not None:
@@ -275,19 +284,16 @@ class Lifecycle:
     def _adopt(
         self, client: Client | None, key: str, connect: Connect, view: EdgeSession, connection: MqttConnection
     ) -> Client:
-        terms, is_peer = self.terms, key.startswith(PEER_PREFIX)
-        limits = terms.of_peers if is_peer else terms.session_limits(connection.listener)
         if client is None:
+            limits = self.terms.of_peers if key.startswith(PEER_PREFIX) else self.terms.usual
             client = Client(ServerSession(view.client_id, limits), view)
         else:
-            client.session.limits = limits
             # Plugins may hold on to the session object of a client that comes back, as in amqtt.
             kept = client.view
             kept.adopt(connect, view.client_id, connection.peer, connection.tls)
             kept.attributes.update(view.attributes)
             kept.is_internal = view.is_internal
             kept.username, kept.is_anonymous = view.username, view.is_anonymous
-        client.holds = not is_peer and terms.holds(connection.listener)
         client.view.transitions.connect()
         client.view.parent = int(client.session.begun)
         self.clients[key] = client
@@ -303,21 +309,17 @@ class Lifecycle:
 
     def _announce(self, client: Client) -> None:
         overlay = self.exchange.overlay
+        if client.connection is not None:
+            self._audit.connected(client, client.connection)
         if client.peer is not None:
             assert overlay is not None
             self.peers[client.peer] = client
             overlay.peer_connected(client.peer, client.session)
             return
-        if client.connection is not None and log.isEnabledFor(logging.INFO):
-            said = {"version": client.session.version.name, "listener": client.connection.listener}
-            log.info("connected", extra={**self._names(client, client.connection), **said})
         self._host.fire(BrokerEvents.CLIENT_CONNECTED, client_id=client.client_id, client_session=client.view)
         host = client.connection.peer if client.connection is not None else None
         origin = origin_of(host[0]) if host is not None else None
         self.exchange.tell(EntityConnected(client.client_id, client.view.keep_alive, time.time(), origin or "local"))
-
-    def _names(self, client: Client, connection: ClientConnection) -> dict[str, str]:
-        return {"client": client.client_id, "address": connection.address}
 
     def create_offline(self, client_id: str) -> Client:
         """A session without a connection, as amqtt's persistence plugin makes them; the one we have, if we do."""
@@ -354,8 +356,6 @@ class Lifecycle:
             return
         clean = action.reason == ReasonCode.SUCCESS and not action.farewell
         client.goodbye = (clean, action.text or action.reason.name.lower().replace("_", " "))
-        if not clean:
-            log.info("disconnected", extra={**self._names(client, connection), "reason": client.goodbye[1]})
         if action.farewell or client.session.version != Version.V5:  # ours, not what a client's DISCONNECT says
             self.reached.note_reason(action.reason, client.client_id)
         connection.close(action.farewell)
@@ -366,6 +366,7 @@ class Lifecycle:
         if client.connection is not connection:
             return
         client.connection = None
+        self._audit.disconnected(client, connection, *client.goodbye)
         self.exchange.holding.lift(client)
         now = self.now()
         client.view.transitions.disconnect()

@@ -18,6 +18,7 @@ from amqtt.errors import PluginError, PluginLoadError
 
 from gateway.base import Settings, StartError
 from gateway.broker.edge_broker import EdgeBroker
+from gateway.broker.reloading import reload
 from gateway.clients import Overlay
 
 log = logging.getLogger("veilmq.broker")
@@ -43,8 +44,10 @@ async def run_broker(
     overlay_context: ssl.SSLContext | None = None,
     started: Callable[[EdgeBroker], None] | None = None,
     stop: asyncio.Event | None = None,
+    read: Callable[[], Settings] | None = None,
 ) -> None:
-    """Serve until SIGTERM, SIGINT or `stop`, then end cleanly.
+    """Serve until SIGTERM, SIGINT or `stop`, then end cleanly. On SIGHUP take over what `read` gives (`reloading.py`);
+    without it the files that the settings name are read again.
 
     `started` is called when all ports are bound and plugins are started, before the first connection is
     accepted. Raises StartError. Run it with `uvloop.run` where uvloop is installed.
@@ -56,8 +59,21 @@ async def run_broker(
             loop.add_signal_handler(name, stop.set)
     broker = make_broker(settings, overlay, overlay_context)
     broker.before_serving = started
+    current, asked = settings, asyncio.Event()
+
+    def again() -> None:
+        nonlocal current
+        if broker.transitions.state != "started":
+            asked.set()
+            return
+        current = reload(broker, current, read or (lambda: settings))
+
+    with contextlib.suppress(NotImplementedError, RuntimeError, ValueError, AttributeError):  # no such signal
+        loop.add_signal_handler(signal.SIGHUP, again)
     try:
         await broker.start()
+        if asked.is_set():
+            again()
         await stop.wait()
     finally:
         if broker.transitions.state == "started":

@@ -96,6 +96,8 @@ class Subscribing:
                 codes.append(ReasonCode.TOPIC_FILTER_INVALID)
             else:
                 codes.append(asked.qos if permitted else ReasonCode.NOT_AUTHORIZED)
+                if not permitted:
+                    self._exchange.audit.may_not("subscribe", client, asked.filter)
         granted = client.session.subscribed(packet, codes)
         self.enter(client, granted)
         if client.connection is not None and not quiet:

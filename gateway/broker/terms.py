@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gateway.base import Limits, Listener, Settings
 from gateway.broker.member_sessions import RECEIVE_MAXIMUM
-from gateway.clients import INTERNAL
+from gateway.clients import INTERNAL, Client
 from gateway.mqtt5.session import ServerOffer, SessionLimits
 
 HOLD, DROP_NEWEST = "hold", "drop_newest"
@@ -68,6 +68,13 @@ class Terms:
         """Whether publishers wait for clients of the listener whose queue is long (`holding.py`)."""
         known = self._listeners.get(listener)
         return known is None or known.when_full == HOLD
+
+    def grant(self, client: Client) -> None:
+        """Give a session the bounds of the listener on which it is."""
+        listener = "" if client.connection is None else client.connection.listener
+        is_peer = client.peer is not None
+        client.session.limits = self.of_peers if is_peer else self.session_limits(listener)
+        client.holds = not is_peer and self.holds(listener)
 
 
 def internal_listeners(settings: Settings) -> dict[str, Listener]:

@@ -6,6 +6,7 @@ Imports `base` and `mqtt5`; knows neither broker nor overlay.
 from __future__ import annotations
 
 from gateway.client.complaints import ClientError
+from gateway.client.inside import Here, LocalEnd
 from gateway.client.mqtt_client import PACKET_BYTES_MAX, Client
 from gateway.client.redial import Address, split_host_port
 from gateway.client.tls import LinkTls, TlsError
@@ -15,7 +16,9 @@ __all__ = [
     "Address",
     "Client",
     "ClientError",
+    "Here",
     "LinkTls",
+    "LocalEnd",
     "TlsError",
     "split_host_port",
 ]

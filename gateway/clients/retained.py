@@ -44,6 +44,10 @@ class RetainedStore(UserDict[str, Any]):
         self.changed: Callable[[str, Message | None], None] | None = None
         super().__init__()
 
+    def adopt(self, maximum: int, maximum_bytes: int) -> None:
+        """Other bounds for what comes; what is kept stays."""
+        self._maximum, self._maximum_bytes = maximum, maximum_bytes
+
     def __setitem__(self, topic: str, retained: Any) -> None:
         if (old := self.data.get(topic)) is None:
             self._names.add(topic)

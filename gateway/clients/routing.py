@@ -99,6 +99,11 @@ class Router(Generic[C]):
         self._index: TopicIndex[Entry[C] | Group[C]] = TopicIndex()
         self._plans: dict[str, Plan[C]] = {}
 
+    def refuse(self, refuses: Callable[[str], str | None]) -> None:
+        """Another answer to which bound a topic exceeds."""
+        self._refuses = refuses
+        self._plans.clear()
+
     def subscribe(self, client: C, options: Subscription, identifier: int = 0) -> bool:
         """Add or replace a subscription. True if its filter (without share prefix) is new to the broker.
 

@@ -1,26 +1,26 @@
 """`veilmq check`: what is wrong with a configuration before anything starts, and what happens to a topic.
 
 Looks at files, certificates, rights and ports; starts nothing and sends nothing, unless hosted brokers are to be probed
-(`probing`). A finding is one line with
-cause and cure; `fates` answers, topic by topic, where a local publication would go.
+(`probing`). A finding is one line with cause and cure, and an error is what a broker refuses to start with; `fates`
+answers, topic by topic, where a local publication would go.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import socket
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from bridge.base import TopicError, check_name, most_specific
 from bridge.document import Overlay, OverlayError, Scope, ScopeSecret, constrained
-from gateway.base import ConfigError, Limits, Listener, Settings
+from gateway.base import ConfigError, Limits, Listener, Settings, StartError
+from gateway.base.descriptors import SPARE_FILES, allowed_files
 from gateway.client import LinkTls, TlsError
+from gateway.commands.check_plugins import check_plugins
 from gateway.commands.check_traces import check_traces, check_watched
 from gateway.commands.check_trust import Finding, check_keys, check_rights, identity_of
 from gateway.commands.probing import probe
@@ -31,13 +31,8 @@ from keys.envelope import Mode
 from keys.identity import Role
 
 EXPIRY_WARNING_DAYS = 30
-SPARE_FILES = 64
-"""Open files that are no connections: listeners, the store, logs."""
+IN_USE = "port is in use, which is well if this member runs; else stop what listens there, or bind another port"
 DAY_MS = 86_400_000
-
-resource: Any = None
-with contextlib.suppress(ImportError):  # there is none on Windows
-    resource = import_module("resource")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +83,30 @@ def check(settings: Settings, topics: Sequence[str], probed: bool = False) -> Re
 
     Raises nothing for what is wrong: that is a finding.
     """
+    place, findings = _findings(settings, probed)
+    return Report(tuple(findings), tuple(_fate(settings, place, topic) for topic in topics))
+
+
+def refuse(settings: Settings) -> None:
+    """What `veilmq broker` does first: whatever `check` calls an error is none to start with. Raises StartError.
+
+    Ports and plugins are left out: binding and loading them says the same.
+    """
+    _, findings = _findings(settings, probed=False, is_start=True)
+    for finding in findings:
+        if finding.level == "error":
+            raise StartError(finding.text)
+
+
+def _findings(settings: Settings, probed: bool, is_start: bool = False) -> tuple[_Place | None, list[Finding]]:
     findings: list[Finding] = []
     for name, listener in settings.listeners.items():
-        findings += _check_listener(name, listener)
-    if settings.metrics is not None:
+        findings += _check_listener(name, listener, is_start)
+    if settings.metrics is not None and not is_start:
         findings += _check_port("metrics", settings.metrics.bind)
     findings += _check_limits(settings.limits)
+    if not is_start:
+        findings += check_plugins(settings)
     if settings.data is not None:
         findings.append(_check_data(settings.data))
     if settings.traces is not None:
@@ -107,21 +120,18 @@ def check(settings: Settings, topics: Sequence[str], probed: bool = False) -> Re
         if place is not None and place.local.role is Role.GATEWAY:
             findings += _check_hosted(settings, place, probed)
             findings += _check_reports(settings, place)
-    elif not any("auth" in plugin.lower() for plugin in settings.plugins) and not settings.allow_anonymous:
-        cure = "add an auth plugin, or allow_anonymous: true"
-        findings.append(Finding("warning", f"no client can log in: no plugin authenticates anybody; {cure}"))
-    return Report(tuple(findings), tuple(_fate(settings, place, topic) for topic in topics))
+    return place, findings
 
 
 # ------------------------------------------------------------------------------------- listeners, files
 
 
-def _check_listener(name: str, listener: Listener) -> Iterator[Finding]:
+def _check_listener(name: str, listener: Listener, is_start: bool) -> Iterator[Finding]:
     for what in ("certfile", "keyfile", "cafile"):
         path = getattr(listener, what)
         if path is not None and not path.is_file():
             yield Finding("error", f"listener {name}: {what} {path} is not a file; correct the path")
-    if listener.type == "external":
+    if listener.type == "external" or is_start:
         return
     if (path := listener.unix_path) is not None:
         yield from _check_unix(name, path)
@@ -131,11 +141,13 @@ def _check_listener(name: str, listener: Listener) -> Iterator[Finding]:
 
 def _check_port(who: str, bind: str) -> Iterator[Finding]:
     host, _, port = bind.rpartition(":")
-    if not port.isdigit() or int(port) > 65_535:
+    if not port.isdigit():
         yield Finding("error", f"{who}: bind {bind} is not HOST:PORT; write e.g. 127.0.0.1:1883")
         return
     trouble = _port_trouble(host.strip("[]"), int(port))
-    if trouble:
+    if trouble == IN_USE:  # by this very member, if it runs
+        yield Finding("warning", f"{who}: {bind}: {trouble}")
+    elif trouble:
         yield Finding("error", f"{who}: {bind}: {trouble}")
     else:
         yield Finding("ok", f"{who}: {bind} is free")
@@ -164,7 +176,7 @@ def _port_trouble(host: str, port: int) -> str:
             probe.listen(1)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                return "port is in use; stop what listens there, or bind another port"
+                return IN_USE
             if error.errno in (errno.EACCES, errno.EPERM):
                 return "not permitted; bind a port above 1023"
             return f"{error.strerror}; bind an address of this machine"
@@ -173,13 +185,12 @@ def _port_trouble(host: str, port: int) -> str:
 
 def _check_limits(limits: Limits) -> Iterator[Finding]:
     """Bounds that contradict each other or what this process may have."""
-    if resource is not None:
-        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        if files != resource.RLIM_INFINITY and limits.connections + SPARE_FILES > files:
-            cure = f"ulimit -n {limits.connections + SPARE_FILES}, or LimitNOFILE= of the service, or a smaller bound"
-            yield Finding(
-                "warning", f"limits.connections is {limits.connections}, open files are limited to {files}; {cure}"
-            )
+    files = allowed_files()
+    if files is not None and limits.connections + SPARE_FILES > files:
+        cure = f"LimitNOFILE={limits.connections + SPARE_FILES} in the service, or ulimit -n, or a smaller bound"
+        yield Finding(
+            "warning", f"limits.connections is {limits.connections}, open files are limited to {files}; {cure}"
+        )
     pairs = (
         ("connections_per_address", "connections"),
         ("half_open", "connections"),

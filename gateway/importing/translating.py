@@ -19,7 +19,7 @@ UNLIMITED = 1_000_000
 NEVER = 0xFFFF_FFFF
 UNIT_S = {"h": 3_600, "d": 86_400, "w": 7 * 86_400, "m": 30 * 86_400, "y": 365 * 86_400}
 PASSWORDS, ACL = "passwords", "acl"
-PASSWORD_PLUGIN = "amqtt.plugins.authentication.FileAuthPlugin"  # noqa: S105  a name
+PASSWORD_PLUGIN = "gateway.auth.passwords.PasswordPlugin"  # noqa: S105  a name
 ACL_PLUGIN = "gateway.auth.acl_file.AclFilePlugin"
 
 #: What needs no counterpart, and why.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gateway.listening.listeners import (
     BACKLOG,
+    OURS,
     amqtt_config,
     amqtt_listener,
     open_sockets,
@@ -19,6 +20,7 @@ from gateway.listening.websocket import WebSocketProtocol
 
 __all__ = [
     "BACKLOG",
+    "OURS",
     "WebSocketProtocol",
     "amqtt_config",
     "amqtt_listener",

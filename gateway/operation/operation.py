@@ -48,7 +48,7 @@ class Operation:
         publish: Callable[[Message], None],
         overlay: Callable[[], object],
     ) -> None:
-        self._settings, self._limits = settings, limits
+        self._settings, self.limits = settings, limits
         self.observe, self._publish, self._overlay = observe, publish, overlay
         self.endpoint: Endpoint | None = None
         self.health: Health | None = None
@@ -83,7 +83,7 @@ class Operation:
 
     def collect(self) -> list[Metric]:
         """Everything that Prometheus is shown."""
-        found = list(broker_metrics(self.observe(), self._limits))
+        found = list(broker_metrics(self.observe(), self.limits))
         overlay = self._overlay()
         if isinstance(overlay, Measured):
             found += overlay_metrics(overlay.figures, overlay.gauges())

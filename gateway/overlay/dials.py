@@ -138,14 +138,20 @@ class Dials(Mapping[str, Client]):
         events = self._events
         assert events is not None
         client.on_up = partial(self._up, peer)
-        client.on_down = partial(events.link_down, peer)
+        client.on_down = partial(self._down, peer)
         client.on_publish = lambda publish: events.link_published(peer, publish, client)
         client.start()
 
     def _up(self, peer: str) -> None:
         self._came_up.set()
         assert self._events is not None
+        log.info("link is up", extra={"member": peer})
         self._events.link_up(peer)
+
+    def _down(self, peer: str) -> None:
+        assert self._events is not None
+        log.info("link is down", extra={"member": peer})
+        self._events.link_down(peer)
 
     def _end(self, peer: str) -> None:
         client = self._clients.pop(peer)

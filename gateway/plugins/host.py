@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from amqtt.contexts import Action
@@ -210,6 +210,24 @@ class PluginHost:
         self.sees_messages = BrokerEvents.MESSAGE_RECEIVED in declared or BrokerEvents.MESSAGE_BROADCAST in declared
         #: No plugin has a say in publications, or wants to know of them.
         self.is_absent = not (self.filters_topics or self.sees_messages)
+
+    async def proves(self, session: EdgeSession) -> bool:
+        """Whether a plugin that knows users confirms name and password, and none denies them."""
+        try:
+            answers = await self._manager.map_plugin_auth(session=session) if self._manager._auth_plugins else {}
+        except Exception:
+            log.exception("an authentication plugin failed; %r is refused", session.username)
+            return False
+        given = [a for p, a in answers.items() if a is not None and not isinstance(p, AnonymousAuthPlugin)]
+        return bool(given) and all(given)
+
+    def forget_verdicts(self, sessions: Iterable[EdgeSession]) -> None:
+        """Rights have changed: everything is asked anew."""
+        for session in sessions:
+            session.verdicts.clear()
+
+    def adopt(self, allow_anonymous: bool) -> None:
+        self._allow_anonymous = allow_anonymous
 
     async def authenticate(self, session: EdgeSession) -> bool:
         """amqtt's rule: some plugin answers, and none says no. No plugins, or a client without user name:

@@ -146,6 +146,6 @@ def title(member: Member) -> str:
         lines += [
             "Ordinary MQTT clients connect to the listener below. Before others than this machine can reach it, make",
             "logins by `veilmq passwd passwords USER`, remove allow_anonymous, and add",
-            "plugins: {amqtt.plugins.authentication.FileAuthPlugin: {password_file: passwords}}",
+            "plugins: {gateway.auth.passwords.PasswordPlugin: {password_file: passwords}}",
         ]
     return "".join(f"# {line}\n" for line in lines)

@@ -48,7 +48,7 @@ class Child:
     """When to start it; None: not before its folder changes, or never."""
     pause_s: float = PAUSE_FIRST_S
     waits_for: tuple[int, ...] = ()
-    """The folder as it was when the process said that something is wrong with it."""
+    """The files as they were when the process ended and was not to be started again before one of them changes."""
 
     @property
     def pid(self) -> int | None:
@@ -111,7 +111,7 @@ class Supervisor:
             self._ended(child, status, now)
         if child.process is not None:
             return
-        if child.waits_for and _state(child.folder) != child.waits_for:
+        if child.waits_for and _state(child.folder)[: len(child.waits_for)] != child.waits_for:
             child.waits_for, child.again_at = (), now
         if child.again_at is not None and now >= child.again_at:
             self._start(child, now)
@@ -137,7 +137,7 @@ class Supervisor:
         name = child.folder.name
         if status == 0:
             self.say(f"{name} was stopped; touch {child.folder.config} to start it again")
-            child.waits_for = _state(child.folder)
+            child.waits_for = _state(child.folder)[:1]  # the overlay changes by itself
             return
         if status == BAD_INPUT:
             self.say(f"{name}: {child.last_line().removeprefix('veilmq: ')}")

@@ -134,7 +134,7 @@ def rules_of(settings: DeviceSettings) -> Rules:
     heartbeats = tuple(Heartbeat(each.topic, each.every_s) for each in settings.heartbeats)
     spelled = {"homeassistant": HOME_ASSISTANT, "homie": HOMIE, "sparkplug": SPARKPLUG}
     conventions = tuple(spelled[each] for each in settings.conventions)
-    return Rules(tuple(settings.clients), heartbeats, conventions, settings.grace_s)
+    return Rules(tuple(settings.clients), heartbeats, conventions, settings.grace_s, settings.sparkplug_host)
 
 
 def authority_of(path: Path) -> bytes:

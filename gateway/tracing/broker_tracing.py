@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from bridge.base import TopicError
 from bridge.contract import Count, Publication, Tick
-from bridge.devices import DeviceEvent, DeviceTracer, DeviceTracingEffect, Forget, Knows, Published, Show
+from bridge.devices import Command, DeviceEvent, DeviceTracer, DeviceTracingEffect, Forget, Knows, Published, Show
 from bridge.document import Actions, Constrained, OwnTopics, constrained
 from bridge.traces import (
     ADVERTISEMENTS,
@@ -313,6 +313,8 @@ class Tracing:
                     self._broker.probe_host(effect.client, self._detect_within_s)
                     if self._node is not None:
                         self._perform(self._node.handle(effect, self._clock()))
+                case Command(topic, payload):
+                    self._broker.ping(topic, payload)
                 case Show(topic, payload):
                     self._broker.show(topic, payload)
                 case Forget(topic):

@@ -74,4 +74,7 @@ def _pack(window: SequenceWindow) -> str:
 
 
 def _unpack(text: str) -> SequenceWindow:
-    return SequenceWindow.from_bytes(zlib.decompress(base64.b64decode(text, validate=True)))
+    try:
+        return SequenceWindow.from_bytes(zlib.decompress(base64.b64decode(text, validate=True)))
+    except zlib.error as error:
+        raise ValueError(f"a window that cannot be unpacked: {error}") from None

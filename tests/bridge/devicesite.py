@@ -6,7 +6,9 @@ import json
 from dataclasses import dataclass, field
 
 from bridge.contract.machine import Count, Tick
-from bridge.devices.devices import DeviceEvent, Devices, Knows, Published, Remembered, Removed, Tell
+from bridge.devices.dashboards import Show
+from bridge.devices.devices import Devices
+from bridge.devices.events import Command, DeviceEvent, Knows, Published, Remembered, Removed, Tell
 from bridge.devices.rules import Rules
 from bridge.traces.availability import EntityConnected, EntityGone, EntitySeen
 from bridge.traces.kinds import TraceKind
@@ -21,6 +23,8 @@ class Site:
     told: list[tuple[float, Tell]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)
+    commands: list[tuple[str, bytes]] = field(default_factory=list)
+    shown: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.devices = Devices(self.rules)
@@ -32,6 +36,10 @@ class Site:
                     self.told.append((self.now, effect))
                 case Removed(device):
                     self.removed.append(device)
+                case Command(topic, payload):
+                    self.commands.append((topic, payload))
+                case Show(topic, payload):
+                    self.shown[topic] = payload
                 case Count(name, amount, _):
                     self.counted[name] = self.counted.get(name, 0) + amount
 
@@ -65,7 +73,8 @@ class Site:
 
     def home_assistant(self, client: str, device: str, *topics: str) -> None:
         """A discovery message of Home Assistant's."""
-        config = {"unique_id": device, "availability": [{"topic": topic} for topic in topics]}
+        named = [{"topic": topic} for topic in topics]
+        config = {"unique_id": device, "availability": named, "availability_mode": "all"}
         self.publish(client, f"homeassistant/sensor/{device}/config", json.dumps(config).encode())
 
     def kinds(self, device: str) -> list[TraceKind]:

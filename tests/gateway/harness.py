@@ -55,8 +55,13 @@ async def serving(
         yield broker
     finally:
         await broker.shutdown()
-        for wire in list(_opened):
-            wire.cut()
+        cut_all()
+
+
+def cut_all() -> None:
+    """Lose every connection of this event loop, before it ends."""
+    for wire in list(_opened):
+        wire.cut()
 
 
 class Wire:

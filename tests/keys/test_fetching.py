@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -709,3 +709,53 @@ def test_no_key_shows_in_what_is_logged() -> None:
     assert secret.hex() not in repr(keys) + repr(log)
     server = KeyServer(identity_of("keys-1"), "keys-1", chain(0, stream("s")), world.book, stream("x"), {})
     assert "subkey" not in repr(server)
+
+
+def test_a_silent_server_is_asked_again_after_pauses_that_double_up_to_a_minute() -> None:
+    fetcher, _ = service().client("reader")
+    times: list[float] = []
+    asks = fetcher.link_up("keys-1", NOW)
+    now = NOW
+    while len(times) < 10:
+        times += [now] * sum(isinstance(effect, Ask) for effect in asks)
+        now = fetcher.next_deadline
+        asks = fetcher.tick(now)
+    for count, (before, after) in enumerate(pairwise(times)):
+        usual = min(fetching.RETRY_MAX_S, fetching.RETRY_S * 2.0**count)
+        assert 0.75 * usual <= after - before <= 1.25 * usual
+    assert len({round((b - a) / min(60, 2.0 * 2**n), 3) for n, (a, b) in enumerate(pairwise(times))}) > 3, "by chance"
+
+
+def test_only_the_last_requests_to_a_server_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "PENDING_MAX", 2)
+    world = service()
+    fetcher, _ = world.client("reader")
+    asks = [effect.data for effect in fetcher.link_up("keys-1", NOW) if isinstance(effect, Ask)]
+    now = NOW
+    while len(asks) < 4:
+        now = fetcher.next_deadline
+        asks += [effect.data for effect in fetcher.tick(now) if isinstance(effect, Ask)]
+    answers = [world.servers["keys-1"].answer(data, now) for data in asks]
+    for forgotten in answers[:2]:
+        with pytest.raises(Replayed):
+            fetcher.answered("keys-1", forgotten, now)
+    for remembered in answers[2:]:
+        fetcher.answered("keys-1", remembered, now)
+
+
+@pytest.mark.parametrize(("late_ms", "counts"), [(0, True), (1, False)])
+def test_an_answer_counts_until_the_millisecond_at_which_its_servers_certificate_ends(
+    late_ms: int, counts: bool
+) -> None:
+    world = service()
+    fetcher, _ = world.client("reader")
+    request = one_ask(fetcher)
+    answer = world.servers["keys-1"].answer(request, NOW)
+    ends_ms = int(NOW * 1000)
+    world.book.certificates[0] = certificate_for("keys-1", Role.KEY_SERVER, identity_of("keys-1"), ends_ms)
+    now = (ends_ms + late_ms) / 1000
+    if counts:
+        fetcher.answered("keys-1", answer, now)
+        return
+    with pytest.raises(Expired):
+        fetcher.answered("keys-1", answer, now)

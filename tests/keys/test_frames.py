@@ -27,7 +27,7 @@ def test_a_property_has_one_spelling_or_is_refused(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["QQ==", "QR", "Q", "QUI+", "QUI/", "QU I", "QUI\n", "é", "\ud800", "QQ=", "A" * 65_536]
+    "value", ["QQ==", "QR", "Q", "QUI+", "QUI/", "QU I", "QUI\n", "é", "\ud800", "QQ=", "QX", "QUX", "A" * 65_536]
 )
 def test_other_spellings_are_refused(value: str) -> None:
     with pytest.raises(BadFrame):
@@ -53,3 +53,25 @@ def test_numbers_and_strings_that_do_not_fit_are_our_fault() -> None:
 def test_a_string_that_is_not_utf8_is_refused() -> None:
     with pytest.raises(BadFrame):
         frames.Reader(b"\0\2\xc3\x28").text()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_whatever_a_frame_ends_with_survives_a_user_property(size: int) -> None:
+    for last in range(256):
+        data = bytes(size - 1) + bytes([last])
+        assert frames.from_property(frames.to_property(data)) == data
+
+
+def test_the_longest_strings_and_properties_are_read() -> None:
+    longest = bytes(65_535)
+    assert frames.Reader(frames.sized(longest)).sized() == longest
+    whole = bytes(49_151)
+    assert frames.from_property(frames.to_property(whole)) == whole
+
+
+def test_what_is_left_is_read_once() -> None:
+    reader = frames.Reader(b"abc")
+    assert (reader.take(1), reader.rest(), reader.rest()) == (b"a", b"bc", b"")
+    reader.end()
+    with pytest.raises(BadFrame):
+        reader.take(1)

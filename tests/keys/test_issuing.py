@@ -526,3 +526,41 @@ def test_refusals_stand_in_the_order_of_the_request_whatever_the_epochs():
     names = (KeyName(PLANT, 12, 0), PRESENT, KeyName("other/#", 10, 0), KeyName(PLANT, 0, 0))
     answer = KeyAnswer.decode(made.servers["keys-1"].answer(asked(*names), NOW))
     assert [index for index, _ in answer.refused] == [0, 2, 3]
+
+
+def test_a_publisher_gets_what_it_seals_under_also_where_clocks_differ() -> None:
+    """By a clock that is behind, the epoch before is still the present one; by none is the next one over."""
+    world = service(calendar=replace(CALENDAR, history_epochs=3), first_epoch=5)
+    begins, skew_s = 10 * DAY_S, CALENDAR.skew_s
+    before = KeyName(PLANT, 9, 0)
+    assert got(world, before, by="writer", now=begins + skew_s - 1) == [before]
+    assert got(world, before, by="writer", now=begins + skew_s + 1) == [Refusal.NOT_AUTHORISED]
+    assert got(world, PRESENT, by="writer", now=begins + DAY_S - 1) == [PRESENT]
+
+
+def test_requests_come_back_one_at_a_time() -> None:
+    server = service().servers["keys-1"]
+    for nonce in range(issuing.REQUESTS_BURST):
+        server.answer(asked(PRESENT, nonce=nonce), NOW)
+    for waited in (0.0, issuing.REQUEST_EVERY_S / 2):
+        for _ in range(3):
+            with pytest.raises(TooOften):
+                server.answer(asked(PRESENT, nonce=99), NOW + waited)
+    server.answer(asked(PRESENT, nonce=100), NOW + issuing.REQUEST_EVERY_S)
+    for _ in range(3):
+        with pytest.raises(TooOften):
+            server.answer(asked(PRESENT, nonce=101), NOW + issuing.REQUEST_EVERY_S)
+
+
+@pytest.mark.parametrize("faults", [1, -1], ids=["threshold", "chain"])
+def test_a_server_that_the_policy_lists_no_more_issues_nothing(faults: int) -> None:
+    world = service(faults=faults)
+    world.book.servers = world.book.servers[1:]
+    assert got(world, PRESENT) == [Refusal.NOT_READY]
+
+
+def test_what_was_given_and_refused_is_counted() -> None:
+    world = service()
+    got(world, PRESENT, KeyName("other/#", 10, 0))
+    server = world.servers["keys-1"]
+    assert (server.issued, server.refused) == (1, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import pickle
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations
 from math import comb
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keys.epochs import KeyName, scope_key
+from keys.epochs import EPOCH_MAX, KeyName, scope_key
 from keys.errors import BadFrame, KeyGone, NotReady, OurFault
 from keys.material import WALK_STEPS_MAX, Material, chain, combine, deal, sets_held, sets_of
 from tests.keys.helpers import assert_canonical, assert_strict, stream
@@ -248,3 +249,64 @@ def test_no_secret_shows_and_none_is_pickled() -> None:
         assert repr(secret)[2:12] not in repr(material)
     with pytest.raises(OurFault):
         pickle.dumps(material)
+
+
+# ------------------------------------------------------------------------------------------------- edges
+
+
+def of_first(**changes: object) -> Material:
+    """Material of one server with one thing that is not as it was dealt."""
+    (generation,) = deal(4, 1, 5, stream("edges"))[0].generations
+    return Material((replace(generation, **changes),))  # type: ignore[arg-type]
+
+
+def test_material_of_an_epoch_before_its_first_or_beyond_the_last_is_none() -> None:
+    assert of_first(epoch=5).epoch == 5
+    assert Material.decode(of_first(epoch=EPOCH_MAX).encode()).epoch == EPOCH_MAX
+    for epoch in (4, EPOCH_MAX + 1):
+        with pytest.raises(OurFault, match="before its first"):
+            of_first(epoch=epoch)
+    with pytest.raises(OurFault):
+        of_first(deal=bytes(11))
+    with pytest.raises(OurFault):
+        of_first(deal=bytes(13))
+
+
+def test_one_subkey_of_another_size_or_set_spoils_all() -> None:
+    whole = of_first().generations[0].subkeys
+    for subkeys in (
+        (*whole[:-1], (whole[-1][0], bytes(31))),
+        (*whole[:-1], (whole[-1][0], bytes(33))),
+        whole[:-1],
+        (),
+        (*whole[:-1], (whole[-1][0] + 1, whole[-1][1])),
+        whole[::-1],
+    ):
+        with pytest.raises(OurFault):
+            of_first(subkeys=subkeys)
+
+
+def test_outputs_are_of_the_epoch_that_subkeys_were_walked_to() -> None:
+    generation = of_first().generations[0]
+    assert generation.outputs(KeyName("a/#", 5, 0))
+    for epoch in (4, 6):
+        with pytest.raises(OurFault, match="walk there first"):
+            generation.outputs(KeyName("a/#", epoch, 0))
+
+
+def test_a_walk_is_as_long_as_it_is_wherever_it_begins() -> None:
+    late = of_first(epoch=EPOCH_MAX - WALK_STEPS_MAX - 1).generations[0]
+    assert late.at(late.epoch + 1).epoch == late.epoch + 1
+    with pytest.raises(NotReady):
+        late.at(EPOCH_MAX)
+    assert late.at(late.epoch + WALK_STEPS_MAX).epoch == EPOCH_MAX - 1
+
+
+def test_a_second_deal_for_the_same_epoch_replaces_the_first_and_a_walk_past_it_is_no_material() -> None:
+    first, second = (chain(5, stream(seed)) for seed in ("one", "two"))
+    assert first.followed_by(second) == second
+    later = chain(9, stream("later")).generations[0]
+    assert Material((first.generations[0].at(8), later)).epoch == 8
+    for epoch in (9, 10):
+        with pytest.raises(OurFault, match="follow each other"):
+            Material((first.generations[0].at(epoch), later))

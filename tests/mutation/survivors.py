@@ -2,4 +2,91 @@
 
 from __future__ import annotations
 
-EXPLAINED: dict[tuple[str, str, str], str] = {}
+
+def _alike(module: str, why: str, *faults: tuple[str, str]) -> dict[tuple[str, str, str], str]:
+    return {(module, old, new): why for old, new in faults}
+
+
+_DEPTH = "if depth > 1 and len({place.region for place in self.label}) != depth:"
+_RESPLIT = "if len(share.label) >= DEPTH_LIMIT:"
+_MEMO = "if len(subsets) < len(self.present) - 1:  # all rows at level 1 never come again within one search"
+_FAULTS = 'if below.faults.strip(b"\\0"):'
+_WORDS = 'for value, what in ((self.name, "name"), (self.domain, "trust domain")):'
+_SIGNED = (
+    "is_signed = not (head.startswith(self._opening) and len(head) == _HEAD_BYTES) and _is_signed(data, self.session)"
+)
+_TOKEN = 'return base64.urlsafe_b64encode(mac[:TOKEN_BYTES]).rstrip(b"=").decode("ascii")'
+_LAST = '_LAST = {1: "", 2: "AQgw", 3: "AEIMQUYcgkosw048"}'
+
+EXPLAINED: dict[tuple[str, str, str], str] = {
+    **_alike(
+        "keys/sharetree.py",
+        "a label of one place has one region",
+        (_DEPTH, _DEPTH.replace("depth > 1", "True")),
+        (_DEPTH, _DEPTH.replace("depth > 1", "depth >= 1")),
+    ),
+    **_alike(
+        "keys/sharetree.py",
+        "a share with five places cannot be made: the check saves the work before",
+        (_RESPLIT, "if False:"),
+        (_RESPLIT, "if len(share.label) > DEPTH_LIMIT:"),
+    ),
+    **_alike(
+        "keys/sharetree.py",
+        "only what is remembered, hence how long a search takes",
+        (_MEMO, _MEMO.replace("len(subsets) < len(self.present) - 1", "True")),
+        (_MEMO, _MEMO.replace("<", "<=")),
+        (_MEMO, _MEMO.replace("- 1", "+ 1")),
+        (_MEMO, _MEMO.replace("- 1", "- 2")),
+        ("if len(self._memo) >= LEVELS_KEPT:", "if False:"),
+        ("if len(self._memo) >= LEVELS_KEPT:", "if True:"),
+        ("if len(self._memo) >= LEVELS_KEPT:", "if len(self._memo) > LEVELS_KEPT:"),
+        ("self._memo = {(): self._memo[()]}", "pass"),
+        ("self._memo[subsets] = known", "pass"),
+        (_FAULTS, "if True:"),
+        (_FAULTS, _FAULTS.replace('b"\\0"', "b'\\x00X'")),
+        ("if other != first:", "if True:"),
+    ),
+    **_alike(
+        "keys/sharetree.py",
+        "tags of the places that are chosen are equal, or the cell has its fault already",
+        ("above = tuple([plane[0] for plane in tags[:-1]])", "above = tuple([plane[1] for plane in tags[:-1]])"),
+    ),
+    **_alike(
+        "keys/sharetree.py",
+        "any bit of the two will do, as long as a missing share has both",
+        (
+            "_CLASH, _MISSING = 1, 3  # faults of a cell; OR-ed over places, a missing share outweighs a clash of tags",
+            "_CLASH, _MISSING = 2, 3  # faults of a cell; OR-ed over places, a missing share outweighs a clash of tags",
+        ),
+    ),
+    **_alike(
+        "keys/identity.py",
+        "words of an error",
+        (_WORDS, _WORDS.replace('"name"', "'nameX'")),
+        (_WORDS, _WORDS.replace('"trust domain"', "'trust domainX'")),
+    ),
+    **_alike(
+        "keys/tracesession.py",
+        "the long way of reading says the same of what is sealed",
+        (_SIGNED, "is_signed = True and _is_signed(data, self.session)"),
+        (_SIGNED, _SIGNED.replace("len(head) == _HEAD_BYTES", "len(head) != _HEAD_BYTES")),
+    ),
+    **_alike(
+        "keys/frames.py",
+        "text of 4 n + 1 characters is no base64 at all, whatever its last one",
+        (_LAST, _LAST.replace("1:", "2:", 1)),
+        (_LAST, _LAST.replace('1: ""', "1: 'X'")),
+    ),
+    **_alike(
+        "keys/topictokens.py",
+        "16 bytes end in A, Q, g or w",
+        (_TOKEN, _TOKEN.replace('b"="', "b'=X'")),
+    ),
+    **_alike(
+        "keys/topictokens.py",
+        "words of an error",
+        ('_check_string(topic, "topic")', "_check_string(topic, 'topicX')"),
+        ('_check_string(topic_filter, "topic filter")', "_check_string(topic_filter, 'topic filterX')"),
+    ),
+}

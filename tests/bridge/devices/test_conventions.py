@@ -139,7 +139,9 @@ def test_conventions_that_are_not_wanted_are_not_read() -> None:
         ("spBv1.0/plant/DDEATH/edge/pump", Word("spBv1.0", "plant/edge/pump", Said.LOST, "spBv1.0")),
         ("spBv1.0/plant/DBIRTH/edge", None),
         ("spBv1.0/plant/NBIRTH/edge/pump", None),
-        ("spBv1.0/plant/NDATA/edge", None),
+        ("spBv1.0/plant/NDATA/edge", Word("spBv1.0", "plant/edge", Said.SPEAKS, "spBv1.0")),
+        ("spBv1.0/plant/DDATA/edge/pump", Word("spBv1.0", "plant/edge/pump", Said.SPEAKS, "spBv1.0")),
+        ("spBv1.0/plant/NCMD/edge", None),
         ("spBv1.0/STATE/scada", None),
         ("spBv1.0//NBIRTH/edge", None),
         ("spBv2.0/plant/NBIRTH/edge", None),
@@ -216,3 +218,53 @@ def test_nothing_makes_it_raise(rest: str, payload: bytes) -> None:
     read = Believing()
     for topic in (rest, f"homeassistant/{rest}/config", f"homie/{rest}/$state", f"spBv1.0/{rest}"):
         read.read(topic, payload)
+
+
+# ------------------------------------------------------------------------- Home Assistant, whole devices; Homie 5
+
+
+def test_a_device_document_names_the_availability_of_all_its_components() -> None:
+    document = config(
+        dev={"ids": "0AFFD2"}, o={"name": "bla2mqtt"}, avty=[{"t": "bridge/state"}], **{"~": "plug"},
+        cmps={
+            "temp": {"p": "sensor", "stat_t": "~/temp", "exp_aft": 600, "unique_id": "t"},
+            "power": {"p": "switch", "avty_t": "~/power/there", "unique_id": "p"},
+            "gone": {"p": "sensor"}, "odd": 7,
+        },
+    )  # fmt: skip
+    (named,) = Conventions().read("homeassistant/device/0AFFD2/config", document)
+    assert isinstance(named, Named)
+    assert named.device == "0AFFD2"
+    assert [topic.topic for topic in named.topics] == ["bridge/state", "plug/power/there", "plug/temp"]
+    assert named.expire_s == 600
+    (alone,) = Conventions().read(
+        "homeassistant/sensor/x/config", config(stat_t="x/state", expire_after=5, uniq_id="x")
+    )
+    assert isinstance(alone, Named)
+    assert (alone.topics, alone.expire_s) == ((conventions.Availability("x/state", conventions.ANYTHING),), 5)
+    for odd in (True, -1, 0, "9", 1e12, None):
+        assert (
+            Conventions().read("homeassistant/sensor/x/config", config(stat_t="x", expire_after=odd, uniq_id="x")) == ()
+        )
+
+
+@pytest.mark.parametrize(
+    ("mode", "read"), [(None, "latest"), ("all", "all"), ("any", "any"), ("latest", "latest"), ("odd", "all")]
+)
+def test_the_mode_is_of_several_topics(mode: str | None, read: str) -> None:
+    more = {} if mode is None else {"availability_mode": mode}
+    two = [{"topic": "a"}, {"topic": "b"}]
+    (named,) = Conventions().read("homeassistant/sensor/x/config", config(availability=two, **more))
+    (one,) = Conventions().read("homeassistant/sensor/x/config", config(availability=two[:1], **more))
+    assert isinstance(named, Named)
+    assert isinstance(one, Named)
+    assert (named.mode, one.mode) == (read, "all")
+
+
+def test_a_child_of_homie_5_names_its_root() -> None:
+    read = Conventions()
+    described = config(homie="5.0", root="bridge", parent="bridge")
+    assert read.read("homie/5/lamp/$description", described) == (conventions.Rooted("lamp", "bridge"),)
+    for odd in (config(root="lamp"), config(root=7), config(root=""), b"{", config(root="\ud800")):
+        assert read.read("homie/5/lamp/$description", odd) == ()
+    assert read.read("homie/lamp/$description", described) == (), "of version 5 only"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -477,3 +478,56 @@ def test_whatever_happens_what_was_told_last_is_what_holds(seed: int) -> None:
         if device is not None and device.told is not None:
             kinds = [kind for kind in site.kinds(name) if kind in (JOIN, WELL, SUSPECTED, FAILED, DISCONNECT)]
             assert kinds[-1] in told[device.told]
+
+
+# ------------------------------------------------------------------------- Home Assistant's modes, Homie's roots
+
+
+@pytest.mark.parametrize(
+    ("mode", "words", "dead"),
+    [
+        ("all", ["a online", "b online", "a offline"], True), ("all", ["a offline", "b online"], True),
+        ("any", ["a online", "b offline"], False), ("any", ["a offline", "b offline"], True),
+        ("any", ["a offline", "b offline", "b online"], False), ("latest", ["a offline", "b online"], False),
+        ("latest", ["a online", "b offline"], True),
+    ],
+)  # fmt: skip
+def test_words_on_several_topics_count_by_the_mode(mode: str, words: list[str], dead: bool) -> None:
+    site = Site(Rules(clients=()))
+    site.connect("bridge")
+    topics = [{"topic": "a"}, {"topic": "b"}]
+    document = json.dumps({"unique_id": "plug", "availability": topics, "availability_mode": mode})
+    site.publish("bridge", "homeassistant/sensor/plug/config", document.encode())
+    for word in words:
+        topic, said = word.split()
+        site.publish("bridge", topic, said.encode())
+        site.run(2)
+    assert (site.kinds("plug")[-1] in (FAILED, DISCONNECT)) is dead
+
+
+def test_a_state_that_expires_is_a_heartbeat() -> None:
+    site = Site(Rules(clients=()))
+    site.connect("bridge")
+    document = json.dumps({"unique_id": "meter", "state_topic": "meter/w", "expire_after": 60})
+    site.publish("bridge", "homeassistant/sensor/meter/config", document.encode())
+    for _ in range(3):
+        site.publish("bridge", "meter/w", b"17")
+        site.run(50)
+    assert FAILED not in site.kinds("meter")
+    assert site.kinds("meter")[0] is JOIN
+    site.run(11)
+    assert site.kinds("meter")[-1] is FAILED
+    site.publish("bridge", "meter/w", b"18")
+    assert site.kinds("meter")[-1] is WELL
+
+
+def test_a_child_of_homie_is_lost_with_its_root() -> None:
+    site = Site(Rules(clients=()))
+    site.connect("bridge")
+    for device in ("bridge", "lamp", "alone"):
+        site.publish("bridge", f"homie/5/{device}/$state", b"ready")
+    site.publish("bridge", "homie/5/lamp/$description", b'{"homie": "5.0", "root": "bridge"}')
+    site.run(5)
+    site.publish("bridge", "homie/5/bridge/$state", b"lost", will=True)
+    assert site.kinds("lamp")[-1] is FAILED
+    assert site.kinds("bridge")[-1] is FAILED

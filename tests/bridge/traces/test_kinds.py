@@ -107,7 +107,7 @@ def test_many_trackers_are_bounded_and_the_next_to_go_goes_first() -> None:
 
 @given(st.text(max_size=20), st.integers(0, 31), st.binary(max_size=50), st.booleans())
 def test_answers_read_back(tracker: str, interest: int, credentials: bytes, anew: bool) -> None:
-    wanted = Wanted(tracker, Interest(interest), credentials, anew)
+    wanted = Wanted(tracker, Interest(interest), credentials, anew, 2 * interest, bytes([interest]) * 64)
     assert Wanted.decode(wanted.encode()) == wanted
 
 

@@ -243,7 +243,7 @@ def test_what_somebody_else_says_is_not_reported() -> None:
 
 
 def test_a_tracker_that_comes_anew_hears_the_state_and_no_report_is_made_of_it() -> None:
-    pump = Reported("gate")
+    pump = Reported("gate", "desk")
     pump.authorise()
     pump.say(Word.STATE, bytes([TraceKind.READY]))
     for _ in range(5):

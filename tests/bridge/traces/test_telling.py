@@ -9,7 +9,16 @@ from dataclasses import replace
 import pytest
 
 from bridge.contract.machine import Count
-from bridge.traces.kinds import EVERYTHING, Interest, TraceKind, Wanted, gauge_topic, key_topic, trace_topic
+from bridge.traces.kinds import (
+    EVERYTHING,
+    WANTED_FRESH_MS,
+    Interest,
+    TraceKind,
+    Wanted,
+    gauge_topic,
+    key_topic,
+    trace_topic,
+)
 from bridge.traces.telling import KEYED_MAX, Say, Told, Voice, open_trace_key
 from keys.delegation import Advertisement, Delegated, Token, Trace
 from keys.errors import BadContent, BadFrame, BadSignature, Expired, KeysError, NotAuthorised
@@ -21,6 +30,7 @@ from tests.keys.test_delegation import AUTHORITY, HOLDER, HOUR_MS, NODE, NOW_MS,
 NOW = NOW_MS / 1000
 DESK, SPY = (Identity.generate(bytes([n]) * 32) for n in (41, 42))
 KEY = b"K" * 32
+HOLDERS = {each.public_bytes: each for each in (DESK, SPY)}
 ADVERTISEMENT = Advertisement(
     UUID, "Availability/Traces/pump-7", certified(PUMP, "pump-7"), ("desk*",), NOW_MS, NOW_MS + 5 * HOUR_MS, "node-1"
 ).signed(NODE)
@@ -36,12 +46,17 @@ def voice() -> Voice:
     return made
 
 
-def wish(certificate: Certificate | None, name: str, interest: Interest = EVERYTHING, anew: bool = False) -> bytes:
-    return Wanted(name, interest, b"" if certificate is None else certificate.encode(), anew).encode()
+def wish(certificate: Certificate | None, name: str, interest: Interest = EVERYTHING, anew: bool = False,
+         now: float = NOW) -> bytes:  # fmt: skip
+    """Signed by whom the certificate names, as far as the test knows the key."""
+    credentials = b"" if certificate is None else certificate.encode()
+    wanted = Wanted(name, interest, credentials, anew, int(now * 1000))
+    holder = None if certificate is None else HOLDERS.get(certificate.public_key)
+    return wanted.encode() if holder is None else wanted.signed(holder, UUID).encode()
 
 
 def ask(voice: Voice, certificate: Certificate | None, name: str, now: float = NOW, anew: bool = False) -> list[Told]:
-    return voice.answered(wish(certificate, name, anew=anew), AUTHORITY.public_bytes, now)
+    return voice.answered(wish(certificate, name, anew=anew, now=now), AUTHORITY.public_bytes, now)
 
 
 def said(effects: Sequence[Told]) -> Iterator[Trace]:
@@ -99,6 +114,7 @@ def test_who_may_discover_the_topic_gets_its_trace_key_once_until_it_asks_anew(v
 
 def test_those_who_got_the_key_are_remembered_up_to_a_bound_the_first_forgotten_first(voice: Voice) -> None:
     keys = [Identity.generate(n.to_bytes(32)) for n in range(1, KEYED_MAX + 2)]
+    HOLDERS.update({key.public_bytes: key for key in keys})
     desks = [certified(key, f"desk-{n}") for n, key in enumerate(keys)]
     for desk in desks:
         assert len(ask(voice, desk, desk.name)) == 2
@@ -159,10 +175,12 @@ def test_traces_are_signed_numbered_and_sealed_each_under_a_nonce_of_its_own(voi
         assert b"power" in trace.opened(KEY)
 
 
-def test_without_a_trace_key_traces_are_clear_and_trackers_need_no_credentials() -> None:
+def test_without_a_trace_key_traces_are_clear_and_who_wants_them_proves_who_it_is() -> None:
     clear = Voice(ADVERTISEMENT, random.Random(3).randbytes, NOW)
     clear.authorise(TOKEN, HOLDER)
-    assert ask(clear, None, "desk") == []
+    with pytest.raises(BadFrame):
+        ask(clear, None, "desk")
+    assert ask(clear, certified(DESK, "desk"), "desk") == []
     (trace,) = said(clear.tell(TraceKind.FAILED, {"why": "power"}, NOW))
     assert not trace.sealed
     assert b"power" in trace.body
@@ -202,3 +220,48 @@ def test_what_leaves_hides_its_topic_and_payload(voice: Voice) -> None:
     assert repr(say.payload) not in repr(say)
     assert say.qos == 1
     assert replace(say, qos=0).qos == 0
+
+
+# -------------------------------------------------------------------------------------------------- wishes
+
+
+def test_a_wish_in_anothers_name_is_refused_though_its_certificate_is_public(voice: Voice) -> None:
+    desk = certified(DESK, "desk").encode()
+    unsigned = Wanted("desk", EVERYTHING, desk, True, NOW_MS)
+    for forged_wish in (unsigned, unsigned.signed(SPY, UUID), unsigned.signed(DESK, bytes(16))):
+        with pytest.raises(BadSignature):
+            voice.answered(forged_wish.encode(), AUTHORITY.public_bytes, NOW)
+    signed = unsigned.signed(DESK, UUID)
+    for altered in (
+        replace(signed, interest=Interest(0)),
+        replace(signed, anew=False),
+        replace(signed, time_ms=NOW_MS + 1),
+    ):
+        with pytest.raises(BadSignature):
+            voice.answered(altered.encode(), AUTHORITY.public_bytes, NOW)
+    assert not voice.is_heard
+
+
+def test_a_wish_of_long_ago_is_refused_and_one_of_before_a_later_one_changes_nothing(voice: Voice) -> None:
+    desk = certified(DESK, "desk")
+    first, later = wish(desk, "desk"), wish(desk, "desk", Interest.LOAD, now=NOW + 10)
+    voice.answered(later, AUTHORITY.public_bytes, NOW + 10)
+    assert voice.answered(first, AUTHORITY.public_bytes, NOW + 11) == []
+    assert voice.audience.wants(NOW + 11) == Interest.LOAD
+    with pytest.raises(Expired):
+        voice.answered(later, AUTHORITY.public_bytes, NOW + 10 + WANTED_FRESH_MS / 1000 + 1)
+    with pytest.raises(Expired):
+        voice.answered(wish(desk, "desk", now=NOW + 1_000), AUTHORITY.public_bytes, NOW)
+
+
+def test_the_same_wish_again_keeps_interest_alive_costs_no_signature_and_tells_nothing(
+    voice: Voice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = wish(certified(DESK, "desk"), "desk", anew=True)
+    voice.again[Interest.LOAD] = (TraceKind.LOAD_INFORMATION, {"cpu": 1})
+    assert not voice.knows(data)
+    assert len(voice.answered(data, AUTHORITY.public_bytes, NOW)) > 2
+    assert voice.knows(data)
+    monkeypatch.setattr(Wanted, "verify", None)
+    assert voice.answered(data, AUTHORITY.public_bytes, NOW + 60) == []
+    assert voice.audience.wants(NOW + 120) == EVERYTHING

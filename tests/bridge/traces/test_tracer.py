@@ -70,6 +70,7 @@ class Entity:
         self.said: list[tuple[float, Say]] = []
         self.counted: dict[str, int] = {}
         self.now = NOW
+        self.tracker_key, self.wishes = DESK, 0
         self.session = TraceSession(bytes(16), bytes(32), 0)
 
     def register(self) -> None:
@@ -94,9 +95,12 @@ class Entity:
         return self.say(Word.TOKEN, sized(token.signed(PUMP).encode()) + holder.private_bytes())
 
     def want(
-        self, interest: Interest = EVERYTHING, credentials: bytes = b"", anew: bool = False
+        self, interest: Interest = EVERYTHING, credentials: bytes | None = None, anew: bool = False
     ) -> list[TracingEffect]:
-        wanted = Wanted("desk", interest, credentials, anew)
+        credentials = certified(DESK, "desk").encode() if credentials is None else credentials
+        self.wishes += 1  # each is another one
+        wanted = Wanted("desk", interest, credentials, anew, int(self.now * 1000) + self.wishes)
+        wanted = wanted.signed(self.tracker_key, self.advertisement.topic)
         return self.handle(Interested("client of desk", self.advertisement.topic, wanted.encode()))
 
     def handle(self, event: TracingEvent) -> list[TracingEffect]:

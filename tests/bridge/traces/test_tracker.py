@@ -188,6 +188,8 @@ def test_an_entity_that_restarts_again_and_again_makes_no_room_for_replays(bus: 
     assert len(source.numbers) <= NUMBERS_MAX
     heard = len(bus.observed["desk"])
     for topic, payload in traces:
+        if Trace.decode(payload).time_ms > bus.now * 1000 - 50:
+            continue  # on its way
         for effect in desk.handle(Told(topic, payload), bus.now):
             assert not isinstance(effect, Observed), effect
     bus.run(5)

@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 
 from bridge.contract.machine import Blame, Count, Wire
+from bridge.document.overlay import Overlay
 from bridge.document.policy import Scope
 from bridge.wire import admission as arriving
-from bridge.wire.admission import Admission, refused
+from bridge.wire.admission import BUMP_GRACE_S, Admission, refused
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, Mode, to_property
+from keys.epochs import KeyName
 from keys.errors import BadFrame, BadShare, BadSignature, Expired, KeysError, NotAuthorised, UnknownView, WrongEpochKey
 from keys.keyheader import KEY_DOMAIN
 from keys.sharetree import SHARES_LIMIT, Place, Share, encode_shares
@@ -212,3 +214,88 @@ def test_whoever_may_only_be_late_is_not_suspected(error: type[KeysError], suspe
     effects = refused("r1a", error("why"))
     assert Count("refused", 1, error.__name__) in effects
     assert any(isinstance(effect, Blame) for effect in effects) is suspects
+
+
+# ---------------------------------------------------------------------------------- versions of the overlay
+
+
+def test_a_right_that_is_taken_away_counts_from_the_version_that_takes_it(world: World):
+    checks = Admission(world.overlay, replica=True)
+    wires = [craft(world, "site", "clear/t", sequence=number, mode=Mode.PLAIN) for number in (1, 2)]
+    checks.publication(wires[0], dict(wires[0].properties), NOW)
+    checks.adopt(world.revoked("site", -1), NOW)
+    for wire in wires:
+        with pytest.raises(NotAuthorised):
+            checks.publication(wire, dict(wire.properties), NOW)
+
+
+def bumped(world: World) -> Overlay:
+    """The next version, with another bump of every scope, and no right changed."""
+    scopes = tuple(replace(scope, bump=scope.bump + 1) for scope in world.overlay.policy.scopes)
+    return world.with_policy(scopes=scopes)
+
+
+def test_a_bump_outdates_once_however_many_versions_follow(world: World):
+    """Neither does a later version prolong what an outdated key counts for, nor end it at once."""
+    checks = Admission(world.overlay, replica=True)
+    old = KeyName("plant/#", 0, 0)
+    assert not checks.stale(old, NOW)
+    newer = bumped(world)
+    checks.adopt(newer, NOW)
+    ends = NOW + BUMP_GRACE_S
+    assert checks.next_stale(NOW) == ends
+    checks.adopt(newer, NOW + BUMP_GRACE_S / 2)
+    assert (checks.stale(old, ends - 0.1), checks.stale(old, ends)) == (False, True)
+    checks.adopt(newer, ends + 1)
+    assert checks.stale(old, ends + 1)
+    assert checks.next_stale(ends + 1) == float("inf")
+    assert not checks.stale(KeyName("plant/#", 0, 1), ends + 1)
+
+
+def test_a_member_that_starts_after_a_bump_gives_no_grace(world: World):
+    checks = Admission(bumped(world), replica=True)
+    assert checks.stale(KeyName("plant/#", 0, 0), NOW)
+
+
+def test_what_becomes_stale_first_is_told(world: World):
+    checks = Admission(world.overlay, replica=True)
+    assert checks.next_stale(NOW) == float("inf")
+    first = world.with_policy(
+        scopes=(replace(world.overlay.policy.scopes[0], bump=1), *world.overlay.policy.scopes[1:])
+    )
+    checks.adopt(first, NOW)
+    both = world.with_policy(scopes=tuple(replace(scope, bump=1) for scope in world.overlay.policy.scopes))
+    checks.adopt(both, NOW + 1)
+    assert checks.next_stale(NOW + 1) == NOW + BUMP_GRACE_S
+
+
+def test_keys_of_a_scope_that_is_gone_are_stale(world: World):
+    checks = Admission(world.with_policy(scopes=world.overlay.policy.scopes[1:]), replica=True)
+    assert checks.stale(KeyName("plant/#", 0, 0), NOW)
+    assert not checks.stale(KeyName("open/#", 0, 0), NOW)
+
+
+def test_what_is_remembered_of_rights_and_topics_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(arriving, "RIGHTS_MAX", 3)
+    monkeypatch.setattr(arriving, "VERIFIED_KEYS_MAX", 3)
+    checks = Admission(world.overlay, replica=True)
+    for number in range(1, 20):
+        wire = craft(world, "site", f"clear/{number}", sequence=number, mode=Mode.PLAIN)
+        checks.publication(wire, dict(wire.properties), NOW)
+        assert len(checks._rights) <= 3
+        assert len(checks._scopes) <= 3
+
+
+def test_a_certificate_counts_to_its_last_millisecond(world: World):
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    assert admit(world, wire, NOT_AFTER_MS / 1000)
+
+
+def test_the_first_and_the_last_place_of_a_region_are_in_it(world: World):
+    hops = world.overlay.views[1].hop, world.overlay.views[2].hop
+    for place in (1, 3):
+        properties = share_at(Place(1, 1, place), Place(2, 1, place))
+        assert Admission.shares(properties, hops)
+    for place in (4, 255):
+        with pytest.raises(BadShare):
+            Admission.shares(share_at(Place(1, 1, place), Place(2, 1, 1)), hops)

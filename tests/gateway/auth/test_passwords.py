@@ -155,7 +155,7 @@ async def test_a_password_that_was_right_is_not_hashed_again_and_a_wrong_one_alw
         plugin: Any = next(one for one in broker.host.plugins if hasattr(one, "_right"))
         assert b"secret" not in b"".join(plugin._right)
         (tmp_path / "passwords").write_text(f"nurse:{make_hash(b'other', secrets.token_bytes, 101)}\n")
-        plugin.reread()
+        plugin.reread({})()
         wire = await Wire.connect(broker, "c", **_login("nurse"))
         assert wire.connack is not None
         assert wire.connack.code == ReasonCode.BAD_USER_NAME_OR_PASSWORD

@@ -541,7 +541,7 @@ def test_a_port_in_use_is_one_clear_line() -> None:
     asyncio.run(check())
 
 
-@pytest.mark.parametrize("bind", ["127.0.0.1:http-ish", "no.such.host.invalid:1", "8.8.8.8:1883"])
+@pytest.mark.parametrize("bind", ["no.such.host.invalid:1", "8.8.8.8:1883"])
 def test_an_address_that_cannot_be_bound_is_one_clear_line(bind: str) -> None:
     async def check() -> None:
         with pytest.raises(StartError, match=r"listener default: .*correct bind"):

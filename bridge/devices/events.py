@@ -1,0 +1,66 @@
+"""What happens to unchanged devices, and what is then to be told or done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from bridge.contract import Count, Tick
+from bridge.devices.dashboards import Show
+from bridge.traces import EntityEvent, TraceKind
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A client's publication was accepted; `will`: the broker made it, for the client is gone."""
+
+    client: str
+    topic: str
+    payload: bytes = field(repr=False)
+    will: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Knows:
+    """A client used a constrained topic: it knows VeilMQ."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """Before a restart there was this device."""
+
+    device: str
+
+
+DeviceEvent: TypeAlias = EntityEvent | Published | Knows | Remembered | Tick
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Something is so from now on, or still. `change`: ALLS_WELL after something else, for those who want changes."""
+
+    device: str
+    kind: TraceKind
+    fields: Mapping[str, object]
+    change: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """Nothing will be said of it any more."""
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Publish to local clients, QoS 0: a device is asked to do something."""
+
+    topic: str
+    payload: bytes
+
+
+DeviceEffect: TypeAlias = Tell | Removed | Command | Show | Count

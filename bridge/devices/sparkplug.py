@@ -1,0 +1,175 @@
+"""Sparkplug B 3.0 as a host application hears it: births and deaths that belong together, gaps, requests for rebirth.
+
+A node's NDEATH carries the `bdSeq` of the NBIRTH that it ends, for a broker may publish the will of an old connection
+after the birth of the next one. Every message of a session carries `seq`, one more than the one before, 255 before 0:
+after a gap, or from a node whose birth was not heard, nothing that it says can be trusted to be complete, so it is
+asked to be born again. What is read of a payload is these two numbers; it is a protobuf message of which everything
+else is skipped. Source: Eclipse Sparkplug Specification 3.0.0, chapters 4 to 6 (ISO/IEC 20237). Not here: whose word
+counts (`speaking`), metrics and their aliases, which Spark joins with births.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import NamedTuple
+
+NAMESPACE = "spBv1.0"
+CERTIFICATES = "$sparkplug/certificates/"
+BD_SEQ = b"bdSeq"
+REBIRTH = b"Node Control/Rebirth"
+PAYLOAD_BYTES_MAX = 1 << 20  # of which these numbers are looked for
+METRICS_MAX = 2_000  # of a payload, before its `bdSeq`; births have it first, or among few
+REBIRTH_EVERY_S = 10.0  # a node is asked to be born again no more often
+ASKED_MAX = 4_096  # nodes of which that is remembered
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+class Numbers(NamedTuple):
+    """Of one payload; None for what it does not say."""
+
+    bd_seq: int | None = None
+    seq: int | None = None
+
+
+NOTHING = Numbers()
+
+
+@dataclass(slots=True)
+class Session:
+    """What a node's messages said since its birth. `bd_seq` None: its birth was not heard, or had none."""
+
+    born: bool = False
+    bd_seq: int | None = None
+    seq: int | None = None
+
+    def born_now(self, numbers: Numbers) -> None:
+        self.born, self.bd_seq, self.seq = True, numbers.bd_seq, numbers.seq
+
+    def ends(self, numbers: Numbers) -> bool:
+        """Whether this death is one of this session, and not of one before."""
+        is_other = None not in (self.bd_seq, numbers.bd_seq) and self.bd_seq != numbers.bd_seq
+        if self.born and is_other:
+            return False
+        self.born = False
+        return True
+
+    def follows(self, numbers: Numbers) -> bool:
+        """Whether a message is the next one. After a gap what came is counted from."""
+        before, self.seq = self.seq, numbers.seq
+        if not self.born:
+            return False
+        return None in (before, numbers.seq) or numbers.seq == ((before or 0) + 1) % 256
+
+
+class Rebirths:
+    """Who was asked lately."""
+
+    def __init__(self) -> None:
+        self._asked: OrderedDict[str, float] = OrderedDict()
+
+    def may_ask(self, node: str, now: float) -> bool:
+        """Whether to ask a node now; then it is noted."""
+        if now - self._asked.get(node, float("-inf")) < REBIRTH_EVERY_S:
+            return False
+        self._asked.pop(node, None)
+        self._asked[node] = now
+        if len(self._asked) > ASKED_MAX:
+            self._asked.popitem(last=False)
+        return True
+
+
+# ------------------------------------------------------------------------------------------------- payloads
+
+
+def numbers_of(payload: bytes) -> Numbers:
+    """`seq` (field 3) and the metric `bdSeq` (field 2: name 1, long_value 11, int_value 10). What is no such message,
+    or is damaged, says neither."""
+    bd_seq = seq = None
+    metrics = 0
+    try:
+        for field, value in _fields(payload[:PAYLOAD_BYTES_MAX]):
+            if field == 3 and isinstance(value, int):
+                seq = value
+            elif field == 2 and isinstance(value, bytes) and bd_seq is None and metrics < METRICS_MAX:
+                metrics += 1
+                if BD_SEQ in value:
+                    bd_seq = _bd_seq(value)
+    except ValueError:
+        return NOTHING
+    return Numbers(bd_seq, seq)
+
+
+def rebirth(group: str, node: str, now_ms: int) -> tuple[str, bytes]:
+    """Topic and payload of the command by which a node is asked to be born again (QoS 0, not retained)."""
+    metric = _sized(1, REBIRTH) + _tagged(3, now_ms) + _tagged(4, 11) + _tagged(14, 1)  # 11: Boolean
+    return f"{NAMESPACE}/{group}/NCMD/{node}", _tagged(1, now_ms) + _sized(2, metric)
+
+
+def state(host: str, online: bool, now_ms: int) -> tuple[str, bytes]:
+    """Topic and payload that say whether a host application is there (QoS 1, retained)."""
+    body = json.dumps({"online": online, "timestamp": now_ms}, separators=(",", ":"))
+    return f"{NAMESPACE}/STATE/{host}", body.encode()
+
+
+def _bd_seq(metric: bytes) -> int | None:
+    name, found = b"", None
+    for field, value in _fields(metric):
+        if field == 1 and isinstance(value, bytes):
+            name = value
+        elif field in (10, 11) and isinstance(value, int):
+            found = value
+    return found if name == BD_SEQ else None
+
+
+def _fields(data: bytes) -> list[tuple[int, int | bytes]]:
+    """Number and value of each field. Raises ValueError."""
+    found, at = list[tuple[int, int | bytes]](), 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        kind = tag & 7
+        if kind == _VARINT:
+            value, at = _varint(data, at)
+            found.append((tag >> 3, value))
+            continue
+        if kind == _BYTES:
+            size, at = _varint(data, at)
+        elif kind in (_FIXED64, _FIXED32):
+            size = 8 if kind == _FIXED64 else 4
+        else:
+            raise ValueError("a group, or no field")
+        if at + size > len(data):
+            raise ValueError("a field that is cut")
+        found.append((tag >> 3, data[at : at + size]))
+        at += size
+    return found
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for place in range(10):
+        if at + place >= len(data):
+            raise ValueError("a number that is cut")
+        byte = data[at + place]
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return value, at + place + 1
+    raise ValueError("a number of more than 64 bits")
+
+
+def _tagged(field: int, value: int) -> bytes:
+    return _written(field << 3 | _VARINT) + _written(value)
+
+
+def _sized(field: int, value: bytes) -> bytes:
+    return _written(field << 3 | _BYTES) + _written(len(value)) + value
+
+
+def _written(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -1,0 +1,115 @@
+"""Users, groups and rights that change while a broker runs: the document, its file, and what follows from it.
+
+    {"users": {"ann": {"hash": "$7$...", "groups": ["plant"], "acl": ["topic read news/#"], "enabled": true}},
+     "groups": {"plant": {"acl": ["topic readwrite plant/#"]}},
+     "everybody": {"acl": ["topic read public/#", "pattern readwrite own/%u/#"]}}
+
+Rules are lines of Mosquitto's `acl_file`. The file is replaced in one step and private. Not here: who asks
+(`dynamic`), who may change it (`gateway/console`).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gateway.auth.acl_rules import AclError, FileRules, parse_acl
+from gateway.auth.password_hashes import is_known
+from gateway.base import PrivateFileError, read_private, write_private
+
+USERS_MAX, GROUPS_MAX, RULES_MAX = 100_000, 10_000, 1_000
+NAME = r"^[^\s:#+/\x00-\x1f]{1,255}$"
+
+
+class SecurityError(Exception):
+    """One line: what is wrong with a user, a group or the file, and the cure."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Group(_Model):
+    acl: list[str] = Field(default=[], max_length=RULES_MAX)
+
+
+class User(_Model):
+    hash: str = Field(repr=False)
+    groups: list[str] = []
+    acl: list[str] = Field(default=[], max_length=RULES_MAX)
+    enabled: bool = True
+
+
+class Security(_Model):
+    """The document."""
+
+    users: dict[str, User] = Field(default={}, max_length=USERS_MAX)
+    groups: dict[str, Group] = Field(default={}, max_length=GROUPS_MAX)
+    everybody: Group = Group()
+
+    @classmethod
+    def load(cls, path: Path) -> Security:
+        """An empty one where there is no file. Raises SecurityError."""
+        if not path.exists():
+            return cls()
+        try:
+            return cls.model_validate(json.loads(read_private(path)))
+        except PrivateFileError as error:
+            raise SecurityError(str(error)) from None
+        except (ValueError, ValidationError):
+            raise SecurityError(f"{path}: holds no users and groups; restore it from a backup") from None
+
+    def save(self, path: Path) -> None:
+        """Raises SecurityError."""
+        try:
+            write_private(path, self.model_dump_json(indent=1).encode() + b"\n", replace=True)
+        except PrivateFileError as error:
+            raise SecurityError(str(error)) from None
+
+    def check(self) -> FileRules:
+        """The rules of all. Raises SecurityError for a rule, a name or a group that is none."""
+        for name, user in self.users.items():
+            _check_name(name)
+            if missing := [group for group in user.groups if group not in self.groups]:
+                raise SecurityError(f"user {name}: there is no group {missing[0]}; make it first")
+            if not is_known(user.hash):
+                raise SecurityError(f"user {name}: the hash is of no known kind; give a password")
+        for name in self.groups:
+            _check_name(name)
+        try:
+            return parse_acl(self._text())
+        except AclError as error:
+            raise SecurityError(f"rules: {error}; write e.g. topic readwrite plant/#") from None
+
+    def _text(self) -> str:
+        """All rules as one `acl_file`: those of everybody first, then each user's own with those of its groups."""
+        everybody = [_rule(line) for line in self.everybody.acl]
+        lines = [line for line in everybody if not line.startswith("pattern ")]
+        patterns = [line for line in everybody if line.startswith("pattern ")]
+        for name, user in self.users.items():
+            if not user.enabled:
+                continue
+            lines.append(f"user {name}")
+            own = [*user.acl, *(line for group in user.groups for line in self.groups[group].acl)]
+            lines += [*(line for line in everybody if line.startswith("topic ")), *(_rule(line) for line in own)]
+        return "\n".join([*lines, *patterns]) + "\n"
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Of users who may log in."""
+        return {name: user.hash for name, user in self.users.items() if user.enabled}
+
+
+def _check_name(name: str) -> None:
+    if not name or len(name) > 255 or any(c in ":#+/" or c.isspace() or not c.isprintable() for c in name):
+        raise SecurityError(f"{name!r} is no name of a user or group; take one without spaces and : # + /")
+
+
+def _rule(line: str) -> str:
+    """One rule, which may not begin another user's part or hold a second line."""
+    line = line.strip()
+    if "\n" in line or "\r" in line or not line.startswith(("topic ", "pattern ")):
+        raise SecurityError(f"rule {line[:40]!r}: begins with neither topic nor pattern; write topic read plant/#")
+    return line

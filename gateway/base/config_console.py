@@ -1,0 +1,44 @@
+"""`console` of the configuration: the page and the HTTP API of a broker, and who may do what there."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from pathlib import Path
+
+from pydantic import Field, model_validator
+
+from gateway.base.limits import Model
+
+
+class Console(Model):
+    """Users log in with their MQTT name and password and have their MQTT rights; `admins` see and do the rest."""
+
+    bind: str = Field(
+        default="127.0.0.1:8080", description="HOST:PORT; other hosts than this one only with a certificate"
+    )
+    certfile: Path | None = Field(default=None, description="TLS certificate, PEM")
+    keyfile: Path | None = Field(default=None, description="its private key, PEM")
+    admins: list[str] = Field(default=[], description="users who see clients, sessions, retained messages and the log")
+    write: bool = Field(default=False, description="admins may disconnect clients, clear retained messages, edit users")
+    token_days: int = Field(default=90, ge=1, le=3650, description="how long a token of the API counts")
+
+    @model_validator(mode="after")
+    def _is_safe(self) -> Console:
+        host, _, port = self.bind.rpartition(":")
+        if not port.isdigit() or int(port) > 65_535:
+            raise ValueError(f"{self.bind} is not HOST:PORT; write e.g. 127.0.0.1:8080")
+        if (self.certfile is None) != (self.keyfile is None):
+            raise ValueError("certfile and keyfile go together; give both")
+        try:
+            is_loopback = host == "localhost" or ip_address(host.strip("[]")).is_loopback
+        except ValueError:
+            is_loopback = False
+        if not is_loopback and self.certfile is None:
+            raise ValueError("passwords would cross the network in clear; bind 127.0.0.1, or give certfile and keyfile")
+        return self
+
+    def anchored(self, directory: Path) -> Console:
+        """The same with relative paths taken from `directory`."""
+        names = ("certfile", "keyfile")
+        found = {name: directory / path.expanduser() for name in names if (path := getattr(self, name)) is not None}
+        return self.model_copy(update=found)

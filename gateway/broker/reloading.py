@@ -1,0 +1,75 @@
+"""The configuration read again while the broker runs (SIGHUP): what takes effect at once, all of it or nothing.
+
+Taken over: password and ACL files and the options of these plugins, certificates, keys and CAs of listeners, limits,
+queues of listeners, `allow_anonymous`, `response_information`, the log level. Connections stay, and their sessions get
+the new bounds; a handshake that begins afterwards sees the new certificate. What needs a restart (addresses, which
+plugins there are, the overlay's section) is named in the log. Whatever is wrong with the new configuration leaves the
+old one in force. A plugin takes part by a method `reread(options)` that raises StartError or returns what to call once
+everything else is right.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeAlias
+
+from gateway.base import ConfigError, Settings, StartError
+from gateway.base.logs import set_level
+from gateway.broker.edge_broker import EdgeBroker
+from gateway.listening import OURS, amqtt_listener
+
+log = logging.getLogger("veilmq.broker")
+
+Change: TypeAlias = Callable[[], None]
+
+#: Sections that are taken over, or that only a restart can.
+_TAKEN = {"limits", "allow_anonymous", "response_information", "log_level", "plugins", "listeners"}
+
+
+def reload(broker: EdgeBroker, old: Settings, read: Callable[[], Settings]) -> Settings:
+    """Take over what `read` gives and return it, or log why not and return `old`."""
+    try:
+        new = read()
+        changes = list(_changes(broker, new))
+    except (ConfigError, StartError) as error:
+        log.error("not reloaded, all goes on as before", extra={"reason": str(error)})
+        return old
+    for change in changes:
+        change()
+    log.info("reloaded", extra={"needs_restart": ", ".join(_left(old, new))})
+    return new
+
+
+def _changes(broker: EdgeBroker, new: Settings) -> Iterator[Change]:
+    """Everything that could fail is done here; the changes themselves cannot. Raises StartError."""
+    for options, plugin in zip(new.plugins.values(), broker.host.plugins, strict=False):
+        reread = getattr(plugin, "reread", None)
+        if reread is not None and _is_the_same(broker, new):
+            yield reread(options)
+    for name, listener in new.listeners.items():
+        if name in broker.listeners_config:
+            yield partial(broker.take_context, name, broker.context_of(name, amqtt_listener(listener), listener))
+    yield partial(broker.adopt, new)
+    yield partial(set_level, new.log_level)
+
+
+def _is_the_same(broker: EdgeBroker, new: Settings) -> bool:
+    """Whether the new configuration names the plugins that are loaded."""
+    loaded = [f"{type(plugin).__module__}.{type(plugin).__name__}" for plugin in broker.host.plugins]
+    return loaded == [OURS.get(name, name) for name in new.plugins]
+
+
+def _left(old: Settings, new: Settings) -> Iterator[str]:
+    """What is different and not taken over."""
+    for name in type(new).model_fields:
+        if name not in _TAKEN and getattr(old, name) != getattr(new, name):
+            yield name
+    if list(old.plugins) != list(new.plugins):
+        yield "plugins"
+    fixed = ("type", "bind", "ssl", "overlay", "require_client_certificate", "origins")
+    for name in sorted({*old.listeners, *new.listeners}):
+        before, after = old.listeners.get(name), new.listeners.get(name)
+        if before is None or after is None or any(getattr(before, key) != getattr(after, key) for key in fixed):
+            yield f"listeners.{name}"

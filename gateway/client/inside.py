@@ -1,0 +1,34 @@
+"""A client of our own broker, within its process: over a pair of sockets, without listener and login.
+
+The broker knows it as a part of itself by its name, and asks no plugin what it may do: whoever uses it has to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any, Protocol
+
+from gateway.client.mqtt_client import Client
+
+
+class Here(Protocol):
+    """Our broker. `internal` makes its end of a connection to a part of this process."""
+
+    def internal(self, listener: str) -> asyncio.Protocol: ...
+
+
+class LocalEnd(Client):
+    """`name`: of its session, and of the bounds that the broker has for it; begins as `gateway.clients.INTERNAL`."""
+
+    def __init__(self, name: str, here: Here, **options: Any) -> None:
+        super().__init__("", 0, client_id=name, keep_alive_s=0, **options)
+        self._name, self._here = name, here
+
+    async def _open(self, host: str, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        await loop.connect_accepted_socket(lambda: self._here.internal(self._name), theirs)
+        await loop.create_connection(lambda: self, sock=ours)

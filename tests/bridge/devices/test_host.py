@@ -1,0 +1,151 @@
+"""A gateway as a Sparkplug host application: statements of the specification, each by what nodes and trackers see.
+
+The names are those of the conformance kit of Sparkplug 3.0.0. What is not in this table a gateway does not do: it
+sends no data commands, and orders nothing anew, since one connection brings a node's messages in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from bridge.base import Wall
+from bridge.devices.conventions import SPARKPLUG, Said, Word
+from bridge.devices.dashboards import Show
+from bridge.devices.host import Host
+from bridge.devices.rules import Rules
+from bridge.devices.sparkplug import REBIRTH_EVERY_S, Session
+from bridge.traces.kinds import TraceKind
+from tests.bridge.devices.test_sparkplug import payload
+from tests.bridge.devicesite import Site
+
+FAILED, WELL = TraceKind.FAILED, TraceKind.ALLS_WELL
+NODE, DEVICE = "plant:edge", "plant:edge:a"
+
+
+def born(host: str = "gate", bd_seq: int = 7) -> Site:
+    site = Site(Rules(clients=(), sparkplug_host=host))
+    site.connect("edge")
+    say(site, "NBIRTH", payload(0, bd_seq))
+    say(site, "DBIRTH", payload(1), "/a")
+    site.run(5)
+    return site
+
+
+def say(site: Site, verb: str, data: bytes, device: str = "", will: bool = False) -> None:
+    site.publish("edge", f"spBv1.0/plant/{verb}/edge{device}", data, will=will)
+
+
+def old_death_is_ignored() -> None:
+    site = born(bd_seq=8)
+    say(site, "NDEATH", payload(bd_seq=7))
+    for number in range(8):
+        say(site, "NDATA", payload(2 + number))
+    assert FAILED not in site.kinds(NODE)
+    assert TraceKind.DISCONNECT not in site.kinds(NODE)
+    assert site.counted["devices_deaths_of_before"] == 1
+    assert site.commands == []
+
+
+def node_dies() -> None:
+    site = born()
+    say(site, "NDEATH", payload(bd_seq=7), will=True)
+    site.lose("edge")
+    assert site.kinds(NODE)[-1] is FAILED
+    assert site.kinds(DEVICE)[-1] is FAILED
+
+
+def device_death_is_the_devices() -> None:
+    site = born()
+    say(site, "DDEATH", payload(2), "/a")
+    assert (site.kinds(DEVICE)[-1], FAILED in site.kinds(NODE)) == (FAILED, False)
+
+
+def gap_asks_for_rebirth() -> None:
+    site = born()
+    say(site, "NDATA", payload(2))
+    assert site.commands == []
+    say(site, "NDATA", payload(4))
+    ((topic, _),) = site.commands
+    assert topic == "spBv1.0/plant/NCMD/edge"
+    say(site, "NDATA", payload(9))
+    assert len(site.commands) == 1, "not for each"
+    site.run(REBIRTH_EVERY_S)
+    say(site, "NDATA", payload(99))
+    assert len(site.commands) == 2
+
+
+def data_before_birth_asks_for_rebirth() -> None:
+    site = Site(Rules(clients=(), sparkplug_host="gate"))
+    site.connect("edge")
+    say(site, "DDATA", payload(5), "/a")
+    ((topic, _),) = site.commands
+    assert topic == "spBv1.0/plant/NCMD/edge"
+    assert site.devices.device(NODE) is None, "it is no device by that"
+
+
+def data_after_death_asks_and_birth_brings_it_back() -> None:
+    site = born()
+    say(site, "NDEATH", payload(bd_seq=7))
+    site.run(2)
+    say(site, "NDATA", payload(2))
+    assert len(site.commands) == 1
+    say(site, "NBIRTH", payload(0, 8))
+    site.run(2)
+    assert site.kinds(NODE)[-1] is WELL
+
+
+def who_only_listens_asks_for_nothing() -> None:
+    site = born(host="")
+    say(site, "NDATA", payload(99))
+    assert (site.commands, site.shown) == ([], {})
+
+
+def births_are_kept() -> None:
+    site = born()
+    kept = site.shown
+    assert kept["$sparkplug/certificates/spBv1.0/plant/NBIRTH/edge"] == payload(0, 7)
+    assert kept["$sparkplug/certificates/spBv1.0/plant/DBIRTH/edge/a"] == payload(1)
+    assert len(kept) == 2
+
+
+def a_stranger_ends_and_keeps_nothing() -> None:
+    site = born()
+    site.connect("spy", origin="10.6.6.6")
+    for verb in ("NDEATH", "NBIRTH", "NDATA"):
+        site.publish("spy", f"spBv1.0/plant/{verb}/edge", payload(0, 7))
+    assert FAILED not in site.kinds(NODE)
+    assert site.counted["devices_refused"] == 3
+    assert site.shown["$sparkplug/certificates/spBv1.0/plant/NBIRTH/edge"] == payload(0, 7)
+    say(site, "NDATA", payload(2))
+    assert site.commands == [], "nor does it make a gap"
+
+
+STATEMENTS: dict[str, Callable[[], None]] = {
+    "operational-behavior-edge-node-termination-host-action-ndeath-node-offline": node_dies,
+    "operational-behavior-edge-node-termination-host-action-ndeath-devices-offline": node_dies,
+    "operational-behavior-edge-node-termination-host-offline: bdSeq of another session": old_death_is_ignored,
+    "operational-behavior-device-ddeath: host marks the device": device_death_is_the_devices,
+    "operational-behavior-host-reordering-rebirth": gap_asks_for_rebirth,
+    "payloads-nbirth-rebirth-req: data without a birth": data_before_birth_asks_for_rebirth,
+    "payloads-nbirth-rebirth-req: data after a death": data_after_death_asks_and_birth_brings_it_back,
+    "a host is one by its name only": who_only_listens_asks_for_nothing,
+    "conformance-mqtt-aware-store, -nbirth-mqtt-topic, -nbirth-mqtt-retain, -dbirth-...": births_are_kept,
+    "nobody speaks for another connection's node": a_stranger_ends_and_keeps_nothing,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_statements(statement: str) -> None:
+    STATEMENTS[statement]()
+
+
+def test_only_births_that_are_words_of_sparkplugs_are_kept() -> None:
+    host = Host("gate", Wall())
+    birth = Word(SPARKPLUG, "plant/edge", Said.READY, SPARKPLUG)
+    assert host.certified(birth, "spBv1.0/plant/NBIRTH/edge", b"x") == [
+        Show("$sparkplug/certificates/spBv1.0/plant/NBIRTH/edge", b"x")
+    ]
+    assert host.certified(Word("homie", "x", Said.READY, "homie"), "homie/x/$state", b"ready") == []
+    assert host.take(birth, Session(), True, 0.0) == (True, [])

@@ -1,0 +1,76 @@
+"""Users, groups and rules as one document: what it permits, what it refuses to hold."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from amqtt.contexts import Action
+
+from gateway.auth.password_hashes import make_hash
+from gateway.auth.security import Group, Security, SecurityError, User
+
+HASH = make_hash(b"pw", os.urandom, 1)
+
+
+def user(*acl: str, groups: tuple[str, ...] = (), enabled: bool = True) -> User:
+    return User(hash=HASH, acl=list(acl), groups=list(groups), enabled=enabled)
+
+
+def test_rights_are_ones_own_those_of_groups_and_those_of_everybody() -> None:
+    rules = Security(
+        users={
+            "ann": user("topic readwrite own/#", groups=("plant",)), "bob": user(),
+            "off": user("topic #", enabled=False),
+        },
+        groups={"plant": Group(acl=["topic read plant/#"])},
+        everybody=Group(acl=["topic read public/#", "pattern readwrite of/%u/#"]),
+    ).check()  # fmt: skip
+
+    def may(name: str | None, topic: str, action: Action = Action.PUBLISH) -> bool:
+        return rules.permits(name, "c", topic, action)
+
+    assert may("ann", "own/x")
+    assert may("ann", "plant/x", Action.RECEIVE)
+    assert not may("ann", "plant/x")
+    assert may("bob", "public/x", Action.RECEIVE)
+    assert may("bob", "of/bob/x")
+    assert not may("bob", "of/ann/x")
+    assert not may("bob", "own/x")
+    assert not may("off", "anything")
+
+
+@pytest.mark.parametrize(
+    ("security", "said"),
+    [
+        (Security(users={"ann": user(groups=("nobody",))}), "no group nobody"),
+        (Security(users={"a b": user()}), "no name"),
+        (Security(users={"a\nuser b": user()}), "no name"),
+        (Security(groups={"a#": Group()}), "no name"),
+        (Security(users={"ann": user("user bob")}), "neither topic nor pattern"),
+        (Security(users={"ann": user("topic read a\nuser bob")}), "neither topic nor pattern"),
+        (Security(users={"ann": user("topic read a/#/b")}), "rules"),
+        (Security(users={"ann": User(hash="plain")}), "no known kind"),
+    ],
+)
+def test_what_no_document_holds(security: Security, said: str) -> None:
+    with pytest.raises(SecurityError, match=said) as error:
+        security.check()
+    assert "\n" not in str(error.value)
+
+
+def test_the_file_is_private_and_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "security.json"
+    assert Security.load(path) == Security()
+    made = Security(users={"ann": user("topic read a")})
+    made.save(path)
+    assert path.stat().st_mode & 0o077 == 0
+    assert Security.load(path) == made
+    assert HASH not in repr(made)
+    path.write_text("{")
+    with pytest.raises(SecurityError, match="holds no users"):
+        Security.load(path)
+    path.chmod(0o644)
+    with pytest.raises(SecurityError):
+        Security.load(path)
