@@ -1,15 +1,16 @@
 """START HERE: one party of the overlay, its machines wired together.
 
-A gateway's publication takes this way: `Committed` -> `publishing.Publisher` -> `Send` to every replica of its
-region -> `forwarding.Forwarder` at each replica, region after region -> `collecting.Collector` at the
-subscribing gateway -> `Deliver`. Subscriptions go the other way: `Subscribed` -> `interest.Interest` -> a signed
-statement -> `subscriptions.RoutingTable` at every replica. Who may do what stands in `views.Overlay`; what every
-honest party checks first in `arriving.Admission`; what shares say about liars in `blame.Evidence`.
+A gateway's publication takes this way: `Committed` -> `publisher.Intake` -> `publisher.Publisher` -> `Send` to every
+replica of its region -> `replica.Forwarder` at each replica, region after region -> `reader.Collector` at the
+subscribing gateway -> `Deliver`. Subscriptions go the other way: `Subscribed` -> `reader.Interest` -> a signed
+statement -> `wire.RoutingTable` at every replica. Who may do what stands in `document.Overlay`; what every honest party
+checks first in `wire.Admission`; what shares say about liars in `reader.Evidence`; who is next for whom in
+`topology.Topology`.
 
 Beside that runs what keeps the overlay itself going: `membership.Node`, below every node here, with newer versions of
-the owner's document (`adopting`) and the flood guard of links (`budgets`); and epoch keys (`key_service`).
+the owner's document (`membership.adopting`), the flood guard of links (`contract.budgets`) and epoch keys.
 
-`GatewayNode`, `ReaderNode`, `ReplicaNode` and `KeyServerNode` follow the contract of `machine`: the broker
+`GatewayNode`, `ReaderNode`, `ReplicaNode` and `KeyServerNode` follow the contract of `contract.machine`: the driver
 (gateway/overlay/driver.py) and the simulator (sim/kernel.py) drive the same objects.
 """
 
@@ -19,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bridge.contract import (
     Acked,
+    Appending,
     Blame,
     Committed,
     Count,
@@ -28,22 +30,29 @@ from bridge.contract import (
     Event,
     GroupJoined,
     GroupLeft,
+    KeyDoubted,
     KeysChanged,
+    KeyWanted,
     Limits,
     LinkDown,
     LinkUp,
+    NotAppended,
+    Page,
+    Publication,
     PublisherGuard,
     Received,
     Rotated,
     Subscribed,
     Tick,
+    Unstored,
     Unsubscribed,
     Wanted,
 )
 from bridge.document import Issuer, Overlay, ScopeSecret
+from bridge.document.region_view import RegionView
 from bridge.groups import GROUPS_TOPIC, LeaseRelay, SharedGroups
-from bridge.membership import GRANT_TOPIC, KeyClient, Node, OverlayDirectory, answer, handed_over, peers_of
-from bridge.publisher import Publisher
+from bridge.membership import GRANT_TOPIC, KeyClient, Node, OverlayDirectory, answer, handed_over
+from bridge.publisher import Intake, NothingLeft, Publisher, Shelf
 from bridge.reader import Collector, Interest
 from bridge.replica import Forwarder
 from bridge.wire import PULL_TOPIC, SUBSCRIBE_TOPIC, refused
@@ -53,7 +62,7 @@ from keys.identity import Identity
 from keys.issuing import KeyServer
 from keys.material import Material
 
-__all__ = ["GatewayNode", "KeyServerNode", "Node", "ReaderNode", "ReplicaNode", "peers_of"]
+__all__ = ["GatewayNode", "KeyServerNode", "Node", "ReaderNode", "ReplicaNode"]
 
 
 class ReaderNode(Node):
@@ -100,6 +109,10 @@ class ReaderNode(Node):
                 return self._news(self._client.tick(now), now) + self._own(event, now)
             case Rotated():
                 return self._rotated(event, now)
+            case KeyWanted(name):
+                return self.wanted(name, now)
+            case KeyDoubted(name):
+                return self.doubted(name, now)
         return self._own(event, now)
 
     def _of_server(self, event: LinkUp | LinkDown | Received | Acked, now: float) -> list[Effect]:
@@ -176,14 +189,47 @@ class GatewayNode(ReaderNode):
         random: Callable[[int], bytes],
         outgoing: Sequence[ScopeSecret] | None = None,
         max_age_s: float | None = None,
+        shelf: Shelf | None = None,
     ) -> None:
-        """`outgoing`: scopes to publish by (None: all of `secrets`). `max_age_s`: of what is still to be sent."""
+        """`outgoing`: scopes to publish by (None: all of `secrets`). `max_age_s`: of what is still to be sent. `shelf`:
+        what the outbox on disk says."""
         super().__init__(overlay, identity, name, secrets, keys, random)
         # by clear names, which stay when the owner exchanges the tokens
         self._outgoing = None if outgoing is None else {secret.clear_filter for secret in outgoing}
         self.publisher = Publisher(overlay, identity, name, self._sends(), keys, random, max_age_s)
+        self.intake = Intake(self.publisher, shelf or NothingLeft(), max_age_s)
         self.collector = Collector(overlay, name, secrets, keys)
         self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        effects = super().handle(event, now)
+        return effects if self.removed else effects + self.intake.wanted(now)
+
+    def secret_for(self, topic: str) -> ScopeSecret | None:
+        """The scope by which a clear topic leaves; None: by none."""
+        return self.publisher.sealer.secret_for(topic)
+
+    def may_publish(self, topic: str, now: float) -> bool:
+        """Whether the policy lets us publish on a clear topic now."""
+        return self.publisher.sealer.may_publish(topic, now)
+
+    def batch_of(self, topic: str, now: float) -> str | None:
+        """The clear topic of the batches that publications on a clear topic may be part of; None: they travel alone."""
+        return self.publisher.sealer.batch_of(topic, now)
+
+    def packet_bytes(self, publication: Publication) -> int:
+        """The largest packet that the publication becomes on a link, in bytes."""
+        return self.publisher.sealer.packet_bytes(publication)
+
+    @property
+    def home(self) -> RegionView:
+        """The view of our region that publications are sealed for."""
+        return self.publisher.view
+
+    @property
+    def unstored(self) -> int:
+        """Publications under way that are in memory only."""
+        return self.publisher.unstored
 
     def _sends(self) -> list[ScopeSecret]:
         return [s for s in self.secrets if self._outgoing is None or s.clear_filter in self._outgoing]
@@ -204,8 +250,17 @@ class GatewayNode(ReaderNode):
             case Acked():
                 effects = super()._own(event, now)
                 return effects + self.groups.reviewed(now) if effects else effects
+            case Appending(sequence):
+                self.intake.appending(sequence)
+                return []
+            case NotAppended(sequence):
+                return self.intake.not_appended(sequence, now)
             case Committed():
-                return self.publisher.committed(event, now)
+                return self.intake.committed(event, now)
+            case Unstored():
+                return self.intake.unstored(event, now)
+            case Page():
+                return self.intake.page(event, now)
             case LinkUp(peer):
                 # Leases before publications: whoever gets both then knows which groups we served already.
                 effects = super()._own(event, now) + self.groups.link_up(peer, now)
@@ -270,7 +325,12 @@ class GatewayNode(ReaderNode):
         return super()._rotated(event, now)
 
     def _deadlines(self) -> list[float | None]:
-        own = (self.collector.next_deadline, self.publisher.next_deadline, self.groups.next_deadline)
+        own = (
+            self.collector.next_deadline,
+            self.publisher.next_deadline,
+            self.intake.next_deadline,
+            self.groups.next_deadline,
+        )
         return [*super()._deadlines(), *own]
 
 

@@ -20,7 +20,7 @@ from gateway.bridging import Bridge, make_bridge
 from gateway.broker import EdgeBroker
 from gateway.clients import INTERNAL
 from gateway.health import DEGRADED, Certificates, Finding, View, Watch, look
-from gateway.overlay import Links, standing
+from gateway.overlay import BrokerOverlay, standing
 
 if TYPE_CHECKING:
     from gateway.base.config_console import Console
@@ -35,7 +35,7 @@ BROKER_NAME = "broker.name"
 class Attached:
     """Everything beside one broker. `begin` when it serves; `end` before it ends."""
 
-    def __init__(self, settings: Settings, links: Links | None) -> None:
+    def __init__(self, settings: Settings, links: BrokerOverlay | None) -> None:
         self._settings, self._links = settings, links
         self._bridges: list[Bridge] = []
         self._watch: Watch | None = None
@@ -117,7 +117,11 @@ class Attached:
 
 
 def _view(
-    settings: Settings, links: Links | None, broker: EdgeBroker, bridges: Sequence[Bridge], certificates: Certificates
+    settings: Settings,
+    links: BrokerOverlay | None,
+    broker: EdgeBroker,
+    bridges: Sequence[Bridge],
+    certificates: Certificates,
 ) -> View:
     now = time.time()
     overlay = None

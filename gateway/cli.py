@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.commands import importing, passwords, setting_up, status
+from gateway.commands import importing, keeping, passwords, renewing, setting_up, status
 from gateway.commands.printing import print_json, print_table
 from gateway.commands.traces import traces_app
 from gateway.commands.trust import OPTIONS, Json, overlay_app, trust_app
+from gateway.commands.users import users_app
 
 if TYPE_CHECKING:
     from gateway.base import Settings
@@ -37,7 +38,9 @@ app = typer.Typer(help="MQTT gateway and edge broker whose brokers cannot read w
 app.add_typer(trust_app, name="trust")
 app.add_typer(overlay_app, name="overlay")
 app.add_typer(traces_app, name="traces")
-for commands in (setting_up, status, passwords, importing):
+app.add_typer(users_app, name="users")
+renewing.register(overlay_app)
+for commands in (setting_up, status, passwords, importing, keeping):
     commands.register(app)
 for group in entry_points(group="veilmq.commands"):
     app.add_typer(group.load(), name=group.name)
@@ -67,7 +70,7 @@ def run(arguments: list[str]) -> int:
                 return EXIT_BAD_INPUT
             text = getattr(error, "format_message", error.__str__)().rstrip(".")
             return _fail(f"{text[:1].lower()}{text[1:]}; veilmq --help shows the commands")
-        if not isinstance(error, _expected_errors()):
+        if not _is_expected(error):
             raise
         return _fail(str(error))
     return status if isinstance(status, int) else 0
@@ -79,38 +82,11 @@ def _fail(message: str) -> int:
     return EXIT_BAD_INPUT
 
 
-def _expected_errors() -> tuple[type[Exception], ...]:
-    """What an operator can cause. Imported only once something has failed."""
-    from bridge.document.overlay import OverlayError
-    from gateway.auth.password_file import PasswordFileError
-    from gateway.base.config import ConfigError, StartError
-    from gateway.base.private import PrivateFileError
-    from gateway.client.tls import TlsError
-    from gateway.commands.simulate import SimulateError
-    from gateway.importing.mosquitto_conf import ConfError
-    from gateway.importing.mosquitto_db import DbError
-    from gateway.outbox.database import StoreError
-    from gateway.overlay.key_material import KeyMaterialError
-    from gateway.setup.plan import SetupError
-    from gateway.tracing.store import TraceStoreError
-    from gateway.trust.domains import TrustError
+def _is_expected(error: Exception) -> bool:
+    """Whether an operator can have caused it. Imported only once something has failed."""
+    from bridge.base.errors import OperatorError
 
-    return (
-        ConfigError,
-        StartError,
-        StoreError,
-        PrivateFileError,
-        TlsError,
-        TrustError,
-        OverlayError,
-        KeyMaterialError,
-        ConfError,
-        DbError,
-        PasswordFileError,
-        SetupError,
-        SimulateError,
-        TraceStoreError,
-    )
+    return isinstance(error, OperatorError)
 
 
 def _version(wanted: bool) -> None:

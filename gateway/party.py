@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.contract import Count, Machine
+from bridge.contract import Count, OverlayNode
 from bridge.document import Issuer, Overlay, OverlayError, Scope, ScopeSecret
 from bridge.node import GatewayNode, KeyServerNode, ReplicaNode
 from bridge.traces import Availability
@@ -28,7 +28,7 @@ from gateway.client import Client, LinkTls
 from gateway.mqtt5.types import ReasonCode
 from gateway.outbox import Store
 from gateway.outbox.store import StoreError
-from gateway.overlay import Dials, Keeping, KeyCache, KeyMaterial, KeyMaterialError, Links, dial, logins
+from gateway.overlay import BrokerOverlay, Dials, Keeping, KeyCache, KeyMaterial, KeyMaterialError, dial, logins
 from gateway.trust import LiveOverlay, LocalIdentity, load_overlay, load_secrets, take_listed_key
 from keys.envelope import Mode
 from keys.epochs import ScopeKeys
@@ -126,8 +126,8 @@ def _mode_in_words(scope: Scope, any_sealed: bool) -> str:
 
 
 def build(
-    party: Party, wrap: Callable[[Machine], Machine] | None = None, neighbours: Neighbours | None = None
-) -> Links:
+    party: Party, wrap: Callable[[OverlayNode], OverlayNode] | None = None, neighbours: Neighbours | None = None
+) -> BrokerOverlay:
     """Put the parts together; `wrap` may stand between node and links (the demo's liar). `neighbours`: what is found.
 
     Raises ConfigError, StoreError, KeyMaterialError.
@@ -147,7 +147,7 @@ def build(
         availability = Availability(party.name, prefix=settings.availability.topic_prefix)
     dials = Dials(partial(_dial, party, neighbours))
     figures = Figures(party.name, party.local.role.value, links=dials.states)
-    return Links(
+    return BrokerOverlay(
         wrap(node) if wrap else node,
         figures,
         store,
@@ -156,7 +156,6 @@ def build(
         availability,
         protected=[protect.filter for protect in party.where.protect],
         plain=party.where.share_plain,
-        max_age_s=party.where.outbox_age_s or None,
     )
 
 
@@ -186,7 +185,7 @@ def accepted_links(lifecycle: Lifecycle, figures: Figures) -> list[LinkState]:
     return states
 
 
-def _node(party: Party, store: Store, data: Path) -> tuple[Machine, KeyCache | None, KeyMaterial | None]:
+def _node(party: Party, store: Store, data: Path) -> tuple[OverlayNode, KeyCache | None, KeyMaterial | None]:
     """The machines of our role, with what they begin from."""
     overlay, local = party.overlay, party.local
     if local.role is Role.REPLICA:
@@ -207,6 +206,7 @@ def _node(party: Party, store: Store, data: Path) -> tuple[Machine, KeyCache | N
         os.urandom,
         outgoing=party.outgoing,
         max_age_s=party.where.outbox_age_s or None,
+        shelf=store,
     )
     return node, cache, None
 
@@ -241,7 +241,7 @@ def key_server_node(party: Party, files: KeyMaterial) -> KeyServerNode:
 
 def serve(
     settings: Settings,
-    wrap: Callable[[Machine], Machine] | None = None,
+    wrap: Callable[[OverlayNode], OverlayNode] | None = None,
     read: Callable[[], Settings] | None = None,
 ) -> None:
     """Run a broker in the role that its settings say until SIGTERM or SIGINT. Raises what `Party` and the broker do.
@@ -257,7 +257,7 @@ def serve(
 
 
 async def _serve(
-    settings: Settings, wrap: Callable[[Machine], Machine] | None, read: Callable[[], Settings] | None
+    settings: Settings, wrap: Callable[[OverlayNode], OverlayNode] | None, read: Callable[[], Settings] | None
 ) -> None:
     if settings.overlay is None:
         with contextlib.ExitStack() as ends:

@@ -29,7 +29,7 @@ from bridge.contract import Publication, UserProperties
 from gateway.base import ConfigError, load
 from gateway.broker import EdgeBroker
 from gateway.clients import SharedName
-from gateway.overlay import Links
+from gateway.overlay import BrokerOverlay
 from gateway.party import Party, build
 from keys.identity import Role
 
@@ -60,7 +60,7 @@ class GatewayPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc]
         if party.local.role is not Role.GATEWAY:
             raise ConfigError(f"{party.name} is a {party.local.role}; the plugin needs the identity of a gateway")
         self._party = party
-        self._links: Links | None = None
+        self._links: BrokerOverlay | None = None
         self._shell = _Shell(context)
         self._filters: frozenset[str] = frozenset()
 
@@ -111,7 +111,7 @@ class GatewayPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc]
 
 
 class _Shell:
-    """What `Links` needs of a broker, out of what amqtt's context offers."""
+    """What `BrokerOverlay` needs of a broker, out of what amqtt's context offers."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context

@@ -28,7 +28,7 @@ from keys import frames
 from keys.batch import BATCH_LIMIT, HeaderVerifier, Proof, SignedHeader, leaf, sign_batch
 from keys.derivation import Derivation
 from keys.epochs import KeyName
-from keys.errors import BadContent, BadShare, OurFault, WrongEpochKey
+from keys.errors import BadContent, OurFault, WrongEpochKey
 from keys.frames import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, PROTOCOL_VERSION, from_property, to_property
 from keys.identity import Identity
 from keys.keyheader import KEY_DOMAIN, SHARE_COMMITMENT_BYTES, KeyHeader
@@ -224,12 +224,6 @@ def check_share(header: KeyHeader, place: int, value: bytes) -> bool:
         return False
     found = _share_commitment(header.binding, place, value)
     return hmac.compare_digest(found, header.share_commitments[place - 1])
-
-
-def require_share(header: KeyHeader, share: Share) -> None:
-    """Raise `BadShare` unless a level-1 share fits its commitment: the check of a replica on arrival."""
-    if len(share.label) != 1 or not check_share(header, share.label[0].place, share.value):
-        raise BadShare("a level-1 share contradicts the publisher's commitment")
 
 
 def _share_commitment(binding: bytes, place: int, value: bytes) -> bytes:

@@ -157,11 +157,6 @@ class ScopeKeys:
                 return name, key
         return None
 
-    def forget_before(self, epoch: int) -> None:
-        """Drop the keys of earlier epochs."""
-        for name in [name for name in self._keys if name.epoch < epoch]:
-            del self._keys[name]
-
     def __iter__(self) -> Iterator[tuple[KeyName, bytes]]:
         return iter(list(self._keys.items()))
 

@@ -18,7 +18,6 @@ from keys.errors import BadFrame, OurFault
 from keys.topictokens import check_filter, covers, matches, split_share
 
 ENDLESS = 0xFFFFFFFF
-GRANTS_MAX = 65_535  # of one policy: members x scopes; bounds what a policy can make us remember
 
 
 class Right(IntFlag):

@@ -342,27 +342,6 @@ class Recombined:
     good: frozenset[int]
     wrong: frozenset[int]
     steps: int
-    _tree: _Tree = field(repr=False, compare=False)
-    _accept_level1: Callable[[int, bytes], bool] = field(repr=False, compare=False)
-
-    def wrong_inner(self) -> frozenset[tuple[int, int]]:
-        """(depth, place) for depth >= 2 of places outside the combination whose values contradict a good row.
-
-        Each is swapped into the winning subset of its region. If a complete level-1 row that matched before
-        then no longer matches, the place, or whoever fed it that row, lied; nothing here names anybody.
-        """
-        found = set()
-        for level, subset in enumerate(self.combination):
-            for place in set(self._tree.present[level + 1]).difference(subset):
-                swapped = tuple(sorted((*subset[1:], place)))
-                trial = (*self.combination[:level], swapped, *self.combination[level + 1 :])
-                rows = self._tree.rows(trial)
-                if any(row in rows and not self._matches(row, rows[row]) for row in self.good):
-                    found.add((level + 2, place))
-        return frozenset(found)
-
-    def _matches(self, place: int, value: bytes | None) -> bool:
-        return value is not None and self._accept_level1(place, value)
 
 
 def recombine(
@@ -409,7 +388,7 @@ def recombine(
         chosen = tuple(good)[:threshold]
         secret = shamir.interpolate(chosen, [good[place] for place in chosen])
         if accept_secret(secret):
-            return Recombined(secret, combination, frozenset(good), frozenset(wrong), steps, tree, accept_level1)
+            return Recombined(secret, combination, frozenset(good), frozenset(wrong), steps)
     if complete == 0:
         raise NotEnoughShares(f"none of {steps} combinations is complete")
     stopped = next(everything, None) is not None

@@ -114,13 +114,6 @@ def open_registered(data: bytes, entity: Identity) -> tuple[bytes, bytes, bytes]
     return request, inside[:SESSION_BYTES], inside[SESSION_BYTES:]
 
 
-def session_of(data: bytes) -> bytes:
-    """The session that a message says it is of; nothing is verified. Raises BadFrame."""
-    reader = Reader(data)
-    reader.opening(Kind.TRACE_SESSION, _SIGNED)
-    return reader.take(SESSION_BYTES)
-
-
 class TraceSession:
     """One end of a session. `speaks`: 0 for the entity's end, 1 for the broker's: nonces of the two never meet.
 

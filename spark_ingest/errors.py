@@ -17,8 +17,10 @@ the network never raises out of the collector: it is counted, and spooled as inc
 
 from __future__ import annotations
 
+from bridge.base import OperatorError
 
-class IngestError(Exception):
+
+class IngestError(OperatorError):
     """Base of all errors of this package."""
 
 

@@ -7,7 +7,7 @@
 `json_payload`, `messagepack` and `sparkplug` give a struct of `value` and `reason`: a payload that cannot be decoded
 has no value and a reason, a null payload neither, and no payload ends a query. The last two run in Python workers,
 with Arrow and without pandas; `veilmq[spark]` must be installed there. Not here: decoding itself
-(`payload_messagepack`, `payload_sparkplug`).
+(`messagepack`, `sparkplug`).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def json_payload(payload: ColumnOrName, schema: str | DataType) -> Any:
 def messagepack(payload: ColumnOrName, schema: str | DataType = AS_JSON) -> Any:
     """A MessagePack payload as struct<value: SCHEMA, reason: string>; with schema "json" the value is JSON text.
 
-    Binary, times and what else JSON lacks stand in it as `payload_messagepack` says, which a schema with `binary` and
+    Binary, times and what else JSON lacks stand in it as `messagepack` says, which a schema with `binary` and
     `timestamp` fields reads back.
     """
     made = f.arrow_udf(_messagepack, "value string, reason string")(_column(payload))

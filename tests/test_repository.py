@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from bridge.contract.figures import Figure
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("keys", "bridge", "gateway", "spark_ingest")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
@@ -26,7 +28,7 @@ MAX_MODULE_LINES = 450
 MAX_FUNCTION_LINES = 70
 LONG_FUNCTIONS = {"gateway/mqtt5/codec.py:_parse"}
 """One loop that must not call: in CPython a call costs as much as parsing a small PUBLISH."""
-WHEEL_SUFFIXES = {".py", ".pyi", ".typed", ".yaml", ".md", ".json", ".js", ".css", ".html"}
+WHEEL_SUFFIXES = {".py", ".pyi", ".typed", ".yaml", ".md", ".json", ".js", ".css", ".html", ".service", ".timer"}
 
 # An absolute path works on one machine only; the others refer to what a reader of the repository cannot see.
 FORBIDDEN = re.compile(r"/home/\w|/root/|/work/|/Users/\w|\bissue #\d|\bTODO\b|\bFIXME\b|\bXXX\b", re.IGNORECASE)
@@ -117,6 +119,16 @@ def test_the_purity_test_sees_what_it_is_for(code: str) -> None:
     assert list(impurities(ast.parse(code)))
 
 
+def test_how_regions_are_joined_is_asked_of_the_topology_alone() -> None:
+    """Another routing, or a tree that changes, must not touch those who ask. The owner's and operator's side reads the
+    document itself."""
+    asks = re.compile(r"overlay\.(path|neighbours|key_hops|hops_between)\(")
+    rooms = ("publisher", "replica", "reader", "wire", "groups", "membership")
+    modules = [path for path in MODULES if path.relative_to(ROOT).parts[0] == "bridge" and path.parent.name in rooms]
+    assert len(modules) > 30
+    assert not [name_of(path) for path in modules if asks.search(path.read_text("utf-8"))]
+
+
 def has_logic(tree: ast.Module) -> bool:
     """Whether a function does more than stand for others' (Protocols) or refuse."""
     return any(
@@ -142,6 +154,30 @@ def test_every_module_with_logic_has_tests_of_its_own() -> None:
     allowed = set(UNTESTED.read_text("utf-8").split())
     assert not lacking - allowed, f"give these a test file of their own: {sorted(lacking - allowed)}"
     assert not allowed - lacking, f"take these out of {name_of(UNTESTED)}: {sorted(allowed - lacking)}"
+
+
+def counted_in(path: Path) -> Iterator[str]:
+    """Names of figures in calls of `Count`, `_count` and `charge`, and those that are returned to be counted."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Call):
+            called, at = ast.unparse(node.func).split(".")[-1], 0
+            if called == "charge":
+                at = 1
+            elif called not in ("Count", "_count"):
+                continue
+            argument = node.args[at] if len(node.args) > at else None
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                yield argument.value
+        elif isinstance(node, ast.FunctionDef) and node.name == "hindrance":
+            yield from (c.value for c in ast.walk(node) if isinstance(c, ast.Constant) and c.value in set(Figure))
+
+
+def test_everything_that_is_counted_is_in_the_registry_and_nothing_else_is() -> None:
+    counted = {name for path in MODULES for name in counted_in(path)}
+    assert len(counted) > 80
+    assert counted - set(Figure) == set(), "add them to bridge/contract/figures.py"
+    assert set(Figure) - counted == set(), "nobody counts these"
+    assert all(figure.text.endswith(".") for figure in Figure)
 
 
 def test_licence_is_apache_2_everywhere() -> None:

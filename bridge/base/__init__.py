@@ -7,6 +7,7 @@ They know nothing of the overlay, of keys or of MQTT beyond the form of a topic.
 from __future__ import annotations
 
 from bridge.base.agenda import Agenda
+from bridge.base.errors import OperatorError
 from bridge.base.intervals import Intervals
 from bridge.base.topics import (
     MAX_LEVELS,
@@ -37,6 +38,7 @@ __all__ = [
     "Agenda",
     "Intervals",
     "NameTree",
+    "OperatorError",
     "TopicError",
     "TopicIndex",
     "Turns",

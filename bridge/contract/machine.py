@@ -89,17 +89,68 @@ class Acked:
     ticket: int
 
 
+OutboxEntry: TypeAlias = tuple[int, int, Publication]
+"""(sequence, previous, publication). `previous`: of the preceding QoS >= 1 publication on the same topic; 0: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appending:
+    """A publication of QoS 1 or 2 is on its way to the disk; `Committed` or `NotAppended` follows."""
+
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotAppended:
+    """The disk did not take it; whoever published was told."""
+
+    sequence: int
+
+
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Outbox entries that are on disk, in order of sequence. Sealing happens now.
+    """Outbox entries that have just been written to disk, in order of sequence."""
 
-    An entry is (sequence, previous, publication); `previous` is the sequence of the preceding QoS >= 1
-    publication on the same topic, 0 if there is none. `late`: they were left on disk or lay there at the start, and
-    what is new on other topics goes beside them.
-    """
+    entries: tuple[OutboxEntry, ...]
 
-    entries: tuple[tuple[int, int, Publication], ...]
-    late: bool = False
+
+@dataclass(frozen=True, slots=True)
+class Unstored:
+    """A publication of QoS 0: it has a sequence, and is nowhere but in memory."""
+
+    sequence: int
+    publication: Publication
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The answer to `ReadPage`: entries that nobody had in hand, and where to read on (None: nothing is left).
+    `unreadable`: the disk could not be read; it is asked again."""
+
+    entries: tuple[OutboxEntry, ...]
+    following: int | None
+    unreadable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """Somebody put this document, not verified yet, in the place of the overlay file."""
+
+    document: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyWanted:
+    """A reader outside the node met a key header of an epoch key that it lacks."""
+
+    name: KeyName
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDoubted:
+    """A reader outside the node met a publisher's check value that contradicts the epoch key that we hold."""
+
+    name: KeyName
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +196,8 @@ class Rotated:
 
 
 Event: TypeAlias = (
-    LinkUp | LinkDown | Received | Acked | Committed | Subscribed | Unsubscribed | GroupJoined | GroupLeft
-    | Tick | Rotated
+    LinkUp | LinkDown | Received | Acked | Appending | NotAppended | Committed | Unstored | Page
+    | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick | Rotated
 )  # fmt: skip
 
 
@@ -205,8 +256,29 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
+class Leave:
+    """Nobody has room for these outbox entries, which are on disk: a `Page` will bring them again."""
+
+    sequences: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPage:
+    """Read what is left in the outbox from sequence `start` on, and answer with `Page`."""
+
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotAdopted:
+    """The document that was offered is none that we may go by: one line why."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Count:
-    """Add `amount` to the figure `name` (docs/protocol.md §7), with at most one label value."""
+    """Add `amount` to the figure `name` (one of `figures.Figure`), with at most one label value."""
 
     name: str
     amount: int = 1
@@ -261,7 +333,7 @@ class Adoption(StrEnum):
 class Adopt:
     """A newer version that the owner signed, or the same with other views in force or open: endorsements came, or the
     view before is over. Whatever the outcome: write `document` (canonical JSON) to the overlay file, also over one of
-    the same version, and raise the pin. If it is in force, drop links to whom `membership.peers_of` does not name any
+    the same version, and raise the pin. If it is in force, drop links to whom `topology.peers_of` does not name any
     more, and dial those that came."""
 
     overlay: Overlay = field(repr=False)
@@ -275,15 +347,35 @@ class KeysChanged:
 
 
 Effect: TypeAlias = (
-    Send | Watch | Deliver | DeliverShared | Forget | Count | Blame | Republish | Wanted | Doubted
-    | Adopt | KeysChanged | KeepMaterial | KeepArchive
+    Send | Watch | Deliver | DeliverShared | Forget | Leave | ReadPage | Count | Blame | Republish | Wanted | Doubted
+    | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive
 )  # fmt: skip
 
 
 class Machine(Protocol):
-    """What the broker's shell and the simulator drive."""
+    """What the broker's driver and the simulator drive."""
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]: ...
 
     @property
     def next_deadline(self) -> float | None: ...
+
+
+class OverlayNode(Machine, Protocol):
+    """A machine that is a party of the overlay, and what its driver asks of it. Questions change nothing."""
+
+    @property
+    def overlay(self) -> Overlay:
+        """The version in force."""
+
+    @property
+    def peers(self) -> frozenset[str]:
+        """Whom we have links with."""
+
+    @property
+    def removed(self) -> bool:
+        """Whether the overlay in force has no use for us."""
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """The version of the overlay that each neighbour named last."""

@@ -33,6 +33,7 @@ from bridge.traces import (
     Reporter,
     SendAway,
     Share,
+    Stood,
     TraceKind,
     Voice,
     entity_of,
@@ -75,7 +76,7 @@ class Forget:
     topic: bytes = field(repr=False)
 
 
-DeviceTracingEffect: TypeAlias = Say | Share | Show | Forget | Report | Complain | SendAway | Command | Count
+DeviceTracingEffect: TypeAlias = Say | Stood | Share | Show | Forget | Report | Complain | SendAway | Command | Count
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """Who is in: regions, their members and thresholds, all signed by the overlay's owner, and who may do what.
 
-A *region* is one virtual node: n replicas in distinct trust domains (A1). Its *view* (`regionview`) is numbered and
+A *region* is one virtual node: n replicas in distinct trust domains (A1). Its *view* (`region_view`) is numbered and
 signed; the number is in every share's label, so shares of different views never mix. A *certificate* says who a member
 is; the *policy* (`policy`) what it may do, which scopes there are and how regions are joined.
 
@@ -22,7 +22,7 @@ from dataclasses import replace
 from math import comb, prod
 from typing import Any
 
-from bridge.base import matches, overlaps, specificity
+from bridge.base import OperatorError, matches, overlaps, specificity
 from bridge.document.batch_topics import BATCH_LEVEL, batch_topic_among
 from bridge.document.policy import DOMAIN_POLICY, KEY_SERVERS_MAX, Issuer, Policy, Scope
 from bridge.document.region_view import DOMAIN_VIEW, VIEW_GRACE_S, Endorsement, Member, RegionView
@@ -44,7 +44,7 @@ HOSTED_PROPERTY_CHARS = 8192  # what a hosted broker carries in one user propert
 ENDORSEMENTS_MAX = 4096  # read from one document; one of each replica is what honest ones hold
 
 
-class OverlayError(Exception):
+class OverlayError(OperatorError):
     """The overlay file cannot be believed or used: one line, cause and cure."""
 
 

@@ -77,7 +77,7 @@ class Scope:
     `regions` are the regions that publications of the scope may enter; empty means all of them. `bump` rises when
     somebody is shut out at once: keys of lower bumps seal nothing from then on. A `retiring` scope is still read, but
     no longer published in: its topics have new tokens. `keys_on_topic`: data keys do not ride on publications but come
-    once each, on a topic of their own (`keyrepository`).
+    once each, on a topic of their own (`key_repository`).
     """
 
     filter: str

@@ -37,7 +37,7 @@ class LeaseRelay:
         came_from = self._routes.region_of(event.peer) if self._routes.is_replica(event.peer) else None
         peers = [
             peer
-            for region in self._overlay.neighbours(self._routes.region)
+            for region in self._routes.topology.neighbours(self._routes.region)
             if region != came_from
             for peer in self._routes.replicas_up(region)
         ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bridge.membership.adopting import OVERLAY_TOPIC
 from bridge.membership.endorsing import VIEWS_TOPIC
 from bridge.membership.key_service import GRANT_TOPIC, KeyClient, OverlayDirectory, answer, handed_over
-from bridge.membership.node import Node, peers_of
+from bridge.membership.node import Node
 
 __all__ = [
     "GRANT_TOPIC",
@@ -19,5 +19,4 @@ __all__ = [
     "OverlayDirectory",
     "answer",
     "handed_over",
-    "peers_of",
 ]

@@ -18,15 +18,18 @@ from bridge.contract import (
     LinkDown,
     LinkGuard,
     LinkUp,
+    NotAdopted,
+    Offered,
     Received,
     Rotated,
     Tick,
 )
-from bridge.document import Overlay
+from bridge.document import Overlay, OverlayError
 from bridge.membership.adopting import OVERLAY_TOPIC, OverlayKeeper
 from bridge.membership.endorsing import VIEWS_TOPIC
+from bridge.topology import peers_of
 from bridge.wire import CONTROL_ROOT
-from keys.identity import Identity, Role
+from keys.identity import Identity
 
 
 class Node:
@@ -49,9 +52,24 @@ class Node:
         """Whom we have links with; nobody, once the overlay in force has no use for us."""
         return frozenset() if self.keeper.removed else self._peers
 
+    @property
+    def removed(self) -> bool:
+        """Whether the overlay in force has no use for us any more."""
+        return self.keeper.removed
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """The version of the overlay that each neighbour named last."""
+        return self.keeper.versions
+
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Effects in the order in which they must happen. A stranger's event is refused."""
         match event:
+            case Offered(document):
+                try:
+                    return self.offered(document, now)
+                except OverlayError as error:
+                    return [NotAdopted(str(error))]
             case LinkUp(peer) | LinkDown(peer) | Received(peer, _) | Acked(peer, _) if peer not in self._peers:
                 return [Count("refused", 1, "stranger"), Blame(peer, False, "not a neighbour of ours")]
             case Received(peer, _):
@@ -84,7 +102,7 @@ class Node:
         return [] if self.keeper.removed else self._event(event, now)
 
     def offered(self, document: bytes, now: float) -> list[Effect]:
-        """The shell found another overlay file. Raises OverlayError, in one line, for what cannot be adopted."""
+        """Another overlay file. Raises OverlayError, in one line, for what cannot be adopted."""
         return self._adopted(self.keeper.offered(document, now), now)
 
     @property
@@ -117,28 +135,3 @@ class Node:
 
     def _deadlines(self) -> list[float | None]:
         raise NotImplementedError
-
-
-def peers_of(overlay: Overlay, name: str) -> frozenset[str]:
-    """Members that `name` has a link with: gateways and jobs with all replicas of their region, hosted ones included,
-    and all key servers; replicas of neighbouring regions with each other. Key servers hear of new overlays from
-    gateways and jobs.
-
-    Replicas of a view that is to come are neighbours already, those of the view before until it is closed."""
-    me = overlay.certificate(name)
-    clients = {
-        certificate.name: certificate.region
-        for certificate in (member.certificate for member in overlay.members.values())
-        if certificate.role in (Role.GATEWAY, Role.INGEST)
-    }
-    match me.role:
-        case Role.KEY_SERVER:
-            return frozenset(clients) if name in overlay.policy.key_servers else frozenset()
-        case Role.HOSTED:
-            return frozenset()
-        case Role.REPLICA:
-            regions = overlay.neighbours(me.region)
-            replicas = {member for region in regions for member in overlay.replicas(region)}
-            return frozenset(replicas | {client for client, region in clients.items() if region == me.region})
-        case _:
-            return frozenset(overlay.replicas(me.region)) | frozenset(overlay.policy.key_servers)

@@ -8,17 +8,20 @@ replica or reader.
 from __future__ import annotations
 
 from bridge.publisher.cutting import BatchLimits, Cut, Row, ScopeChain
+from bridge.publisher.intake import Intake, NothingLeft, Shelf
 from bridge.publisher.numbers import Numbers
 from bridge.publisher.publisher import Publisher
-from bridge.publisher.windows import AHEAD_MAX, WINDOW_MAX
+from bridge.publisher.windows import WINDOW_MAX
 
 __all__ = [
-    "AHEAD_MAX",
     "WINDOW_MAX",
     "BatchLimits",
     "Cut",
+    "Intake",
+    "NothingLeft",
     "Numbers",
     "Publisher",
     "Row",
     "ScopeChain",
+    "Shelf",
 ]

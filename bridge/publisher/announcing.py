@@ -2,7 +2,7 @@
 
 A key rides on publications or stands alone on its own topic, as its scope says. Who joins late at a replica of ours
 gets the live keys from it; from a stock broker only what comes next, so there every publication carries its key. Not
-here: what is sent when (`publishing`), which key (`datakeys`).
+here: what is sent when (`publisher`), which key (`data_keys`).
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from bridge.contract import UserProperties, Wire
 from bridge.document import Overlay, Refresh, Scope
+from bridge.topology import Topology
 from bridge.wire import key_topic
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, DataKey, KeyHeader, KeyName, Mode, make_key, to_property
 from keys.epochs import ScopeKeys
@@ -85,7 +86,7 @@ class DataKeys:
     def __init__(
         self, overlay: Overlay, identity: Identity, home: int, keys: ScopeKeys, random: Callable[[int], bytes]
     ) -> None:
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         self._identity = identity
         self._home = home
         self._scope_keys = keys
@@ -105,7 +106,7 @@ class DataKeys:
 
     def hops(self, scope: Scope) -> tuple[Hop, ...]:
         """The views for which a key of the scope is split now; none where nothing is sealed."""
-        return () if scope.mode is Mode.PLAIN else self._overlay.key_hops(scope, self._home)
+        return () if scope.mode is Mode.PLAIN else self._topology.key_hops(scope, self._home)
 
     def key(self, scope: Scope, name: KeyName, sequence: int, now: float) -> LiveKey:
         """The scope's data key under `name`, renewed by count, bytes, age and epoch key."""
@@ -138,5 +139,5 @@ class DataKeys:
         self.clear()
 
     def adopt(self, overlay: Overlay) -> None:
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         self.clear()

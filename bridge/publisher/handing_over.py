@@ -1,7 +1,7 @@
 """What becomes of outbox entries when the home region's view changes (A13, A14).
 
 What a replica that left may not have, all get anew: those that stay may hold too few honest shares of it. What none but
-those that are away lack is on its way, and newcomers need not have it. Not here: lanes, sealing anew (`publishing`).
+those that are away lack is on its way, and newcomers need not have it. Not here: lanes, sealing anew (`publisher`).
 """
 
 from __future__ import annotations

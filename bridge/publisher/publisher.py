@@ -4,8 +4,8 @@ Each replica has its own window and its own place in the outbox, so that one tha
 the others need. An entry is sealed when it is first sent (docs/protocol.md §5.1); whenever its scope seals under
 another epoch key or for other views, what some replica still lacks is sealed anew under the same sequence. What cannot
 be sealed now waits without holding up the others. What is too old, by the outbox's own bound or by the message's
-expiry, is dropped and counted instead of sent. Not here: sealing (`sealing`), the disk (the shell keeps the outbox,
-asks whether there is room and says `Committed`), windows (`lanes`), bounds of memory (`residents`), how content is cut
+expiry, is dropped and counted instead of sent. Not here: sealing (`sealing`), what comes from
+the disk when (`intake`), windows (`windows`), bounds of memory (`residents`), how content is cut
 (`content`).
 """
 
@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from bridge.contract import Acked, Committed, Count, Effect, Forget, Publication, Received, Send, Wire
+from bridge.contract import Acked, Count, Effect, Forget, OutboxEntry, Publication, Received, Send, Wire
 from bridge.document import Overlay, ScopeSecret
 from bridge.document.overlay import RegionView
 from bridge.publisher.announcing import key_alone, sends
@@ -97,12 +97,12 @@ class Publisher:
 
     # --------------------------------------------------------------------------------------------- events
 
-    def committed(self, event: Committed, now: float) -> list[Effect]:
-        """Take entries that are on disk, in order of sequence."""
+    def take(self, entries: Sequence[OutboxEntry], now: float, late: bool = False) -> list[Effect]:
+        """Entries to be sealed, in order. `late`: they were left on disk, and what is new goes beside."""
         refused: list[int] = []
         effects: list[Effect] = []
         taken: list[int] = []
-        for sequence, previous, publication in event.entries:
+        for sequence, previous, publication in entries:
             if sequence in self._entries:
                 continue
             secret = self.sealer.secret_for(publication.topic)
@@ -117,10 +117,10 @@ class Publisher:
             self._young[sequence] = None
             if publication.qos == 0:
                 self._qos0[sequence] = None
-            self._lanes.append(sequence, publication.topic, event.late)
+            self._lanes.append(sequence, publication.topic, late)
             taken.append(sequence)
         effects += [Forget(tuple(refused))] if refused else []
-        effects += self._drop_expired(taken, now) if event.late else []
+        effects += self._drop_expired(taken, now) if late else []
         if len(self._qos0) > QOS0_ENTRIES_MAX:
             excess = list(self._qos0)[: len(self._qos0) - QOS0_ENTRIES_MAX]
             effects += [Count("qos0_dropped", len(excess)), *self._forget(excess)]

@@ -1,7 +1,7 @@
 """What a gateway keeps of its own publications after every replica acknowledged them, and gives to replicas that ask.
 
 In modes `one` and `blocks` no replica has all of the content: for `REPAIR_S` others may lack pieces that a bad one was
-to carry. Not here: who asks and when (`pulling`), the outbox (`publishing`).
+to carry. Not here: who asks and when (`pulling`), the outbox (`publisher`).
 """
 
 from __future__ import annotations

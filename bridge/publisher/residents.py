@@ -3,7 +3,7 @@
 The outbox may hold a million entries; memory holds some thousand. *Fresh* ones are still to be sealed, *sealed* ones
 to be acknowledged by n - f replicas, *waiting* ones cannot be sealed now, *settled* ones are kept for stragglers only.
 Each kind has a bound of its own, so that a scope without a key and a replica that is away take no room from what goes
-on. Not here: who gets an entry when (`publishing`, `lanes`); what is not in memory (the shell reads it when there is
+on. Not here: who gets an entry when (`publisher`, `windows`); what is not in memory (the shell reads it when there is
 room).
 """
 

@@ -3,7 +3,7 @@
 An entry is sealed under its scope's present data key; headers are signed in batches of 16 (docs/protocol.md §2.6). A
 *review* says what each scope seals under, and for which views, from now on: after every epoch, bump, newer overlay,
 change of views and arrival of keys. A scope that has no key, or whose right we lost, holds nothing up: `hindrance` says
-why an entry waits. Not here: which entries there are and who has them (`publishing`), data keys (`datakeys`).
+why an entry waits. Not here: which entries there are and who has them (`publisher`), data keys (`data_keys`).
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Sealer:
         secret = self.secret_for(publication.topic)
         if secret is None:
             return 0
-        hops = self._overlay.key_hops(secret.scope, self._overlay.certificate(self._name).region)
+        hops = self._data_keys.hops(secret.scope)
         key_chars = frame_bytes(secret.scope.filter, len(hops), hops[0].count) * 4 // 3
         try:
             inner = len(clear_of(publication))

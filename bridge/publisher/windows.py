@@ -6,7 +6,7 @@ backlog delays new publications by one place each, and they do not stop it. What
 what is new all the same, so it has a window of its own, which shrinks when acknowledgements take longer than they need:
 as long as the replica keeps up it is the whole one. On one topic there is one order: what is new
 on a topic that has something in the late queue waits behind it. Not here: what an entry is and when it is sealed
-(`publishing`, `sealing`).
+(`publisher`, `sealing`).
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from bridge.reader.key_opening import KeyRing
 from bridge.reader.newest_retained import Joining, order_of
 from bridge.reader.streams import Held, Stream
 from bridge.reader.unpacking import Unpacked
+from bridge.topology import Topology
 from bridge.wire import Admission, Admitted, carries_key_alone, refused
 from keys.envelope import PROPERTY_HEADER, Inner, Mode
 from keys.epochs import ScopeKeys
@@ -45,11 +46,11 @@ class Collector:
         self._name = name
         self._hosted = overlay.hosted  # while we run
         self._home = overlay.certificate(name).region
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         self._assembling = Assembling(_asked(overlay, self._home))
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         self._admission = Admission(overlay, replica=False)
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         self._vouchers: FairTable[tuple[bytes, int, int, bytes, str], set[str]] = FairTable(VOUCHED_MAX)
         self._keys = KeyRing(overlay, self._home, secrets, keys, self._admission)
         self._joining = Joining()
@@ -92,7 +93,7 @@ class Collector:
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
         """Another version of the overlay, or other views of it, of the same regions."""
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         self._assembling.replicas = _asked(overlay, self._home)
         self._admission.adopt(overlay, now)
         self._secrets = {secret.scope.filter: secret for secret in secrets}
@@ -141,7 +142,7 @@ class Collector:
         new = not stream.knows(header.sequence)
         if new and not header.retain and abs(now * 1000 - header.time_ms) > FRESH_S * 1000:
             return [Count("replays_dropped")]
-        hops = len(self._overlay.path(admitted.publisher.region, self._home))
+        hops = self._topology.regions_between(admitted.publisher.region, self._home)
         repaired = [Count("repairs")] if self._assembling.asked_for((header.publisher, header.sequence)) else []
         try:
             content = self._assembling.take(event.peer, header, admitted.pieces, hops, now)

@@ -2,7 +2,7 @@
 
 Local clients subscribe to clear filters; upstream the gateway asks for whole scopes (docs/protocol.md §5.4), so
 replicas learn nothing finer. A subscription counts as *accepted* when a quorum of the home region's replicas
-acknowledged the statement. `subscriptions` has the other end. A hosted broker understands no statement: there an
+acknowledged the statement. `statements` has the other end. A hosted broker understands no statement: there an
 ordinary SUBSCRIBE is all, and its SUBACK counts.
 """
 

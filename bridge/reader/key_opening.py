@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from bridge.contract import Blame, Count, Doubted, Effect, FairTable, Wanted
 from bridge.document import Overlay, ScopeSecret
 from bridge.reader.blame import Evidence
+from bridge.topology import Topology
 from bridge.wire import KEYS_TOPIC, Admission, Admitted, Ahead, refused
 from keys.envelope import DataKey, KeyHeader, Mode, check_epoch_key, check_share, open_key
 from keys.epochs import KeyName, ScopeKeys
 from keys.errors import BadContent, BadShare, KeysError, NotEnoughShares, SearchExhausted, UnknownView, WrongEpochKey
 from keys.identity import Certificate
-from keys.sharetree import Combination, Hop, Label, Place, Share, recombine
+from keys.sharetree import Combination, Hop, Label, Share, recombine
 
 KEYS_HELD_MAX = 4096  # a flood evicts the oldest of its publisher or, if not opened, of who brought it
 AUDIT_AFTER_S = 1.0  # by then slow replicas have sent their shares of a key: judge them all at once
@@ -50,7 +51,7 @@ class KeyRing:
         self, overlay: Overlay, home: int, secrets: Sequence[ScopeSecret], keys: ScopeKeys, admission: Admission
     ) -> None:
         self._scope_keys = keys
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         self._home = home
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         self._admission = admission
@@ -66,7 +67,7 @@ class KeyRing:
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> tuple[list[Effect], list[bytes]]:
         """Another version of the overlay, or other views, of the same regions. Returns what `keys_changed` does."""
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         self._evidence.adopt(overlay)
         self._last_combination = {
@@ -118,7 +119,7 @@ class KeyRing:
         key = self._keys.get(header.key_id)
         if key is None:
             publisher = self._admission.publisher(header.publisher)
-            key = _Key(header, publisher, header.along(self._overlay.path(publisher.region, self._home)))
+            key = _Key(header, publisher, self._topology.key_way(header, publisher.region, self._home))
             # Until it opened, a key counts to who brought it too: any replica has its publishers' old ones by the
             # thousand, and replayed they would push out the one in use.
             gone = self._keys.put(header.key_id, header.publisher + peer.encode(), key)
@@ -126,10 +127,9 @@ class KeyRing:
                 self._audits.pop(gone[0], None)
                 self._searches.pop(gone[0], None)
                 self._no_longer_lacks(gone[1].header)
-        view = self._overlay.view(self._home, key.hops[-1].view)
-        if view is None or peer not in view.members:
+        sender = self._topology.place_in(key.hops, peer)
+        if sender is None:
             raise BadShare("shares from a replica that the key gives no place")
-        sender = Place(self._home, view.number, view.place_of(peer))
         effects: list[Effect] = []
         fresh = 0
         for share in self._admission.shares(properties, [*key.hops[:-1], sender]):

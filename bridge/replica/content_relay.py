@@ -7,7 +7,7 @@ Meanwhile we ask those who told us of the header. What passed lately stays here 
 who asks, and to be told again to a replica whose link was down. Hence bad replicas in different planes stop nothing:
 an honest one always heard of the header from an honest one, which asks in turn, as far as the publisher.
 
-Not here: whether a header is new and holds (`forwarding`, `arriving`), shares, the arithmetic (`content`).
+Not here: whether a header is new and holds (`forwarder`, `admission`), shares, the arithmetic (`content`).
 """
 
 from __future__ import annotations
@@ -201,8 +201,8 @@ class Carrying:
                 self._pulls.end(passing.name)
         elif pull is None:
             header = passing.header
-            way = self._routes.overlay.path(passing.admitted.publisher.region, self._routes.region)
-            self._pulls.begin(passing.name, header.time_ms, header.publisher, now, PULL_S * len(way))
+            regions = self._routes.topology.regions_between(passing.admitted.publisher.region, self._routes.region)
+            self._pulls.begin(passing.name, header.time_ms, header.publisher, now, PULL_S * regions)
         return effects
 
     def _missing(self, passing: Passing) -> tuple[int, ...]:
@@ -238,8 +238,8 @@ class Carrying:
 
     def _sources(self, publisher: Certificate, announcers: Iterable[str]) -> list[str]:
         """Who can be asked for a publication: those that told us of it, then the others of the region before ours."""
-        way = self._routes.overlay.path(publisher.region, self._routes.region)
-        before = self._routes.members_up(way[-2]) if len(way) > 1 else [publisher.name]
+        region = self._routes.topology.last_before(publisher.region, self._routes.region)
+        before = [publisher.name] if region is None else self._routes.members_up(region)
         return [peer for peer in dict.fromkeys((*announcers, *before)) if peer in self._routes.up]
 
     @property
@@ -285,15 +285,15 @@ class Carrying:
     def _check_way(self, peer: str, publisher: Certificate) -> None:
         """Raise NotAuthorised for a replica that would not have the publisher's publications from us."""
         if self._routes.is_replica(peer):
-            way = self._routes.overlay.path(publisher.region, self._routes.region_of(peer))
-            if len(way) < 2 or way[-2] != self._routes.region:
+            before = self._routes.topology.last_before(publisher.region, self._routes.region_of(peer))
+            if before != self._routes.region:
                 raise NotAuthorised(f"{peer} is not behind us on the way from {publisher.name}")
 
     def _check_right(self, peer: str, passing: Passing, now: float) -> None:
         """Raise NotAuthorised unless a replica's region carries the scope, or a reader may read it now."""
         scope = passing.admitted.scope
         if self._routes.is_replica(peer):
-            allowed = self._routes.region_of(peer) in self._routes.overlay.regions_of(scope)
+            allowed = self._routes.topology.carries(self._routes.region_of(peer), scope)
         else:
             allowed = self._routing.may_read(peer, scope, now)
         if not allowed:

@@ -5,8 +5,8 @@ the publisher's home, else from every replica of the region before r. The first 
 every replica of each next region where somebody wants the scope and to the gateways that wait here.
 
 Headers ride on every cross link, so that one honest replica before us suffices whatever the others do; content goes as
-`carrying` says. Keys and retained publications go with their epoch, and readers get nothing in an epoch in which they
-may not read. Not here: shares (`resplitting`), what is retained (`retaining`), budgets.
+`content_relay` says. Keys and retained publications go with their epoch, and readers get nothing in an epoch in which
+they may not read. Not here: shares (`resplitting`), what is retained (`retained`), budgets.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Forwarder:
         if not self._routing.accept(statement, now):
             return []
         effects: list[Effect] = [Count("statements")]
-        for region in self._overlay.neighbours(self._routes.region):
+        for region in self._routes.topology.neighbours(self._routes.region):
             if region != from_region or not self._routes.is_replica(event.peer):
                 effects += [Send(peer, event.wire) for peer in self._routes.replicas_up(region)]
         if statement.on:
@@ -201,7 +201,7 @@ class Forwarder:
         if direction is None:
             peers = [member] if member in self._routes.up else []
         else:
-            peers = self._routes.members_up(direction) if direction in self._overlay.regions_of(scope) else []
+            peers = self._routes.members_up(direction) if self._routes.topology.carries(direction, scope) else []
         allowance = self._newcomers.setdefault((member, wire_filter), Allowance(NEWCOMER_BURST, NEWCOMER_EVERY_S, now))
         if not peers or not allowance.take(now):
             return [Count("newcomers_unserved")] if peers else []
@@ -223,7 +223,7 @@ class Forwarder:
 
     def _publication(self, event: Received, properties: dict[str, str], now: float) -> list[Effect]:
         admitted = self._admission.publication(event.wire, properties, now)
-        self._routes.check(event.peer, admitted.publisher.region, admitted.publisher.name)
+        self._routes.topology.check_sender(event.peer, admitted.publisher, self._routes.region)
         effects = self._keys.take(event.peer, properties, now)
         header = admitted.header
         if not admitted.intact:
@@ -253,7 +253,6 @@ class Forwarder:
 
     def _wanting(self, publisher: Certificate, scope: Scope, now: float) -> list[str]:
         """Peers to send to: replicas of next regions, and gateways here, that somebody's statement leads to."""
-        allowed = self._overlay.regions_of(scope)
         arrival = self._routes.towards(publisher.region)
         peers: dict[str, None] = {}
         for member in self._routing.wanting(scope, now):
@@ -261,7 +260,7 @@ class Forwarder:
             if direction is None:
                 if member != publisher.name and member in self._routes.up:
                     peers[member] = None
-            elif direction != arrival and direction in allowed:
+            elif direction != arrival and self._routes.topology.carries(direction, scope):
                 peers.update(dict.fromkeys(self._routes.members_up(direction)))
         return list(peers)
 

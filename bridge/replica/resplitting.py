@@ -4,7 +4,7 @@ Key headers and shares ride on publications or come alone. A share that we hold 
 next region, and sub-share x goes to its replica x alone; readers of our region get the shares as they are. Whoever was
 told of a key gets what comes later. Keys go with their epoch, and with the views that they were split for: places and
 thresholds are those of the views that a key's header names, whichever are in force now. Not here: publications
-(`forwarding`), who may read (`subscriptions`), the arithmetic (`keys.sharetree`).
+(`forwarder`), who may read (`statements`), the arithmetic (`keys.sharetree`).
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ class Resplitter:
             return []
         check_key_topic(topic, header)
         publisher = self._admission.publisher(header.publisher)
-        self._routes.check(sender, publisher.region, publisher.name)
-        own = self._routes.place_in(header.hops, self._routes.name)
+        self._routes.topology.check_sender(sender, publisher, self._routes.region)
+        own = self._routes.topology.place_in(header.hops, self._routes.name)
         if own is None:
             raise Expired("a key of a view in which we have no place")
         held = self._hold(header, sender, now)
@@ -179,7 +179,7 @@ class Resplitter:
 
     def _is_vouched_for(self, held: HeldKey, home: int) -> bool:
         """Whether so many replicas before us gave shares that one of them is honest: it replays nothing."""
-        before = held.header.along(self._routes.overlay.path(home, self._routes.region))[:-1]
+        before = self._routes.topology.key_way(held.header, home, self._routes.region)[:-1]
         return bool(before) and len({label[-2].place for label in held.shares}) >= before[-1].threshold
 
     def _gathered(self, held: HeldKey, home: int, now: float) -> bool:
@@ -187,7 +187,7 @@ class Resplitter:
         as many shares as its receivers need of us at least, then for all or, since some may never come, a moment."""
         if not self.alone(held):
             return True
-        before = held.header.along(self._routes.overlay.path(home, self._routes.region))[:-1]
+        before = self._routes.topology.key_way(held.header, home, self._routes.region)[:-1]
         fewest, most = prod(hop.threshold for hop in before), prod(hop.count for hop in before)
         if len(held.shares) < fewest:
             return False
@@ -240,10 +240,10 @@ class Resplitter:
 
     def _expected(self, header: KeyHeader, sender: str, home: int, own: Place) -> list[Place | Hop]:
         """What labels from this sender must say: its own place last-but-one, ours last (docs/protocol.md §3.2)."""
-        path = header.along(self._routes.overlay.path(home, self._routes.region))
+        path = self._routes.topology.key_way(header, home, self._routes.region)
         expected: list[Place | Hop] = [*path[:-1], own]
         if len(path) > 1:
-            place = self._routes.place_in(header.hops, sender)
+            place = self._routes.topology.place_in(header.hops, sender)
             if place is None:
                 raise BadShare("shares from a replica that the key gives no place")
             expected[-2] = place
@@ -276,7 +276,7 @@ class Resplitter:
 
     def concerns(self, peer: str, held: HeldKey) -> bool:
         """Whether the key has a place for the peer; a replica that is only in another view of its region has none."""
-        return not self._routes.is_replica(peer) or self._routes.place_in(held.header.hops, peer) is not None
+        return not self._routes.is_replica(peer) or self._routes.topology.place_in(held.header.hops, peer) is not None
 
     @staticmethod
     def _carried(held: HeldKey, shares: Iterable[Share]) -> UserProperties:
@@ -288,7 +288,7 @@ class Resplitter:
         """Our shares as they are to a reader; to a replica of the next region its sub-share of each."""
         if not self._routes.is_replica(peer):
             return list(shares.values())
-        place = self._routes.place_in(held.header.hops, peer)
+        place = self._routes.topology.place_in(held.header.hops, peer)
         assert place is not None, "asked before"
         return [self._split(held, share, place.region)[place.place - 1] for share in shares.values()]
 

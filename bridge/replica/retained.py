@@ -2,7 +2,7 @@
 (docs/protocol.md §5.3).
 
 The greatest (time, publisher, sequence) of a topic is kept; all of it goes when the replica says so (`drop`): with
-its epoch, since publishers seal what they retain anew in each. Not here: who may have it (`forwarding`).
+its epoch, since publishers seal what they retain anew in each. Not here: who may have it (`forwarder`).
 """
 
 from __future__ import annotations

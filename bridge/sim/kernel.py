@@ -11,29 +11,39 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from bridge.contract import (
     Acked,
     Adopt,
     Adoption,
     Blame,
+    Committed,
     Count,
     Deliver,
     DeliverShared,
+    Doubted,
     Effect,
     Event,
     Forget,
+    KeysChanged,
+    Leave,
     LinkDown,
     LinkUp,
     Machine,
+    NotAdopted,
     Publication,
+    ReadPage,
     Received,
     Republish,
     Send,
     Tick,
+    Wanted,
+    Watch,
 )
-from bridge.membership import peers_of
+from bridge.sim.outbox import SimulatedOutbox
+from bridge.topology import peers_of
+from keys.issuing import KeepArchive, KeepMaterial
 
 STEPS_MAX = 2_000_000  # a run that does not end is a bug of ours: stop it with a message
 
@@ -58,6 +68,7 @@ class Trace:
     figures: dict[str, int] = field(default_factory=dict)
     forgotten: dict[str, set[int]] = field(default_factory=dict)
     republished: dict[str, list[Publication]] = field(default_factory=dict)
+    not_adopted: list[tuple[str, str]] = field(default_factory=list)
     sent: int = 0
     sent_bytes: int = 0  # payloads, topics and user properties
 
@@ -79,8 +90,11 @@ class Kernel:
         now: float,
         latency_s: tuple[float, float] = (0.001, 0.020),
         clocks: Mapping[str, float] | None = None,
+        outboxes: Mapping[str, SimulatedOutbox] | None = None,
     ) -> None:
-        """`clocks`: by how many seconds a node's own clock is ahead of the kernel's; 0 where none is given."""
+        """`clocks`: by how many seconds a node's own clock is ahead of the kernel's; 0 where none is given. `outboxes`:
+        of gateways, the same that their machines ask as their shelf."""
+        self._outboxes = outboxes or {}
         self._clocks = dict(clocks or {})
         self._makers = dict(makers)
         self.nodes: dict[str, Machine] = {name: make() for name, make in makers.items()}
@@ -126,6 +140,8 @@ class Kernel:
         """kill -9: the node's memory and everything on its links is gone."""
         self._alive.discard(name)
         self._incarnation[name] += 1
+        if name in self._outboxes:
+            self._outboxes[name].crashed()
         for peer in sorted(self._peers[name]):
             if peer in self._alive and self._linked(name, peer):
                 self._apply(peer, LinkDown(name))
@@ -195,6 +211,8 @@ class Kernel:
 
     def _apply(self, name: str, event: Event) -> None:
         ahead_s = self._clocks.get(name, 0.0)
+        if isinstance(event, Committed) and name in self._outboxes:
+            self._outboxes[name].put(event.entries)
         self._effects(name, self.nodes[name].handle(event, self.now + ahead_s))
 
     def _effects(self, name: str, effects: Iterable[Effect]) -> None:
@@ -219,8 +237,9 @@ class Kernel:
                 self.at(arrival, peer, Received(name, wire))
                 if ticket:
                     self.at(max(arrival, self._arrival(peer, name)), name, Acked(peer, ticket))
-            case Adopt(overlay, _, Adoption.LIVE):
-                self._follow(name, peers_of(overlay, name))
+            case Adopt():
+                if effect.outcome is Adoption.LIVE:
+                    self._follow(name, peers_of(effect.overlay, name))
             case Deliver():
                 self.trace.delivered.setdefault(name, []).append(effect)
                 self.trace.delivered_at.setdefault(name, []).append(self.now)
@@ -231,12 +250,24 @@ class Kernel:
             case Count(figure, amount, label):
                 key = f"{figure}{{{label}}}" if label else figure
                 self.trace.figures[key] = self.trace.figures.get(key, 0) + amount
-            case Forget(sequences):
-                self.trace.forgotten.setdefault(name, set()).update(sequences)
             case Republish(publications):
                 self.trace.republished.setdefault(name, []).extend(publications)
+            case Forget(sequences):
+                self.trace.forgotten.setdefault(name, set()).update(sequences)
+                if name in self._outboxes:
+                    self._outboxes[name].forget(sequences)
+            case Leave(sequences):
+                self._outboxes[name].leave(sequences)
+            case ReadPage(start):
+                self.at(self.now, name, self._outboxes[name].page(start))
+            case NotAdopted(why):
+                self.trace.not_adopted.append((name, why))
+            case Watch() | KeysChanged() | KeepMaterial() | KeepArchive():
+                pass  # no stock brokers here, and no files
+            case Wanted() | Doubted():
+                raise AssertionError("what a reader says to its own node")
             case _:
-                pass
+                assert_never(effect)
 
     def _arrival(self, source: str, target: str) -> float:
         """A link keeps order, as TCP does, whatever latency is drawn."""

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from bridge.topology.placement import SHARING_MIN, Path, Placement, place
 from bridge.topology.routes import Routes
+from bridge.topology.topology import Topology, peers_of
 
 __all__ = [
     "SHARING_MIN",
     "Path",
     "Placement",
     "Routes",
+    "Topology",
+    "peers_of",
     "place",
 ]

@@ -26,6 +26,7 @@ from bridge.traces.events import (
     TracingEffect,
     TracingEvent,
 )
+from bridge.traces.fleet import Alert, Fleet, Stood, Summary, group_of
 from bridge.traces.kinds import (
     ADVERTISEMENTS,
     ADVERTISEMENTS_FILTER,
@@ -43,6 +44,7 @@ from bridge.traces.kinds import (
     interest_of,
 )
 from bridge.traces.offenders import Complain, Offenders, SendAway
+from bridge.traces.patterns import is_pattern, matches
 from bridge.traces.pings import PRESETS, Preset, within
 from bridge.traces.registrations import Admission
 from bridge.traces.remembered import Record
@@ -65,6 +67,7 @@ __all__ = [
     "REGISTRATION_TOPIC",
     "STATES",
     "Admission",
+    "Alert",
     "Announce",
     "Asked",
     "Availability",
@@ -77,6 +80,7 @@ __all__ = [
     "EntityEvent",
     "EntityGone",
     "EntitySeen",
+    "Fleet",
     "Follow",
     "Heard",
     "Interest",
@@ -97,6 +101,8 @@ __all__ = [
     "SendAway",
     "Share",
     "Spoke",
+    "Stood",
+    "Summary",
     "Told",
     "TraceKind",
     "Tracer",
@@ -110,6 +116,9 @@ __all__ = [
     "answers_to",
     "entity_level",
     "entity_of",
+    "group_of",
     "interest_of",
+    "is_pattern",
+    "matches",
     "within",
 ]

@@ -9,7 +9,7 @@
 The node draws the topic, so that nobody claims another's. Whoever may not discover a topic gets no answer, just as for
 an entity that does not exist. Nodes tell each other what they signed, so that one that is away is no loss. A node that
 lies could name a topic where nobody speaks; so the others also tell under which one the entity registered. A query's
-topic is the source's `Availability/Traces/ID`, or `Liveness/ID`. Not here: tracing (`tracing`), trackers (`tracking`).
+topic is the source's `Availability/Traces/ID`, or `Liveness/ID`. Not here: tracing (`tracing`), trackers (`tracker`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from bridge.contract import Count, FairTable
 from bridge.traces.events import Registered
 from bridge.traces.kinds import DESCRIPTOR, DISCOVER, answers_to
 from bridge.traces.offenders import Charged, Offenders
+from bridge.traces.patterns import is_pattern, matches, names_for
 from bridge.traces.telling import Say
 from keys.delegation import DISCOVERERS_MAX, TOPIC_BYTES, Advertisement
 from keys.errors import BadFrame, Expired, KeysError, NotAuthorised, Replayed, TooOften
@@ -93,6 +94,13 @@ class Request:
         verify(self.certificate.public_key, DOMAIN_REQUEST, self.body(), self.signature)
         if abs(now_ms - self.time_ms) > REQUEST_FRESH_MS:
             raise Expired("the request is not of now; set the asker's clock")
+
+
+def _cost(request: Request) -> str:
+    """Which budget it is taken from."""
+    if request.life_s:
+        return "creation"
+    return "pattern" if is_pattern(request.descriptor) else "discovery"
 
 
 def entity_of(descriptor: str) -> str | None:
@@ -212,7 +220,7 @@ class DiscoveryNode:
             if isinstance(event, Registered):
                 return self._registered(event)
             request = Request.decode(event.data)
-            self._offenders.afford(event.client, "creation" if request.life_s else "discovery", now)
+            self._offenders.afford(event.client, _cost(request), now)
             return self._asked(request, self._wall.ms(now))
         except (TooOften, Unknown) as error:
             return [Count("discoveries_refused", 1, type(error).__name__)]
@@ -229,6 +237,8 @@ class DiscoveryNode:
             raise NotAuthorised(f"the descriptor is not {DESCRIPTOR} and an entity")
         if request.life_s:
             return self._create(request, entity, now_ms)
+        if is_pattern(entity):
+            return self._list(request, entity, now_ms)
         topic, claim = self._claims.get(entity, (b"", None))
         told: list[DiscoveryEffect] = []
         for known in map(self._kept.get, {self._newest.get(entity, b""): None, topic: None}):
@@ -238,8 +248,23 @@ class DiscoveryNode:
             raise Unknown("nobody of that name, or not for this asker")
         return [*told, Count("discoveries")]
 
+    def _list(self, request: Request, pattern: str, now_ms: int) -> list[DiscoveryEffect]:
+        """The names that a pattern has for this asker; whether there are others it does not say."""
+        asker = request.certificate
+        names = [
+            name
+            for name, topic in self._newest.items()
+            if matches(pattern, name)
+            and (known := self._kept.get(topic)) is not None
+            and now_ms <= known.not_after_ms
+            and known.may_discover(asker)
+        ]
+        where = answers_to(asker.name)
+        told = [Say(where, each) for each in names_for(asker, request.request, names, self._random)]
+        return [*told, Count("discoveries")]
+
     def _create(self, request: Request, entity: str, now_ms: int) -> list[DiscoveryEffect]:
-        if not owns(request.certificate.name, entity):
+        if not owns(request.certificate.name, entity) or is_pattern(entity):
             raise NotAuthorised("an entity creates trace topics of its own")
         advertisement = self.make(request.certificate, entity, request.discoverers, request.life_s, now_ms)
         return [self._answer(request, advertisement), Share(advertisement), Count("trace_topics")]

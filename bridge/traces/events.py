@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from bridge.contract import Count, Tick
+from bridge.traces.fleet import Stood
 from bridge.traces.offenders import Complain, SendAway
 from bridge.traces.reporting import Report
 from bridge.traces.telling import Say
@@ -59,4 +60,4 @@ class Registered:
     client: str = ""
 
 
-TracingEffect: TypeAlias = Say | SendAway | Complain | Registered | Report | Count
+TracingEffect: TypeAlias = Say | Stood | SendAway | Complain | Registered | Report | Count

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from bridge.traces.kinds import Interest
 from bridge.traces.witnessing import Panel
 from keys.delegation import Advertisement, Trace
+from keys.errors import BadContent
 
 NUMBERS_MAX = 64  # (token, topic) of one witness whose highest number is remembered; what is older than one that is
 # forgotten is no news. An honest witness uses a dozen
@@ -100,3 +101,23 @@ class Looks:
         heapq.heappop(self._heap)
         followed[first[1]].due = float("inf")
         return first[1]
+
+
+def opened(followed: Followed, source: Source, trace: Trace) -> bytes | None:
+    """The body of a trace, None as long as no key opens it."""
+    if not trace.sealed:
+        return trace.body
+    for key in dict.fromkeys((source.key, *followed.keys)):
+        body = try_key(trace, key) if key else None
+        if body is not None:
+            source.key = key
+            return body
+    return None
+
+
+def try_key(trace: Trace, key: bytes) -> bytes | None:
+    """The body of a sealed trace, None if this key is not its own."""
+    try:
+        return trace.opened(key)
+    except BadContent:
+        return None

@@ -21,6 +21,7 @@ BUDGETS: Mapping[str, tuple[int, float]] = {
     # at once, and then one in so many seconds. A tracker of many entities asks for all of them at once
     "discovery": (5_000, 0.005),
     "creation": (20, 1.0),
+    "pattern": (20, 5.0),  # each looks at every name that there is
     "interest": (20_000, 0.001),
 }
 

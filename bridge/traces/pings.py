@@ -374,16 +374,3 @@ class Pulse:
             self._pause_s = self._preset.interval_s
             pause_s = self._preset.interval_min_s if self._misses else self._interval_s()
             self._next_ping = max(self._last_ping + pause_s, now)
-
-
-def detection_s(preset: Preset, round_trip_s: float, answers: int = 100) -> float:
-    """The longest time from death to FAILED where every round trip took `round_trip_s`: just after an answer."""
-    pulse = Pulse(preset, 0.0)
-    now = died = 0.0
-    while pulse.health is not Health.FAILED:
-        now = pulse.next_deadline
-        ping, _ = pulse.tick(now)
-        if ping is not None and ping.number <= answers:
-            pulse.answered(ping.number, ping.sent_ms, now + round_trip_s)
-            died = now + round_trip_s
-    return now - died

@@ -14,7 +14,7 @@ of what does not change (ALLS_WELL, load, metrics) one of each kind in `STEADY_S
 All entities together have a pace as well, one for changes and one for the rest: thousands that die at once are told of
 one after the other.
 
-Not here: what is traced and told to trackers, who may publish on these topics (`owntopics`).
+Not here: what is traced and told to trackers, who may publish on these topics (`own_topics`).
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from bridge.base import Wall
 from bridge.contract import Count
+from bridge.traces.fleet import Stood
 from bridge.traces.kinds import (
     DESCRIPTOR,
     TRACKERS_MAX,
@@ -51,7 +52,7 @@ class Say:
     qos: int = 1
 
 
-Told: TypeAlias = Say | Report | Count
+Told: TypeAlias = Say | Report | Stood | Count
 
 
 class Voice:
@@ -164,9 +165,11 @@ class Voice:
         now_ms = self._wall.ms(now)
         if now_ms > self._token.not_after_ms:
             return [Count("traces_expired")]
-        told: list[Told] = []
+        told, known = list[Told](), self.advertisement
+        if is_news and interest is Interest.CHANGES and kind is not TraceKind.GAUGE_INTEREST:
+            told.append(Stood(known.descriptor.removeprefix(DESCRIPTOR), kind, known.discoverers))
         if reporter is not None:
-            told += reporter.told(self.advertisement.descriptor.removeprefix(DESCRIPTOR), kind, fields, now, to)
+            told += reporter.told(known.descriptor.removeprefix(DESCRIPTOR), kind, fields, now, to)
         if not wanted:
             return told
         self._number += 1

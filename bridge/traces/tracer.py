@@ -5,7 +5,7 @@ over a token, without which nothing can be told of it. From then on there are tr
 does not hold pays for it: after `BOGUS_MAX` of them the client is sent away. Events and the time in, effects out, as
 in `machine`.
 
-Not here: discovery (`discovering`), trackers (`tracking`), who may publish where (`constrained`), unchanged devices
+Not here: discovery (`discovery`), trackers (`tracker`), who may publish where (`constrained`), unchanged devices
 (`device_tracing`), what is believed of several such brokers (`witnessing`).
 """
 

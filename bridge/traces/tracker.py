@@ -18,7 +18,7 @@ from bridge.base import Wall
 from bridge.contract import Count, Tick
 from bridge.traces.discovery import Request, entity_of, open_found, owns
 from bridge.traces.entity import ASK_AGAIN_MAX_S, ASK_AGAIN_S, Connected, Disconnected, Listen, Told
-from bridge.traces.following import ANSWERS_MAX, UNOPENED_MAX, Followed, Looks, Source
+from bridge.traces.following import ANSWERS_MAX, UNOPENED_MAX, Followed, Looks, Source, opened, try_key
 from bridge.traces.kinds import (
     DESCRIPTOR,
     DISCOVERY_TOPIC,
@@ -38,6 +38,7 @@ from bridge.traces.kinds import (
     own_word,
     trace_topic,
 )
+from bridge.traces.patterns import Patterns, is_pattern
 from bridge.traces.tracer import Say, open_trace_key
 from bridge.traces.witnessing import SILENT_S, Opinion, Panel
 from keys.delegation import SKEW_MS, Advertisement, Trace
@@ -114,6 +115,7 @@ class Tracker:
         self._connected = False
         self._offline_at: float | None = None
         self._looks = Looks()
+        self._patterns = Patterns(identity, random, self._wall, self._query)
         self.clock_off_s: float | None = None
         """How far the last trace's time was from ours, where that is why it was refused."""
 
@@ -124,11 +126,14 @@ class Tracker:
         if not self._connected:
             return self._offline_at
         first = self._looks.first(self._followed)
-        return None if first is None else first[0]
+        dues = (None if first is None else first[0], self._patterns.next_deadline)
+        return min((due for due in dues if due is not None), default=None)
 
     def trouble(self, entity: str, now: float) -> str | None:
         """Why nothing is observed of an entity, in a few words; None while there is nothing to say."""
         followed = self._followed.get(entity)
+        if self._patterns.found(entity) is False and self._connected:
+            return "nobody of such a name, or none who lets us discover it"
         if followed is None or not self._connected or now < followed.since + FOUND_S:
             return None
         if self.clock_off_s is not None and not followed.heard:
@@ -155,7 +160,7 @@ class Tracker:
             case Connected():
                 self._connected, self._offline_at = True, None
                 effects: list[TrackingEffect] = [Listen(answers_to(self._certificate.name))]
-                effects += [Listen(topic) for topic in self._topics]
+                effects += [*(Listen(topic) for topic in self._topics), *self._patterns.due(now, all_of_them=True)]
                 for entity, followed in self._followed.items():
                     followed.asked = 0
                     if not followed.proven:
@@ -174,7 +179,7 @@ class Tracker:
     # ------------------------------------------------------------------------------------------------ time
 
     def _run_due(self, now: float) -> list[TrackingEffect]:
-        effects: list[TrackingEffect] = []
+        effects: list[TrackingEffect] = [*self._patterns.due(now)] if self._connected else []
         if self._offline_at is not None and now >= self._offline_at:
             self._offline_at = None
             return [effect for name, each in self._followed.items() for effect in self._lost(name, each, now)]
@@ -202,6 +207,9 @@ class Tracker:
     # --------------------------------------------------------------------------------------------- finding
 
     def _follow(self, entity: str, interest: Interest, now: float) -> list[TrackingEffect]:
+        if is_pattern(entity):
+            self._patterns.follow(entity, interest, now)
+            return [*self._patterns.due(now)] if self._connected else []
         if entity in self._followed or len(self._followed) >= ENTITIES_MAX:
             return []
         followed = self._followed[entity] = Followed(interest, panel=Panel(self._wall))
@@ -227,11 +235,17 @@ class Tracker:
         self._requests.pop(followed.request, None)
         followed.request = self._random(REQUEST_BYTES)
         self._requests[followed.request] = entity
-        request = Request(self._certificate, DESCRIPTOR + entity, followed.request, self._wall.ms(now))
-        return [*effects, Say(DISCOVERY_TOPIC, request.signed(self._identity).encode())]
+        query = self._query(DESCRIPTOR + entity, followed.request, self._wall.ms(now))
+        return [*effects, Say(DISCOVERY_TOPIC, query)]
+
+    def _query(self, descriptor: str, request: bytes, now_ms: int) -> bytes:
+        return Request(self._certificate, descriptor, request, now_ms).signed(self._identity).encode()
 
     def _found(self, payload: bytes, now: float) -> list[TrackingEffect]:
         """A discovery node's answer. Raises keys errors."""
+        named = self._patterns.named(payload)
+        if named is not None:
+            return [effect for name, interest in named for effect in self._follow(name, interest, now)]
         request, advertisement, claim = open_found(payload, self._identity)
         entity, node = self._requests.get(request), self._nodes.get(advertisement.node)
         if entity is None:
@@ -292,6 +306,7 @@ class Tracker:
         return [Leave(topic) for topic in gone]
 
     def _leave(self, entity: str, now: float) -> list[TrackingEffect]:
+        self._patterns.leave(entity)
         followed = self._followed.pop(entity, None)
         if followed is None:
             return []
@@ -381,7 +396,7 @@ class Tracker:
         for source in followed.sources.values():
             waiting, source.unopened = list(source.unopened), deque(maxlen=UNOPENED_MAX)
             for trace in waiting:
-                if _try(trace, key) is None:  # the other keys were tried when it came, or when they did
+                if try_key(trace, key) is None:  # the other keys were tried when it came, or when they did
                     source.unopened.append(trace)
                     continue
                 try:
@@ -394,7 +409,7 @@ class Tracker:
         self, entity: str, followed: Followed, source: Source, trace: Trace, now: float
     ) -> list[TrackingEffect]:
         """Raises keys errors."""
-        body = _opened(followed, source, trace)
+        body = opened(followed, source, trace)
         if body is None:
             source.unopened.append(trace)  # its key is a newer one, and on its way
             return [Count("traces_unopened")]
@@ -427,22 +442,3 @@ class Tracker:
         if not followed.panel.own(word):
             return []  # another witness was faster
         return [Observed(entity, kind, word.time_ms, word.number, fields_of(word.body))]
-
-
-def _opened(followed: Followed, source: Source, trace: Trace) -> bytes | None:
-    """The body of a trace, None as long as no key opens it."""
-    if not trace.sealed:
-        return trace.body
-    for key in dict.fromkeys((source.key, *followed.keys)):
-        body = _try(trace, key) if key else None
-        if body is not None:
-            source.key = key
-            return body
-    return None
-
-
-def _try(trace: Trace, key: bytes) -> bytes | None:
-    try:
-        return trace.opened(key)
-    except BadContent:
-        return None

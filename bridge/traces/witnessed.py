@@ -2,7 +2,7 @@
 
 It names its witnesses in the tokens that it gives them, when it first speaks: number `i` of `n`, since then. What it
 says of itself it signs once, and every witness passes that on. A trace topic is asked for at one broker at a time, at
-the next one if no answer comes, and taken to all. With one witness all is as with `traced.TracedEntity` alone, which
+the next one if no answer comes, and taken to all. With one witness all is as with `entity.TracedEntity` alone, which
 does the work for each. Not here: what trackers believe (`witnessing`), which brokers these are.
 """
 

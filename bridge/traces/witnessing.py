@@ -9,7 +9,7 @@ its silence changes nothing: a belief changes only when k = f + 1 witnesses want
 Who the witnesses are, and how many, is in the tokens that the entity signed (`keys.delegation.Seat`). Tokens of
 witnesses that were named before, and older tokens of the same one, do not count. What the entity says of itself
 (states, load, that it goes silent) it signs itself (`keys.ownword`): one witness is enough, and none need be believed.
-Not here: signatures (`keys`), an entity with one witness, whose word is believed (`tracking`).
+Not here: signatures (`keys`), an entity with one witness, whose word is believed (`tracker`).
 """
 
 from __future__ import annotations

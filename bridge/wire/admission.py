@@ -5,7 +5,7 @@ topic in the epoch in which it says it was sealed; its key header likewise; its 
 for this link. Everything refused raises a keys error; the caller charges the link.
 
 Replicas and subscribers differ in one thing. A replica refuses what cannot be fresh: a dead epoch, a key that a bump
-outdated. A subscriber may have been away, so it admits that and asks for vouchers (`Admitted.live`, `collecting`);
+outdated. A subscriber may have been away, so it admits that and asks for vouchers (`Admitted.live`, `collector`);
 a key needs none, since k of our replicas must have passed on its shares before it opens anything.
 """
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from bridge.base import TopicError, check_name
 from bridge.contract import Blame, Count, Effect, Wire
 from bridge.document import REFRESH_MESSAGES_MAX, Overlay, Scope
+from bridge.topology import Topology
 from bridge.wire import pieces as content
 from keys.envelope import (
     PROPERTY_HEADER,
@@ -86,7 +87,7 @@ class Admission:
     """
 
     def __init__(self, overlay: Overlay, *, replica: bool) -> None:
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         self._calendar = overlay.policy.calendar
         self._replica = replica
         self._headers = HeaderVerifier()
@@ -104,7 +105,7 @@ class Admission:
         for scope in overlay.policy.scopes:
             if scope.bump > bumps.get(scope.filter, scope.bump):
                 self._bumped[scope.filter] = until
-        self._overlay = overlay
+        self._overlay, self._topology = overlay, Topology(overlay)
         self._calendar = overlay.policy.calendar
         self._verified.clear()
         self._keys.clear()
@@ -180,7 +181,7 @@ class Admission:
 
     def _check_views(self, hops: Sequence[Hop], scope: Scope, home: int) -> None:
         """A key names one open view of every region that it may enter."""
-        if [hop.region for hop in hops] != [hop.region for hop in self._overlay.key_hops(scope, home)]:
+        if [hop.region for hop in hops] != [hop.region for hop in self._topology.key_hops(scope, home)]:
             raise BadShare("key was split for other regions than those of its scope")
         for hop in hops:
             self._overlay.check_view(hop)

@@ -7,7 +7,7 @@ which k are needed: one that withholds an entry, or serves an old one, changes n
 readers take headers and shares from all of them. An entry is served for as long as its key may seal and a little
 longer, or for as long as something that is retained names it; then it is erased, as with its epoch.
 
-Not here: the shares and their splits (`resplitting`), who may have them (`forwarding`), making keys (`datakeys`).
+Not here: the shares and their splits (`resplitting`), who may have them (`forwarder`), making keys (`data_keys`).
 """
 
 from __future__ import annotations

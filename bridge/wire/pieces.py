@@ -10,7 +10,7 @@ publisher's region. Blocks carry the length of the content before the content.
     blocks   block i is carried by place (i mod n) + 1
 
 Property `vmq-part` says which pieces the payload is: absent for the only one there is; `-` for none, an announcement;
-else indexes, ascending, of blocks that follow one another. Not here: when to send, ask or give up (`carrying`,
+else indexes, ascending, of blocks that follow one another. Not here: when to send, ask or give up (`content_relay`,
 `pulling`, `assembling`).
 """
 

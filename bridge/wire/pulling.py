@@ -7,7 +7,7 @@ who is asked and lacks it too asks those before it, so that a request goes back 
 an ordinary publication wire and is verified as one: a request can give away nothing but sealed content.
 
 Requests are not signed, as docs/protocol.md §4 says: they travel over one mutually authenticated link, whose other end
-is the asker. Not here: what is held and given (`carrying`, `publishing`), what readers miss (`assembling`).
+is the asker. Not here: what is held and given (`content_relay`, `publisher`), what readers miss (`assembling`).
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from gateway.auth.acl_file import AclFilePlugin, AclPlugin
+from gateway.auth.dynamic import DynamicPlugin
 from gateway.auth.passwords import PasswordPlugin
 from gateway.base.config import Settings
 from gateway.owner.description import Description
@@ -52,7 +53,7 @@ FILES: tuple[tuple[str, str, type[BaseModel]], ...] = (
 )
 
 
-PLUGINS = (ScramPlugin, PasswordPlugin, AclFilePlugin, AclPlugin, GatewayPlugin)
+PLUGINS = (ScramPlugin, PasswordPlugin, AclFilePlugin, AclPlugin, DynamicPlugin, GatewayPlugin)
 
 
 def configuration_page() -> str:

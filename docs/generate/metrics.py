@@ -1,20 +1,19 @@
 """Every metric of the three endpoints, every topic of `$SYS`, every event that the overlay counts, from the code.
 
 Metrics are those that the collectors show of a party where nothing has happened yet. Events are what the machines
-count: the names in their calls of `Count`.
+count, as their registry says.
 """
 
 from __future__ import annotations
 
-import ast
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from bridge.contract.figures import Figure
 from gateway.base.figures import Figures
 from gateway.base.limits import Limits
 from gateway.mqtt5.actions import SessionFigures
@@ -25,7 +24,6 @@ from gateway.operation.traffic import Traffic
 from spark_ingest.metrics import QueryMetrics, QueryTable
 from spark_ingest.receiver.metrics import ReceiverMetrics
 
-TOP = Path(__file__).parents[2]
 INTRODUCTION = """# Metrics and events
 
 Made from the collectors themselves when this site is built. All metrics are in base units: seconds, bytes, counts.
@@ -83,24 +81,11 @@ def _events() -> Iterator[str]:
     yield "`veilmq_overlay_events_total{event, label}` and `veilmq_ingest_events_total{event, replica}` count what the"
     yield "machines of the overlay did. `$SYS/veilmq/figures` shows the same once a second as JSON."
     yield ""
-    yield "| event | counted in |"
+    yield "| event | what happened once for each |"
     yield "|---|---|"
-    found: dict[str, set[str]] = defaultdict(set)
-    for package in ("bridge", "gateway", "spark_ingest"):
-        for path in sorted((TOP / package).rglob("*.py")):
-            for name in _counted(ast.parse(path.read_text("utf-8"))):
-                found[name].add(path.relative_to(TOP).with_suffix("").as_posix().replace("/", "."))
-    for name in sorted(found):
-        yield f"| `{name}` | {', '.join(f'`{each}`' for each in sorted(found[name]))} |"
+    for figure in Figure:
+        yield f"| `{figure}` | {figure.text} |"
     yield ""
-
-
-def _counted(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and node.args and ast.unparse(node.func).split(".")[-1] in ("Count", "_count"):
-            name = node.args[0]
-            if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                yield name.value
 
 
 def _sys_topics() -> Iterator[str]:

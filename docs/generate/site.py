@@ -12,6 +12,7 @@ from bounds import filled
 from commands import commands_page
 from configuration import configuration_page
 from conformance import conformance_page
+from http_api import http_api_page
 from metrics import metrics_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -20,6 +21,7 @@ from mkdocs.structure.pages import Page
 PAGES: dict[str, Callable[[], str]] = {
     "reference/configuration.md": configuration_page,
     "reference/commands.md": commands_page,
+    "reference/http-api.md": http_api_page,
     "reference/metrics.md": metrics_page,
     "reference/conformance.md": conformance_page,
 }

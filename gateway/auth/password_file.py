@@ -11,6 +11,7 @@ import contextlib
 import os
 from pathlib import Path
 
+from bridge.base import OperatorError
 from gateway.auth.password_hashes import is_known
 from gateway.base import sync_directory
 
@@ -20,7 +21,7 @@ USER_BYTES_MAX = 65_535
 NEW_MODE = 0o600
 
 
-class PasswordFileError(Exception):
+class PasswordFileError(OperatorError):
     """One line: the file, what is wrong, the cure."""
 
 

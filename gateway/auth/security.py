@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from bridge.base import OperatorError
 from gateway.auth.acl_rules import AclError, FileRules, parse_acl
 from gateway.auth.password_hashes import is_known
 from gateway.base import PrivateFileError, read_private, write_private
@@ -23,7 +24,7 @@ USERS_MAX, GROUPS_MAX, RULES_MAX = 100_000, 10_000, 1_000
 NAME = r"^[^\s:#+/\x00-\x1f]{1,255}$"
 
 
-class SecurityError(Exception):
+class SecurityError(OperatorError):
     """One line: what is wrong with a user, a group or the file, and the cure."""
 
 

@@ -26,7 +26,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from bridge.base import TopicError, check_filter
+from bridge.base import OperatorError, TopicError, check_filter
 from gateway.base.config_bridges import BridgeSettings, BridgeTopic
 from gateway.base.config_console import Console
 from gateway.base.config_discovery import Discovery
@@ -39,11 +39,11 @@ MAX_CONFIG_BYTES = 1 << 20
 """Stops a wrong path (a disk image, a device) from being read as a configuration."""
 
 
-class ConfigError(Exception):
+class ConfigError(OperatorError):
     """What is wrong with a configuration, in one line: file, place, cause and cure. Exit status 2."""
 
 
-class StartError(Exception):
+class StartError(OperatorError):
     """Why the broker cannot start with a valid configuration, in one line. Exit status 2."""
 
 

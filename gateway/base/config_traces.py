@@ -90,12 +90,23 @@ class ReportSettings(Model):
                 raise ValueError(f"replicas would read what traces.report says, under share_plain {each}; protect it")
 
 
+class FleetSettings(Model):
+    """Summaries of groups, retained for local dashboards, and alerts."""
+
+    prefix: Annotated[str, AfterValidator(_plain_topic)] = Field(
+        description="PREFIX/GROUP/fleet and PREFIX/GROUP/alerts"
+    )
+    alert_after_s: float = Field(default=60.0, ge=1, le=30 * 86_400, description="how long one is away before an alert")
+    webhook: str | None = Field(default=None, pattern="^https?://[^ ]+$", description="alerts are POSTed there as JSON")
+
+
 class TraceSettings(Model):
     """Tracing of entities. Absent: constrained topics are ordinary ones."""
 
     authority: Path = Field(description="ca.pem of the trust domain that certifies entities and trackers")
     identity: Path = Field(description="our identity directory: it signs advertisements")
     nodes: list[Path] = Field(default=[], description="card.json of other gateways that are discovery nodes")
+    fleet: FleetSettings | None = Field(default=None, description="whether local dashboards get summaries and alerts")
     report: ReportSettings | None = Field(default=None, description="whether traces are published, too, and where")
     detect_within_s: float = Field(
         default=10.0, ge=1, le=3_600, description="how soon a death is told at the latest; less of it is more pings"

@@ -13,13 +13,15 @@ import os
 import stat
 from pathlib import Path
 
+from bridge.base import OperatorError
+
 PRIVATE_MODE = 0o600
 PRIVATE_DIRECTORY_MODE = 0o700
 MAX_PRIVATE_BYTES = 16 << 20
 """Stops a device node or a wrong path from being read into memory without end."""
 
 
-class PrivateFileError(Exception):
+class PrivateFileError(OperatorError):
     """One line for the operator: the file, what is wrong with it, and the cure."""
 
 

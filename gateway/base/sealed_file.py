@@ -17,6 +17,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from bridge.base import OperatorError
 from gateway.base.private import PrivateFileError, erase, read_private, sync_directory, write_private
 
 MAGIC = b"veilmqs1"
@@ -24,7 +25,7 @@ NONCE_BYTES = 12
 TAG_BYTES = 16
 
 
-class SealedFileError(Exception):
+class SealedFileError(OperatorError):
     """The file is there and cannot be used: one line, cause and cure."""
 
 

@@ -182,7 +182,7 @@ class MqttConnection(asyncio.Protocol):
             log.info("%s: %s", self.address, error)
             if error.reason == ReasonCode.PACKET_TOO_LARGE:
                 self._core.reached.note("connect_bytes", self.address)
-            self.refuse(error.reason, self._decoder.version)
+            self.refuse(error.reason, Version.V5 if self._decoder.answers_v5 else self._decoder.version)
 
     async def challenge(self, data: bytes) -> Packet:
         """Write AUTH while CONNECT is undecided, and wait for what the client says next.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from bridge.base import OperatorError
 from gateway.mqtt5.types import ReasonCode
 
 log = logging.getLogger("veilmq.client")
@@ -13,7 +14,7 @@ CONNACK_OF_V3 = b"\x20\x02"
 """CONNACK with nothing but flags and code: MQTT 5 has a length of properties in it (MQTT 5.0 §3.2.2)."""
 
 
-class ClientError(Exception):
+class ClientError(OperatorError):
     """Why there is no connection: one line, cause and cure. `code`: the peer's reason code, or 0x88."""
 
     def __init__(self, text: str, code: int = ReasonCode.SERVER_UNAVAILABLE) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from bridge.base import OperatorError
 from gateway.base import PrivateFileError, read_private
 from keys.errors import KeysError
 from keys.identity import Certificate, Role, public_key_of
@@ -26,7 +27,7 @@ from keys.identity import Certificate, Role, public_key_of
 SOMEBODY_ELSE = "shows the certificate of somebody else; check the address, or take the newest overlay file"
 
 
-class TlsError(Exception):
+class TlsError(OperatorError):
     """One line for the operator: who, what is wrong, and the cure."""
 
 

@@ -24,7 +24,6 @@ __all__ = [
     "LocalBroker",
     "Measured",
     "Overlay",
-    "PeerSubscriptions",
     "SharedName",
     "SharedSubscriptions",
 ]
@@ -134,14 +133,6 @@ class SharedSubscriptions(Protocol):
     def group_left(self, group: str, topic_filter: str) -> None:
         """The last one is gone; before `unsubscribed`."""
         ...
-
-
-class PeerSubscriptions(Protocol):
-    """Optional methods of an `Overlay`: what a member subscribes to at us. Nothing local is routed to it."""
-
-    def peer_subscribed(self, peer: str, topic_filter: str) -> None: ...
-
-    def peer_unsubscribed(self, peer: str, topic_filter: str) -> None: ...
 
 
 class LocalBroker(Protocol):

@@ -124,7 +124,7 @@ class Client:
         self.pace: Pace | None = None
         #: 0 (3.1.1) or 1 (MQTT 5) where a QoS 0 message needs nothing of the session: no alias, no size limit.
         self.plain: int | None = None
-        #: What is stored of the session (`session_store.py`), if anything is.
+        #: What is stored of the session (`store.py`), if anything is.
         self.record: StoredSession | None = None
         self.acks: deque[Owed] | tuple[()] = ()
         self.filters: dict[str, SessionSubscription] = {}

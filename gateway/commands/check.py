@@ -15,18 +15,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bridge.base import TopicError, check_name, most_specific
-from bridge.document import Overlay, OverlayError, Scope, ScopeSecret, constrained
+from bridge.base import OperatorError, TopicError, check_name, most_specific
+from bridge.document import Overlay, Scope, ScopeSecret, constrained
 from gateway.base import ConfigError, Limits, Listener, Settings, StartError
 from gateway.base.descriptors import SPARE_FILES, allowed_files
-from gateway.client import LinkTls, TlsError
+from gateway.client import LinkTls
 from gateway.commands.check_plugins import check_plugins
 from gateway.commands.check_traces import check_traces, check_watched
 from gateway.commands.check_trust import Finding, check_keys, check_rights, identity_of
 from gateway.commands.probing import probe
 from gateway.overlay import NOBODY, PLAIN, logins, of_region
 from gateway.party import outgoing_scopes
-from gateway.trust import LocalIdentity, TrustError, load_overlay, load_secrets
+from gateway.trust import LocalIdentity, load_overlay, load_secrets
 from keys.envelope import Mode
 from keys.identity import Role
 
@@ -233,7 +233,7 @@ def _check_overlay(settings: Settings, now: float) -> tuple[_Place | None, list[
         LinkTls(local.name, local.cert, local.key, overlay.members)
         secrets = load_secrets(local, overlay)[0] if local.role in (Role.GATEWAY, Role.INGEST) else []
         outgoing = outgoing_scopes(section, overlay, [s for s in secrets if not s.scope.retiring])
-    except (TrustError, OverlayError, TlsError, ConfigError) as error:
+    except OperatorError as error:
         return None, [*findings, Finding("error", str(error))]
     certificate = overlay.certificate(local.name)
     days = int(certificate.not_after_ms - now * 1000) // DAY_MS

@@ -39,7 +39,7 @@ def passwd(
         print(f"{user} is removed from {file}")
         return
     users = PasswordFile(file)
-    given = password if password is not None else _asked(user)
+    given = password if password is not None else asked(user)
     if not given:
         raise PasswordFileError("an empty password lets everybody in; give one")
     try:
@@ -51,7 +51,8 @@ def passwd(
     print(f"{user} {'is added to' if is_new else 'has a new password in'} {file}")
 
 
-def _asked(user: str) -> str:
+def asked(user: str) -> str:
+    """A password: twice from a terminal without showing it, else a line of standard input."""
     import getpass
 
     from gateway.auth.password_file import PasswordFileError

@@ -25,6 +25,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from bridge.base import OperatorError
 from bridge.sim.experiments import Figure
 from bridge.sim.loads import Costs
 from bridge.wire import DOMAIN, Statement
@@ -64,7 +65,7 @@ TEXT_CHARS = 8  # a column of text can be as narrow
 _NUMBER = re.compile(r"[-+.,e\d]+")
 
 
-class SimulateError(Exception):
+class SimulateError(OperatorError):
     """What was asked for does not exist or cannot be written: one line, cause and cure."""
 
 

@@ -1,7 +1,7 @@
 """What a tracker shows of the entities that it follows: one row each, made of the traces that came (B4).
 
-An entity that says nothing stays as it was; `seen_ms` tells since when. Not here: the terminal (`cli_traces`), where
-traces come from (`tracing_client`).
+An entity that says nothing stays as it was; `seen_ms` tells since when. Not here: the terminal (`traces`), where
+traces come from (`client`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from bridge.traces import STATES, Observed, TraceKind
+from bridge.traces import STATES, Observed, TraceKind, group_of
 
 UNKNOWN = "unknown"
 PATIENCE_S = 4.0  # before something is wrong: discovery nodes answer in a second
@@ -23,6 +23,7 @@ _HEALTH = {
     TraceKind.REVERTING_TO_SILENT_MODE: "silent",
     TraceKind.UNKNOWN: UNKNOWN,
 }
+AWAY = ("failed", "disconnected")
 _ORDER = ("failed", "disconnected", "suspected", UNKNOWN, "silent", "alive")
 
 
@@ -35,6 +36,8 @@ class Row:
     state: str = ""
     since_ms: int = 0
     seen_ms: int = 0
+    flaps: int = 0
+    """How often it went, as far as was observed."""
     latency_ms: float | None = None
     loss_rate: float | None = None
     load: dict[str, Any] = field(default_factory=dict)
@@ -43,6 +46,7 @@ class Row:
         return {
             "entity": self.entity, "health": self.health, "state": self.state, "since_ms": self.since_ms,
             "seen_ms": self.seen_ms, "latency_ms": self.latency_ms, "loss_rate": self.loss_rate, "load": self.load,
+            "flaps": self.flaps,
         }  # fmt: skip
 
 
@@ -101,6 +105,8 @@ class Board:
         row.seen_ms = max(row.seen_ms, seen.time_ms)
         health = _HEALTH.get(seen.kind)
         since_ms = seen.fields.get("since_ms")
+        if health in AWAY and row.health not in (*AWAY, UNKNOWN):
+            row.flaps += 1
         if health is not None and (health != row.health or since_ms is not None):
             row.health, row.since_ms = health, since_ms if isinstance(since_ms, int) else seen.time_ms
         if seen.kind in STATES:
@@ -114,6 +120,14 @@ class Board:
     def sorted(self) -> list[Row]:
         """What needs somebody first, then by name."""
         return sorted(self.rows.values(), key=lambda row: (_ORDER.index(row.health), row.entity))
+
+    def groups(self) -> dict[str, dict[str, int]]:
+        """Entities by health, by what stands before the first colon of their names."""
+        found: dict[str, dict[str, int]] = {}
+        for row in self.rows.values():
+            counts = found.setdefault(group_of(row.entity), {})
+            counts[row.health] = counts.get(row.health, 0) + 1
+        return dict(sorted(found.items()))
 
     def summary(self) -> dict[str, int]:
         """Entities by health."""

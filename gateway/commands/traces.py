@@ -31,7 +31,9 @@ REFRESH_S = 0.5
 
 @traces_app.command("watch")
 def watch(
-    entities: Annotated[list[str], typer.Argument(metavar="ENTITY...", help="Whom to follow.")],
+    entities: Annotated[
+        list[str], typer.Argument(metavar="ENTITY...", help="Whom to follow; `shop:*` is whoever is called so.")
+    ],
     credentials: Annotated[Path, typer.Option(metavar="DIR", help="Ours, made by `trust issue --role entity`.")],
     gateway: Annotated[
         list[str], typer.Option(metavar="HOST:PORT", help="Where to connect; several, for several witnesses.")
@@ -44,6 +46,7 @@ def watch(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each trace.")] = False,
 ) -> None:
     """Follow entities: a live table, or JSON lines; Ctrl-C ends it. What is wrong is said within 5 s; status 2 then."""
+    from bridge.traces import is_pattern
     from gateway.commands.trace_board import Board, Troubles
     from gateway.tracing.client import Tracker, address, connection
     from gateway.tracing.store import TraceStore
@@ -51,7 +54,7 @@ def watch(
     store = TraceStore(history) if history is not None else None
     brokers = [address(each) for each in gateway]
     until = None if seconds is None else time.monotonic() + seconds
-    board = Board(tuple(entities))
+    board = Board(tuple(each for each in entities if not is_pattern(each)))
     try:
         with Tracker(credentials, brokers, configure=connection(username, password_file, cafile)) as tracker:
             for entity in entities:
@@ -78,19 +81,34 @@ def watch(
 
 
 @traces_app.command("list")
-def list_entities(history: History = DEFAULT_HISTORY, as_json: Json = False) -> None:
-    """The latest that was observed of each entity."""
+def list_entities(
+    pattern: Annotated[str, typer.Argument(metavar="[PATTERN]", help="Only those: `shop:*`, or one name.")] = "*",
+    history: History = DEFAULT_HISTORY,
+    offline: Annotated[bool, typer.Option("--offline", help="Only who is away, the longest first.")] = False,
+    groups: Annotated[bool, typer.Option("--groups", help="How many of each group stand how.")] = False,
+    as_json: Json = False,
+) -> None:
+    """The latest that was observed of each entity, and how often it went."""
+    from bridge.traces import matches
     from bridge.traces.tracker import Observed
-    from gateway.commands.trace_board import Board
+    from gateway.commands.trace_board import AWAY, Board
 
     board = Board()
     with _opened(history) as store:
-        for seen in sorted(store.latest(), key=lambda each: each.time_ms):
+        changes = [seen for seen in store.changes() if matches(pattern, seen.entity)]
+        latest = [seen for seen in store.latest() if matches(pattern, seen.entity)]
+        for seen in sorted([*changes, *latest], key=lambda each: each.time_ms):
             board.take(Observed(seen.entity, seen.kind, seen.time_ms, 0, seen.fields))
-    if as_json:
-        print_json([row.to_json() for row in board.sorted()])
+    if groups:
+        _print_groups(board.groups(), as_json)
         return
-    print_table("", list(_COLUMNS), [_cells(row.to_json(), time.time()) for row in board.sorted()])
+    rows = board.sorted()
+    if offline:
+        rows = sorted((row for row in rows if row.health in AWAY), key=lambda row: row.since_ms)
+    if as_json:
+        print_json([row.to_json() for row in rows])
+        return
+    print_table("", list(_COLUMNS), [_cells(row.to_json(), time.time()) for row in rows])
 
 
 @traces_app.command("history")
@@ -103,18 +121,31 @@ def show_history(
     """What was observed of one entity, oldest first."""
     with _opened(history) as store:
         found = store.history(entity, limit)
+    later = [*(seen.time_ms for seen in found[1:]), int(time.time() * 1000)]
     rows = [{"time_ms": s.time_ms, "kind": s.kind.name, "fields": s.fields} for s in found]
     if as_json:
         print_json(rows)
         return
     print_table(
         entity,
-        ["time", "trace", ""],
-        [[_date(r["time_ms"]), str(r["kind"]), as_text(_pairs(r["fields"]))] for r in rows],
+        ["time", "for", "trace", ""],
+        [
+            [_date(r["time_ms"]), _lasted(end_ms - r["time_ms"]), str(r["kind"]), as_text(_pairs(r["fields"]))]
+            for r, end_ms in zip(rows, later, strict=True)
+        ],
     )
 
 
 # --------------------------------------------------------------------------------------------------- details
+
+
+def _print_groups(groups: dict[str, dict[str, int]], as_json: bool) -> None:
+    if as_json:
+        print_json(groups)
+        return
+    healths = sorted({health for counts in groups.values() for health in counts})
+    rows = [[name, *(str(counts.get(health, 0)) for health in healths)] for name, counts in groups.items()]
+    print_table("", ["group", *healths], rows)
 
 
 def _opened(path: Path) -> Any:
@@ -160,7 +191,7 @@ def _running(screen: Any) -> Any:
     return screen if isinstance(screen, _Screen) else nullcontext(screen)
 
 
-_COLUMNS = ("entity", "health", "state", "since", "seen", "latency", "loss", "load")
+_COLUMNS = ("entity", "health", "state", "since", "went", "seen", "latency", "loss", "load")
 _STYLES = {"alive": "green", "suspected": "yellow", "failed": "red", "disconnected": "red"}
 
 
@@ -184,11 +215,22 @@ def _cells(row: dict[str, Any], now: float) -> list[str]:
     latency = "" if row["latency_ms"] is None else f"{row['latency_ms']} ms"
     loss = "" if row["loss_rate"] is None else f"{row['loss_rate']:.0%}"
     since = _date(row["since_ms"]) if row["since_ms"] else ""
-    return [row["entity"], row["health"], row["state"], since, seen_s, latency, loss, as_text(_pairs(row["load"]))]
+    went = f"{row['flaps']} times" if row["flaps"] else ""
+    load = as_text(_pairs(row["load"]))
+    return [row["entity"], row["health"], row["state"], since, went, seen_s, latency, loss, load]
 
 
 def _pairs(fields: dict[str, Any]) -> list[str]:
     return [f"{name}: {value}" for name, value in fields.items()]
+
+
+def _lasted(milliseconds: int) -> str:
+    """A duration, to the unit that matters: until the next line of a timeline."""
+    seconds = max(0, milliseconds) // 1000
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds} s"
 
 
 def _date(time_ms: int) -> str:

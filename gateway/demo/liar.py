@@ -18,14 +18,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bridge.contract import Effect, Event, Machine, Received
-from bridge.document import OverlayError
+from bridge.base import OperatorError
+from bridge.contract import Effect, Event, OverlayNode, Received
+from bridge.document import Overlay
 from bridge.sim.adversary import Adversary, Behaviour
-from gateway.base import ConfigError, StartError, load
-from gateway.client import TlsError
-from gateway.outbox.database import StoreError
+from gateway.base import load
 from gateway.party import serve
-from gateway.trust import TrustError
 from keys.envelope import PROPERTY_HEADER
 
 SEEN_MAX = 256
@@ -35,10 +33,11 @@ SEEN_MAX = 256
 class Liar:
     """Stands between node and links. `lying` says whether it lies now."""
 
-    def __init__(self, machine: Machine, seed: int, saw: Path) -> None:
+    def __init__(self, node: OverlayNode, seed: int, saw: Path) -> None:
         self.lying = False
-        self.machine = Adversary(
-            machine,
+        self._node = node
+        self._adversary = Adversary(
+            node,
             {Behaviour.SHARES, Behaviour.CONTENT},
             random.Random(seed),  # noqa: S311 - a lie to repeat, no secret
             lying=lambda now: self.lying,
@@ -47,13 +46,29 @@ class Liar:
         self._seen = 0
 
     @property
+    def overlay(self) -> Overlay:
+        return self._node.overlay
+
+    @property
+    def peers(self) -> frozenset[str]:
+        return self._node.peers
+
+    @property
+    def removed(self) -> bool:
+        return self._node.removed
+
+    @property
+    def versions(self) -> dict[str, int]:
+        return self._node.versions
+
+    @property
     def next_deadline(self) -> float | None:
-        return self.machine.next_deadline
+        return self._adversary.next_deadline
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
         if self.lying and self._seen < SEEN_MAX and isinstance(event, Received):
             self._note(event)
-        return self.machine.handle(event, now)
+        return self._adversary.handle(event, now)
 
     def _note(self, event: Received) -> None:
         wire = event.wire
@@ -73,8 +88,8 @@ def main() -> int:
     told = parser.parse_args()
     liars: list[Liar] = []
 
-    def wrap(machine: Machine) -> Machine:
-        liars.append(Liar(machine, told.seed, told.saw))
+    def wrap(node: OverlayNode) -> OverlayNode:
+        liars.append(Liar(node, told.seed, told.saw))
         return liars[0]
 
     def lie(wanted: bool) -> None:
@@ -87,7 +102,7 @@ def main() -> int:
     logging.getLogger("veilmq").setLevel(logging.INFO)
     try:
         serve(load(told.config), wrap)
-    except (ConfigError, StartError, StoreError, TlsError, TrustError, OverlayError) as error:
+    except OperatorError as error:
         print(f"veilmq: {error}", file=sys.stderr)
         return 2
     return 0

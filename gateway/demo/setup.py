@@ -23,6 +23,7 @@ from typing import Any
 
 import yaml
 
+from bridge.base import OperatorError
 from gateway.owner import sign_overlay
 from gateway.trust import TrustDomain
 from keys.identity import Role
@@ -52,7 +53,7 @@ FREE_BYTES_MIN = 256 << 20
 """What a run writes to disk at most, with a margin."""
 
 
-class DemoError(Exception):
+class DemoError(OperatorError):
     """Why the demonstration cannot go on, in one line: cause and cure.
 
     `status`: exit status. `tail`: last lines of the log of the process that is to blame.

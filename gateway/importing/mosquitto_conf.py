@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bridge.base import OperatorError
+
 FILE_BYTES_MAX = 4 << 20
 """Stops a wrong path from being read as a configuration."""
 FILES_MAX = 1_000
@@ -99,7 +101,7 @@ OF_BRIDGE = frozenset(
 )
 
 
-class ConfError(Exception):
+class ConfError(OperatorError):
     """One line: the file, what is wrong, the cure."""
 
 

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from bridge.base import OperatorError
 from gateway.mqtt5.packets import NO_PROPERTIES, Properties
 from gateway.mqtt5.properties import Carrier, decode_properties
 from gateway.mqtt5.types import MqttError
@@ -24,7 +25,7 @@ _RECEIVED_STATES = frozenset({6, 7, 9})
 _INCOMING = 0
 
 
-class DbError(Exception):
+class DbError(OperatorError):
     """One line: what is wrong with the file, and the cure."""
 
 

@@ -82,6 +82,7 @@ class Decoder:
         "_needed",
         "_parsers",
         "_role",
+        "answers_v5",
         "error",
         "first_packet_size",
         "maximum_packet_size",
@@ -102,6 +103,8 @@ class Decoder:
         self.maximum_packet_size = maximum_packet_size
         self.first_packet_size = min(first_packet_size, maximum_packet_size)
         self.error: MqttError | None = None
+        #: The first packet was refused, and was a CONNECT of MQTT 5: its sender understands a reason code (§4.13.1).
+        self.answers_v5 = False
         self._role = role
         self._copies = copies if version == Version.V5 and role == "client" else None
         self._held = bytearray()  # a packet whose end has not come: at most maximum_packet_size and a read
@@ -255,7 +258,11 @@ class Decoder:
         if stop > len(data):
             self._needed = stop
             return 0
-        connect = parsing.parse_connect(data, start, stop)
+        try:
+            connect = parsing.parse_connect(data, start, stop)
+        except MqttError:
+            self.answers_v5 = parsing.is_connect_v5(data, start, stop)
+            raise
         packets.append(connect)
         self._learn(connect.version)
         return stop

@@ -67,6 +67,14 @@ def _at_end(at: int, end: int) -> None:
 # ------------------------------------------------------------------------------------------ CONNECT, CONNACK
 
 
+_V5 = b"\0\4MQTT\5"
+
+
+def is_connect_v5(data: bytes, at: int, end: int) -> bool:
+    """Whether a CONNECT, whatever follows, says that it is of MQTT 5: then a CONNACK can say what is wrong."""
+    return end - at >= len(_V5) and data[at : at + len(_V5)] == _V5
+
+
 def parse_connect(data: bytes, at: int, end: int) -> Connect:
     """CONNECT of any version. Raises UnsupportedVersion, ClientIdentifierNotValid or as the others."""
     name, at = read_binary(data, at, end)

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from gateway.base import Figures, Limits, LinkState, StartError
 from gateway.operation.answers import Answers, Health
+from gateway.operation.registry import BROKER_FIGURES, Kind
 from gateway.operation.snapshot import Snapshot
 from gateway.operation.sys_topics import release
 
@@ -36,47 +37,13 @@ LOOK_S, STOP_S = 0.1, 0.5
 
 def broker_metrics(snapshot: Snapshot, limits: Limits) -> Iterator[Metric]:
     """What the broker says of itself."""
-    traffic, figures = snapshot.traffic, snapshot.figures
     build = GaugeMetricFamily(PREFIX + "build_info", "Always 1.", labels=["version"])
     build.add_metric([release()], 1)
     yield build
-    gauges = {
-        "start_time_seconds": (traffic.started_at, "When the broker started, since the UNIX epoch."),
-        "connections": (snapshot.connections, "Open network connections."),
-        "connections_half_open": (snapshot.half_open, "Those whose CONNECT has not been accepted."),
-        "clients_connected": (snapshot.clients_connected, "Clients that are connected."),
-        "clients_connected_maximum": (traffic.clients_maximum, "Most clients that were connected at once."),
-        "members_connected": (snapshot.members, "Members of the overlay that are connected to us."),
-        "sessions": (snapshot.sessions, "Sessions of clients, connected or kept."),
-        "subscriptions": (snapshot.subscriptions, "Subscriptions of all clients."),
-        "shared_subscriptions": (snapshot.shared_subscriptions, "Those that are shared."),
-        "retained_messages": (snapshot.retained_messages, "Retained messages, with those below $SYS."),
-        "retained_bytes": (snapshot.retained_bytes, "What retained messages cost."),
-        "queued_messages": (snapshot.queued_messages, "QoS 1 and 2 messages that wait for a receiver."),
-        "queued_bytes": (snapshot.queued_bytes, "What they and those in flight cost."),
-        "clients_behind": (snapshot.behind, "Receivers that publishers wait for, since their queue is long."),
-        "publications_waiting": (snapshot.held_now, "Publications that wait for them."),
-        "in_flight_messages": (snapshot.in_flight, "QoS 1 and 2 messages sent and not acknowledged."),
-    }
-    for name, (value, text) in gauges.items():
-        yield GaugeMetricFamily(PREFIX + name, text, value=value)
-    counters = {
-        "connections_opened": (traffic.sockets, "Network connections that were opened."),
-        "clients_accepted": (traffic.connects, "CONNECTs that were accepted."),
-        "sessions_expired": (traffic.expired, "Sessions that ended because nobody came back."),
-        "received_bytes": (traffic.bytes_received, "Bytes that clients sent."),
-        "sent_bytes": (traffic.bytes_sent, "Bytes written for clients."),
-        "packets_received": (traffic.packets_received, "MQTT packets of any type that clients sent."),
-        "packets_sent": (traffic.packets_sent, "MQTT packets of any type written for clients."),
-        "publications_received": (traffic.publish_received, "PUBLISH packets that clients sent."),
-        "publications_received_bytes": (traffic.publish_bytes_received, "Their payloads."),
-        "publications_held": (traffic.held, "Those that have waited for a receiver before they were acknowledged."),
-        "publications_sent": (snapshot.published, "PUBLISH packets written for clients."),
-        "publications_sent_bytes": (snapshot.published_bytes, "Their payloads."),
-        "publications_repeated": (figures.repeated, "PUBLISH packets written again after a reconnect."),
-    }
-    for name, (value, text) in counters.items():
-        yield CounterMetricFamily(PREFIX + name, text, value=value)
+    for figure in BROKER_FIGURES:
+        if figure.name:
+            family = GaugeMetricFamily if figure.kind is Kind.GAUGE else CounterMetricFamily
+            yield family(PREFIX + figure.name, figure.text, value=figure.value(snapshot))
     dropped = CounterMetricFamily(
         PREFIX + "publications_dropped", "Publications that a receiver did not get.", labels=["reason"]
     )

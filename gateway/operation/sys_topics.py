@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 from gateway.mqtt5.message import Message
+from gateway.operation.registry import BROKER_FIGURES
 from gateway.operation.snapshot import Snapshot
 
 ROOT = "$SYS/broker/"
@@ -93,47 +94,12 @@ class SysTopics:
 
 def values(snapshot: Snapshot) -> Iterator[tuple[str, object]]:
     """(topic below the root, value) of everything but loads and version."""
-    traffic = snapshot.traffic
-    away = snapshot.sessions - snapshot.clients_connected
     yield "uptime", f"{int(snapshot.uptime_s)} seconds"
-    yield "bytes/received", traffic.bytes_received
-    yield "bytes/sent", traffic.bytes_sent
-    yield "clients/connected", snapshot.clients_connected
-    yield "clients/active", snapshot.clients_connected  # the old names of these two
-    yield "clients/disconnected", away
-    yield "clients/inactive", away
-    yield "clients/expired", traffic.expired
-    yield "clients/maximum", traffic.clients_maximum
-    yield "clients/total", snapshot.sessions
-    yield "messages/received", traffic.packets_received
-    yield "messages/sent", traffic.packets_sent
-    yield "messages/stored", snapshot.retained_messages + snapshot.queued_messages
-    yield "publish/messages/received", traffic.publish_received
-    yield "publish/messages/sent", snapshot.published
-    yield "publish/messages/dropped", sum(snapshot.dropped.values())
-    yield "publish/messages/held", traffic.held
-    yield "publish/messages/waiting", snapshot.held_now
-    yield "clients/behind", snapshot.behind
-    yield "publish/bytes/received", traffic.publish_bytes_received
-    yield "publish/bytes/sent", snapshot.published_bytes
-    yield "retained messages/count", snapshot.retained_messages
-    yield "store/messages/count", snapshot.retained_messages + snapshot.queued_messages
-    yield "store/messages/bytes", snapshot.retained_bytes + snapshot.queued_bytes
-    yield "subscriptions/count", snapshot.subscriptions
-    yield "shared_subscriptions/count", snapshot.shared_subscriptions
+    for figure in BROKER_FIGURES:
+        for topic in figure.topics:
+            yield topic, figure.value(snapshot)
 
 
 def totals(snapshot: Snapshot) -> dict[str, int]:
     """What `load/` is computed of."""
-    traffic = snapshot.traffic
-    return {
-        "connections": traffic.connects,
-        "sockets": traffic.sockets,
-        "bytes/received": traffic.bytes_received,
-        "bytes/sent": traffic.bytes_sent,
-        "messages/received": traffic.packets_received,
-        "messages/sent": traffic.packets_sent,
-        "publish/received": traffic.publish_received,
-        "publish/sent": snapshot.published,
-        "publish/dropped": sum(snapshot.dropped.values()),
-    }
+    return {figure.load: int(figure.value(snapshot)) for figure in BROKER_FIGURES if figure.load}

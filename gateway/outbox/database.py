@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from bridge.base import OperatorError
 from bridge.contract import Publication
 
 SEQUENCE_BLOCK = 1 << 16
@@ -53,7 +54,7 @@ CREATE INDEX IF NOT EXISTS topics_age ON topics (sequence);
 """
 
 
-class StoreError(Exception):
+class StoreError(OperatorError):
     """The data directory cannot be used or written: one line, cause and cure. MQTT reason `code`."""
 
     code = 0x80

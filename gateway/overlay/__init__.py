@@ -5,9 +5,9 @@ Imports `client`, `clients`, `outbox`, `trust` and below; never `broker`.
 
 from __future__ import annotations
 
+from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.contents import PROPERTY_PART, Assembling, Count, Send, check_mode, read
 from gateway.overlay.dials import Dials
-from gateway.overlay.driver import Links
 from gateway.overlay.hosted import NOBODY, PLAIN, logins, of_region
 from gateway.overlay.keeping import Keeping
 from gateway.overlay.key_cache import KeyCache
@@ -35,6 +35,7 @@ __all__ = [
     "PLAIN",
     "PROPERTY_PART",
     "Assembling",
+    "BrokerOverlay",
     "Client",
     "ClientError",
     "ConfigError",
@@ -44,7 +45,6 @@ __all__ = [
     "KeyCache",
     "KeyMaterial",
     "KeyMaterialError",
-    "Links",
     "MqttError",
     "Neighbours",
     "OverlayError",

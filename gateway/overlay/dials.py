@@ -1,7 +1,7 @@
 """The connections that we make: one client to each member that listens for us, remade as the overlay changes.
 
-Which members these are follows from the overlay (`bridge.node.peers_of`); what goes over the links is for `links` and
-`client`, who drive them. A member that is gone, or listens somewhere else, loses its client; nobody else does.
+Which members these are follows from the overlay (`bridge.topology.peers_of`); what goes over the links is for `links`
+and `client`, who drive them. A member that is gone, or listens somewhere else, loses its client; nobody else does.
 """
 
 from __future__ import annotations

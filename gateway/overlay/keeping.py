@@ -16,7 +16,7 @@ from gateway.overlay.key_cache import KeyCache
 from gateway.overlay.key_material import KeyMaterial, KeyMaterialError
 from gateway.trust import LiveOverlay
 from keys.epochs import ScopeKeys
-from keys.identity import CARRIERS, Identity, Role
+from keys.identity import CARRIERS, Role
 
 log = logging.getLogger("veilmq.keys")
 
@@ -32,7 +32,7 @@ class Keeping:
         cache: KeyCache | None = None,
         material: KeyMaterial | None = None,
     ) -> None:
-        self._store, self._live, self._keys = store, live, keys
+        self._store, self.live, self._keys = store, live, keys
         self._cache, self._material = cache, material
         self._epoch: int | None = None
         self._archives_owed: dict[int, bytes | None] = {}
@@ -40,25 +40,17 @@ class Keeping:
         self._refused = ""
 
     @property
+    def role(self) -> Role:
+        return self.live.local.role
+
+    @property
     def overlay(self) -> Overlay:
         """The version in force."""
-        return self._live.overlay
-
-    def document(self) -> bytes | None:
-        """The overlay file, if somebody replaced it since the last call."""
-        return self._live.changed()
-
-    def complete(self) -> None:
-        """The document was looked at: what it lacks, and we have, goes into the file."""
-        self._live.complete()
-
-    def adopt(self, overlay: Overlay) -> Identity | None:
-        """Keep a newer overlay; our identity from now on, if it lists a key that we had prepared."""
-        return self._live.adopt(overlay)
+        return self.live.overlay
 
     def removed(self) -> None:
         """The overlay has no use for us any more: say so, and erase what we split shares by."""
-        overlay, name = self.overlay, self._live.local.name
+        overlay, name = self.overlay, self.live.local.name
         if name in overlay.members:
             region = overlay.latest[overlay.certificate(name).region]
             log.warning(
@@ -69,21 +61,13 @@ class Keeping:
             log.error("the overlay lists us no longer: nothing is sent or received until it does")
         self._erase_seeds(lambda _: True)
 
-    def keep_for_restart(self, overlay: Overlay) -> None:
-        """Keep an overlay that cannot be adopted by a process that runs."""
-        self._live.keep(overlay)
-        log.warning(
-            "version %d of the overlay changes regions or the key service; it is kept, restart to adopt it",
-            overlay.policy.version,
-        )
-
     def recognise(self, certificate_der: bytes) -> str | None:
         """The member whose key a TLS certificate shows."""
-        return self._live.tls.recognise(certificate_der)
+        return self.live.tls.recognise(certificate_der)
 
     def listeners(self, peers: Sequence[str]) -> list[str]:
         """Of our peers those that we dial: whoever has an address, but replicas and key servers dial no gateways."""
-        members = self._live.overlay.members
+        members = self.live.overlay.members
         return sorted(p for p in peers if p in members and members[p].certificate.role in (*CARRIERS, Role.KEY_SERVER))
 
     # ---------------------------------------------------------------------------------------------- keys

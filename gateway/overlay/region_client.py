@@ -10,7 +10,6 @@ secrets and epoch keys from the properties below. It does not collect, deduplica
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import random as random_module
@@ -22,37 +21,20 @@ from pathlib import Path
 from typing import Any
 
 from bridge.base import overlaps
-from bridge.contract import (
-    Acked,
-    Adopt,
-    Adoption,
-    Blame,
-    Effect,
-    Event,
-    KeysChanged,
-    LinkDown,
-    LinkUp,
-    Received,
-    Rotated,
-    Send,
-    Subscribed,
-    Tick,
-    Watch,
-    Wire,
-)
+from bridge.contract import Acked, KeyDoubted, KeyWanted, LinkDown, LinkUp, Received, Subscribed, Wire
 from bridge.document import Overlay, OverlayError, ScopeSecret
 from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, VIEWS_TOPIC
 from bridge.node import ReaderNode
 from bridge.wire import KEYS_TOPIC
-from gateway.base import ConfigError, LinkState, PrivateFileError, read_private
+from gateway.base import ConfigError, Figures, LinkState, PrivateFileError, read_private
 from gateway.client import Address, Client, ClientError, LinkTls, TlsError, split_host_port
 from gateway.mqtt5.copies import Copies
 from gateway.mqtt5.packets import Properties, Publish
 from gateway.mqtt5.types import MqttError
 from gateway.overlay import hosted
 from gateway.overlay.dials import Dials
+from gateway.overlay.driver import Driver, NoHands
 from gateway.trust import (
-    LOOK_EVERY_S,
     LiveOverlay,
     LocalIdentity,
     TrustError,
@@ -148,7 +130,7 @@ def _one_by_one(
         on_arrival(Arrival(replica, _wire(publish), publish, client))
 
 
-class RegionClient:
+class RegionClient(NoHands):
     """All replicas of the home region of the identity in `identity_dir`, and the key servers. `start` it on a loop.
 
     `on_arrival` gets every wire, those of `KEYS_TOPIC` (live keys for a new subscription) included. Who gives
@@ -195,28 +177,24 @@ class RegionClient:
                 f"no scope that we may read holds {', '.join(missing)}; ask the overlay's owner for the right"
             )
         self._receive_maximum, self._session_expiry_s, self._random = receive_maximum, session_expiry_s, random
-        self._timer: asyncio.TimerHandle | None = None
-        self._watching: asyncio.Task[None] | None = None
         self._copies = Copies()
         self._dials = Dials(self._dial)
+        self.figures = Figures(self.local.name, self.local.role.value, links=self._dials.states)
+        """What our node counted, and whom it suspects."""
+        self._driver = Driver(self._node, self._live, self._dials, self.figures, self, clock)
         for topic_filter in self.filters:
-            self._handle(Subscribed(topic_filter))
+            self._driver.handle(Subscribed(topic_filter))
 
     # ------------------------------------------------------------------------------------- lifetime
 
     def start(self) -> None:
         """Connect to every replica and key server in the background, and keep subscribed."""
-        self._dials.start(sorted(self._node.peers), self)
-        self._watching = asyncio.get_running_loop().create_task(self._watch_file(), name="overlay file")
-        self._handle(Tick())
+        self._dials.start(self.peers_to_dial(), self)
+        self._driver.start()
 
     async def close(self) -> None:
         """Leave; the sessions stay at the replicas, so nothing that is sent meanwhile is lost."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        await self._driver.stop()
         await self._dials.close()
 
     @property
@@ -264,32 +242,28 @@ class RegionClient:
         """The certificate of a publisher by the 16 bytes that headers name it with."""
         return self.overlay.by_party.get(party_id)
 
-    def secret_of(self, wire_filter: str) -> ScopeSecret | None:
-        """What we know of the scope that a key header names."""
-        return next((s for s in self.secrets if s.scope.filter == wire_filter), None)
-
     def want(self, name: KeyName) -> None:
         """A key header named an epoch key that we lack: ask the key servers for it. On the event loop."""
-        self._perform(self._node.wanted(name, self._clock()))
+        self._driver.handle(KeyWanted(name))
 
     def doubt(self, name: KeyName) -> None:
         """A publisher's check value contradicts the key that we hold under this name. On the event loop."""
-        self._perform(self._node.doubted(name, self._clock()))
+        self._driver.handle(KeyDoubted(name))
 
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
         """Send a replica a request of ours. On the event loop; dropped without a connection."""
-        self._send(replica, Wire(topic, payload), 0)
+        self.send(replica, Wire(topic, payload), 0)
 
     # -------------------------------------------------------------------------------- called by dials
 
     def link_up(self, peer: str) -> None:
-        self._handle(LinkUp(peer))
+        self._driver.handle(LinkUp(peer))
 
     def link_down(self, peer: str) -> None:
-        self._handle(LinkDown(peer))
+        self._driver.handle(LinkDown(peer))
 
     def link_watched(self, peer: str, ticket: int) -> None:
-        self._handle(Acked(peer, ticket))
+        self._driver.handle(Acked(peer, ticket))
 
     def link_published(self, peer: str, publish: Publish, client: Client) -> None:
         self._published(peer, client, (publish,))
@@ -301,7 +275,7 @@ class RegionClient:
             for publish in publishes:
                 if not ours or publish.topic in CONTROL_TOPICS:
                     client.acknowledge(publish)
-                    self._handle(Received(peer, _wire(publish)))
+                    self._driver.handle(Received(peer, _wire(publish)))
             publishes = [publish for publish in publishes if ours and publish.topic not in CONTROL_TOPICS]
         if publishes:
             self._on_arrivals(peer, publishes, client)
@@ -332,62 +306,22 @@ class RegionClient:
         client.on_publishes = partial(self._published, peer, client)
         return client
 
-    def _handle(self, event: Event) -> None:
-        self._perform(self._node.handle(event, self._clock()))
+    # ------------------------------------------------------------------------------ hands of the driver
 
-    def _perform(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Watch():
-                    self._dials.watch(effect)
-                case Send(peer, wire, ticket):
-                    self._send(peer, wire, ticket)
-                case KeysChanged():
-                    self._on_keys()
-                case Adopt():
-                    self._adopt(effect)
-                case Blame(member, named, why):
-                    log.warning("%s %s: %s", "named" if named else "suspected", member, why)
-        self._arm()
-
-    def _send(self, peer: str, wire: Wire, ticket: int) -> None:
+    def send(self, peer: str, wire: Wire, ticket: int) -> None:
         client = self._dials.get(peer)
         if client is not None:
-            on_ack = partial(self._handle, Acked(peer, ticket)) if ticket else None
+            on_ack = partial(self._driver.handle, Acked(peer, ticket)) if ticket else None
             client.publish(wire.topic, wire.payload, wire.qos, wire.retain, wire.properties, on_ack)
 
-    def _adopt(self, effect: Adopt) -> None:
-        if effect.outcome is Adoption.RESTART:
-            self._live.keep(effect.overlay)
-            log.warning("version %d of the overlay is kept; restart to adopt it", effect.overlay.policy.version)
-            return
-        rotated = self._live.adopt(effect.overlay)
-        self.local = self._live.local
-        self._dials.adopt(sorted(self._node.peers))
+    def keys_changed(self) -> None:
         self._on_keys()
-        if rotated is not None:  # not from inside the handling of another event
-            loop = asyncio.get_running_loop()
-            loop.call_soon(self._handle, Rotated(rotated))
-            loop.call_soon(self._dials.redial)
 
-    def _arm(self) -> None:
-        deadline = self._node.next_deadline
-        if self._watching is None:
-            return  # not started
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if deadline is not None:
-            delay_s = max(0.001, deadline - self._clock())
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._handle, Tick())
+    def adopted(self, overlay: Overlay, removed: bool) -> None:
+        self.local = self._live.local
+        self._on_keys()
+        if removed:
+            log.error("the overlay lists us no longer: nothing is received until it does")
 
-    async def _watch_file(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_EVERY_S)
-            document = self._live.changed()
-            if document is not None:
-                try:
-                    self._perform(self._node.offered(document, self._clock()))
-                except OverlayError as error:
-                    log.error("the new overlay file is not adopted: %s", error)
-                self._live.complete()
+    def peers_to_dial(self) -> list[str]:
+        return sorted(self._node.peers)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bridge.node import GatewayNode, ReaderNode
-from gateway.overlay.driver import Links
+from gateway.overlay.broker_overlay import BrokerOverlay
 from keys.identity import CARRIERS, Role
 
 
@@ -53,7 +53,7 @@ class OverlayStanding:
     removed: bool = False
 
 
-def standing(links: Links, now: float, outbox_bytes_max: int) -> OverlayStanding:
+def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> OverlayStanding:
     """Look at everything. `now`: UNIX time in seconds."""
     node, store, keeping, dials = links.parts
     overlay = keeping.overlay
@@ -89,7 +89,7 @@ def standing(links: Links, now: float, outbox_bytes_max: int) -> OverlayStanding
         key_servers=of("", servers, _servers_needed(len(policy.key_servers), policy.server_faults))
         if servers
         else None,
-        versions=node.keeper.versions,
+        versions=node.versions,
         clocks={peer: ahead_s for peer in up if (ahead_s := dials[peer].clock_ahead_s) is not None},
         named=dict(links.figures.named),
         ends={f"certificate of {links.figures.name} in the overlay": own.certificate.not_after_ms / 1000}
@@ -104,7 +104,7 @@ def standing(links: Links, now: float, outbox_bytes_max: int) -> OverlayStanding
         keys_late=node.lacks(epoch + 1) if late_s > 0 and isinstance(node, ReaderNode) else (),
         late_s=late_s,
         epoch_left_s=calendar.end_s(epoch) - now if calendar.length_s else 0.0,
-        removed=node.keeper.removed,
+        removed=node.removed,
     )
 
 

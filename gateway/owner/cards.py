@@ -152,6 +152,11 @@ def _succeed(domain: TrustDomain, path: Path, card: Card, member: Member, old: M
     return Member(member.certificate, member.address, card.ca, b"", _again(domain, present, region, until_ms))
 
 
+def reissued(domain: TrustDomain, old: Certificate, not_after_ms: int) -> Certificate:
+    """The same certificate with another end."""
+    return _again(domain, old, old.region, not_after_ms)
+
+
 def _moved(domain: TrustDomain, former: Certificate, region: int) -> Certificate:
     return former if former.region == region else _again(domain, former, region, former.not_after_ms)
 

@@ -9,7 +9,7 @@ keys only, and the material that its servers derive keys from is dealt here, wri
 the signed file, to be handed over, and kept nowhere: afterwards this directory cannot derive a scope's key. Written are
 first material, then record, then file; a crash between them is mended by signing again. Not here: the form of the
 description (`description`), how rights change (`rights`), who a certificate is issued to (`membership`), how replicas
-come and go (`attaching`, `owner_views`).
+come and go (`attaching`, `views`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Changes of sessions that are written together, as the newest state of each row. Data; no I/O, no decisions.
 
-`session_store.SessionStore` fills one `Batch` while another is being written, and says who waits for it.
+`store.SessionStore` fills one `Batch` while another is being written, and says who waits for it.
 """
 
 from __future__ import annotations

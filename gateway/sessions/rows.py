@@ -1,4 +1,4 @@
-"""Between what the broker holds of its clients and the rows of `session_db`. No state, no I/O.
+"""Between what the broker holds of its clients and the rows of `database`. No state, no I/O.
 
 A message is stored as the MQTT 5 PUBLISH that it would be, with the instant of its expiry beside it, so that one
 codec reads the network and the disk.

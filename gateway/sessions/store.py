@@ -10,7 +10,7 @@ waits for its batch:
   SUBACK, PUBREL, PUBCOMP, and PUBLISH of QoS 2, whose packet identifier must not be given away twice.
 
 Batches are committed in order, so the disk always holds a prefix of what happened. Not here: the database
-(`session_db.py`), rows (`session_rows.py`), what a session does (`mqtt5/`), the overlay's outbox (`store.py`).
+(`database.py`), rows (`rows.py`), what a session does (`mqtt5/`), the overlay's outbox (`store.py`).
 
 Policy when the disk is full: publications of the group that failed and of the next `RETRY_S` seconds are refused
 with 0x97 where they would have to be stored; everything else goes on, from memory, and is written later.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from bridge.base import OperatorError
 from gateway.setup.folders import CONFIG, DATA, IDENTITY, MATERIAL, OVERLAY
 from keys.identity import Role
 
@@ -22,7 +23,7 @@ MEMBERS_MAX = 200
 """Stops a slip of the finger from filling a disk."""
 
 
-class SetupError(Exception):
+class SetupError(OperatorError):
     """Why an overlay cannot be made or run, in one line: cause and cure. Exit status 2."""
 
 

@@ -13,7 +13,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bridge.base import split_share
+from bridge.base import Wall, split_share
 from bridge.contract import Count, Publication
 from bridge.devices import HOME_ASSISTANT, HOMIE, SPARKPLUG, Dashboards, Devices, DeviceTracer, Heartbeat, Owner, Rules
 from bridge.traces import (
@@ -21,6 +21,7 @@ from bridge.traces import (
     ANSWERS_FILTER,
     PRESETS,
     DiscoveryNode,
+    Fleet,
     Offenders,
     Preset,
     Reporter,
@@ -32,7 +33,9 @@ from gateway.mqtt5.packets import Publish, Unsubscribe
 from gateway.mqtt5.types import ReasonCode
 from gateway.tracing.broker_tracing import Tracing
 from gateway.tracing.store import TraceStore
+from gateway.tracing.webhook import Webhook
 from gateway.trust import Card, Credentials, LocalIdentity, TrustError, read_public
+from keys.delegation import admits
 from keys.errors import KeysError
 from keys.identity import public_key_of
 
@@ -109,7 +112,8 @@ def make_tracing(settings: TraceSettings, data: Path | None, count: Callable[[Co
             machine, owner, node, authority, os.urandom, dashboards, reporter, wall, offenders
         )  # fmt: skip
     store = None if data is None else TraceStore(data / "traces.sqlite3", local.identity.private_bytes())
-    return Tracing(tracer, node, store, count, clock, devices, reporter, settings.detect_within_s)
+    fleet, call = fleet_of(settings, local, wall)
+    return Tracing(tracer, node, store, count, clock, devices, reporter, settings.detect_within_s, fleet, call)
 
 
 def pace_of(settings: TraceSettings) -> Preset:
@@ -117,6 +121,20 @@ def pace_of(settings: TraceSettings) -> Preset:
     pace = PRESETS[settings.preset] if settings.preset is not None else within(settings.detect_within_s)
     floor_s = pace.floor_s if settings.floor_s is None else settings.floor_s
     return replace(pace, caution=settings.caution, floor_s=floor_s)
+
+
+def fleet_of(
+    settings: TraceSettings, local: LocalIdentity, wall: Wall
+) -> tuple[Fleet | None, Callable[[bytes], object]]:
+    """Who sums up the groups, and who calls somebody."""
+    if settings.fleet is None:
+        return None, _nothing
+    name, domain, prefix = local.name, local.card.domain, settings.fleet.prefix
+    fleet = Fleet(
+        prefix, settings.fleet.alert_after_s, wall,
+        lambda discoverers: f"{prefix}/#" in discoverers or admits(discoverers, name, domain),
+    )  # fmt: skip
+    return fleet, _nothing if settings.fleet.webhook is None else Webhook(settings.fleet.webhook)
 
 
 def owner_of(settings: DeviceSettings, authority: bytes, data: Path | None) -> Owner:
@@ -168,5 +186,5 @@ def _take_back(tracing: Tracing, broker: EdgeBroker, client: Client) -> None:
         broker.lifecycle.subscribing.unsubscribe(client, Unsubscribe(1, tuple(refused)))
 
 
-def _nothing(code: int) -> None:
-    """Nobody waits for what the broker itself publishes."""
+def _nothing(what: object) -> None:
+    """Nobody waits for what the broker itself publishes, or is called."""

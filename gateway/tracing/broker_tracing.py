@@ -4,7 +4,7 @@ The broker asks whether a client may publish or subscribe on a constrained topic
 hands over what was published there (`heard`, `arrived`). Unchanged devices are traced by what else clients do
 (`entity_event`, `willed`). Everything that the machines say leaves as the broker's own publication. Not here: rules
 of topics (`bridge.document.constrained`), tracing (`bridge.traces.tracer`, `bridge.devices.device_tracing`),
-discovery (`bridge.traces.discovery`), files (`trace_store`).
+discovery (`bridge.traces.discovery`), files (`store`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from bridge.traces import (
     DISCOVERY_TOPIC,
     REGISTRATION_TOPIC,
     Admission,
+    Alert,
     Asked,
     ClientGone,
     Complain,
@@ -32,6 +33,7 @@ from bridge.traces import (
     DiscoveryNode,
     EntityEvent,
     EntityGone,
+    Fleet,
     Heard,
     Interested,
     Registered,
@@ -42,6 +44,8 @@ from bridge.traces import (
     SendAway,
     Share,
     Spoke,
+    Stood,
+    Summary,
     Tracer,
     TracingEffect,
     TracingEvent,
@@ -101,7 +105,10 @@ class Tracing:
         devices: DeviceTracer | None = None,
         reporter: Reporter | None = None,
         detect_within_s: float = 10.0,
+        fleet: Fleet | None = None,
+        caller: Callable[[bytes], object] = lambda alert: None,
     ) -> None:
+        self._fleet, self._call = fleet, caller
         self._detect_within_s = detect_within_s
         self._tracer, self._node, self._store, self._devices = tracer, node, store, devices
         self._reporter = reporter
@@ -117,7 +124,7 @@ class Tracing:
 
     def guard(self, own: OwnTopics) -> None:
         """Say where nobody but us publishes."""
-        for each in (self._reporter, self._devices):
+        for each in (self._reporter, self._devices, self._fleet):
             if each is not None:
                 each.guard(own)
 
@@ -297,6 +304,9 @@ class Tracing:
                     self._broker.ping(topic, payload)
                 case Say(topic, payload, qos):
                     self._say(topic, payload, qos, constrained.stays_here(topic))
+                case Stood():
+                    if self._fleet is not None:
+                        self._show(self._fleet.stood(effect, self._clock()))
                 case Report(topic, payload):
                     self._broker.say(topic, payload, 1, stays_here=False)
                 case SendAway(client, why):
@@ -323,6 +333,15 @@ class Tracing:
                 case Count():
                     self._count(effect)
 
+    def _show(self, effects: Iterable[Summary | Alert]) -> None:
+        assert self._broker is not None
+        for effect in effects:
+            if isinstance(effect, Summary):
+                self._broker.show(effect.topic, effect.payload)
+            else:
+                self._broker.say(effect.topic, effect.payload, 1, stays_here=True)
+                self._call(effect.payload)
+
     def _say(self, topic: str, payload: bytes, qos: int, stays_here: bool) -> None:
         assert self._broker is not None
         self._speaking = True  # what we say ourselves is no news to us
@@ -338,7 +357,7 @@ class Tracing:
             log.error("%s", error)
 
     def _schedule(self) -> None:
-        machines = (self._tracer, self._devices, self._reporter)
+        machines = (self._tracer, self._devices, self._reporter, self._fleet)
         dues = [each.next_deadline for each in machines if each is not None]
         dues += [self._clock()] if len(self._admission) else []
         deadline = min((due for due in dues if due is not None), default=None)
@@ -363,6 +382,8 @@ class Tracing:
             return
         if self._reporter is not None:
             self._perform(self._reporter.due(now))
+        if self._fleet is not None:
+            self._show(self._fleet.due(now))
         self._perform(self._tracer.handle(Tick(), now))
         if self._devices is not None:
             self._perform(self._devices.handle(Tick(), now))

@@ -359,9 +359,6 @@ class Tracker(_Driven):
         """Track an entity from now on; one that does not exist yet, or may not be discovered, is asked for again."""
         self._do(lambda now: self._handle(Follow(entity, interest), now))
 
-    def unfollow(self, entity: str) -> None:
-        self._do(lambda now: self._handle(Unfollow(entity), now))
-
     def trouble(self, entity: str) -> str | None:
         """Why nothing is observed of an entity, in a few words; None while there is nothing to say."""
         with self._wake:

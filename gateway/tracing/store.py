@@ -21,11 +21,13 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from bridge.base import OperatorError
 from bridge.traces import Observed, Record, TraceKind
 from gateway.base import PrivateFileError, private_directory
 from keys.delegation import Advertisement
 from keys.errors import KeysError
 
+CHANGES = (TraceKind.JOIN, TraceKind.ALLS_WELL, TraceKind.FAILED, TraceKind.DISCONNECT)
 HISTORY_MAX = 1_000_000  # observations kept
 HISTORY_AGE_S = 30 * 86_400.0
 SEALED_FOR = b"veilmq/1 entities at rest"
@@ -42,7 +44,7 @@ CREATE INDEX IF NOT EXISTS observations_at ON observations (time_ms);
 """
 
 
-class TraceStoreError(Exception):
+class TraceStoreError(OperatorError):
     """The file cannot be used: one line, cause and cure."""
 
 
@@ -145,6 +147,14 @@ class TraceStore:
         query = f"SELECT entity, kind, time_ms, fields FROM observations {where} ORDER BY id DESC LIMIT ?"  # noqa: S608
         rows = self._execute(query, (*values, limit))
         return [_seen(*row) for row in reversed(rows)]
+
+    def changes(self, limit: int = 100_000) -> list[Seen]:
+        """The newest observations of who went and who came, oldest of them first. Raises TraceStoreError."""
+        kinds = ", ".join(str(int(kind)) for kind in CHANGES)
+        query = (
+            f"SELECT entity, kind, time_ms, fields FROM observations WHERE kind IN ({kinds}) ORDER BY id DESC LIMIT ?"  # noqa: S608
+        )
+        return [_seen(*row) for row in reversed(self._execute(query, (limit,)))]
 
     def latest(self) -> list[Seen]:
         """The last observation of each entity and kind, by entity. Raises TraceStoreError."""

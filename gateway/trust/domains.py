@@ -5,7 +5,7 @@ A trust domain (`veilmq trust init DIR`) holds
     owner.key             the key that signs an overlay, if this domain owns one
     root.key              32 secret bytes: the owner derives from it the keys that hide names and, where there is no
                           key service, those of the scopes
-    overlays/NAME.json    what the owner remembers of an overlay (`owner_record`)
+    overlays/NAME.json    what the owner remembers of an overlay (`record`)
 An identity (`veilmq trust issue`) is the directory that one member runs from
     key.pem, cert.pem     its Ed25519 key and its TLS certificate
     ca.pem                the authority that issued it
@@ -30,6 +30,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
+from bridge.base import OperatorError
 from gateway.base import PrivateFileError, private_directory, read_private, sync_directory, write_private, write_public
 from keys.errors import KeysError
 from keys.identity import Identity, Role, make_ca, make_leaf, public_key_of, verify
@@ -47,7 +48,7 @@ TAKING = "taking"
 IDENTITY_FILES = ("key.pem", "cert.pem", "ca.pem", "card.json")
 
 
-class TrustError(Exception):
+class TrustError(OperatorError):
     """One line for the operator: the file, what is wrong with it, and the cure."""
 
 

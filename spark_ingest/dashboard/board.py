@@ -1,7 +1,7 @@
 """What the dashboard shows, as a pure model: looks at the spool and scrapes of endpoints in, figures for the page out.
 
-No I/O, no clock: `Board.look` and `Board.scraped` are told the time. Where looks and scrapes come from is `board_feed`,
-how they are drawn `board_html`, the page `dashboard`. Nothing here is secret: no topic, payload or key comes in.
+No I/O, no clock: `Board.look` and `Board.scraped` are told the time. Where looks and scrapes come from is `feed`,
+how they are drawn `html`, the page `dashboard`. Nothing here is secret: no topic, payload or key comes in.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Everything comes from this process, nothing from elsewhere: the page works without the Internet. It has no login; it
 listens on loopback unless told otherwise, and then refuses names that are not this machine's, so that a page of
-somebody else cannot read it through the visitor's browser. What is shown is `board`, how it is drawn `board_html`.
+somebody else cannot read it through the visitor's browser. What is shown is `board`, how it is drawn `html`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 
 Plain DataFrame functions, so they compose with anything that Spark can do; Spark is imported when one is called. What
 needs all rows at once is for batches (`spark.read`, or the rows of a `foreachBatch`). They start no query and choose
-no sink; `job_runs` runs them for the command line.
+no sink; `runs` runs them for the command line.
 """
 # ruff: noqa: PLC0415  Spark takes a second to import
 

@@ -1,6 +1,6 @@
 """Executor side: rows of the spool in, content in clear out. Derives data keys, opens and reads content.
 
-START HERE for the executors' side. A row costs one AES-GCM opening; a key is opened once a process (`datakeys`), and
+START HERE for the executors' side. A row costs one AES-GCM opening; a key is opened once a process (`data_keys`), and
 whatever else can be is done for all rows of a batch at once, in columns (`inners`). What cannot be opened is never
 dropped without a trace: it becomes a row of the quarantine stream with a reason, and the other streams log how many
 there were.

@@ -1,7 +1,7 @@
 """What a receiver tells of itself while it runs: written by its thread, read by any other.
 
 Plain numbers and whole objects that are replaced, never changed in place, so that a reader needs no lock. Not here: how
-they are shown (`receiver_metrics`), and what the spool itself tells (`status`).
+they are shown (`metrics`), and what the spool itself tells (`status`).
 """
 
 from __future__ import annotations

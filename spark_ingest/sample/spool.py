@@ -4,7 +4,7 @@
     DIR/scope_keys.json    the keys that open them, outside the spool
 
 The rows go through the real collector and spool writer; only the region they come from is in memory
-(`sample_region`). Equal arguments give equal files. The keys follow from the seed: a sample is no secret.
+(`region`). Equal arguments give equal files. The keys follow from the seed: a sample is no secret.
 
 The plant: presses and pumps at two gateways report a temperature or a pressure every second; in the middle the second
 gateway is cut off for a while, so that its rows come late, and its first device dies and comes back.

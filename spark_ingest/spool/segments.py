@@ -1,7 +1,7 @@
 """The durable spool, as its readers see it: layout, positions, indexes, ranges of groups.
 
     SPOOL/consumers/NAME.json        how far the streaming query NAME has come (`consumers.py`)
-    SPOOL/RECEIVER/LOCK              held by the one process that writes (`spool_writer.py`)
+    SPOOL/RECEIVER/LOCK              held by the one process that writes (`writer.py`)
     SPOOL/RECEIVER/00000001.arrow    segment: an Arrow IPC stream; one record batch = one group
     SPOOL/RECEIVER/00000001.index    one entry a group: (end byte, rows, CRC), written after the group's fsync
     SPOOL/RECEIVER/00000001.state    what the collector knew before this segment (`collector.py`)

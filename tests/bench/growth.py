@@ -39,7 +39,7 @@ from bridge.contract.machine import (
 )
 from bridge.document.overlay import OverlayError
 from bridge.document.policy import Refresh, Scope
-from bridge.node import peers_of
+from bridge.topology import peers_of
 from tests.sim.world import NOW, make_world
 
 MESSAGES = 64

@@ -11,8 +11,8 @@ from bridge.contract.budgets import REFUSED_BURST
 from bridge.contract.machine import Acked, Committed, LinkUp, Publication, Received, Send, Subscribed, Tick, Watch, Wire
 from bridge.document.overlay import HOSTED_PROPERTY_CHARS, Overlay, OverlayError
 from bridge.document.policy import Scope
-from bridge.membership.node import peers_of
 from bridge.node import GatewayNode
+from bridge.topology import peers_of
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, Mode, to_property
 from keys.epochs import Calendar
 from keys.sharetree import Share, encode_shares

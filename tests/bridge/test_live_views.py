@@ -34,9 +34,9 @@ from bridge.document.policy import Scope
 from bridge.document.region_view import Endorsement
 from bridge.membership.adopting import OVERLAY_TOPIC, Version, canonical
 from bridge.membership.endorsing import ATTACH_S, VIEWS_TOPIC
-from bridge.membership.node import peers_of
 from bridge.node import GatewayNode
 from bridge.reader.blame import Evidence
+from bridge.topology import peers_of
 from bridge.wire.early_keys import AHEAD_MAX, Ahead
 from bridge.wire.pulling import PULL_TOPIC, PullRequest
 from bridge.wire.statements import KEYS_TOPIC

@@ -30,7 +30,8 @@ from bridge.document.scope_secret import ScopeSecret
 from bridge.groups.leases import GROUPS_TOPIC, Lease
 from bridge.membership.adopting import FLAG_DOCUMENT, OVERLAY_TOPIC, Version
 from bridge.membership.key_service import GRANT_TOPIC
-from bridge.node import GatewayNode, ReplicaNode, peers_of
+from bridge.node import GatewayNode, ReplicaNode
+from bridge.topology import peers_of
 from bridge.wire.pieces import PROPERTY_PART
 from bridge.wire.pulling import PULL_TOPIC, PullRequest
 from bridge.wire.statements import KEYS_TOPIC, SUBSCRIBE_TOPIC

@@ -7,7 +7,7 @@ import pytest
 from bridge.traces.discovery import Heard
 from bridge.traces.entity import TOKEN_LIFE_S, Stage, Told, Wishes
 from bridge.traces.kinds import OWN, Interest, TraceKind, key_topic, trace_topic, uuid_of
-from bridge.traces.pings import LAN, detection_s
+from bridge.traces.pings import LAN
 from bridge.traces.tracer import Say
 from bridge.traces.tracker import ANSWERS_MAX, UNOPENED_MAX
 from bridge.traces.witnessing import Level
@@ -17,6 +17,7 @@ from keys.frames import Kind, opening
 from keys.sealedbox import seal_box
 from keys.tracesession import Registration
 from tests.bridge.tracebus import NOW, identity
+from tests.bridge.traces.detection import detection_s
 from tests.bridge.traces.test_witnessing import PLACEMENTS
 from tests.bridge.witnessbus import WitnessBus
 

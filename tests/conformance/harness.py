@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from gateway.base.config import parse
 from gateway.broker.edge_broker import EdgeBroker
-from tests.conformance.hearing import Expected, MismatchError, expect, goodbye
+from tests.conformance.hearing import Expected, MismatchError, connack, expect, goodbye
 from tests.conformance.packets import Who
 from tests.conformance.rows import V5, Cut, Ended, Hear, Open, Pass, Row, Say, Upgrade
 
@@ -211,7 +211,9 @@ class Exchange:
                 if not all(part in came.lower() for part in inside):
                     raise MismatchError(f"the answer to the handshake is {came!r}")
                 self._connections[peer] = WebSocket(plain.socket)
-            case Ended(peer, code):
+            case Ended(peer, code, refusal):
+                if refusal is not None and self._who[peer].version == V5:
+                    expect(self._connections[peer].packet(), connack(refusal), self._who[peer])
                 if code is not None and self._who[peer].version == V5:
                     expect(self._connections[peer].packet(), goodbye(code), self._who[peer])
                 if rest := self._connections[peer].rest():

@@ -53,10 +53,12 @@ class Upgrade:
 
 @dataclass(frozen=True)
 class Ended:
-    """The broker has closed the connection and sent nothing more; `code`: after a DISCONNECT in MQTT 5."""
+    """The broker has closed the connection and sent nothing more; `code`: after a DISCONNECT in MQTT 5, `refusal`:
+    after a CONNACK in MQTT 5."""
 
     peer: str
     code: int | None = None
+    refusal: int | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,10 @@ class Peer:
     def is_told(self, code: int) -> Steps:
         """DISCONNECT with the code where the version has it, and the end of the connection."""
         yield Ended(self.name, code)
+
+    def is_refused(self, code: int) -> Steps:
+        """CONNACK with the code in MQTT 5, nothing below it, and the end of the connection."""
+        yield Ended(self.name, refusal=code)
 
     def leaves(self, code: int = 0, given: Given = ()) -> Steps:
         yield Say(self.name, (disconnect(code, given),))

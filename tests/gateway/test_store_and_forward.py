@@ -14,7 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from bridge.contract.machine import Acked, Count, Effect, Event, Forget, LinkDown, LinkUp, Publication, Send
+from bridge.contract.machine import (
+    Acked,
+    Count,
+    Effect,
+    Event,
+    Forget,
+    Leave,
+    LinkDown,
+    LinkUp,
+    Publication,
+    ReadPage,
+    Send,
+    Tick,
+)
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
 from bridge.publisher.windows import WINDOW_MAX
@@ -55,26 +68,28 @@ class Site:
         rng = random.Random("site")
         self.node = GatewayNode(
             world.overlay, world.identities["site"], "site", world.secrets, world.keys_of("site"), rng.randbytes,
-            max_age_s=max_age_s,
+            max_age_s=max_age_s, shelf=self.store,
         )  # fmt: skip
         self.figures = Figures("site", "gateway")
-        self.outgoing = Outgoing(
-            self.store, self.figures, self._handle, self.node.publisher, max_age_s, lambda: self.now, batches
-        )
+        self._batches = batches
+        self.outgoing = Outgoing(self.store, self.figures, self._handle, self._batch_of)
         self.sent: defaultdict[str, list[Send]] = defaultdict(list)
         self.unacknowledged: defaultdict[str, deque[int]] = defaultdict(deque)
         self.most_in_flight = self.most_resident = 0
-        self.outgoing.start()
+        self._pages: deque[int] = deque()
 
     def _handle(self, event: Event) -> None:
         self._perform(self.node.handle(event, self.now))
         self.most_resident = max(self.most_resident, self.node.publisher.depth)
 
+    def _batch_of(self, topic: str) -> str | None:
+        return self.node.batch_of(topic, self.now) if self._batches else None
+
     def refill(self) -> None:
-        """What the shell does between other events."""
-        self.outgoing.look(self.now)
-        while self.outgoing.wants_refill:
-            self.outgoing.refill(self.now)
+        """What the driver does between other events."""
+        self._handle(Tick())
+        while self._pages:
+            self.outgoing.read_page(self._pages.popleft())
 
     def _perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -84,6 +99,10 @@ class Site:
                 self.most_in_flight = max(self.most_in_flight, len(self.unacknowledged[effect.peer]))
             elif isinstance(effect, Forget):
                 self.store.forget(effect.sequences)
+            elif isinstance(effect, Leave):
+                self.outgoing.leave(effect.sequences)
+            elif isinstance(effect, ReadPage):
+                self._pages.append(effect.start)
             elif isinstance(effect, Count):
                 self.figures.count(effect)
 

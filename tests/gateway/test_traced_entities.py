@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import paho.mqtt.client as mqtt
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
 from bridge.traces.entity import Stage, Wishes
 from bridge.traces.kinds import TraceKind
@@ -24,7 +27,7 @@ ENTITY = """
 import sys, time
 from bridge.traces.entity import Wishes
 from gateway.tracing.client import TracedEntity
-with TracedEntity(sys.argv[1], "127.0.0.1", int(sys.argv[2]), wishes=Wishes(("desk",))) as entity:
+with TracedEntity(sys.argv[1], "127.0.0.1", int(sys.argv[2]), wishes=Wishes(("desk", "fleet/#"))) as entity:
     entity.state("READY")
     time.sleep(120)
 """
@@ -168,3 +171,23 @@ def test_a_new_topic_is_found_again_after_the_old_one_leaked(site: Site) -> None
         with Tracker(site.credentials("desk"), "127.0.0.1", port) as desk:
             desk.follow("leak")
             observed(desk, TraceKind.ALLS_WELL)
+
+
+def test_local_dashboards_see_groups_and_alerts(site: Site) -> None:
+    fleet = {"prefix": "fleet", "alert_after_s": 1}
+    with (
+        site.running(traces={**site.config()["traces"], "fleet": fleet}) as port,
+        process(site, "drill", port) as drill,
+    ):
+        heard: list[tuple[str, dict[str, Any]]] = []
+        client = mqtt.Client(CallbackAPIVersion.VERSION2)
+        client.on_message = lambda c, data, message: heard.append((message.topic, json.loads(message.payload)))
+        client.on_connect = lambda c, *_: c.subscribe("fleet/#", 1)
+        client.connect("127.0.0.1", port)
+        client.loop_start()
+        assert wait_until(lambda: any(topic == "fleet/all/fleet" and body["alive"] for topic, body in heard))
+        drill.kill()
+        assert wait_until(lambda: any(topic == "fleet/all/alerts" and not body["back"] for topic, body in heard))
+        client.loop_stop()
+        client.disconnect()
+    assert {body["entity"] for topic, body in heard if topic.endswith("alerts")} == {"drill"}

@@ -22,7 +22,6 @@ from keys.tracesession import (
     Word,
     open_registered,
     registered,
-    session_of,
 )
 from tests.keys.helpers import assert_strict
 from tests.keys.test_delegation import ADVERTISEMENT, NOW_MS, PUMP, SPY
@@ -64,7 +63,6 @@ def test_both_ends_understand_each_other() -> None:
     assert broker.hear(entity.say(Word.ANSWER, b"one")) == (Word.ANSWER, b"one")
     assert broker.hear(entity.say(Word.STATE, b"\3", PUMP)) == (Word.STATE, b"\3")
     assert entity.hear(broker.say(Word.PING, b"two")) == (Word.PING, b"two")
-    assert session_of(entity.say(Word.SILENT)) == SESSION
 
 
 def test_sealed_messages_show_neither_word_nor_body() -> None:
@@ -133,12 +131,9 @@ def test_bodies_are_bounded() -> None:
 
 @given(st.binary(max_size=200))
 def test_no_bytes_make_an_end_raise_anything_else(data: bytes) -> None:
-    for parse in (ends()[1].hear, Registration.decode, session_of, lambda d: open_registered(d, PUMP)):
-        try:
+    for parse in (ends()[1].hear, Registration.decode, lambda d: open_registered(d, PUMP)):
+        with pytest.raises(KeysError):
             parse(data)
-        except KeysError:
-            continue
-        assert parse is session_of
 
 
 def test_the_frame_of_a_registration_is_strict() -> None:
@@ -180,7 +175,7 @@ def forged(inside: bytes, counter: int = 1) -> bytes:
     return head + entity._cipher.encrypt(bytes(4) + counter.to_bytes(8), inside, head)
 
 
-@pytest.mark.parametrize("inside", [b"", b"\0", b"\x08", b"\xff", b"\4" + bytes(BODY_MAX_BYTES + 1)], ids=len)
+@pytest.mark.parametrize("inside", [b"", b"\0", bytes([max(Word) + 1]), b"\xff", b"\4" + bytes(BODY_MAX_BYTES + 1)])
 def test_a_message_without_a_known_word_or_too_long_is_refused_and_moves_nothing(inside: bytes) -> None:
     entity, broker = ends()
     with pytest.raises(BadFrame, match="word"):

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from bridge.document.overlay import Member, Overlay
 from bridge.document.policy import Issuer, Scope
-from bridge.node import GatewayNode, KeyServerNode, peers_of
+from bridge.node import GatewayNode, KeyServerNode
 from bridge.sim.kernel import Kernel
+from bridge.topology import peers_of
 from keys.epochs import Calendar, KeyName, ScopeKeys
 from keys.identity import Certificate, Identity, Role
 from keys.material import Generation, Material, deal

@@ -16,10 +16,10 @@ from functools import partial
 
 from bridge.contract.machine import Acked, Effect, Event, Machine, Received, Wire
 from bridge.document.policy import Scope
-from bridge.node import peers_of
 from bridge.sim.adversary import Adversary, Behaviour, Coalition
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
 from bridge.sim.kernel import Kernel, Trace
+from bridge.topology import peers_of
 from bridge.wire.pieces import PROPERTY_PART
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, Mode, check_share, from_property
 from keys.sharetree import Label, decode_shares

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from bridge.contract.machine import Effect, LinkUp, Received, Send, Subscribed, Tick, Unsubscribed
-from bridge.node import peers_of
 from bridge.reader.blame import Evidence
 from bridge.sim.adversary import Adversary, Behaviour, Coalition
 from bridge.sim.checkers import check_blame, check_liveness, check_safety
+from bridge.topology import peers_of
 from keys.envelope import KeyHeader, check_share
 from keys.sharetree import Combination, Hop, Label, Share, level1_values
 from tests.sim.linearview import Overlay

@@ -18,7 +18,8 @@ from bridge.contract.budgets import REFUSED_BURST, Limits
 from bridge.contract.machine import Effect, Received, Send, Wire
 from bridge.document.policy import Scope
 from bridge.membership.adopting import OVERLAY_TOPIC, Version, canonical
-from bridge.node import ReplicaNode, peers_of
+from bridge.node import ReplicaNode
+from bridge.topology import peers_of
 from bridge.wire.pieces import NO_PART, PROPERTY_PART
 from bridge.wire.statements import KEYS_TOPIC
 from keys.batch import HeaderVerifier

@@ -6,13 +6,15 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bridge.contract.machine import Committed, Machine, Publication, Subscribed
+from bridge.contract.machine import Appending, Committed, Machine, Publication, Subscribed, Unstored
 from bridge.document.overlay import Member, Overlay, RegionView
 from bridge.document.policy import ENDLESS_EPOCH, Issuer, Policy, Scope
 from bridge.document.scope_secret import ScopeSecret
-from bridge.node import GatewayNode, ReplicaNode, peers_of
+from bridge.node import GatewayNode, ReplicaNode
 from bridge.sim.adversary import Adversary, Behaviour
 from bridge.sim.kernel import Kernel
+from bridge.sim.outbox import SimulatedOutbox
+from bridge.topology import peers_of
 from keys.epochs import Calendar, KeyName, ScopeKeys, scope_key, token_key
 from keys.grants import Grant, Right
 from keys.identity import Certificate, Identity, Role
@@ -36,6 +38,7 @@ class World:
     probability: float = 1.0
     own_keys: dict[str, ScopeKeys] = field(default_factory=dict)
     owner: Identity | None = None
+    outboxes: dict[str, SimulatedOutbox] = field(default_factory=dict)
 
     def keys_of(self, name: str) -> ScopeKeys:
         return self.own_keys.get(name, self.keys)
@@ -75,7 +78,10 @@ class World:
             draw = f"{self.seed}{name}"
             seeds = lambda epoch: random.Random(f"{draw}{epoch}").randbytes(32)  # noqa: E731
             return ReplicaNode(self.overlay, self.identities[name], name, seeds)
-        return GatewayNode(self.overlay, self.identities[name], name, self.secrets, self.keys_of(name), rng.randbytes)
+        return GatewayNode(
+            self.overlay, self.identities[name], name, self.secrets, self.keys_of(name), rng.randbytes,
+            shelf=self.outboxes.get(name),
+        )  # fmt: skip
 
     def maker(self, name: str, rng: random.Random) -> Callable[[], Machine]:
         def make() -> Machine:
@@ -94,6 +100,8 @@ class World:
     ) -> Kernel:
         """`clocks`: by how many seconds nodes' clocks are ahead."""
         names = [n for n, member in self.overlay.members.items() if member.certificate.role is not Role.KEY_SERVER]
+        gateways = [n for n in names if self.overlay.certificate(n).role is Role.GATEWAY]
+        self.outboxes = {name: SimulatedOutbox() for name in gateways}
         kernel = Kernel(
             {name: self.maker(name, rng) for name in names},
             {name: peers_of(self.overlay, name).intersection(names) for name in names},
@@ -101,6 +109,7 @@ class World:
             NOW,
             latency_s,
             clocks,
+            self.outboxes,
         )
         kernel.start()
         return kernel
@@ -199,8 +208,17 @@ class Traffic:
             self._last[topic] = sequence
         self.published[sequence] = publication
         self.entries[sequence] = (sequence, previous, publication)
-        kernel.at(when, self.gateway, Committed((self.entries[sequence],)))
+        self._store(kernel, when, sequence)
         return sequence
+
+    def _store(self, kernel: Kernel, when: float, sequence: int) -> None:
+        """What the shell does: QoS 1 and 2 to the disk first, QoS 0 beside it."""
+        entry = self.entries[sequence]
+        if entry[2].qos:
+            kernel.at(when, self.gateway, Appending(sequence))
+            kernel.at(when, self.gateway, Committed((entry,)))
+        else:
+            kernel.at(when, self.gateway, Unstored(sequence, entry[2]))
 
     def republish(self, kernel: Kernel, publication: Publication) -> int:
         """What the shell does with `Republish`: an outbox entry like any other."""
@@ -208,13 +226,8 @@ class Traffic:
         self._next += 1
         self.published[sequence] = publication
         self.entries[sequence] = (sequence, self._last.get(publication.topic, 0), publication)
-        kernel.at(kernel.now, self.gateway, Committed((self.entries[sequence],)))
+        self._store(kernel, kernel.now, sequence)
         return sequence
-
-    def recommit(self, kernel: Kernel, when: float, forgotten: Collection[int]) -> None:
-        """The gateway is a new process: its outbox is read from disk again."""
-        pending = [entry for sequence, entry in self.entries.items() if sequence not in forgotten]
-        kernel.at(when, self.gateway, Committed(tuple(pending)))
 
 
 def subscribe(kernel: Kernel, gateway: str, topic_filter: str, when: float = NOW + 2) -> None:

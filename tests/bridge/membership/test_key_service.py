@@ -12,8 +12,8 @@ from bridge.document.overlay import Overlay
 from bridge.document.policy import Issuer, Scope
 from bridge.membership.adopting import canonical
 from bridge.membership.key_service import GRANT_TOPIC, OverlayDirectory, handed_over
-from bridge.membership.node import peers_of
 from bridge.node import GatewayNode, KeyServerNode, ReaderNode
+from bridge.topology import peers_of
 from keys.envelope import Mode
 from keys.epochs import KeyName, ScopeKeys
 from keys.grants import Grant, Right

@@ -27,9 +27,9 @@ from bridge.traces.pings import (
     Ping,
     Preset,
     Pulse,
-    detection_s,
     within,
 )
+from tests.bridge.traces.detection import detection_s
 
 NOW = 1_800_000_000.0
 QUICK = replace(LAN, floor_s=0.0)  # what a link says by itself

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from bridge.contract.machine import Count
+from bridge.traces.fleet import Stood
 from bridge.traces.kinds import (
     EVERYTHING,
     WANTED_FRESH_MS,
@@ -155,7 +156,8 @@ def test_nothing_is_told_without_a_token_nor_after_it(voice: Voice) -> None:
 
 
 def test_changes_are_told_unasked_and_the_rest_to_those_who_want_it(voice: Voice) -> None:
-    changed, count = voice.tell(TraceKind.FAILED, {"why": "power"}, NOW)
+    stood, changed, count = voice.tell(TraceKind.FAILED, {"why": "power"}, NOW)
+    assert stood == Stood("pump-7", TraceKind.FAILED, ("desk*",))
     assert isinstance(changed, Say)
     assert changed.topic == trace_topic(UUID, Interest.CHANGES)
     assert count == Count("traces", 1, "FAILED")
@@ -214,7 +216,7 @@ def test_who_comes_anew_hears_what_holds_of_what_it_wants(voice: Voice) -> None:
 
 
 def test_what_leaves_hides_its_topic_and_payload(voice: Voice) -> None:
-    (say, _) = voice.tell(TraceKind.FAILED, {}, NOW)
+    (_, say, _) = voice.tell(TraceKind.FAILED, {}, NOW)
     assert isinstance(say, Say)
     assert say.topic not in repr(say)
     assert repr(say.payload) not in repr(say)

@@ -25,7 +25,7 @@ from bridge.traces.kinds import (
     key_topic,
     trace_topic,
 )
-from bridge.traces.pings import LAN, detection_s
+from bridge.traces.pings import LAN
 from bridge.traces.tracer import (
     BOGUS_MAX,
     SPEAKS_S,
@@ -44,6 +44,7 @@ from keys.delegation import Advertisement, Delegated, Token, Trace
 from keys.frames import number, sized
 from keys.identity import Identity
 from keys.tracesession import Registration, TraceSession, Word, open_registered
+from tests.bridge.traces.detection import detection_s
 from tests.keys.test_delegation import AUTHORITY, HOLDER, HOUR_MS, NODE, PUMP, SPY, certified
 
 NOW = 1_800_000_000.0

@@ -10,11 +10,12 @@ import pytest
 from bridge.traces.entity import TOKEN_LIFE_S, Stage, Told, Wishes
 from bridge.traces.following import NUMBERS_MAX, UNOPENED_MAX
 from bridge.traces.kinds import Interest, TraceKind, gauge_topic, trace_topic
-from bridge.traces.pings import LAN, detection_s
+from bridge.traces.pings import LAN
 from bridge.traces.tracker import TRACE_FRESH_MS, Follow, Observed, Unfollow
 from keys.delegation import Trace
 from keys.frames import Kind
 from tests.bridge.tracebus import NOW, Bus, identity
+from tests.bridge.traces.detection import detection_s
 
 
 @pytest.fixture

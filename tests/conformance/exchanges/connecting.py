@@ -89,7 +89,7 @@ FIRST: list[Row] = [
         "5: 3.1.2-3 3.1.4-1; 3.1.1: 3.1.2-3 3.1.4-1",
         a.opens(),
         a.says(connect(flags=0x03)),
-        a.is_closed(),
+        a.is_refused(0x81),
     ),
 ]
 
@@ -135,11 +135,11 @@ MALFORMED = (
 FORMAT: list[Row] = [
     *(
         row(
-            f"CONNECT with {what} closes the connection without CONNACK",
-            f"5: 3.1.4-1 {v5}; 3.1.1: 3.1.4-1 3.2.2-6 {v311}",
+            f"CONNECT with {what} closes the connection, and MQTT 5 says why before",
+            f"5: 3.1.4-1 4.13.1-1 {v5}; 3.1.1: 3.1.4-1 3.2.2-6 {v311}",
             a.opens(),
             a.says(packet),
-            a.is_closed(),
+            a.is_refused(0x81),
         )
         for what, packet, v5, v311 in MALFORMED
     ),
@@ -174,15 +174,15 @@ FORMAT: list[Row] = [
             "5: 3.1.4-1 4.13.1-1",
             a.opens(),
             a.says(connect(given=given)),
-            a.is_closed(),
+            a.is_refused(code),
         )
-        for what, given in (
-            ("a property twice", ((RECEIVE_MAXIMUM, 5), (RECEIVE_MAXIMUM, 5))),
-            ("receive maximum 0", ((RECEIVE_MAXIMUM, 0),)),
-            ("maximum packet size 0", ((MAXIMUM_PACKET_SIZE, 0),)),
-            ("request problem information 2", ((PROBLEM_INFORMATION, 2),)),
-            ("a property of PUBLISH", ((0x01, 0),)),
-            ("authentication data without a method", ((AUTH_DATA, b"x"),)),
+        for what, given, code in (
+            ("a property twice", ((RECEIVE_MAXIMUM, 5), (RECEIVE_MAXIMUM, 5)), 0x82),
+            ("receive maximum 0", ((RECEIVE_MAXIMUM, 0),), 0x82),
+            ("maximum packet size 0", ((MAXIMUM_PACKET_SIZE, 0),), 0x82),
+            ("request problem information 2", ((PROBLEM_INFORMATION, 2),), 0x82),
+            ("a property of PUBLISH", ((0x01, 0),), 0x82),
+            ("authentication data without a method", ((AUTH_DATA, b"x"),), 0x82),
         )
     ),
 ]

@@ -71,7 +71,7 @@ def test_the_board_shows_who_needs_somebody_first() -> None:
     assert board.summary() == {"unknown": 1, "alive": 1, "failed": 1}
     assert board.rows["pump"].to_json() == {
         "entity": "pump", "health": "alive", "state": "READY", "since_ms": START_MS, "seen_ms": START_MS + 4000,
-        "latency_ms": 4, "loss_rate": 0.25, "load": {"cpu": 0.5},
+        "latency_ms": 4, "loss_rate": 0.25, "load": {"cpu": 0.5}, "flaps": 0,
     }  # fmt: skip
     board.take(seen("fan", TraceKind.ALLS_WELL, 7, after="failed"))
     assert (board.rows["fan"].health, board.rows["fan"].since_ms) == ("alive", START_MS + 7000)
@@ -101,6 +101,25 @@ def test_list_and_history_of_a_file(tmp_path: Path, veilmq: Any) -> None:
     status, out, err = veilmq("traces", "history", "pump", "--history", path)
     assert (status, err) == (0, "")
     assert "2027-01-15 08:00:03" in out
+
+
+def test_who_is_away_who_flaps_and_how_groups_stand(tmp_path: Path, veilmq: Any) -> None:
+    path = tmp_path / "seen.sqlite3"
+    store = TraceStore(path)
+    for place in range(3):
+        store.observe(seen("shop:a", TraceKind.JOIN, 10 * place))
+        store.observe(seen("shop:a", TraceKind.FAILED, 10 * place + 5))
+    store.observe(seen("shop:b", TraceKind.DISCONNECT, 2, since_ms=START_MS))
+    store.observe(seen("pump", TraceKind.ALLS_WELL, 3))
+    store.close()
+    _, out, _ = veilmq("traces", "list", "shop:*", "--offline", "--history", path, "--json")
+    assert [(row["entity"], row["flaps"]) for row in json.loads(out)] == [("shop:b", 0), ("shop:a", 3)]
+    _, out, _ = veilmq("traces", "list", "--groups", "--history", path, "--json")
+    assert json.loads(out) == {"all": {"alive": 1}, "shop": {"disconnected": 1, "failed": 1}}
+    _, out, _ = veilmq("traces", "list", "pump", "--history", path)
+    assert "shop" not in out
+    _, out, _ = veilmq("traces", "history", "shop:a", "--history", path)
+    assert "5 s" in out, "how long it was so"
 
 
 @pytest.mark.parametrize("command", [("list",), ("history", "pump"), ("watch", "pump", "--credentials", "none")])
@@ -136,6 +155,20 @@ def test_watch_prints_and_writes_down_what_comes(site: Site, tmp_path: Path, vei
         assert "pump" in out
     _, out, _ = veilmq("traces", "history", "pump", "--history", path, "--json")
     assert [row["kind"] for row in json.loads(out)] == [line["kind"] for line in lines]
+
+
+def test_watch_follows_whoever_is_called_so(site: Site, veilmq: Any) -> None:
+    with (
+        site.running() as port,
+        TracedEntity(site.credentials("pump-a"), "127.0.0.1", port, wishes=Wishes(("desk",))) as first,
+        TracedEntity(site.credentials("pump-b"), "127.0.0.1", port, wishes=Wishes(("somebody",))) as second,
+    ):
+        for each in (first, second):
+            assert wait_until(lambda each=each: each.stage is Stage.TRACED)  # type: ignore[misc]
+        arguments = ("--credentials", site.credentials("desk"), "--gateway", f"127.0.0.1:{port}", "--seconds", "5")
+        status, out, err = veilmq("traces", "watch", "pump-*", *arguments, "--json")
+    assert (status, err) == (0, "")
+    assert {json.loads(line)["entity"] for line in out.splitlines()} == {"pump-a"}
 
 
 def watched(veilmq: Any, site: Site, port: int, *entities: str, more: tuple[str, ...] = ()) -> tuple[int, str, float]:

@@ -32,9 +32,10 @@ from gateway.mqtt5.packets import Connect, Disconnect, PubAck, Publish, Subscrib
 from gateway.mqtt5.types import ReasonCode
 from gateway.operation.prometheus import overlay_metrics
 from gateway.operation.sys_topics import Load
+from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.dials import Dials
-from gateway.overlay.driver import Links
 from keys.epochs import Calendar
+from keys.identity import Role
 from tests.gateway.harness import Wire, serving
 
 ROOT = Path(__file__).parents[3]
@@ -229,9 +230,9 @@ def test_prometheus_is_shown_broker_process_and_overlay() -> None:
 def test_the_overlays_shell_is_one_that_is_shown() -> None:
     nothing: Any = None
     policy = SimpleNamespace(version=3, calendar=Calendar(length_s=10, zero_ms=0))
-    keeping: Any = SimpleNamespace(overlay=SimpleNamespace(policy=policy))
+    keeping: Any = SimpleNamespace(overlay=SimpleNamespace(policy=policy), live=None, role=Role.GATEWAY)
     store: Any = SimpleNamespace(depth=3, held_bytes=500)
-    links = Links(nothing, Figures("g", "gateway"), store, keeping, Dials(nothing), clock=lambda: 25.0)
+    links = BrokerOverlay(nothing, Figures("g", "gateway"), store, keeping, Dials(nothing), clock=lambda: 25.0)
     assert isinstance(links, hooks.Measured)
     overlay = {"links_up": 0, "links": 0, "epoch": 2, "policy_version": 3}
     assert links.gauges() == {"outbox_depth": 3, "outbox_bytes": 500, **overlay}

@@ -17,7 +17,8 @@ from gateway.mqtt5.client_session import ClientSession
 from gateway.mqtt5.packets import ConnAck, Connect, Properties, PubAck, Publish
 from gateway.overlay import backpressure
 from gateway.overlay.backpressure import AWAY_S, HELD_BYTES_MAX, MARK_BYTES, MARK_MESSAGES, Backpressure
-from gateway.overlay.driver import Links
+from gateway.overlay.broker_overlay import BrokerOverlay
+from keys.identity import Role
 from tests.sim.world import make_world
 from tests.waits import until
 
@@ -30,7 +31,7 @@ class Lane:
 
 
 class Replica:
-    """What `Links` does with a `Backpressure`, at a replica between regions: 1 before it, 2 and 3 behind."""
+    """What `BrokerOverlay` does with a `Backpressure`, at a replica between regions: 1 before it, 2 and 3 behind."""
 
     def __init__(self) -> None:
         overlay = make_world({1: 3, 2: 3, 3: 5}, [(1, 2), (1, 3)], {}).overlay
@@ -212,7 +213,7 @@ def test_a_small_receive_maximum_reserves_nothing():
 
 
 class Peer:
-    """A `Client`, as far as `Links` knows one."""
+    """A `Client`, as far as `BrokerOverlay` knows one."""
 
     def __init__(self) -> None:
         self.figures = SimpleNamespace(connections=0)
@@ -238,15 +239,15 @@ class Node:
         return effects
 
 
-def linked() -> tuple[Links, Node, dict[str, Peer]]:
+def linked() -> tuple[BrokerOverlay, Node, dict[str, Peer]]:
     world = make_world({1: 3, 2: 3}, [(1, 2)], {})
     peers = {name: Peer() for name in world.overlay.views[2].members}
     name = world.overlay.views[1].members[0]
     node = Node(ReplicaNode(world.overlay, world.identities[name], name, lambda epoch: bytes(32)))
     dials: Any = peers
-    nothing: Any = None
-    keeping: Any = SimpleNamespace(overlay=world.overlay)
-    links = Links(node, Figures("r", "replica"), nothing, keeping, dials)
+    keeping: Any = SimpleNamespace(overlay=world.overlay, live=None, role=Role.REPLICA)
+    store: Any = SimpleNamespace()
+    links = BrokerOverlay(node, Figures("r", "replica"), store, keeping, dials)
     return links, node, peers
 
 

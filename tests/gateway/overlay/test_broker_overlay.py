@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ from bridge.traces.reporting import Report
 from gateway.base.figures import Figures
 from gateway.mqtt5.packets import Disconnect, PubAck, PubComp, PubRec, PubRel, Version, Will
 from gateway.mqtt5.types import ReasonCode
+from gateway.overlay.broker_overlay import NOT_AUTHORIZED, BrokerOverlay
 from gateway.overlay.dials import Dials
-from gateway.overlay.driver import NOT_AUTHORIZED, Links
+from keys.identity import Role
 from tests.gateway.harness import Wire
 from tests.gateway.traced_site import WAIT_S, Site
 
@@ -99,7 +101,7 @@ def test_without_dashboards_these_are_topics_as_others(site: Site, tmp_path: Pat
 
 
 class Broker:
-    """What `Links` hands publications to."""
+    """What `BrokerOverlay` hands publications to."""
 
     def __init__(self) -> None:
         self.got: list[str] = []
@@ -111,13 +113,16 @@ class Broker:
         self.got.append(publication.topic)
 
 
-def links_of(broker: Broker) -> Links:
+def links_of(broker: Broker) -> BrokerOverlay:
     nothing: Any = None
-    keeping: Any = None
+    keeping: Any = SimpleNamespace(live=None, role=Role.GATEWAY)
+    store: Any = SimpleNamespace()
     entities = Availability("gate", prefix="entities")
-    links = Links(nothing, Figures("gate", "gateway"), nothing, keeping, Dials(nothing), entities, clock=lambda: 25.0)
+    links = BrokerOverlay(
+        nothing, Figures("gate", "gateway"), store, keeping, Dials(nothing), entities, clock=lambda: 25.0
+    )
     links._broker = broker  # type: ignore[assignment]
-    links._schedule = lambda *what: None  # type: ignore[method-assign]
+    links._driver.schedule = lambda *what: None  # type: ignore[method-assign]
     return links
 
 
@@ -125,12 +130,12 @@ def test_what_other_members_say_in_our_name_is_dropped() -> None:
     """Its rights may reach further than they should; who is alive at its own gateway it may say."""
     broker = Broker()
     links = links_of(broker)
-    links._run(Deliver("far", 1, Publication(AVAILABLE, b"{}", 1, True)))
-    links._run(DeliverShared("g", "entities/#", Publication(AVAILABLE, b"{}", 1, True)))
+    links.deliver(Deliver("far", 1, Publication(AVAILABLE, b"{}", 1, True)))
+    links.deliver_shared(DeliverShared("g", "entities/#", Publication(AVAILABLE, b"{}", 1, True)))
     assert broker.got == []
     others = ["entities/far/pump/availability", "entities/gate/pump/state", "entities/gate/availability"]
     for topic in others:
-        links._run(Deliver("far", 1, Publication(topic, b"{}", 1, True)))
+        links.deliver(Deliver("far", 1, Publication(topic, b"{}", 1, True)))
     assert broker.got == others
     assert links.figures.counts["own_topics_refused"] == 2
 

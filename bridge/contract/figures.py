@@ -1,0 +1,129 @@
+"""What the machines count, each name once with its meaning, for Prometheus, `$SYS` and the documentation.
+
+`Count` carries the name. A new one is a line here, and the place where it happens. What the broker counts of its local
+clients is in `gateway.operation.registry`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Figure(StrEnum):
+    """The value is the name that everybody sees; `text` says what happened once for each."""
+
+    text: str
+
+    def __new__(cls, name: str, text: str) -> Figure:
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.text = text
+        return member
+
+    AVAILABILITY_REFUSED = "availability_refused", "A client's word about its own state was too long or one too many."
+    BAD_BLOCKS = "bad_blocks", "Blocks of a publication contradict each other: its publisher lied."
+    CLOCK_OFF = "clock_off", "An answer came from a clock that differs from ours by more than is allowed."
+    COMPLAINTS = "complaints", "A replica before us sent a share that misfits its commitment."
+    CONTENT_AFTER = "content_after", "Content came after the rest of its publication had been passed on."
+    CONTENT_GIVEN_UP = "content_given_up", "Content that was not whole in time is waited for no longer."
+    DELIVERED = "delivered", "A publication was verified, opened and delivered."
+    DEVICES_DEATHS_OF_BEFORE = (
+        "devices_deaths_of_before",
+        "A device's will that came belongs to a connection of before, and ends nothing.",
+    )
+    DEVICES_EVICTED = "devices_evicted", "A device was forgotten to make room for another."
+    DEVICES_REFUSED = "devices_refused", "There is no room for another device."
+    DISCOVERIES = "discoveries", "A discovery node answered a request."
+    DISCOVERIES_REFUSED = "discoveries_refused", "A request for discovery did not hold; the label says why."
+    DUPLICATES_DROPPED = "duplicates_dropped", "A publication came once more, as it does from every replica."
+    ENDORSEMENTS_UNKNOWN = "endorsements_unknown", "An endorsement is of a view that we do not know."
+    ENTITIES_ENDED = "entities_ended", "An entity ended its registration."
+    ENTITIES_EVICTED = "entities_evicted", "An entity was forgotten to make room for another."
+    ENTITIES_REGISTERED = "entities_registered", "An entity registered."
+    ENTITIES_RESTORED = "entities_restored", "An entity that had registered before a restart is known again."
+    EPOCH_KEY_WAITS = "epoch_key_waits", "A publication waits for the epoch's key of its scope."
+    EXPIRED = "expired", "A publication came after its deadline."
+    FORWARDED = "forwarded", "A replica forwarded a publication that it had not seen."
+    GAUGES_UNANSWERED = "gauges_unanswered", "A broker did not answer what a tracker wants to hear."
+    GROUPS_TAKEN_OVER = "groups_taken_over", "A shared group of another gateway is served by us, since its lease ended."
+    GROUPS_UNLEASED = "groups_unleased", "A shared group has no lease of ours yet: others serve it."
+    HELD_OVERFLOW = "held_overflow", "There is no room to hold another publication; it comes again."
+    HOLES = "holes", "A publication that came before its predecessor was delivered all the same, after waiting."
+    INCOMPLETE = "incomplete", "A publication never became whole: too few shares, or no content."
+    KEY_REFUSALS = "key_refusals", "A key server refused a request."
+    KEY_REQUESTS = "key_requests", "A member asked for epoch keys."
+    KEY_REQUESTS_ANSWERED = "key_requests_answered", "A key server answered."
+    KEY_SERVER_LIES = "key_server_lies", "A key server's answer contradicts the others'."
+    KEY_WAITS = "key_waits", "A publication of ours waits for the epoch's key of its scope."
+    KEYLESS_OVERFLOW = "keyless_overflow", "There is no room to wait for another publication's data key."
+    KEYS_AHEAD = "keys_ahead", "A data key came before the view that it was split for."
+    KEYS_FETCHED = "keys_fetched", "An epoch key was fetched."
+    KEYS_ISSUED = "keys_issued", "A key server issued an epoch key."
+    KEYS_REFUSED = "keys_refused", "A key server refused: no right, or no such key."
+    LEASES = "leases", "A lease of a shared group was passed on."
+    LINK_OVERFLOW = "link_overflow", "What was to go to this member found no room, or was too large for it."
+    LINK_REFUSED = "link_refused", "This member refused a publication."
+    LINK_THROTTLED = (
+        "link_throttled",
+        "This member's link brought more than its budget, and is read no further for a while.",
+    )
+    NAMED = "named", "A member was named as a liar."
+    NEWCOMERS_UNSERVED = "newcomers_unserved", "A newcomer asked for what is retained more often than its allowance."
+    NOT_AUTHORISED = "not_authorised", "A publication of ours waits for the right to be published."
+    NOT_AUTHORISED_DROPPED = (
+        "not_authorised_dropped",
+        "A publication of ours was given up: the right did not come in time.",
+    )
+    OTHERS_DROPPED = "others_dropped", "A publication is another receiver's to take."
+    OUTBOX_DAMAGED = "outbox_damaged", "A row of the outbox could not be read."
+    OUTBOX_EXPIRED = "outbox_expired", "A publication of ours was dropped: too old before it could be sent."
+    OUTBOX_REFUSED = (
+        "outbox_refused",
+        "The outbox took no publication; the label says whether it is full or the disk fails.",
+    )
+    OVERLAY_EQUIVOCATIONS = "overlay_equivocations", "The owner signed two documents of one version."
+    OVERLAYS_ADOPTED = "overlays_adopted", "A newer version of the overlay is in force."
+    OVERLAYS_SENT = "overlays_sent", "The overlay was sent to a member that had an older one."
+    OVERLAYS_WITHHELD = "overlays_withheld", "A member offered a version and did not send it."
+    OWN_TOPICS_REFUSED = "own_topics_refused", "Somebody published on a topic that only this gateway may use."
+    PUBLISH_REFUSED = "publish_refused", "A local publication was refused: no right, or too large."
+    PUBLISHER_THROTTLED = "publisher_throttled", "A publisher sent more than its budget."
+    PULLS = "pulls", "A party asked for what it lacks."
+    PULLS_ANSWERED = "pulls_answered", "A request for what somebody lacks was answered."
+    PULLS_PASSED_ON = "pulls_passed_on", "A request was passed on towards the publisher."
+    PULLS_REFUSED = "pulls_refused", "A request came more often than its allowance."
+    QOS0_DROPPED = "qos0_dropped", "A publication of QoS 0 of ours found no room."
+    RECOMBINE_RETRIES = "recombine_retries", "A data key opened only after other choices of shares."
+    RECOMBINED = "recombined", "A data key was recombined."
+    REFUSED = "refused", "What came is refused; the label says why."
+    REGISTERED = "registered", "This program is traced by its broker."
+    REORDER_WAITS = "reorder_waits", "A publication waits for its predecessor."
+    REPAIRS = "repairs", "A publication came because it was asked for."
+    REPLAYS_DROPPED = "replays_dropped", "An old publication came again."
+    REPORTS_SKIPPED = "reports_skipped", "A report of a trace was left out: too many at once."
+    RESEALS_DROPPED = "reseals_dropped", "A retained publication that is sealed anew is older than what is known."
+    RETAINED_ENDED = "retained_ended", "A retained publication ended with its epoch."
+    RETAINED_OWN_DROPPED = "retained_own_dropped", "A retained publication of ours is kept no longer, for want of room."
+    RETAINED_RESEALED = "retained_resealed", "A retained publication of ours is sealed anew."
+    SEALED = "sealed", "A publication was sealed."
+    SHARES_RECEIVED = "shares_received", "A share came."
+    SPARKPLUG_REBIRTHS = "sparkplug_rebirths", "A Sparkplug node was asked to be born again."
+    SPOOLED = "spooled", "A publication was written to the spool."
+    STALLS = "stalls", "A next region has no room: publications towards it wait."
+    STATEMENTS = "statements", "A subscription statement was accepted and passed on."
+    SUBSCRIPTIONS_ACCEPTED = "subscriptions_accepted", "A quorum of our region knows a subscription of ours."
+    TRACE_KEYS_GIVEN = "trace_keys_given", "A tracker was given the key of sealed traces."
+    TRACE_TOPICS = "trace_topics", "A trace topic was made."
+    TRACES = "traces", "A trace was told or believed."
+    TRACES_EXPIRED = "traces_expired", "A trace came too late to be believed."
+    TRACES_REFUSED = "traces_refused", "A trace, or what an entity said, did not hold; the label says why."
+    TRACES_UNAUTHORISED = "traces_unauthorised", "A trace was not told: no right to speak for the entity now."
+    TRACES_UNOPENED = "traces_unopened", "A sealed trace could not be opened."
+    UNOPENED = "unopened", "A publication's content does not open: its publisher lied."
+    UNSEALABLE = "unsealable", "A publication cannot be sealed under its scope: it is too large."
+    VARIANTS_DROPPED = "variants_dropped", "Another sealing came of a publication that is in the spool."
+    VIEWS_CHANGED = "views_changed", "Another view of a region is in force."
+    VIEWS_REFUSED = "views_refused", "A view that somebody endorsed does not hold."
+    VOUCHERS_AWAITED = "vouchers_awaited", "A publication of an ended epoch waits until enough replicas brought it."
+    WRONG_CONTENT = "wrong_content", "A replica's piece does not match the signed header."
+    WRONG_EPOCH_KEY = "wrong_epoch_key", "A publisher's check value contradicts the epoch key that we hold."

@@ -1,0 +1,193 @@
+"""What comes from the outbox, and when: entries on disk, QoS 0 beside them, in order to the publisher, or left.
+
+QoS 1 and 2 come once they are on disk; QoS 0 is not stored, but waits for what was taken before it. What the publisher
+has no room for is *left* on disk and read again in pages when there is (`ReadPage`, `Page`). While something is left,
+what is new goes beside it, except on a topic that has something left: that would overtake, so it is left too. Not here:
+which topics leave at all, sealing and sending (`publisher`), the disk (the shell's outbox, which answers as `Shelf`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Protocol
+
+from bridge.contract import (
+    Committed,
+    Count,
+    Effect,
+    Leave,
+    OutboxEntry,
+    Page,
+    Publication,
+    ReadPage,
+    Unstored,
+    numbers_of,
+)
+from bridge.publisher.publisher import Publisher
+from bridge.publisher.windows import AHEAD_MAX
+
+UNSTORED_MAX = 10_000  # QoS 0 publications behind one group commit: a stalled disk does not fill memory
+TOPICS_MAX = 65_536  # topics whose last stored sequence is remembered for QoS 0; the oldest is forgotten
+LOOK_EVERY_S = 1.0  # how often a disk that could not be read is tried again, and the age of what is left looked at
+
+
+class Shelf(Protocol):
+    """What the outbox on disk says when it is asked; asking changes nothing."""
+
+    def first(self, start: int) -> tuple[int, int] | None:
+        """Sequence and time of storage (ms since the UNIX epoch) of the first entry on disk from `start` on."""
+
+    def is_left(self, sequence: int) -> bool:
+        """Whether an entry is on disk and nobody has it in hand."""
+
+    def last_of(self, topic: str) -> int:
+        """The sequence of the last QoS >= 1 publication on a topic that was stored, 0 for none."""
+
+
+class NothingLeft:
+    """The shelf of a party that stores nothing."""
+
+    def first(self, start: int) -> tuple[int, int] | None:
+        return None
+
+    def is_left(self, sequence: int) -> bool:
+        return False
+
+    def last_of(self, topic: str) -> int:
+        return 0
+
+
+class Intake:
+    """See the module. `max_age_s`: what the publisher drops as too old is read for that even if there is no room."""
+
+    def __init__(self, publisher: Publisher, shelf: Shelf, max_age_s: float | None = None) -> None:
+        self._publisher, self._shelf, self._max_age_s = publisher, shelf, max_age_s
+        self._storing: dict[int, None] = {}  # appended, not yet reported by the disk; in order
+        self._unstored: deque[tuple[int, Publication]] = deque()
+        self._last_stored: OrderedDict[str, int] = OrderedDict()
+        first = shelf.first(0)
+        self._left = None if first is None else first[0]  # nothing with a lower sequence is left; None: nothing is
+        self._left_is_old = self._unreadable = self._asked = False
+        self._look_at: float | None = None
+
+    def appending(self, sequence: int) -> None:
+        """A publication of QoS 1 or 2 is on its way to the disk."""
+        self._storing[sequence] = None
+
+    def not_appended(self, sequence: int, now: float) -> list[Effect]:
+        """The disk did not take it: what waited behind it goes on."""
+        self._storing.pop(sequence, None)
+        return self.committed(Committed(()), now)
+
+    def unstored(self, event: Unstored, now: float) -> list[Effect]:
+        """A publication of QoS 0."""
+        if len(self._unstored) >= UNSTORED_MAX:
+            return [Count("qos0_dropped")]
+        self._unstored.append((event.sequence, event.publication))
+        return [] if self._storing else self.committed(Committed(()), now)
+
+    def committed(self, event: Committed, now: float) -> list[Effect]:
+        """Hand entries on in order of sequence, and with them QoS 0 publications that waited their turn.
+
+        QoS 0 is not stored, but must not overtake: its number would make a stored one before it look like a repeat.
+        """
+        ready: list[OutboxEntry] = list(event.entries)
+        for sequence, _, publication in event.entries:
+            for number in numbers_of(publication, sequence) if publication.records else (sequence,):
+                self._storing.pop(number, None)
+        first_storing = next(iter(self._storing), None)
+        while self._unstored and (first_storing is None or self._unstored[0][0] < first_storing):
+            sequence, publication = self._unstored.popleft()
+            ready.append((sequence, 0, publication))
+        ready.sort(key=itemgetter(0))
+        taken, effects = self._sort_out(ready)
+        if taken:
+            effects += self._publisher.take(taken, now)
+        return effects
+
+    def _sort_out(self, ready: Sequence[OutboxEntry]) -> tuple[list[OutboxEntry], list[Effect]]:
+        """Which entries there is room for now, and what becomes of the others."""
+        taken: list[OutboxEntry] = []
+        effects: list[Effect] = []
+        left: dict[int, None] = {}  # which the shelf does not know yet
+        room, room_bytes = self._publisher.room
+        for sequence, previous, publication in ready:
+            topic = publication.topic
+            before = previous if publication.qos else self._before(topic, sequence)
+            if publication.qos:
+                self._remember(topic, sequence)
+            overtakes = before in left or self._overtakes(sequence, before)
+            if not publication.qos and overtakes:
+                effects.append(Count("qos0_dropped"))
+            elif publication.qos and (overtakes or room <= 0 or room_bytes <= 0 or self._publisher.is_stuck(topic)):
+                self._leave(sequence, publication)
+                left[sequence] = None
+            else:
+                taken.append((sequence, before, publication))
+                room, room_bytes = room - 1, room_bytes - len(publication.payload) - len(topic)
+        return taken, [*effects, Leave(tuple(left))] if left else effects
+
+    def _before(self, topic: str, sequence: int) -> int:
+        """What precedes a QoS 0 publication on its topic, as far as it matters: 0 if nothing is known."""
+        known = self._last_stored.get(topic, 0)
+        if not known and self._left is not None:
+            known = self._shelf.last_of(topic)
+            self._remember(topic, known)
+        return known if known < sequence else 0
+
+    def _remember(self, topic: str, sequence: int) -> None:
+        self._last_stored[topic] = sequence
+        self._last_stored.move_to_end(topic)
+        if len(self._last_stored) > TOPICS_MAX:
+            self._last_stored.popitem(last=False)
+
+    # ------------------------------------------------------------------------------------ what is left on disk
+
+    def _overtakes(self, sequence: int, previous: int) -> bool:
+        """Whether something on its topic is left on disk, or it would run too far ahead of what is."""
+        if self._left is None:
+            return False
+        return sequence - self._left > AHEAD_MAX or (previous >= max(1, self._left) and self._shelf.is_left(previous))
+
+    def _leave(self, sequence: int, publication: Publication) -> None:
+        self._left = sequence if self._left is None else min(self._left, sequence)
+        if publication.retain:
+            # An older one of ours on that topic, sealed anew meanwhile, would come after this one.
+            self._publisher.overtaken(publication.topic, publication.time_ms)
+
+    def wanted(self, now: float) -> list[Effect]:
+        """After every event: ask for a page of what is left, if it may go on now."""
+        if self._left is None or self._asked:
+            return []
+        if self._look_at is None or now >= self._look_at:
+            self._look(now)
+        if self._unreadable or not (self._left_is_old or self._publisher.wants_late):
+            return []
+        self._asked = True
+        return [ReadPage(self._left)]
+
+    def page(self, event: Page, now: float) -> list[Effect]:
+        """What was left and has been read."""
+        self._asked = False
+        self._unreadable = event.unreadable
+        if event.unreadable:
+            return []
+        # What was left while the page was read stands behind it.
+        self._left = event.following
+        self._look(now)
+        return self._publisher.take(event.entries, now, late=True) if event.entries else []
+
+    def _look(self, now: float) -> None:
+        """Is what is left too old? Then it is read to be dropped, room or not. A disk that could not be read is tried
+        again."""
+        self._unreadable = self._left_is_old = False
+        self._look_at = None if self._left is None else now + LOOK_EVERY_S
+        if self._max_age_s is not None and self._left is not None:
+            first = self._shelf.first(self._left)
+            self._left_is_old = first is not None and first[1] / 1000 + self._max_age_s < now
+
+    @property
+    def next_deadline(self) -> float | None:
+        return self._look_at if self._left is not None and (self._unreadable or self._max_age_s is not None) else None

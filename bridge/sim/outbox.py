@@ -1,0 +1,60 @@
+"""A gateway's outbox in the simulator: what a disk keeps over a crash, and what only a process has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bridge.contract import OutboxEntry, Page
+
+PAGE_ROWS = 256
+
+
+class SimulatedOutbox:
+    """Rows by sequence, as an intake's shelf and the effects `Forget`, `Leave` and `ReadPage` see them."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, OutboxEntry] = {}
+        self._in_hand: set[int] = set()
+        self._last: dict[str, int] = {}
+
+    def put(self, entries: Iterable[OutboxEntry]) -> None:
+        """Written to disk. QoS 0 is not stored."""
+        for entry in entries:
+            sequence, _, publication = entry
+            if publication.qos:
+                self.rows[sequence] = entry
+                self._in_hand.add(sequence)
+                self._last[publication.topic] = max(sequence, self._last.get(publication.topic, 0))
+
+    def crashed(self) -> None:
+        """The process is gone; the disk stays."""
+        self._in_hand.clear()
+
+    def forget(self, sequences: Iterable[int]) -> None:
+        for sequence in sequences:
+            if sequence in self._in_hand:
+                self._in_hand.discard(sequence)
+                del self.rows[sequence]
+
+    def leave(self, sequences: Iterable[int]) -> None:
+        self._in_hand.difference_update(sequences)
+
+    def page(self, start: int) -> Page:
+        """Rows that nobody had in hand, and where to read on."""
+        seen = sorted(sequence for sequence in self.rows if sequence >= start)
+        now = [sequence for sequence in seen[:PAGE_ROWS] if sequence not in self._in_hand]
+        self._in_hand.update(now)
+        following = seen[PAGE_ROWS - 1] + 1 if len(seen) >= PAGE_ROWS else None
+        return Page(tuple(self.rows[sequence] for sequence in now), following)
+
+    # ---------------------------------------------------------------------------------- as a shelf
+
+    def first(self, start: int) -> tuple[int, int] | None:
+        first = min((sequence for sequence in self.rows if sequence >= start), default=None)
+        return None if first is None else (first, self.rows[first][2].time_ms)
+
+    def is_left(self, sequence: int) -> bool:
+        return sequence in self.rows and sequence not in self._in_hand
+
+    def last_of(self, topic: str) -> int:
+        return self._last.get(topic, 0)

@@ -1,0 +1,371 @@
+"""The overlay of a broker: what the broker's local clients and the members that dialled it have to do with a node.
+
+Events come from four sides: local clients (`publish`, `subscribed`, ... called by the broker), members that dialled us
+(`peer_*`), members that we dialled (`link_*`), and the driver, which watches the clock and the overlay file and brings
+every effect back here. What must be kept on disk goes through `keeping`, local publications through `outgoing`. A
+gateway dials every replica of its region and every key server; replicas dial each other, one connection for each
+direction, so that the sender is always the MQTT client. No rule of the protocol is here: they are in `bridge`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from bridge.base import matches
+from bridge.contract import (
+    Acked,
+    Count,
+    Deliver,
+    DeliverShared,
+    Event,
+    GroupJoined,
+    GroupLeft,
+    LinkDown,
+    LinkUp,
+    OverlayNode,
+    Publication,
+    Received,
+    Subscribed,
+    Tick,
+    Unsubscribed,
+    Wire,
+)
+from bridge.document import Overlay, OwnTopics, constrained
+from bridge.node import GatewayNode
+from bridge.traces import Announce, Availability, AvailabilityEvent
+from gateway.base import FIGURES_TOPIC, Figures
+from gateway.client import Client
+from gateway.clients import Done, LocalBroker
+from gateway.mqtt5.packets import Publish
+from gateway.outbox import Outgoing, Store
+from gateway.overlay.backpressure import Backpressure
+from gateway.overlay.dials import Dials
+from gateway.overlay.driver import Driver
+from gateway.overlay.keeping import Keeping
+from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
+from keys.envelope import Mode
+from keys.identity import Role
+
+log = logging.getLogger("veilmq.links")
+
+FIGURES_EVERY_S = 1.0
+RIGHTS_MAX = 65_536  # topics whose right to be published is remembered until something changes
+SMALL_BYTES = 1024  # payloads that every replica takes
+TOPIC_NAME_INVALID = 0x90
+NOT_AUTHORIZED = 0x87
+
+
+class BrokerOverlay:
+    """One party's overlay. Made by `gateway.party.build`; given to `EdgeBroker` as its `overlay`.
+
+    `protected`, `plain`: clear filters whose topics the configuration sends through the overlay, sealed or in clear.
+    Whatever a later policy says, they never stay local, and the protected ones never go in clear.
+    """
+
+    def __init__(
+        self,
+        node: OverlayNode,
+        figures: Figures,
+        store: Store,
+        keeping: Keeping,
+        dials: Dials,
+        entities: Availability | None = None,
+        clock: Callable[[], float] = time.time,
+        protected: Sequence[str] = (),
+        plain: Sequence[str] = (),
+    ) -> None:
+        self._node = node
+        self._gateway = node if isinstance(node, GatewayNode) else None
+        self.figures = figures
+        self._store, self._keeping, self._dials = store, keeping, dials
+        self._driver = Driver(node, keeping.live, dials, figures, self, clock)
+        self._outgoing = Outgoing(store, figures, self._driver.handle, self._batch_of)
+        self._entities = entities
+        self.own_topics = OwnTopics()
+        if entities is not None:
+            entities.guard(self.own_topics)
+        self._clock = clock
+        self._plain, self._shared = tuple(plain), (*protected, *plain)
+        self._rights: dict[str, bool] = {}
+        self._rights_epoch = -1
+        self._broker: LocalBroker | None = None
+        self._drop: Callable[[str], None] = lambda peer: None
+        self._shown: dict[str, bytes] = {}  # members that dialled us, with the certificate that they showed
+        self._showing: asyncio.Task[None] | None = None
+        self._flow: Backpressure | None = None
+        if keeping.role is Role.REPLICA:
+            self._flow = Backpressure(lambda: self._keeping.overlay, dials, figures.count)
+        self._wires = Wires(dials, figures, self._handle, self._flow, clock)
+
+    # ------------------------------------------------------------------------------------------- lifetime
+
+    def start(self, broker: LocalBroker, drop: Callable[[str], None] | None = None) -> None:
+        """Take up what the outbox holds, then dial; the broker serves already. `drop` ends a member's session."""
+        self._broker = broker
+        self._drop = drop or self._drop
+        for topic_filter in broker.local_filters():
+            self.subscribed(topic_filter)
+        for group, topic_filter in broker.local_groups():
+            self.group_joined(group, topic_filter)
+        self._dials.start(self.peers_to_dial(), self)
+        self._wires.start(broker)
+        self._showing = asyncio.get_running_loop().create_task(self._show_figures(), name="figures")
+        self._driver.start()
+
+    async def stop(self) -> None:
+        """Close links and store; what the outbox holds is sent after the next start."""
+        await self._driver.stop()
+        if self._showing is not None:
+            self._showing.cancel()
+            await asyncio.gather(self._showing, return_exceptions=True)
+        await self._dials.close()
+        self._store.close()
+
+    @property
+    def parts(self) -> tuple[OverlayNode, Store, Keeping, Dials]:
+        """For those who look at how we stand (`standing`), and change nothing."""
+        return self._node, self._store, self._keeping, self._dials
+
+    def gauges(self) -> dict[str, int]:
+        """What is so at this moment, for the figures."""
+        policy = self._keeping.overlay.policy
+        held = {} if self._flow is None else {"acks_held": self._flow.acks_held}
+        return held | {
+            "outbox_depth": self._store.depth + (self._gateway.unstored if self._gateway else 0),
+            "outbox_bytes": self._store.held_bytes,
+            "links_up": len(self._dials.up),
+            "links": len(self._dials),
+            "epoch": policy.calendar.at(self._clock()),
+            "policy_version": policy.version,
+        }
+
+    # -------------------------------------------------------------------- local clients (called by broker)
+
+    def publish(self, client_id: str, publication: Publication, done: Callable[[int], None]) -> bool:
+        """A local client's publication. False: its topic stays local. True: `done(code)` once it is durable.
+
+        A protected topic that we may not publish on is refused: it neither stays local nor goes out in clear.
+        """
+        gateway, topic = self._gateway, publication.topic
+        if client_id and topic in self.own_topics:
+            self.figures.count(Count("own_topics_refused"))
+            done(NOT_AUTHORIZED)
+            return True
+        if gateway is None or constrained.stays_here(topic):
+            return False
+        if gateway.secret_for(topic) is None and not any(matches(f, topic) for f in self._shared):
+            return False
+        response = publication.response_topic
+        if not self._may_publish(gateway, topic):
+            self.figures.count(Count("publish_refused"))
+            done(NOT_AUTHORIZED)
+        elif not self._fits(gateway, publication):
+            self.figures.count(Count("publish_refused"))
+            log.warning("refused a publication of %s: too large for a majority of our replicas", client_id)
+            done(PACKET_TOO_LARGE)
+        elif response is not None and gateway.secret_for(response) is None:
+            log.warning("refused a publication of %s: its response topic is in no protected scope", client_id)
+            done(TOPIC_NAME_INVALID)
+        else:
+            self._outgoing.take(publication, done)
+        return True
+
+    def _batch_of(self, topic: str) -> str | None:
+        return None if self._gateway is None else self._gateway.batch_of(topic, self._clock())
+
+    def may_leave(self, topic: str) -> bool:
+        """Whether a bridge may hand a local topic to an ordinary broker: it is in no scope, plain, or ours to read."""
+        secret = self._gateway.secret_for(topic) if self._gateway is not None else None
+        if secret is None:
+            return not any(matches(f, topic) for f in self._shared)
+        overlay = self._keeping.overlay
+        epoch = overlay.policy.calendar.at(self._clock())
+        return secret.scope.mode is Mode.PLAIN or overlay.may_read(self.figures.name, secret.scope, epoch)
+
+    def _fits(self, gateway: GatewayNode, publication: Publication) -> bool:
+        """Whether enough replicas to recombine a key take a packet of this size. Else it would be lost in silence."""
+        if len(publication.payload) < SMALL_BYTES and not publication.properties:
+            return True
+        home = gateway.home
+        limit = self._dials.packet_limit(home.members, home.threshold)
+        return gateway.packet_bytes(publication) <= limit
+
+    def _may_publish(self, gateway: GatewayNode, topic: str) -> bool:
+        """Asked for every publication: remembered until the epoch ends or the overlay changes."""
+        now = self._clock()
+        epoch = self._keeping.overlay.policy.calendar.at(now)
+        if epoch != self._rights_epoch or len(self._rights) >= RIGHTS_MAX:
+            self._rights.clear()
+            self._rights_epoch = epoch
+        allowed = self._rights.get(topic)
+        if allowed is None:
+            allowed = gateway.may_publish(topic, now) and self._is_sealed_or_plain(gateway, topic)
+            if not allowed and all(self._rights.values()):  # said once an epoch, not for every topic
+                log.warning("refused a publication: the overlay's policy gives us no right to its protected topic now")
+            self._rights[topic] = allowed
+        return allowed
+
+    def _is_sealed_or_plain(self, gateway: GatewayNode, topic: str) -> bool:
+        """Whether the scope still does with the topic what our configuration says."""
+        secret = gateway.secret_for(topic)
+        if secret is None or secret.scope.mode is not Mode.PLAIN:
+            return secret is not None
+        return any(matches(f, topic) for f in self._plain)
+
+    def subscribed(self, topic_filter: str) -> None:
+        """The first local subscription of a filter."""
+        if not constrained.stays_here(topic_filter):
+            self._handle(Subscribed(topic_filter))
+
+    def unsubscribed(self, topic_filter: str) -> None:
+        if not constrained.stays_here(topic_filter):
+            self._handle(Unsubscribed(topic_filter))
+
+    def group_joined(self, group: str, topic_filter: str) -> None:
+        """A shared group has local members."""
+        self._handle(GroupJoined(group, topic_filter))
+
+    def group_left(self, group: str, topic_filter: str) -> None:
+        self._handle(GroupLeft(group, topic_filter))
+
+    def entity_event(self, event: AvailabilityEvent) -> None:
+        """What a local client did, for its availability topic."""
+        machine = self._entities
+        if machine is None:
+            return
+        for effect in machine.handle(event, self._clock()):
+            if isinstance(effect, Announce):
+                self._announce(effect.publication)
+            else:
+                self.figures.count(effect)
+        self._driver.schedule("availability", machine.next_deadline, partial(self.entity_event, Tick()))
+
+    def _announce(self, publication: Publication) -> None:
+        assert self._broker is not None
+        self._broker.deliver_local(publication)
+        self.publish("", publication, lambda code: None)
+
+    # ------------------------------------------------------------------------ members (called by broker)
+
+    def recognise(self, certificate_der: bytes, client_id: str) -> str | None:
+        """The neighbour of ours behind a TLS certificate; its client id must be its name."""
+        name = self._keeping.recognise(certificate_der)
+        if name is None or name != client_id or not self._is_neighbour(name):
+            return None
+        self._shown[name] = certificate_der
+        return name
+
+    def _is_neighbour(self, name: str) -> bool:
+        """Not a member of elsewhere, nor a replica that was detached. Those who left us behind may still hear of it."""
+        return self._node.removed or name in self._node.peers
+
+    def peer_connected(self, peer: str, session: object) -> None:
+        """A member dialled us. A replica only sends on this connection: for ours to it, we dial."""
+        if self._flow is not None:
+            self._flow.reconnected(peer)
+        if peer not in self._dials:
+            self._handle(LinkUp(peer))
+
+    def peer_disconnected(self, peer: str) -> None:
+        known = self._shown.pop(peer, None) is not None
+        if known and peer not in self._dials:
+            self._handle(LinkDown(peer))
+
+    def peer_published(self, peer: str, publish: Publish) -> Callable[[Done], bool] | None:
+        self.figures.received(peer, len(publish.payload))
+        flow = self._flow
+        if flow is None:
+            self._received(peer, publish)
+            return None
+        flow.begin()
+        self._received(peer, publish)
+        return flow.hold(peer, publish)
+
+    # ------------------------------------------------------------------------ members (called by dials)
+
+    def link_up(self, peer: str) -> None:
+        self._wires.link_up(peer)
+
+    def link_down(self, peer: str) -> None:
+        self._wires.link_down(peer)
+
+    def link_published(self, peer: str, publish: Publish, client: Client) -> None:
+        self._received(peer, publish)
+
+    def link_watched(self, peer: str, ticket: int) -> None:
+        self._handle(Acked(peer, ticket))
+
+    def _received(self, peer: str, publish: Publish) -> None:
+        wire = Wire(publish.topic, publish.payload, publish.qos, publish.retain, publish.properties.user)
+        self._handle(Received(peer, wire))
+
+    # ------------------------------------------------------------------------------ hands of the driver
+
+    def _handle(self, event: Event) -> None:
+        self._driver.handle(event)
+
+    def send(self, peer: str, wire: Wire, ticket: int) -> None:
+        self._wires.send(peer, wire, ticket)
+
+    def deliver(self, effect: Deliver) -> None:
+        assert self._broker is not None
+        if self.own_topics.are_ours(effect.publication.topic):
+            self.figures.count(Count("own_topics_refused"))  # of a member whose rights reach too far
+        else:
+            self._broker.deliver_local(effect.publication, effect.groups_lost)
+
+    def deliver_shared(self, effect: DeliverShared) -> None:
+        assert self._broker is not None
+        if self.own_topics.are_ours(effect.publication.topic):
+            self.figures.count(Count("own_topics_refused"))
+        else:
+            self._broker.deliver_shared((effect.group, effect.filter), effect.publication)
+
+    def forget(self, sequences: Sequence[int]) -> None:
+        self._store.forget(sequences)
+
+    def leave(self, sequences: Sequence[int]) -> None:
+        self._outgoing.leave(sequences)
+
+    def read_page(self, start: int) -> None:
+        self._outgoing.read_page(start)
+
+    def republish(self, publications: Sequence[Publication]) -> None:
+        for publication in publications:
+            self._outgoing.take(publication, lambda code: None)
+
+    def keys_changed(self) -> None:
+        self._keeping.keys_changed(self._clock())
+
+    def keep_material(self, material: bytes) -> None:
+        self._keeping.keep_material(material)
+
+    def keep_archive(self, epoch: int, content: bytes | None) -> None:
+        self._keeping.keep_archive(epoch, content)
+
+    def adopted(self, overlay: Overlay, removed: bool) -> None:
+        if removed:
+            self._keeping.removed()
+        self._rights.clear()
+        for peer, certificate in list(self._shown.items()):
+            if self._keeping.recognise(certificate) != peer or not self._is_neighbour(peer):
+                del self._shown[peer]
+                log.info("closed the link of %s: the overlay lists it, or its key, for us no longer", peer)
+                self._drop(peer)
+
+    def peers_to_dial(self) -> list[str]:
+        return self._keeping.listeners(sorted(self._node.peers))
+
+    async def _show_figures(self) -> None:
+        while True:
+            assert self._broker is not None
+            self._keeping.tick(self._clock())
+            if self._flow is not None:
+                self._flow.tick(self._clock())
+            body = self.figures.to_json(**self.gauges())
+            self._broker.deliver_local(Publication(FIGURES_TOPIC, body, retain=True, time_ms=int(self._clock() * 1000)))
+            await asyncio.sleep(FIGURES_EVERY_S)

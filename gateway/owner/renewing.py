@@ -1,0 +1,52 @@
+"""The owner's certificates of members, signed anew before they end: the same keys, the same rights, a later end.
+
+Run again and again, by a timer say, it does nothing until the first certificate has less than `before_days` to live:
+that the timer is there is the owner's standing consent. Members adopt the version while they run. Not here: new keys
+(`veilmq trust rotate`), TLS certificates of identities, which their trust domains issue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bridge.document import Overlay
+from gateway.owner.cards import DAY_MS, reissued
+from gateway.owner.record import locked, open_record_of
+from gateway.owner.signing import next_version, publish
+from gateway.owner.views import carried, without_strangers
+from gateway.trust import TrustDomain, TrustError
+
+VALID_DAYS, BEFORE_DAYS = 365, 60
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """`overlay` None: nothing had to be done. `first_end_s`: UNIX time at which the first certificate ends now."""
+
+    overlay: Overlay | None
+    first_end_s: float
+
+
+def renew(out: Path, owner: Path, now: float, valid_days: int = VALID_DAYS, before_days: int = BEFORE_DAYS) -> Renewed:
+    """Sign the next version of `out` if that is due. Raises TrustError, OverlayError.
+
+    Certificates that have ended already are renewed too: nobody adopts another change on top of such a version.
+    """
+    if valid_days <= before_days:
+        raise TrustError(f"--days {valid_days} is no longer than --before {before_days}: it would renew for ever")
+    domain = TrustDomain.load(owner)
+    with locked(domain):
+        record, previous = open_record_of(domain, out)
+        first_end_ms = min(member.certificate.not_after_ms for member in previous.members.values())
+        if first_end_ms - now * 1000 > before_days * DAY_MS:
+            return Renewed(None, first_end_ms / 1000)
+        views = carried(previous, now)
+        not_after_ms = int(now * 1000) + valid_days * DAY_MS
+        added = {
+            name: replace(member, certificate=reissued(domain, member.certificate, not_after_ms))
+            for name, member in without_strangers(previous, views).items()
+        }
+        overlay = next_version(domain, record, previous, views, added, now)
+        publish(domain, record, overlay, out)
+    return Renewed(overlay, not_after_ms / 1000)

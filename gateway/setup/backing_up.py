@@ -1,0 +1,102 @@
+"""A folder's backup: configuration, identity, trust domain, overlay, users and passwords; and what comes back of it.
+
+`data/` is never in it: an old copy would bring sequence numbers and keys back that were used or erased
+(docs/how-to/backup.md). Every file has its digest in a manifest, which a restore checks before it writes anything.
+Links, and names that lead out of the folder, are refused on both sides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+import zlib
+from pathlib import Path, PurePosixPath
+
+from gateway.base import PrivateFileError, private_directory, write_private
+from gateway.setup.folders import DATA
+from gateway.setup.plan import SetupError
+
+FORMAT = 1
+MANIFEST = "veilmq-backup.json"
+FILES_MAX, BYTES_MAX = 10_000, 256 << 20
+LEFT_OUT = frozenset({DATA, "logs", "pid", "__pycache__"})
+
+
+def back_up(folder: Path, out: Path) -> int:
+    """Write the archive, readable by its owner only; how many files are in it. Raises SetupError."""
+    if not folder.is_dir():
+        raise SetupError(f"{folder}: no such folder; name that of a member, or the owner's")
+    files: dict[str, bytes] = {}
+    try:
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(folder)
+            if LEFT_OUT.intersection(name.parts) or path.is_dir() or path.name.endswith(".lock"):
+                continue
+            if path.is_symlink() or not path.is_file():
+                raise SetupError(f"{path}: is a link or no file; put the file itself there")
+            files[name.as_posix()] = path.read_bytes()
+            if len(files) > FILES_MAX or sum(map(len, files.values())) > BYTES_MAX:
+                raise SetupError(f"{folder}: holds more than a member's folder does; name the right one")
+    except OSError as error:
+        raise SetupError(f"{error.filename}: {error.strerror}; correct that") from None
+    if not files:
+        raise SetupError(f"{folder}: holds nothing to back up")
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    manifest = json.dumps({"veilmq_backup": FORMAT, "files": digests}, indent=1).encode()
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for member, content in [(MANIFEST, manifest), *files.items()]:
+            entry = tarfile.TarInfo(member)
+            entry.size, entry.mode = len(content), 0o600
+            archive.addfile(entry, io.BytesIO(content))
+    try:
+        write_private(out, packed.getvalue())
+    except PrivateFileError as error:
+        raise SetupError(str(error)) from None
+    return len(files)
+
+
+def restore(archive: Path, folder: Path) -> int:
+    """Write the files into the new or empty `folder`, all private; how many. Raises SetupError, having written nothing,
+    for an archive that is damaged, altered or of a newer format."""
+    files = _checked(archive)
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise SetupError(f"{folder}: holds something already; name a new folder")
+        private_directory(folder)
+        for name, content in files.items():
+            path = folder / name
+            private_directory(path.parent)
+            write_private(path, content)
+    except PrivateFileError as error:
+        raise SetupError(str(error)) from None
+    except OSError as error:
+        raise SetupError(f"{error.filename}: {error.strerror}; correct that") from None
+    return len(files)
+
+
+def _checked(archive: Path) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    try:
+        with tarfile.open(archive, mode="r:gz") as packed:
+            for entry in packed:
+                parts = PurePosixPath(entry.name).parts
+                if not entry.isfile() or not parts or parts[0] == "/" or ".." in parts or entry.name in found:
+                    raise SetupError(f"{archive}: holds {entry.name!r}, which no backup does; take another archive")
+                if len(found) >= FILES_MAX or sum(map(len, found.values())) + entry.size > BYTES_MAX:
+                    raise SetupError(f"{archive}: holds more than a backup does; take another archive")
+                content = packed.extractfile(entry)
+                assert content is not None
+                found[entry.name] = content.read()
+        manifest = json.loads(found.pop(MANIFEST))
+        version, digests = int(manifest["veilmq_backup"]), dict(manifest["files"])
+    except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError, KeyError, TypeError) as error:
+        why = getattr(error, "strerror", None) or "is no backup, or cut short"
+        raise SetupError(f"{archive}: {why}; take another archive") from None
+    if version > FORMAT:
+        raise SetupError(f"{archive}: is of format {version}, this program knows {FORMAT}; upgrade veilmq")
+    if {name: hashlib.sha256(content).hexdigest() for name, content in found.items()} != digests:
+        raise SetupError(f"{archive}: a file is not as it was backed up; take another archive")
+    return found

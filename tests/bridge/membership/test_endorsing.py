@@ -1,0 +1,94 @@
+"""Endorsements: by members of the view before, after newcomers had time, and told to whoever may lack them."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.contract.machine import Send
+from bridge.document.overlay import Overlay
+from bridge.document.region_view import Endorsement
+from bridge.membership.endorsing import ATTACH_S, VIEWS_TOPIC, Endorser, told
+from tests.sim.changing import changed, endorsed_by
+from tests.sim.world import NOW, World, make_world
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1})
+
+
+def grown(world: World) -> Overlay:
+    """Region 1 gets a fourth replica."""
+    return changed(world, world.overlay, 1, ("r1a", "r1b", "r1c", "r1d"), NOW)
+
+
+def endorser(world: World, name: str) -> Endorser:
+    identity = world.identities[name] if name.startswith("r") else None
+    return Endorser(name, identity)
+
+
+def test_a_member_of_the_view_before_endorses_once_newcomers_had_time_to_link_up(world: World) -> None:
+    newer, one = grown(world), endorser(world, "r1a")
+    one.adopt(newer, NOW)
+    assert one.next_deadline == NOW + ATTACH_S
+    assert one.due(newer, NOW + ATTACH_S - 0.1) == []
+    (made,) = one.due(newer, NOW + ATTACH_S)
+    assert made.names(newer.latest[1])
+    made.verify(world.identities["r1a"].public_bytes)
+    assert (one.due(newer, NOW + 99), one.next_deadline) == ([], None), "once"
+
+
+def test_a_view_that_is_in_force_already_is_endorsed_at_once(world: World) -> None:
+    newer, one = grown(world), endorser(world, "r1a")
+    in_force = newer.endorsed(endorsed_by(world, newer, 1, "r1b", "r1c"), NOW)
+    one.adopt(in_force, NOW)
+    assert one.next_deadline == NOW, "it counts already: nobody is waited for"
+
+
+@pytest.mark.parametrize("name", ["r1d", "r2a", "site", "stranger"])
+def test_nobody_else_endorses(world: World, name: str) -> None:
+    newer = grown(world)
+    other = Endorser(name, world.identities.get(name) if name != "site" else None)
+    other.adopt(newer, NOW)
+    assert other.next_deadline is None
+    assert other.due(newer, NOW + 99) == []
+
+
+def test_what_is_endorsed_or_has_no_view_before_is_not_endorsed(world: World) -> None:
+    one = endorser(world, "r1a")
+    one.adopt(world.overlay, NOW)
+    assert one.next_deadline is None
+    newer = grown(world)
+    mine = newer.endorsed(endorsed_by(world, newer, 1, "r1a"), NOW)
+    one.adopt(mine, NOW)
+    assert one.next_deadline is None
+
+
+def test_a_later_version_outdates_what_was_due(world: World) -> None:
+    one = endorser(world, "r1a")
+    one.adopt(grown(world), NOW)
+    one.adopt(world.overlay, NOW + 1)
+    assert one.next_deadline is None
+
+
+def test_who_links_up_is_told_what_it_may_lack_and_who_agrees_once(world: World) -> None:
+    newer, one = grown(world), endorser(world, "r2a")
+    known = newer.endorsed(endorsed_by(world, newer, 1, "r1a"), NOW)
+    one.adopt(known, NOW)
+    (send,) = one.link_up("r1b", known)
+    assert isinstance(send, Send)
+    assert (send.peer, send.wire.topic) == ("r1b", VIEWS_TOPIC)
+    assert Endorsement.decode(send.wire.payload).member == "r1a"
+    assert len(one.agrees("r1c", known)) == 1
+    assert one.agrees("r1c", known) == []
+    assert len(one.link_up("r1c", known)) == 1
+    assert len(one.agrees("r1c", known)) == 1, "it lost its memory, perhaps"
+    assert one.link_up("r1b", world.overlay) == []
+
+
+def test_everybody_is_told_in_one_order(world: World) -> None:
+    newer = grown(world)
+    all_of_them = endorsed_by(world, newer, 1, "r1a", "r1b")
+    sends = told(all_of_them, ["z", "a"])
+    assert [send.peer for send in sends if isinstance(send, Send)] == ["a", "a", "z", "z"]
+    assert sends == told(all_of_them[::-1], ["a", "z"])

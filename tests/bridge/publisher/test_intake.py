@@ -1,0 +1,220 @@
+"""What comes from the outbox when: nothing overtakes on its topic, nothing is lost, whatever room and disk do."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.contract.machine import (
+    Committed,
+    Count,
+    Effect,
+    Leave,
+    OutboxEntry,
+    Page,
+    Publication,
+    ReadPage,
+    Unstored,
+)
+from bridge.publisher.intake import LOOK_EVERY_S, UNSTORED_MAX, Intake
+from bridge.sim.outbox import SimulatedOutbox
+
+NOW = 1_800_000_000.0
+
+
+class Sender:
+    """In the place of the publisher: it takes what it has room for."""
+
+    def __init__(self, room: int = 1 << 30) -> None:
+        self.free, self.wants_late = room, False
+        self.taken: list[OutboxEntry] = []
+        self.late: list[OutboxEntry] = []
+        self.outdated: list[str] = []
+        self.stuck: set[str] = set()
+
+    @property
+    def room(self) -> tuple[int, int]:
+        return self.free, 1 << 30
+
+    def is_stuck(self, topic: str) -> bool:
+        return topic in self.stuck
+
+    def overtaken(self, topic: str, time_ms: int) -> None:
+        self.outdated.append(topic)
+
+    def take(self, entries: tuple[OutboxEntry, ...], now: float, late: bool = False) -> list[Effect]:
+        (self.late if late else self.taken).extend(entries)
+        self.free -= len(entries)
+        return []
+
+
+class Desk:
+    """One life of an intake over an outbox: appends and effects as a driver carries them out."""
+
+    def __init__(self, outbox: SimulatedOutbox, sender: Sender, max_age_s: float | None = None) -> None:
+        self.outbox, self.sender, self.now = outbox, sender, NOW
+        self.intake = Intake(sender, outbox, max_age_s)  # type: ignore[arg-type]
+        self.last: dict[str, int] = {}
+        self.counted: list[str] = []
+
+    def stored(self, *sequences: int, topic: str = "a", retain: bool = False) -> None:
+        entries = []
+        for sequence in sequences:
+            self.intake.appending(sequence)
+            publication = Publication(topic, b"", 1, retain, time_ms=int(self.now * 1000))
+            entries.append((sequence, self.last.get(topic, 0), publication))
+            self.last[topic] = sequence
+        self.outbox.put(entries)
+        self.perform(self.intake.committed(Committed(tuple(entries)), self.now))
+
+    def unstored(self, sequence: int, topic: str = "a") -> None:
+        self.perform(self.intake.unstored(Unstored(sequence, Publication(topic, b"", 0)), self.now))
+
+    def perform(self, effects: list[Effect]) -> None:
+        effects = [*effects, *self.intake.wanted(self.now)]
+        for effect in effects:
+            match effect:
+                case Leave(sequences):
+                    self.outbox.leave(sequences)
+                case ReadPage(start):
+                    self.perform(self.intake.page(self.outbox.page(start), self.now))
+                case Count(name):
+                    self.counted.append(name)
+
+    @property
+    def numbers(self) -> list[int]:
+        return [sequence for sequence, _, _ in self.sender.taken]
+
+
+def test_qos_0_waits_for_what_was_appended_before_it() -> None:
+    desk = Desk(SimulatedOutbox(), Sender())
+    desk.intake.appending(1)
+    desk.unstored(2)
+    assert desk.numbers == []
+    desk.stored(1)
+    assert desk.numbers == [1, 2]
+    assert desk.sender.taken[1][1] == 1, "it follows the stored one on its topic"
+
+
+def test_what_the_disk_did_not_take_holds_nothing_up() -> None:
+    desk = Desk(SimulatedOutbox(), Sender())
+    desk.intake.appending(1)
+    desk.unstored(2)
+    desk.perform(desk.intake.not_appended(1, NOW))
+    assert desk.numbers == [2]
+
+
+def test_a_stalled_disk_fills_no_memory_with_qos_0() -> None:
+    desk = Desk(SimulatedOutbox(), Sender())
+    desk.intake.appending(1)
+    for n in range(UNSTORED_MAX + 3):
+        desk.unstored(2 + n)
+    assert desk.counted == ["qos0_dropped"] * 3
+
+
+def test_what_there_is_no_room_for_is_left_and_its_topic_waits_behind_it() -> None:
+    desk = Desk(SimulatedOutbox(), Sender(room=1))
+    desk.stored(1, 2)
+    assert desk.numbers == [1]
+    desk.sender.free = 10
+    desk.stored(3)
+    desk.unstored(4)
+    desk.stored(5, topic="b")
+    assert desk.numbers == [1, 5], "another topic goes beside what is left"
+    assert desk.counted == ["qos0_dropped"], "what is not stored cannot wait"
+    desk.sender.wants_late = True
+    desk.perform([])
+    assert [sequence for sequence, _, _ in desk.sender.late] == [2, 3]
+    desk.stored(6)
+    assert desk.numbers == [1, 5, 6]
+
+
+def test_a_topic_that_is_stuck_is_left_and_a_retained_value_outdates_its_former() -> None:
+    desk = Desk(SimulatedOutbox(), Sender())
+    desk.sender.stuck.add("a")
+    desk.stored(1, retain=True)
+    assert desk.numbers == []
+    assert desk.sender.outdated == ["a"]
+
+
+def test_what_a_former_process_left_is_read_once_there_is_somebody_to_send_it_to() -> None:
+    outbox = SimulatedOutbox()
+    Desk(outbox, Sender()).stored(1, 2)
+    outbox.crashed()
+    desk = Desk(outbox, Sender())
+    desk.perform([])
+    assert desk.sender.late == []
+    desk.sender.wants_late = True
+    desk.perform([])
+    assert [sequence for sequence, _, _ in desk.sender.late] == [1, 2]
+
+
+def test_an_unreadable_disk_is_asked_again_after_a_while() -> None:
+    outbox = SimulatedOutbox()
+    Desk(outbox, Sender()).stored(1)
+    outbox.crashed()
+    desk = Desk(outbox, Sender())
+    desk.sender.wants_late = True
+    assert desk.intake.wanted(NOW) == [ReadPage(1)]
+    assert desk.intake.wanted(NOW) == [], "one at a time"
+    desk.intake.page(Page((), 1, unreadable=True), NOW)
+    assert desk.intake.wanted(NOW) == []
+    assert desk.intake.next_deadline == NOW + LOOK_EVERY_S
+    assert desk.intake.wanted(NOW + LOOK_EVERY_S) == [ReadPage(1)]
+
+
+def test_what_is_too_old_is_read_to_be_dropped_even_without_room() -> None:
+    outbox = SimulatedOutbox()
+    Desk(outbox, Sender()).stored(1)
+    outbox.crashed()
+    desk = Desk(outbox, Sender(), max_age_s=60)
+    assert desk.intake.wanted(NOW) == []
+    assert desk.intake.wanted(NOW + 61) == [ReadPage(1)]
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("stored"), st.integers(1, 4), st.sampled_from("abc")),
+        st.tuples(st.just("unstored"), st.just(1), st.sampled_from("abc")),
+        st.tuples(st.just("room"), st.integers(0, 6), st.just("")),
+        st.tuples(st.just("late"), st.integers(0, 1), st.just("")),
+        st.tuples(st.just("crash"), st.just(1), st.just("")),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps)
+def test_nothing_stored_is_lost_or_overtakes_on_its_topic(course: list[tuple[str, int, str]]) -> None:
+    outbox, sequence, stored = SimulatedOutbox(), 0, set()
+    desk = Desk(outbox, Sender(room=3))
+    for what, amount, topic in course:
+        if what == "stored":
+            numbers = range(sequence + 1, sequence + 1 + amount)
+            stored.update(numbers)
+            sequence += amount
+            desk.stored(*numbers, topic=topic)
+        elif what == "unstored":
+            sequence += 1
+            desk.unstored(sequence, topic)
+        elif what == "room":
+            desk.sender.free = amount
+        elif what == "late":
+            desk.sender.wants_late = bool(amount)
+            desk.perform([])
+        else:
+            outbox.crashed()
+            last, desk = desk.last, Desk(outbox, Sender(room=3))
+            desk.last = last
+    desk.sender.wants_late = True
+    desk.perform([])
+    by_topic = defaultdict(list)
+    for number, _, publication in desk.sender.taken + desk.sender.late:
+        if publication.qos:
+            by_topic[publication.topic].append(number)
+    in_hand = {number for numbers in by_topic.values() for number in numbers}
+    assert in_hand == stored, "this life's and, after a crash, all of what former ones had"
+    assert sum(map(len, by_topic.values())) == len(in_hand), "each once"

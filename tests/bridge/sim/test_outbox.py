@@ -1,0 +1,42 @@
+"""The simulator's outbox: what a crash leaves, what a page brings."""
+
+from __future__ import annotations
+
+from bridge.contract.machine import OutboxEntry, Page, Publication
+from bridge.sim.outbox import PAGE_ROWS, SimulatedOutbox
+
+
+def entry(sequence: int, qos: int = 1) -> OutboxEntry:
+    return sequence, sequence - 1, Publication("plant/t", b"%d" % sequence, qos, time_ms=sequence)
+
+
+def test_what_is_in_hand_is_not_read_again_until_a_crash() -> None:
+    outbox = SimulatedOutbox()
+    outbox.put([entry(1), entry(2), entry(3, qos=0)])
+    assert outbox.page(0) == Page((), None)
+    assert not outbox.is_left(1)
+    outbox.crashed()
+    assert outbox.is_left(1)
+    assert not outbox.is_left(3), "QoS 0 was never there"
+    assert outbox.page(0) == Page((entry(1), entry(2)), None)
+    assert outbox.page(0) == Page((), None)
+
+
+def test_what_is_forgotten_is_gone_and_what_is_left_comes_again() -> None:
+    outbox = SimulatedOutbox()
+    outbox.put([entry(1), entry(2)])
+    outbox.forget([1, 99])
+    outbox.leave([2])
+    assert outbox.first(0) == (2, 2)
+    assert outbox.first(3) is None
+    assert outbox.last_of("plant/t") == 2
+    assert outbox.page(0).entries == (entry(2),)
+
+
+def test_pages_say_where_to_read_on() -> None:
+    outbox = SimulatedOutbox()
+    outbox.put(entry(n) for n in range(1, PAGE_ROWS + 6))
+    outbox.crashed()
+    page = outbox.page(0)
+    assert (len(page.entries), page.following) == (PAGE_ROWS, PAGE_ROWS + 1)
+    assert len(outbox.page(page.following).entries) == 5

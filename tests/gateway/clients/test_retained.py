@@ -1,0 +1,134 @@
+"""Retained messages: one a topic, within bounds of number and bytes, and gone when they expire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from amqtt.broker import RetainedApplicationMessage
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.clients.retained import ENTRY_BYTES, RetainedStore, StoreFullError
+from gateway.mqtt5.message import Message
+
+NOW = 1_000.0
+
+
+def message(topic: str, payload: bytes = b"x", expires_at: float | None = None) -> Message:
+    return Message(topic, payload, retain=True, expires_at=expires_at)
+
+
+def store(maximum: int = 100, maximum_bytes: int = 1 << 20) -> RetainedStore:
+    return RetainedStore(maximum, maximum_bytes)
+
+
+def got(kept: RetainedStore, topic_filter: str, now: float = NOW) -> dict[str, bytes]:
+    return {one.topic: one.payload for one in kept.matching(topic_filter, now)}
+
+
+def test_a_subscriber_gets_the_last_of_every_topic_that_its_filter_matches() -> None:
+    kept = store()
+    for topic, payload in (("a/b", b"1"), ("a/c", b"2"), ("a/b", b"3"), ("d", b"4"), ("$SYS/x", b"5")):
+        kept.keep(None, message(topic, payload))
+    assert got(kept, "a/+") == {"a/b": b"3", "a/c": b"2"}
+    assert got(kept, "#") == {"a/b": b"3", "a/c": b"2", "d": b"4"}
+    assert got(kept, "d") == {"d": b"4"}
+    assert got(kept, "nothing") == {}
+
+
+def test_an_empty_payload_clears_and_plugins_are_told_what_was_there() -> None:
+    kept = store()
+    kept.keep(None, message("a"))
+    cleared = kept.keep(None, message("a", b""))
+    assert cleared is not None
+    assert (cleared.topic, cleared.data) == ("a", b"")
+    assert (got(kept, "#"), kept.held_bytes, len(kept)) == ({}, 0, 0)
+    assert kept.keep(None, message("a", b"")) is None
+
+
+def test_new_names_find_no_room_and_known_ones_go_on() -> None:
+    kept = store(maximum=2)
+    kept.keep(None, message("a"))
+    kept.keep(None, message("b"))
+    with pytest.raises(StoreFullError) as caught:
+        kept.keep(None, message("c"))
+    assert caught.value.bound == "retained_messages"
+    kept.keep(None, message("a", b"newer"))
+    kept.keep(None, message("b", b""))
+    kept.keep(None, message("c"))
+    assert sorted(got(kept, "#")) == ["a", "c"]
+
+
+def test_bytes_are_bounded_and_what_is_replaced_gives_its_own_back() -> None:
+    kept = store(maximum_bytes=2 * ENTRY_BYTES + 4_000)
+    kept.keep(None, message("a", bytes(3_000)))
+    with pytest.raises(StoreFullError) as caught:
+        kept.keep(None, message("b", bytes(3_000)))
+    assert caught.value.bound == "retained_bytes"
+    assert got(kept, "b") == {}
+    kept.keep(None, message("a", bytes(3_100)))
+    kept.keep(None, message("a", bytes(10)))
+    kept.keep(None, message("b", bytes(3_000)))
+    kept.adopt(100, 0)
+    assert len(kept) == 2, "what is kept stays"
+    with pytest.raises(StoreFullError):
+        kept.keep(None, message("c"))
+
+
+def test_what_expired_is_neither_given_nor_counted() -> None:
+    kept = store()
+    kept.keep(None, message("a", expires_at=NOW))
+    kept.keep(None, message("b", expires_at=NOW - 1))
+    kept.keep(None, message("c"))
+    assert sorted(got(kept, "#")) == ["a", "c"]
+    assert len(kept) == 2
+    kept.drop_expired(NOW + 1)
+    assert list(kept) == ["c"]
+
+
+def test_what_is_cleared_while_a_receiver_is_waited_for_is_left_out() -> None:
+    kept = store()
+    for topic in "abc":
+        kept.keep(None, message(topic))
+    found = kept.matching("+", NOW)
+    first = next(found).topic
+    for topic in set("abc") - {first}:
+        del kept[topic]
+    assert list(found) == []
+
+
+def test_every_change_is_told() -> None:
+    kept, told = store(), list[tuple[str, bytes | None]]()
+    kept.changed = lambda topic, one: told.append((topic, None if one is None else one.payload))
+    kept.keep(None, message("a", b"1", NOW - 1))
+    kept.keep(None, message("a", b"", None))
+    kept.keep(None, message("b", b"2", NOW - 1))
+    kept.drop_expired(NOW)
+    assert told == [("a", b"1"), ("a", None), ("b", b"2"), ("b", None)]
+
+
+def test_a_plugin_of_amqtt_puts_what_it_likes() -> None:
+    kept = store(maximum=1, maximum_bytes=1)
+    kept["a"] = RetainedApplicationMessage(None, "a", bytearray(b"plugin"), None)
+    (one,) = kept.matching("a", NOW)
+    assert (one.payload, one.qos, one.retain) == (b"plugin", 0, True)
+    del kept["a"]
+    assert kept.held_bytes == 0
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "a/b", "c"]), st.binary(max_size=9), st.sampled_from([None, NOW - 1]))))
+def test_bytes_and_names_are_those_of_what_is_kept(steps: list[tuple[str, bytes, Any]]) -> None:
+    kept, model = store(), dict[str, bytes]()
+    for topic, payload, expires_at in steps:
+        kept.keep(None, message(topic, payload, expires_at))
+        if payload:
+            model[topic] = payload
+        else:
+            model.pop(topic, None)
+        assert sorted(kept) == sorted(model)
+    kept.drop_expired(NOW)
+    for topic in list(kept):
+        del kept[topic]
+    assert kept.held_bytes == 0
+    assert got(kept, "#") == {}

@@ -1,0 +1,102 @@
+"""A backup comes back whole or not at all, and data never does."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from gateway.cli import run
+from gateway.setup import Plan, SetupError, make_overlay
+from gateway.setup.backing_up import MANIFEST, back_up, restore
+
+NOW = time.time()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = make_overlay(tmp_path / "site", Plan(), 21000, NOW)
+    (made.directory / "g1" / "data").mkdir()
+    (made.directory / "g1" / "data" / "outbox.sqlite3").write_text("of the moment")
+    return made.directory / "g1"
+
+
+def test_a_lost_folder_comes_back_and_is_checked(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = tmp_path / "g1.tar.gz"
+    assert run(["backup", str(folder), str(archive)]) == 0
+    assert archive.stat().st_mode & 0o077 == 0
+    before = {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file() and "data" not in p.parts}
+    shutil.rmtree(folder)
+    assert run(["restore", str(archive), str(folder)]) == 0
+    assert {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before | {
+        path.relative_to(folder): path.read_bytes() for path in folder.rglob("overlay.pin")
+    }
+    assert not (folder / "data").exists()
+    assert (folder / "identity" / "key.pem").stat().st_mode & 0o077 == 0
+    assert run(["restore", str(archive), str(folder)]) == 2
+    assert "holds something already" in capsys.readouterr().err
+
+
+def repacked(archive: Path, change: dict[str, bytes], extra: tarfile.TarInfo | None = None) -> None:
+    with tarfile.open(archive) as packed:
+        found = {entry.name: packed.extractfile(entry).read() for entry in packed}  # type: ignore[union-attr]
+    with tarfile.open(archive, "w:gz") as packed:
+        for name, content in {**found, **change}.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            packed.addfile(entry, io.BytesIO(content))
+        if extra is not None:
+            packed.addfile(extra)
+
+
+def link(name: str) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    return entry
+
+
+@pytest.mark.parametrize(
+    ("change", "extra", "said"),
+    [
+        ({"broker.yaml": b"altered: true"}, None, "not as it was"),
+        ({"more": b"x"}, None, "not as it was"),
+        ({"../outside": b"x"}, None, "which no backup does"),
+        ({"/outside": b"x"}, None, "which no backup does"),
+        ({}, link("overlay.json2"), "which no backup does"),
+        ({MANIFEST: b"{}"}, None, "is no backup"),
+        ({MANIFEST: b'{"veilmq_backup": 2, "files": {}}'}, None, "upgrade veilmq"),
+    ],
+)
+def test_what_was_altered_writes_nothing(
+    folder: Path, tmp_path: Path, change: dict[str, bytes], extra: tarfile.TarInfo | None, said: str
+) -> None:
+    archive = tmp_path / "g1.tar.gz"
+    back_up(folder, archive)
+    repacked(archive, change, extra)
+    with pytest.raises(SetupError, match=said):
+        restore(archive, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_cut_anywhere_is_refused(folder: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "g1.tar.gz"
+    back_up(folder, archive)
+    whole = archive.read_bytes()
+    for length in range(0, len(whole) * 9 // 10, len(whole) // 20):  # only padding is at its very end
+        archive.write_bytes(whole[:length])
+        with pytest.raises(SetupError):
+            restore(archive, tmp_path / "new")
+
+
+def test_links_and_absent_folders_are_no_backup(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="no such folder"):
+        back_up(tmp_path / "absent", tmp_path / "a.tar.gz")
+    (folder / "link").symlink_to("/etc/passwd")
+    with pytest.raises(SetupError, match="is a link"):
+        back_up(folder, tmp_path / "a.tar.gz")

@@ -1,0 +1,80 @@
+"""Units, container file and manual page: as far as this machine can tell that they are right."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+UNITS = sorted((ROOT / "configs" / "systemd").iterdir())
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_units_are_what_systemd_reads(unit: Path, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd here")
+    text = unit.read_text("utf-8").replace("/usr/bin/veilmq", sys.executable)  # it need not be installed here
+    (tmp_path / unit.name.replace("@", "@r1")).write_text(text)
+    for other in UNITS:
+        if other != unit:
+            (tmp_path / other.name).write_text(other.read_text("utf-8").replace("/usr/bin/veilmq", sys.executable))
+    path = tmp_path / unit.name.replace("@", "@r1")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(path)], capture_output=True, text=True, check=False
+    )
+    ours = [line for line in done.stderr.splitlines() if "veilmq" in line]
+    assert not [line for line in ours if re.search(r"Unknown|Invalid|Failed to parse|not executable|Missing", line)], (
+        ours
+    )
+
+
+def test_the_unit_gives_little_away() -> None:
+    text = (ROOT / "configs" / "systemd" / "veilmq@.service").read_text("utf-8")
+    for line in ("NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet=", "UMask=0077", "User=veilmq"):
+        assert f"{line}\n" in text
+    assert "RestartPreventExitStatus=2" in text
+
+
+def test_the_container_runs_as_nobody_special_and_says_how_it_is() -> None:
+    lines = [line for line in (ROOT / "Containerfile").read_text("utf-8").splitlines() if line and line[0] != "#"]
+    words = {
+        "FROM",
+        "COPY",
+        "RUN",
+        "USER",
+        "WORKDIR",
+        "ENV",
+        "VOLUME",
+        "EXPOSE",
+        "STOPSIGNAL",
+        "HEALTHCHECK",
+        "ENTRYPOINT",
+    }
+    continued = False
+    for line in lines:
+        assert continued or line.split()[0] in words, line
+        continued = line.endswith("\\")
+    assert not continued
+    user = next(line for line in lines if line.startswith("USER"))
+    assert int(user.split()[1].split(":")[0]) >= 1000
+    assert any(line.startswith("HEALTHCHECK") for line in lines)
+    assert lines.index(user) < lines.index(next(line for line in lines if line.startswith("ENTRYPOINT")))
+
+
+def test_the_manual_page_is_read_without_complaint() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway.cli", "man"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    page = done.stdout
+    for command in ("init", "up", "join", "status", "passwd", "import", "overlay attach", "users add", "backup"):
+        assert f".B veilmq {command} " in page, command
+    if shutil.which("man") is not None and shutil.which("groff") is not None:
+        shown = subprocess.run(
+            ["groff", "-man", "-Tutf8", "-ww"], input=page, capture_output=True, text=True, check=True
+        )
+        assert "warning" not in shown.stderr
