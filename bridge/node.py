@@ -41,6 +41,7 @@ from bridge.contract import (
     Publication,
     PublisherGuard,
     Received,
+    Restored,
     Rotated,
     Subscribed,
     Tick,
@@ -203,11 +204,16 @@ class GatewayNode(ReaderNode):
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         effects = super().handle(event, now)
+        effects += self.collector.changes(now)
         return effects if self.removed else effects + self.intake.wanted(now)
 
     def secret_for(self, topic: str) -> ScopeSecret | None:
         """The scope by which a clear topic leaves; None: by none."""
         return self.publisher.sealer.secret_for(topic)
+
+    def awaits(self, topic_filter: str) -> bool:
+        """Whether a local subscription does not count at our replicas yet."""
+        return self.interest.awaits(topic_filter)
 
     def may_publish(self, topic: str, now: float) -> bool:
         """Whether the policy lets us publish on a clear topic now."""
@@ -279,8 +285,10 @@ class GatewayNode(ReaderNode):
                 for wire_filter in self.interest.wanted() - before:
                     self.collector.resumed(wire_filter)
                 return effects
-            case Unsubscribed(topic_filter) if self.groups.postpones(topic_filter):
-                return []
+            case Unsubscribed(topic_filter):
+                return [] if self.groups.postpones(topic_filter) else self._unwanted(topic_filter, now)
+            case Restored(rows):
+                return self._collected(self.collector.restore(rows, now), now)
             case Tick():
                 return self._tick(event, now)
             case _:
@@ -291,8 +299,15 @@ class GatewayNode(ReaderNode):
         effects += self.publisher.tick(now) + super()._own(event, now)
         leases, unwanted = self.groups.tick(now)
         for topic_filter in unwanted:
-            effects += self.interest.unsubscribed(topic_filter, now)
+            effects += self._unwanted(topic_filter, now)
         return effects + leases
+
+    def _unwanted(self, topic_filter: str, now: float) -> list[Effect]:
+        before = self.interest.wanted()
+        effects = self.interest.unsubscribed(topic_filter, now)
+        for wire_filter in before - self.interest.wanted():
+            self.collector.paused(wire_filter)
+        return effects
 
     def _collected(self, effects: list[Effect], now: float) -> list[Effect]:
         """The collector's effects; what it says about epoch keys and retained publications concerns other machines."""

@@ -28,7 +28,17 @@ from gateway.client import Client, LinkTls
 from gateway.mqtt5.types import ReasonCode
 from gateway.outbox import Store
 from gateway.outbox.store import StoreError
-from gateway.overlay import BrokerOverlay, Dials, Keeping, KeyCache, KeyMaterial, KeyMaterialError, dial, logins
+from gateway.overlay import (
+    BrokerOverlay,
+    Dials,
+    Keeping,
+    KeyCache,
+    KeyMaterial,
+    KeyMaterialError,
+    ReaderRows,
+    dial,
+    logins,
+)
 from gateway.trust import LiveOverlay, LocalIdentity, load_overlay, load_secrets, take_listed_key
 from keys.envelope import Mode
 from keys.epochs import ScopeKeys
@@ -145,6 +155,9 @@ def build(
     availability = None
     if settings.availability.enabled and party.local.role is Role.GATEWAY:
         availability = Availability(party.name, prefix=settings.availability.topic_prefix)
+    rows = None
+    if party.local.role is Role.GATEWAY:
+        rows = ReaderRows(store.sealing_key(b"reader state"), party.overlay.owner, party.name)
     dials = Dials(partial(_dial, party, neighbours))
     figures = Figures(party.name, party.local.role.value, links=dials.states)
     return BrokerOverlay(
@@ -156,6 +169,7 @@ def build(
         availability,
         protected=[protect.filter for protect in party.where.protect],
         plain=party.where.share_plain,
+        rows=rows,
     )
 
 
@@ -168,6 +182,7 @@ def _dial(party: Party, neighbours: Neighbours | None, peer: str) -> Client:
         session_expiry_s=SESSION_EXPIRY_S,
         logins=party.logins,
         limits=LINK_LIMITS,
+        manual_ack=party.local.role is Role.GATEWAY,
         random=random.SystemRandom().random,
         elsewhere=partial(neighbours.addresses, peer) if neighbours else tuple,
     )

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,6 +141,16 @@ class _Shell:
 
     def local_groups(self) -> Sequence[SharedName]:
         return ()
+
+    def kept(self) -> Mapping[bytes, bytes]:
+        """amqtt keeps nothing of ours."""
+        return {}
+
+    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Its sessions are in memory, so nobody is there after a restart to get anything twice."""
+
+    def when_kept(self, done: Callable[[], None]) -> None:
+        done()
 
     def local_filters(self) -> Sequence[str]:
         return [topic_filter for topic_filter, held in self._context.subscriptions.items() if held]

@@ -195,9 +195,17 @@ class Rotated:
     identity: Identity
 
 
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a former process of ours asked to `Keep`. Before any other event."""
+
+    rows: tuple[tuple[bytes, bytes], ...] = field(repr=False)
+
+
 Event: TypeAlias = (
     LinkUp | LinkDown | Received | Acked | Appending | NotAppended | Committed | Unstored | Page
     | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick | Rotated
+    | Restored
 )  # fmt: skip
 
 
@@ -253,6 +261,14 @@ class Forget:
     """Outbox entries that every party has: delete them."""
 
     sequences: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Rows of ours that are to outlive this process, by key; None: gone. They are written together with what the
+    effects beside them deliver; the wire that brought these may be acknowledged once they are on disk."""
+
+    rows: tuple[tuple[bytes, bytes | None], ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +364,7 @@ class KeysChanged:
 
 Effect: TypeAlias = (
     Send | Watch | Deliver | DeliverShared | Forget | Leave | ReadPage | Count | Blame | Republish | Wanted | Doubted
-    | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive
+    | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep
 )  # fmt: skip
 
 

@@ -79,6 +79,10 @@ class Assembling:
         name = (header.publisher, header.sequence)
         return self._parts.get(name) is not None or self._pulls.get(name) is not None
 
+    def holds_any(self, name: Name) -> bool:
+        """Whether pieces of a publication of that name are here."""
+        return self._parts.get(name) is not None
+
     def miss(self, name: Name, now: float) -> bool:
         """A publication that another one follows is not here: ask for it. True if that is news."""
         before = self._pulls.get(name)

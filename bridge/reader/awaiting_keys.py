@@ -28,6 +28,10 @@ class Keyless:
     def __len__(self) -> int:
         return len(self._held)
 
+    def holds(self, name: Name) -> bool:
+        """Whether it waits here."""
+        return self._held.get(name) is not None
+
     def put(self, held: Held) -> bool:
         """Keep it. False: another one had to go for it."""
         header = held.admitted.header

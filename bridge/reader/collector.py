@@ -4,8 +4,8 @@ A publication goes through three gates: it is *admitted* (signature, right, cont
 key has been recombined from shares, see `opening`) and *in order* (its predecessor on the topic was delivered, or
 has been given up). State is kept per (publisher, topic), see `streams`. What was sealed in a dead epoch needs
 vouchers: f + 1 replicas of our region that delivered it, since honest ones let no such thing in. Content comes in
-pieces (`assembling`), and what is missing is asked for. Not here: keys from a repository, state that survives a
-restart.
+pieces (`assembling`), and what is missing is asked for. What must survive a restart is told as rows (`kept`). Not here:
+keys from a repository.
 """
 
 from __future__ import annotations
@@ -19,6 +19,21 @@ from bridge.contract import Blame, Count, Deliver, Effect, FairTable, Publicatio
 from bridge.document import BATCH_LEVEL, Overlay, ScopeSecret
 from bridge.reader.assembling import Assembling
 from bridge.reader.awaiting_keys import Keyless
+from bridge.reader.freshness import Away
+from bridge.reader.kept import (
+    ALIVE,
+    KEY,
+    RETAINED,
+    SCOPE,
+    STREAM,
+    WAITING,
+    Kept,
+    Name,
+    Rows,
+    of_kind,
+    stream_of,
+    wire_of,
+)
 from bridge.reader.key_opening import KeyRing
 from bridge.reader.newest_retained import Joining, order_of
 from bridge.reader.streams import Held, Stream
@@ -32,7 +47,7 @@ from keys.errors import BadContent, BadFrame, KeysError
 HELD_MAX = 4096  # publications of one publisher that wait for a key or a predecessor; the next are dropped
 STREAMS_MAX = 100_000  # (publisher, topic) pairs remembered; a flooder of topics forgets its own first
 REPAIR_S = 10.0
-FRESH_S = 300.0
+SWEEP_S = 1.0  # after so long it is looked whether what was kept because it waited still does
 VOUCHED_MAX = 4096  # publications of dead epochs that wait for vouchers; a flooder loses its own first
 EXPIRY_MAX_S = 0xFFFFFFFF  # MQTT 5.0 §3.3.2.3.3: four bytes; a publisher may sign any deadline
 
@@ -52,10 +67,14 @@ class Collector:
         self._admission = Admission(overlay, replica=False)
         self._overlay, self._topology = overlay, Topology(overlay)
         self._vouchers: FairTable[tuple[bytes, int, int, bytes, str], set[str]] = FairTable(VOUCHED_MAX)
-        self._keys = KeyRing(overlay, self._home, secrets, keys, self._admission)
-        self._joining = Joining()
+        self._kept = Kept()
+        self._keys = KeyRing(overlay, self._home, secrets, keys, self._admission, self._kept)
+        self._joining = Joining(self._kept)
         self._streams: FairTable[StreamId, Stream] = FairTable(STREAMS_MAX)
         self._generations: dict[str, int] = {}  # by scope: how often it was subscribed
+        self._goes_on: set[str] = set()  # scopes that our former process had subscribed when it ended
+        self._away = Away()
+        self._sweep_at = 0.0
         self._held: dict[bytes, int] = {}  # by publisher
         self._waiting: dict[bytes, set[tuple[bytes, str, int]]] = {}  # key id -> what is held and names it
         self._keyless = Keyless()
@@ -65,8 +84,46 @@ class Collector:
     # --------------------------------------------------------------------------------------------- events
 
     def resumed(self, wire_filter: str) -> None:
-        """A scope is subscribed (again): what was published meanwhile is not waited for."""
+        """A scope is subscribed (again): what was published meanwhile is not waited for. It goes on where our former
+        process, for which replicas kept what came, had it too."""
+        if wire_filter in self._goes_on:
+            self._goes_on.discard(wire_filter)
+            return
         self._generations[wire_filter] = self._generations.get(wire_filter, 0) + 1
+        self._kept.put(SCOPE + wire_filter.encode(), b"")
+
+    def paused(self, wire_filter: str) -> None:
+        """A scope is not subscribed any more."""
+        self._goes_on.discard(wire_filter)
+        self._kept.drop(SCOPE + wire_filter.encode())
+
+    def restore(self, rows: Rows, now: float) -> list[Effect]:
+        """What a former process kept, before anything else happens."""
+        effects: list[Effect] = []
+        self._goes_on = {key.decode() for key, _ in of_kind(rows, SCOPE)}
+        for key, row in of_kind(rows, STREAM):
+            stream_id, stream = stream_of(key, row)
+            self._streams.put(stream_id, stream_id[0], stream)
+        for key, row in of_kind(rows, RETAINED):
+            self._joining.restore(key.decode(), row)
+        for _, row in of_kind(rows, ALIVE):
+            self._away = Away(int.from_bytes(row) / 1000, now)
+        for key, row in of_kind(rows, KEY):
+            try:
+                effects += self._keys.restore(row, now)
+            except KeysError:  # its epoch, view or author has ended meanwhile
+                self._kept.drop(KEY + key)
+        for key, row in of_kind(rows, WAITING):
+            peer, wire, _ = wire_of(row)
+            self._kept.drop(WAITING + key)  # it comes again below, if it still waits
+            self._away.let_in = True
+            effects += self.received(Received(peer, wire), now) if peer in self._overlay.members else []
+            self._away.let_in = False
+        return effects
+
+    def changes(self, now: float) -> list[Effect]:
+        """What the shell is to keep of what happened since it was asked last."""
+        return self._kept.changes(now)
 
     def received(self, event: Received, now: float) -> list[Effect]:
         """A wire from a replica of the home region."""
@@ -80,11 +137,31 @@ class Collector:
             if not carries_key_alone(event.wire.topic):
                 if PROPERTY_HEADER not in properties:
                     raise BadFrame("publication without a signed header")
-                effects += self._publication(event, self._admission.publication(event.wire, properties, now), now)
+                admitted = self._admission.publication(event.wire, properties, now)
+                news = self._publication(event, admitted, now)
+                effects += news
+                if Count("duplicates_dropped") not in news:
+                    self._keep_waiting(event, admitted, now)
         except KeysError as error:
             # What the wire brought before its fault (a verified key may have opened something) stays valid.
             effects += refused(event.peer, error)
         return effects
+
+    def _keep_waiting(self, event: Received, admitted: Admitted, now: float) -> None:
+        name = admitted.header.publisher, event.wire.topic, admitted.header.sequence
+        if self._waits(name):
+            self._kept.waits(name, event.peer, event.wire, now)
+            self._sweep_at = self._sweep_at or now + SWEEP_S
+
+    def _waits(self, name: Name) -> bool:
+        publisher, topic, sequence = name
+        stream = self._streams.get((publisher, topic))
+        return (
+            (stream is not None and sequence in stream.held)
+            or self._keyless.holds(name)
+            or self._joining.holds(topic, publisher, sequence)
+            or self._assembling.holds_any((publisher, sequence))
+        )
 
     def keys_changed(self, now: float) -> list[Effect]:
         """Epoch keys came: what waited for them goes on."""
@@ -112,6 +189,10 @@ class Collector:
             at, stream_id = heapq.heappop(self._wakeups)
             if self._deadlines.get(stream_id) == at:
                 effects += self._advance(stream_id, now)
+        if self._sweep_at and self._sweep_at <= now:
+            for name in [name for name in self._kept.waiting if not self._waits(name)]:
+                self._kept.done(name)
+            self._sweep_at = now + SWEEP_S if self._kept.waiting else 0.0
         return effects
 
     @property
@@ -119,7 +200,8 @@ class Collector:
         while self._wakeups and self._deadlines.get(self._wakeups[0][1]) != self._wakeups[0][0]:
             heapq.heappop(self._wakeups)
         first = self._wakeups[0][0] if self._wakeups else None
-        deadlines = (first, self._keys.next_deadline, self._joining.next_deadline, self._assembling.next_deadline)
+        others = (self._keys.next_deadline, self._joining.next_deadline, self._assembling.next_deadline)
+        deadlines = (first, *others, self._sweep_at or None)
         return min((at for at in deadlines if at is not None), default=None)
 
     # --------------------------------------------------------------------------------------- publications
@@ -133,14 +215,14 @@ class Collector:
             return []
         if header.deadline_ms and header.deadline_ms < now * 1000:
             return [Count("expired")]
-        if not admitted.live and not self._vouched(event, admitted):
+        if not admitted.live and not self._away.let_in and not self._vouched(event, admitted):
             return [Count("vouchers_awaited")]
         stream = self._streams.get((header.publisher, event.wire.topic)) or Stream()
         waiting = stream.held.get(header.sequence)
         if stream.delivered(header.sequence) or (waiting is not None and not _adds(admitted, waiting)):
             return [Count("duplicates_dropped")]
         new = not stream.knows(header.sequence)
-        if new and not header.retain and abs(now * 1000 - header.time_ms) > FRESH_S * 1000:
+        if new and not header.retain and not self._away.is_fresh(header.time_ms, now):
             return [Count("replays_dropped")]
         hops = self._topology.regions_between(admitted.publisher.region, self._home)
         repaired = [Count("repairs")] if self._assembling.asked_for((header.publisher, header.sequence)) else []
@@ -151,13 +233,14 @@ class Collector:
         held = Held(admitted, content, event.wire.topic, now)
         if content is None:
             # Those behind it wait, too; not for what may be an old header that is replayed.
-            young = abs(now * 1000 - header.time_ms) < REPAIR_S * 1000
+            young = abs(now * 1000 - header.time_ms) < REPAIR_S * 1000 or self._away.let_in
             return self._hold(held, now) if waiting is None and young and header.sequence > stream.highest else []
         if waiting is not None and waiting.content is None and waiting.admitted.header.time_ms == header.time_ms:
             waiting.content = content
             return [*repaired, *self._advance((header.publisher, held.topic), now)]
         # The signed flag counts, not that of the packet, which any broker may set.
-        if new and header.retain and self._joining.may_be_old(held):
+        late = self._away.covers(header.time_ms, now)  # and no newer one makes up for it: it was published for us, too
+        if new and header.retain and not late and self._joining.may_be_old(held):
             held.replayed = True
             return [*repaired, *([] if self._joining.offer(held) else [Count("replays_dropped")])]
         return [*repaired, *self._hold(held, now)]
@@ -209,6 +292,7 @@ class Collector:
         stream = Stream()
         gone = self._streams.put(stream_id, stream_id[0], stream)
         if gone is not None:
+            self._kept.stream_gone(gone[0])
             self._deadlines.pop(gone[0], None)
             for sequence in list(gone[1].held):
                 self._drop(gone[1], sequence)
@@ -265,6 +349,8 @@ class Collector:
                 effects.append(Count("holes"))
             self._drop(stream, sequence)
             late = stream.deliver(sequence)
+            self._kept.stream(stream_id, stream)
+            self._kept.done((*stream_id, sequence))
             if not held.replayed:
                 stream.generation = self._generations.get(held.admitted.scope.filter, 0)
             effects += self._open(held, late)

@@ -144,6 +144,10 @@ class Interest:
         want = self._wants.get(wire_filter)
         return want is not None and self._has_quorum(want)
 
+    def awaits(self, topic_filter: str) -> bool:
+        """Whether a local filter asks for a scope that is not accepted yet."""
+        return any(topic_filter in want.filters and not self._has_quorum(want) for want in self._wants.values())
+
     def _has_quorum(self, want: _Want) -> bool:
         return bool(want.filters) and self._overlay.views[self._home].quorum(want.acked)
 

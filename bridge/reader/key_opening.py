@@ -14,9 +14,20 @@ from dataclasses import dataclass, field
 from bridge.contract import Blame, Count, Doubted, Effect, FairTable, Wanted
 from bridge.document import Overlay, ScopeSecret
 from bridge.reader.blame import Evidence
+from bridge.reader.kept import KEY, Kept, key_of, key_row
 from bridge.topology import Topology
 from bridge.wire import KEYS_TOPIC, Admission, Admitted, Ahead, refused
-from keys.envelope import DataKey, KeyHeader, Mode, check_epoch_key, check_share, open_key
+from keys.envelope import (
+    PROPERTY_KEY,
+    PROPERTY_SHARES,
+    DataKey,
+    KeyHeader,
+    Mode,
+    check_epoch_key,
+    check_share,
+    open_key,
+    to_property,
+)
 from keys.epochs import KeyName, ScopeKeys
 from keys.errors import BadContent, BadShare, KeysError, NotEnoughShares, SearchExhausted, UnknownView, WrongEpochKey
 from keys.identity import Certificate
@@ -39,17 +50,30 @@ class _Key:
     shares: dict[Label, Share] = field(default_factory=dict)
     data_key: DataKey | None = None
     combination: Combination | None = None
+    secret: bytes = field(default=b"", repr=False)  # recombined by a former process, or by us
+    brought: list[tuple[str, str]] = field(default_factory=list, repr=False)  # who brought which shares, as they came
     opened: set[int] = field(default_factory=set)  # sequences; at most the header's message limit
     failed_with: int = -1  # number of shares at the last search in vain
     unusable: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        return self.data_key is not None
 
 
 class KeyRing:
     """The keys of all publishers, as far as we may read."""
 
     def __init__(
-        self, overlay: Overlay, home: int, secrets: Sequence[ScopeSecret], keys: ScopeKeys, admission: Admission
+        self,
+        overlay: Overlay,
+        home: int,
+        secrets: Sequence[ScopeSecret],
+        keys: ScopeKeys,
+        admission: Admission,
+        kept: Kept | None = None,
     ) -> None:
+        self._kept = kept if kept is not None else Kept()
         self._scope_keys = keys
         self._overlay, self._topology = overlay, Topology(overlay)
         self._home = home
@@ -98,9 +122,23 @@ class KeyRing:
             if key is not None and key.data_key is None:
                 key.failed_with, key.unusable = -1, False
                 effects += self._recombine(key, now)
-                if key.combination is not None:
+                if key.is_open:
                     opened.append(key_id)
         return effects, opened
+
+    def restore(self, row: bytes, now: float) -> list[Effect]:
+        """A key that a former process kept: opened, or with the shares that it had. Raises what `take` does."""
+        header_text, secret, brought = key_of(row)
+        properties = {PROPERTY_KEY: header_text}
+        if not secret:
+            return [e for peer, s in brought for e in self.take(peer, {**properties, PROPERTY_SHARES: s}, now)[0]]
+        header = self._admission.key(properties, now)
+        assert header is not None
+        publisher = self._admission.publisher(header.publisher)
+        hops = self._topology.key_way(header, publisher.region, self._home)
+        key = _Key(header, publisher, hops, secret=secret)
+        self._keys.put(header.key_id, header.publisher, key)
+        return self._recombine(key, now)
 
     # --------------------------------------------------------------------------------------------- shares
 
@@ -127,6 +165,7 @@ class KeyRing:
                 self._audits.pop(gone[0], None)
                 self._searches.pop(gone[0], None)
                 self._no_longer_lacks(gone[1].header)
+                self._kept.drop(KEY + gone[0])
         sender = self._topology.place_in(key.hops, peer)
         if sender is None:
             raise BadShare("shares from a replica that the key gives no place")
@@ -149,8 +188,15 @@ class KeyRing:
         if key.data_key is not None:
             self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
             return effects, None
+        key.brought.append((peer, properties[PROPERTY_SHARES]))
         effects += self._recombine(key, now)
+        if key.data_key is None:
+            self._keep(key)
         return effects, header.key_id if key.data_key is not None else None
+
+    def _keep(self, key: _Key) -> None:
+        row = key_row(to_property(key.header.encode()), key.secret, () if key.secret else key.brought)
+        self._kept.put(KEY + key.header.key_id, row)
 
     def waits_for(self, admitted: Admitted) -> bool:
         """Whether the data key of a sealed publication is still to come."""
@@ -190,6 +236,8 @@ class KeyRing:
         if now < pause:
             self._searches[header.key_id] = pause
             return []
+        if key.secret:
+            return self._reopen(key, epoch_key)
         opened: list[DataKey] = []
 
         def accept(value: bytes) -> bool:
@@ -219,11 +267,24 @@ class KeyRing:
         except WrongEpochKey:
             key.unusable = True  # until keys come
             return [Count("wrong_epoch_key"), *self._doubt(header)]
-        key.data_key, key.combination = opened[-1], found.combination
+        key.data_key, key.combination, key.secret = opened[-1], found.combination, found.secret
+        key.brought.clear()
         self._keys.put(header.key_id, header.publisher, key)
+        self._keep(key)
         self._last_combination[key.hops] = found.combination
         self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
         return [Count("recombined")]
+
+    def _reopen(self, key: _Key, epoch_key: bytes | None) -> list[Effect]:
+        """A key that a former process recombined; its shares are not judged again."""
+        try:
+            key.data_key = open_key(key.header, key.secret, epoch_key)
+        except WrongEpochKey:
+            key.unusable = True  # until keys come
+            return [Count("wrong_epoch_key"), *self._doubt(key.header)]
+        except BadContent:
+            key.unusable = True
+        return []
 
     def _lack(self, header: KeyHeader) -> list[Effect]:
         """The epoch key is not here: ask for it once for all keys that need it."""
@@ -264,7 +325,7 @@ class KeyRing:
             key = self._keys.get(key_id)
             if key is not None and key.data_key is None:
                 effects += self._recombine(key, now)
-                if key.combination is not None:
+                if key.is_open:
                     opened.append(key_id)
         while self._audits and next(iter(self._audits.values())) <= now:
             key_id, _ = self._audits.popitem(last=False)

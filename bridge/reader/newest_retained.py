@@ -13,7 +13,9 @@ from collections import OrderedDict
 from typing import TypeAlias
 
 from bridge.contract import FairTable
+from bridge.reader.kept import RETAINED, Kept
 from bridge.reader.streams import Held
+from keys.frames import Reader, number, text
 
 RETAINED_WAIT_S = 0.5  # for replicas to send what they retain; docs/protocol.md §5.3
 RETAINED_LIVE_S = 2.0  # a retained publication that was sealed longer ago may be a replay
@@ -31,7 +33,8 @@ def order_of(held: Held) -> Order:
 class Joining:
     """Per topic, the newest retained publication so far, and candidates that wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Kept | None = None) -> None:
+        self._kept = kept if kept is not None else Kept()
         self._newest: FairTable[str, Order] = FairTable(NEWEST_MAX)
         # By topic: author, SHA-256 of what it sealed, and the epoch and bump of the seal.
         self._sealed: FairTable[str, tuple[str, bytes, tuple[int, int]]] = FairTable(NEWEST_MAX)
@@ -74,7 +77,10 @@ class Joining:
 
     def delivered(self, topic: str, order: Order) -> None:
         """A retained publication is the topic's newest now."""
-        self._newest.put(topic, order[1], order)
+        gone = self._newest.put(topic, order[1], order)
+        if gone is not None:
+            self._kept.drop(RETAINED + gone[0].encode())
+        self._kept.put(RETAINED + topic.encode(), self._row(topic, order))
 
     def sealed_anew(self, topic: str, author: str, clear: bytes, seal: tuple[int, int]) -> bool:
         """Whether the author's last retained publication of the topic was just this, under another epoch key."""
@@ -82,3 +88,28 @@ class Joining:
         known = self._sealed.get(topic)
         self._sealed.put(topic, author.encode(), (author, digest, seal))
         return known is not None and known[:2] == (author, digest) and known[2] != seal
+
+    # ------------------------------------------------------------------------------------------- over restarts
+
+    def _row(self, topic: str, order: Order) -> bytes:
+        author, digest, (epoch, bump) = self._sealed.get(topic) or ("", bytes(32), (0, 0))
+        parts = [number(order[0], 8), order[1], number(order[2], 8), text(author), digest]
+        return b"".join([*parts, number(epoch, 8), number(bump, 8)])
+
+    def restore(self, topic: str, row: bytes) -> None:
+        """What a former process kept. Raises BadFrame."""
+        reader = Reader(row)
+        order = reader.number(8), reader.take(16), reader.number(8)
+        author, digest, seal = reader.text(), reader.take(32), (reader.number(8), reader.number(8))
+        reader.end()
+        self._newest.put(topic, order[1], order)
+        if author:
+            self._sealed.put(topic, author.encode(), (author, digest, seal))
+
+    def holds(self, topic: str, publisher: bytes, sequence: int) -> bool:
+        """Whether this publication waits for its betters."""
+        held = self._waiting.get(topic)
+        return held is not None and (held.admitted.header.publisher, held.admitted.header.sequence) == (
+            publisher,
+            sequence,
+        )

@@ -26,6 +26,7 @@ from bridge.contract import (
     Effect,
     Event,
     Forget,
+    Keep,
     KeysChanged,
     Leave,
     LinkDown,
@@ -262,7 +263,7 @@ class Kernel:
                 self.at(self.now, name, self._outboxes[name].page(start))
             case NotAdopted(why):
                 self.trace.not_adopted.append((name, why))
-            case Watch() | KeysChanged() | KeepMaterial() | KeepArchive():
+            case Watch() | KeysChanged() | KeepMaterial() | KeepArchive() | Keep():
                 pass  # no stock brokers here, and no files
             case Wanted() | Doubted():
                 raise AssertionError("what a reader says to its own node")

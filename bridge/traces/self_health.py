@@ -15,9 +15,9 @@ from __future__ import annotations
 
 WINDOW_S = 3.0
 USUAL_S = 0.02  # a turn that comes no later than that is in time
-STRETCH = 3.0  # at a score of 1 every wait is so many times longer than usual, and once more
+STRETCH = 1.0  # at a score of 1 every wait is longer by so many times itself
 MANY, MANY_LEAST = 0.5, 8
-MANY_SCORE = 1 / 3
+MANY_SCORE = 0.5
 SICK = 0.25  # with a score from here on our verdicts count for nothing with those who have others to ask
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.base import Limits
-from gateway.broker.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Flusher, Later
+from gateway.broker.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Flusher, Later, end_writing
 from gateway.broker.host_probes import probe_host
 from gateway.broker.write_room import Room
 from gateway.clients import INTERNAL, Reached
@@ -413,10 +413,13 @@ class MqttConnection(asyncio.Protocol):
     def refuse(self, reason: ReasonCode, version: Version | None, maximum_packet_size: int | None = None) -> None:
         """Answer CONNECT with a CONNACK of failure, where the version has one and it fits, and close."""
         answer = refusal(version, reason)
-        self.close(answer if maximum_packet_size is None or len(answer) <= maximum_packet_size else b"")
+        self.close(answer if maximum_packet_size is None or len(answer) <= maximum_packet_size else b"", lingers=True)
 
-    def close(self, farewell: bytes = b"") -> None:
-        """Send what is queued and `farewell`, then close; a peer that does not read is cut off soon."""
+    def close(self, farewell: bytes = b"", lingers: bool = False) -> None:
+        """Send what is queued and `farewell`, then close; a peer that does not read is cut off soon.
+
+        `lingers`: the peer is still writing. Closing at once would reset the connection, and it would never read why.
+        """
         if self.closed or self._transport is None:
             return
         self._cancel_timer()
@@ -425,9 +428,13 @@ class MqttConnection(asyncio.Protocol):
             self._out.append(farewell)
         self._gated.clear()
         self.flush()
-        self.pause(CLOSING)
-        self.closed = True
-        self._transport.close()
+        if lingers and farewell and self._is_open() and end_writing(self._transport):
+            self.resume(self._paused)  # what still comes is read and dropped, until the peer closes
+            self.closed = True
+        else:
+            self.pause(CLOSING)
+            self.closed = True
+            self._transport.close()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(CLOSE_GRACE_S, self._transport.abort)
 

@@ -15,7 +15,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -24,23 +24,18 @@ from amqtt.broker import DEFAULT_PORTS, Broker, ExternalServer, Server
 from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
 from amqtt.events import MQTTEvents
 
-from bridge.contract import Publication, UserProperties
 from gateway.base import Limits, Listener, Settings, StartError
 from gateway.base.descriptors import SPARE_FILES, open_files, raise_limit
 from gateway.broker.connection import MqttConnection
 from gateway.broker.exchange import Exchange
 from gateway.broker.flushing import Flusher, Later
+from gateway.broker.for_overlay import ForOverlay
 from gateway.broker.lifecycle import Lifecycle
-from gateway.broker.member_sessions import send as send_to_member
 from gateway.broker.observing import observe
 from gateway.broker.restoring import restore
 from gateway.broker.terms import Terms, internal_listeners
 from gateway.clients import (
-    Done,
     Overlay,
-    PeerMessage,
-    SharedName,
-    message_of,
 )
 from gateway.listening import (
     BACKLOG,
@@ -55,7 +50,7 @@ from gateway.listening import (
 )
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.message import Message
-from gateway.mqtt5.packets import Properties, Subscribe, Subscription
+from gateway.mqtt5.packets import Subscribe, Subscription
 from gateway.operation import Operation
 from gateway.outbox.database import StoreError
 from gateway.plugins import EdgeSession, PacketView, PluginHost
@@ -71,7 +66,7 @@ FILES_LOW = 16
 WAITING_PUBLICATIONS = 10_000
 
 
-class EdgeBroker(Broker):  # type: ignore[misc]
+class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
     """One broker. Create and `start` it on a running event loop; `shutdown` ends it.
 
     `config` is amqtt's `BrokerConfig` or dictionary, or our `Settings`. `overlay_context` is the TLS context
@@ -272,6 +267,7 @@ class EdgeBroker(Broker):  # type: ignore[misc]
         await self.lifecycle.drain(self.limits.shutdown_s / 4)
         self.lifecycle.close_all()
         await self.lifecycle.all_gone(self.limits.shutdown_s / 2)
+        self._is_ending = True
         self.exchange.keep_in(None)
         if self._store is not None:
             await self._store.close()
@@ -404,38 +400,6 @@ class EdgeBroker(Broker):  # type: ignore[misc]
                 await following.result()
             except Exception:
                 log.exception("a publication failed")
-
-    # -------------------------------------------------------------------------------------- overlay
-
-    def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
-        """Route a publication of the overlay to local clients and the retained store, never back. `groups_lost`: but
-        not to these shared groups. Raises `bridge.base.topics.TopicError` for an invalid topic."""
-        self.exchange.deliver_local(publication, groups_lost)
-
-    def deliver_shared(self, name: SharedName, publication: Publication) -> None:
-        """A publication of the overlay for one local shared group only."""
-        self.lifecycle.subscribing.give_shared(name, message_of(publication, self.now()))
-
-    def send_to_peer(self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Done) -> bool:
-        """QoS 1 PUBLISH to a member; `on_ack(code)` when it acknowledges, maybe on a later connection.
-
-        False, and nothing was sent: it has no session, its queue (`limits.member_queue_*`) is full, or the
-        message is too large for it. When its session ends, acknowledgements that are still out never come.
-        """
-        client = self.lifecycle.peers.get(peer)
-        if client is None:
-            return False
-        message = PeerMessage(topic, payload, 1, properties=Properties(user=properties))
-        message.on_ack = on_ack
-        return send_to_member(client, message, self.now(), self.exchange.reached)
-
-    def local_filters(self) -> list[str]:
-        """Distinct filters that local clients hold, share prefixes stripped."""
-        return self.exchange.router.filters()
-
-    def local_groups(self) -> list[SharedName]:
-        """Shared groups that have local members."""
-        return self.exchange.router.groups()
 
     def clients(self) -> Iterator[tuple[str, bool]]:
         """(client id, is it connected) of every local session."""

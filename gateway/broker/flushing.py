@@ -9,12 +9,26 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Protocol, TypeAlias
 
+from gateway.mqtt5.types import ReasonCode
+
 #: Above so many bytes that all connections have read in one turn of the event loop, what they caused is written before
 #: more is read: only then do receivers that are slow say so. Stops many senders in one turn from filling memory.
 TURN_BYTES = 1 << 20
 
 # Why reading is paused; any of them is enough.
 BUSY, UNACKNOWLEDGED, UNREAD, CLOSING, DRAINING = 1, 2, 4, 8, 16
+
+#: What a client did while it was writing.
+CLIENTS_FAULT = frozenset(
+    {
+        ReasonCode.MALFORMED_PACKET,
+        ReasonCode.PROTOCOL_ERROR,
+        ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
+        ReasonCode.TOPIC_ALIAS_INVALID,
+        ReasonCode.PACKET_TOO_LARGE,
+        ReasonCode.QUOTA_EXCEEDED,
+    }
+)
 
 Later: TypeAlias = Coroutine[Any, Any, None]
 
@@ -49,3 +63,12 @@ class Flusher:
         self._read_bytes = 0
         for connection in dirty:
             connection.flush()
+
+
+def end_writing(transport: Any) -> bool:
+    """Tell the peer that nothing more comes, and go on reading; False where the transport cannot (TLS, WebSocket)."""
+    can_end = getattr(transport, "can_write_eof", None)
+    if can_end is None or not can_end():
+        return False
+    transport.write_eof()
+    return True

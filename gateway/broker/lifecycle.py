@@ -22,7 +22,7 @@ from gateway.base.peer_clock import stamp
 from gateway.broker.connection import MqttConnection
 from gateway.broker.door import Door, Failures, origin_of
 from gateway.broker.exchange import Exchange
-from gateway.broker.flushing import DRAINING, Later
+from gateway.broker.flushing import CLIENTS_FAULT, DRAINING, Later
 from gateway.broker.subscribing import Subscribing
 from gateway.broker.terms import Terms
 from gateway.broker.wills import decided, publish_will
@@ -358,7 +358,7 @@ class Lifecycle:
         client.goodbye = (clean, action.text or action.reason.name.lower().replace("_", " "))
         if action.farewell or client.session.version != Version.V5:  # ours, not what a client's DISCONNECT says
             self.reached.note_reason(action.reason, client.client_id)
-        connection.close(action.farewell)
+        connection.close(action.farewell, lingers=action.reason in CLIENTS_FAULT)
         self._gone(client, connection, replaced=action.reason == ReasonCode.SESSION_TAKEN_OVER)
 
     def _gone(self, client: Client, connection: ClientConnection, replaced: bool = False) -> None:

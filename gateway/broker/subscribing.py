@@ -18,7 +18,7 @@ from amqtt.events import BrokerEvents
 from bridge.base import SHARE_PREFIX, TopicError, matches, split_share
 from gateway.broker.exchange import Exchange
 from gateway.broker.flushing import Later
-from gateway.clients import Client, Group, SharedName, fits
+from gateway.clients import Client, ClientConnection, Group, SharedName, fits
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Subscribe, Unsubscribe
 from gateway.mqtt5.session import Granted, SessionSubscription
@@ -100,8 +100,38 @@ class Subscribing:
                     self._exchange.audit.may_not("subscribe", client, asked.filter)
         granted = client.session.subscribed(packet, codes)
         self.enter(client, granted)
-        if client.connection is not None and not quiet:
-            client.connection.write(granted.suback)
+        counted = None if quiet or client.peer is not None else self._until_counted(granted)
+        if counted is not None:
+            return self._answer_later(counted, client, granted, client.connection)
+        return self._answer(client, granted, client.connection, quiet)
+
+    def _until_counted(self, granted: Granted) -> asyncio.Future[None] | None:
+        """Done when others will send us what is published from then on, as the SUBACK says; None: they do."""
+        when_accepted = getattr(self._exchange.overlay, "when_accepted", None)
+        if when_accepted is None or not granted.subscriptions:
+            return None
+        counted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        filters = [split_share(subscription.options.filter)[1] for subscription in granted.subscriptions]
+
+        def done() -> None:
+            if not counted.done():  # else nobody waits any more
+                counted.set_result(None)
+
+        return counted if when_accepted(filters, done) else None
+
+    async def _answer_later(
+        self, counted: asyncio.Future[None], client: Client, granted: Granted, connection: ClientConnection | None
+    ) -> None:
+        await counted
+        later = self._answer(client, granted, connection) if client.alive else None
+        if later is not None:
+            await later
+
+    def _answer(
+        self, client: Client, granted: Granted, connection: ClientConnection | None, quiet: bool = False
+    ) -> Later | None:
+        if connection is not None and client.connection is connection and not quiet:
+            connection.write(granted.suback)
         for subscription in granted.subscriptions:
             self._host.fire(
                 BrokerEvents.CLIENT_SUBSCRIBED,

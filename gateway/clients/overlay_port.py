@@ -5,7 +5,7 @@ All methods are called on the event loop and must not block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from bridge.contract import Publication, UserProperties
@@ -15,6 +15,7 @@ from gateway.mqtt5.packets import Publish, Will
 from gateway.mqtt5.session import ServerSession
 
 __all__ = [
+    "Accepted",
     "Constraining",
     "Done",
     "EntityConnected",
@@ -135,6 +136,14 @@ class SharedSubscriptions(Protocol):
         ...
 
 
+class Accepted(Protocol):
+    """Optional method of an `Overlay` whose members have to hear of what is subscribed to here."""
+
+    def when_accepted(self, topic_filters: Sequence[str], done: Callable[[], None]) -> bool:
+        """Call `done` once they know of these filters, share prefixes stripped. False: there is nothing to wait for."""
+        ...
+
+
 class LocalBroker(Protocol):
     """What an overlay needs of `EdgeBroker`."""
 
@@ -143,6 +152,18 @@ class LocalBroker(Protocol):
     def deliver_shared(self, name: SharedName, publication: Publication) -> None: ...
 
     def send_to_peer(self, peer: str, topic: str, payload: bytes, properties: UserProperties, on_ack: Done) -> bool: ...
+
+    def kept(self) -> Mapping[bytes, bytes]:
+        """Rows that an earlier process was given to `keep`."""
+        ...
+
+    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write these in one transaction with what was delivered since the last one; None: the row is gone."""
+        ...
+
+    def when_kept(self, done: Callable[[], None]) -> None:
+        """Call when all that was delivered and is to be kept until now is on disk; never, if that cannot be."""
+        ...
 
     def local_filters(self) -> Sequence[str]: ...
 

@@ -388,7 +388,7 @@ class OutboundAliases:
 
     __slots__ = ("_aliases", "maximum")
 
-    SHORTEST_TOPIC = 8  # an alias costs three bytes in every packet; short topics are not worth a table entry
+    SHORTEST_TOPIC = 4  # an alias costs three bytes in every packet
 
     def __init__(self, maximum: int) -> None:
         self.maximum = maximum

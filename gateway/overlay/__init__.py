@@ -13,6 +13,7 @@ from gateway.overlay.keeping import Keeping
 from gateway.overlay.key_cache import KeyCache
 from gateway.overlay.key_material import DIRECTORY, KeyMaterial, KeyMaterialError
 from gateway.overlay.neighbours import Neighbours
+from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.region_client import (
     Client,
     ClientError,
@@ -51,6 +52,7 @@ __all__ = [
     "OverlayStanding",
     "PrivateFileError",
     "Publish",
+    "ReaderRows",
     "RegionClient",
     "RegionStanding",
     "Send",

@@ -29,6 +29,7 @@ from bridge.contract import (
     OverlayNode,
     Publication,
     Received,
+    Restored,
     Subscribed,
     Tick,
     Unsubscribed,
@@ -42,10 +43,12 @@ from gateway.client import Client
 from gateway.clients import Done, LocalBroker
 from gateway.mqtt5.packets import Publish
 from gateway.outbox import Outgoing, Store
+from gateway.overlay.accepting import Accepting
 from gateway.overlay.backpressure import Backpressure
 from gateway.overlay.dials import Dials
 from gateway.overlay.driver import Driver
 from gateway.overlay.keeping import Keeping
+from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
 from keys.envelope import Mode
 from keys.identity import Role
@@ -63,7 +66,8 @@ class BrokerOverlay:
     """One party's overlay. Made by `gateway.party.build`; given to `EdgeBroker` as its `overlay`.
 
     `protected`, `plain`: clear filters whose topics the configuration sends through the overlay, sealed or in clear.
-    Whatever a later policy says, they never stay local, and the protected ones never go in clear.
+    Whatever a later policy says, they never stay local, and the protected ones never go in clear. `rows`: of a gateway,
+    seals what it keeps of what it read.
     """
 
     def __init__(
@@ -77,8 +81,9 @@ class BrokerOverlay:
         clock: Callable[[], float] = time.time,
         protected: Sequence[str] = (),
         plain: Sequence[str] = (),
+        rows: ReaderRows | None = None,
     ) -> None:
-        self._node = node
+        self._node, self._rows = node, rows
         self._gateway = node if isinstance(node, GatewayNode) else None
         self.figures = figures
         self._store, self._keeping, self._dials = store, keeping, dials
@@ -95,6 +100,7 @@ class BrokerOverlay:
         self._broker: LocalBroker | None = None
         self._drop: Callable[[str], None] = lambda peer: None
         self._shown: dict[str, bytes] = {}  # members that dialled us, with the certificate that they showed
+        self._accepting = Accepting(self._gateway.awaits if self._gateway is not None else lambda _: False)
         self._showing: asyncio.Task[None] | None = None
         self._flow: Backpressure | None = None
         if keeping.role is Role.REPLICA:
@@ -107,6 +113,8 @@ class BrokerOverlay:
         """Take up what the outbox holds, then dial; the broker serves already. `drop` ends a member's session."""
         self._broker = broker
         self._drop = drop or self._drop
+        if self._rows is not None and (kept := self._rows.open(broker.kept())):
+            self._handle(Restored(kept))
         for topic_filter in broker.local_filters():
             self.subscribed(topic_filter)
         for group, topic_filter in broker.local_groups():
@@ -118,6 +126,7 @@ class BrokerOverlay:
 
     async def stop(self) -> None:
         """Close links and store; what the outbox holds is sent after the next start."""
+        self._accepting.stop()
         await self._driver.stop()
         if self._showing is not None:
             self._showing.cancel()
@@ -295,9 +304,16 @@ class BrokerOverlay:
 
     def link_published(self, peer: str, publish: Publish, client: Client) -> None:
         self._received(peer, publish)
+        if client.manual_ack and publish.qos and self._broker is not None:
+            # Once what it changed is on disk, with what was delivered: so a restart neither loses nor repeats.
+            self._broker.when_kept(partial(client.acknowledge, publish))
 
     def link_watched(self, peer: str, ticket: int) -> None:
         self._handle(Acked(peer, ticket))
+
+    def when_accepted(self, topic_filters: Sequence[str], done: Callable[[], None]) -> bool:
+        """Call `done` when our replicas know of these subscriptions. False: there is nothing to wait for."""
+        return bool(self._dials.up) and self._accepting.wait(topic_filters, done)
 
     def _received(self, peer: str, publish: Publish) -> None:
         wire = Wire(publish.topic, publish.payload, publish.qos, publish.retain, publish.properties.user)
@@ -307,6 +323,8 @@ class BrokerOverlay:
 
     def _handle(self, event: Event) -> None:
         self._driver.handle(event)
+        if type(event) is Acked:
+            self._accepting.look()
 
     def send(self, peer: str, wire: Wire, ticket: int) -> None:
         self._wires.send(peer, wire, ticket)
@@ -324,6 +342,10 @@ class BrokerOverlay:
             self.figures.count(Count("own_topics_refused"))
         else:
             self._broker.deliver_shared((effect.group, effect.filter), effect.publication)
+
+    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+        if self._rows is not None and self._broker is not None:
+            self._broker.keep(self._rows.seal(rows))
 
     def forget(self, sequences: Sequence[int]) -> None:
         self._store.forget(sequences)

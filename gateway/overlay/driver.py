@@ -24,6 +24,7 @@ from bridge.contract import (
     Effect,
     Event,
     Forget,
+    Keep,
     KeysChanged,
     Leave,
     NotAdopted,
@@ -59,6 +60,7 @@ class Hands(Protocol):
     def leave(self, sequences: Sequence[int]) -> None: ...
     def read_page(self, start: int) -> None: ...
     def republish(self, publications: Sequence[Publication]) -> None: ...
+    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None: ...
     def keys_changed(self) -> None: ...
     def keep_material(self, material: bytes) -> None: ...
     def keep_archive(self, epoch: int, content: bytes | None) -> None: ...
@@ -76,7 +78,7 @@ class NoHands:
     def _never(self, *_: object) -> None:
         raise AssertionError("an effect that this party's machine does not have")
 
-    deliver = deliver_shared = forget = leave = read_page = republish = keep_material = keep_archive = _never
+    deliver = deliver_shared = forget = leave = read_page = republish = keep = keep_material = keep_archive = _never
 
 
 class Driver:
@@ -160,6 +162,8 @@ class Driver:
                     log.warning("%s %s: %s", "named" if named else "suspected", member, why)
             case Republish(publications):
                 hands.republish(publications)
+            case Keep(rows):
+                hands.keep(rows)
             case KeysChanged():
                 hands.keys_changed()
             case KeepMaterial(material):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -59,15 +60,17 @@ class Batch:
     gone_deliveries: list[int] = field(default_factory=list)
     debts: list[Debt] = field(default_factory=list)
     gated: list[ClientConnection] = field(default_factory=list)
+    kept: dict[bytes, bytes | None] = field(default_factory=dict)
+    waiters: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
         changed = self.sessions or self.subscriptions or self.messages or self.deliveries or self.received
-        return not (changed or self.retained or self.gone_messages or self.gone_deliveries)
+        return not (changed or self.retained or self.kept or self.gone_messages or self.gone_deliveries)
 
     @property
     def is_awaited(self) -> bool:
-        return bool(self.gated) or any(debt.is_open for debt in self.debts)
+        return bool(self.gated or self.waiters) or any(debt.is_open for debt in self.debts)
 
     def changes(self) -> Changes:
         """As rows, without those of sessions that have ended meanwhile."""
@@ -98,12 +101,17 @@ class Batch:
                 result.gone_retained.append(topic)
             else:
                 result.retained.append(message_row(topic, retained))
+        for key, value in self.kept.items():
+            if value is None:
+                result.gone_kept.append(key)
+            else:
+                result.kept.append((key, value))
         return result
 
     def put_before(self, later: Batch) -> None:
         """Not written after all: these changes become part of `later`, which knows newer ones."""
         later.first = self.first
-        for name in ("sessions", "subscriptions", "received", "retained"):
+        for name in ("sessions", "subscriptions", "received", "retained", "kept"):
             setattr(later, name, {**getattr(self, name), **getattr(later, name)})
         gone = set(later.gone_deliveries)
         later.deliveries = {id_: one for id_, one in self.deliveries.items() if id_ not in gone} | later.deliveries
@@ -112,3 +120,4 @@ class Batch:
         later.messages = {id_: one for id_, one in self.messages.items() if id_ not in gone} | later.messages
         later.gone_messages = self.gone_messages + [id_ for id_ in later.gone_messages if id_ < self.first]
         later.gated = self.gated + later.gated
+        later.waiters = self.waiters + later.waiters

@@ -42,7 +42,10 @@ CREATE TABLE IF NOT EXISTS deliveries (
 CREATE TABLE IF NOT EXISTS received (flow INTEGER PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS retained (
     topic TEXT PRIMARY KEY, packet BLOB NOT NULL, expires_at REAL, publisher TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS kept (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 """
+
+_TABLES = ("sessions", "subscriptions", "messages", "deliveries", "received", "retained", "kept")
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 
@@ -55,7 +58,8 @@ class Changes:
     """One group: rows to insert or replace, in the order of the table's columns, and keys to delete.
 
     Deletions are made first, except that a session's deletion takes its subscriptions and flows along.
-    `received`: QoS 2 messages whose PUBREL has not come, as session << 16 | packet identifier.
+    `received`: QoS 2 messages whose PUBREL has not come, as session << 16 | packet identifier. `kept`: what the overlay
+    remembers of what it delivered; the store does not know what it means.
     """
 
     sessions: Rows = field(default_factory=list)
@@ -64,12 +68,14 @@ class Changes:
     deliveries: Rows = field(default_factory=list)
     received: Rows = field(default_factory=list)
     retained: Rows = field(default_factory=list)
+    kept: Rows = field(default_factory=list)
     gone_sessions: list[int] = field(default_factory=list)
     gone_subscriptions: list[tuple[int, str]] = field(default_factory=list)
     gone_messages: list[int] = field(default_factory=list)
     gone_deliveries: list[int] = field(default_factory=list)
     gone_received: list[int] = field(default_factory=list)
     gone_retained: list[str] = field(default_factory=list)
+    gone_kept: list[bytes] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -83,6 +89,7 @@ class Content:
     received: dict[int, list[int]]
     retained: Rows
     last_id: int
+    kept: Rows = field(default_factory=list)
 
 
 class SessionDatabase:
@@ -136,6 +143,7 @@ class SessionDatabase:
                 received={},
                 retained=db.execute("SELECT * FROM retained").fetchall(),
                 last_id=0,
+                kept=db.execute("SELECT * FROM kept").fetchall(),
             )
             for row in db.execute("SELECT * FROM subscriptions"):
                 content.subscriptions.setdefault(row[0], []).append(row)
@@ -157,7 +165,7 @@ class SessionDatabase:
             with db:
                 db.execute("BEGIN IMMEDIATE")
                 self._delete(changes)
-                for table in ("sessions", "subscriptions", "messages", "deliveries", "received", "retained"):
+                for table in _TABLES:
                     _insert(db, table, getattr(changes, table))
         except sqlite3.Error as error:
             raise store_error(error, self._directory) from None
@@ -168,6 +176,8 @@ class SessionDatabase:
         _delete_listed(db, "messages", "id", changes.gone_messages)
         _delete_listed(db, "received", "flow", changes.gone_received)
         _delete_listed(db, "retained", "topic", changes.gone_retained)
+        if changes.gone_kept:
+            db.executemany("DELETE FROM kept WHERE key = ?", [(key,) for key in changes.gone_kept])
         if changes.gone_subscriptions:
             db.executemany("DELETE FROM subscriptions WHERE session = ? AND filter = ?", changes.gone_subscriptions)
         _delete_listed(db, "sessions", "id", changes.gone_sessions)

@@ -6,6 +6,7 @@ waits for its batch:
 
 * PUBACK and PUBREC, as a debt (`owe`), where a persistent session or a retained message needs the publication.
   PUBACK goes earlier if every persistent session has acknowledged the message first: nobody needs it then.
+* members of the overlay, whose publications are acknowledged when what they changed here is written (`when_written`);
 * everything else that is written to a client after a change of its own persistent session (`gate`): CONNACK,
   SUBACK, PUBREL, PUBCOMP, and PUBLISH of QoS 2, whose packet identifier must not be given away twice.
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -122,6 +123,9 @@ class SessionStore:
         self._is_soon = False
         self._failures = 0
         self._full_until = 0.0
+        self._is_closing = False
+        self.kept: dict[bytes, bytes] = {}
+        """What an earlier process asked to `keep`."""
         self.pending = Batch(1, 1)
         self.committed = 0
         """Number of the last batch that is on disk."""
@@ -139,6 +143,7 @@ class SessionStore:
         """What an earlier process left. Before anything is changed. Raises StoreError."""
         content = self._database.load()
         self._last_id = content.last_id
+        self.kept = dict(content.kept)
         self.pending.first = self._last_id + 1
         return content
 
@@ -243,6 +248,22 @@ class SessionStore:
         self.touch(soon=True)
         return True
 
+    def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Rows of the overlay's that are written together with what it delivered beside them; None: gone."""
+        if not self._is_closing:
+            self.pending.kept.update(rows)
+            self.touch()
+
+    def when_written(self, done: Callable[[], None]) -> None:
+        """Call when all that has changed until now is on disk: at once, if nothing has. Never once we close."""
+        if self._is_closing:
+            return
+        if self._writing is None and self.pending.is_empty:
+            done()
+            return
+        self.pending.waiters.append(done)
+        self.touch(soon=True)
+
     def gate(self, connection: ClientConnection | None) -> None:
         """What is written to the connection from now on leaves when the batch is on disk."""
         if connection is None or self._failures > 1:  # a disk that takes nothing must not silence clients
@@ -310,6 +331,8 @@ class SessionStore:
         self.committed = batch.number
         for connection in batch.gated:
             connection.release(batch.number)
+        for done in batch.waiters:
+            done()
         self._settle(batch, ReasonCode.SUCCESS)
 
     def _settle(self, batch: Batch, code: int) -> None:
@@ -358,7 +381,7 @@ class SessionStore:
         """Write what is left, then let go of the directory."""
         if self._timer is not None:
             self._timer.cancel()
-        self._is_soon = True  # nothing is scheduled any more
+        self._is_soon = self._is_closing = True  # nothing is scheduled any more
         if self._written is not None:
             await asyncio.wait([self._written])
             await asyncio.sleep(0)
@@ -368,6 +391,7 @@ class SessionStore:
                 await self._loop.run_in_executor(self._executor, self._database.commit, batch.changes())
             except StoreError as error:
                 log.error("%s; the last changes of sessions are lost", error)
+                batch.waiters.clear()
         self._finish(batch)
         self._executor.shutdown()
         self._database.close()

@@ -1,6 +1,7 @@
 """Availability beside other ways to know it, and what it costs: `python -m tests.bench.availability [--json]`.
 
-    simulated   death to verdict on simulated links, beside a fixed timeout and phi-accrual at equal false alarms
+    simulated   death to verdict on simulated links, beside five other detectors at equal false alarms
+    starved     a broker without processor time: whom it takes for dead
     recorded    the same on links that were recorded on real sockets (`record`, `tests/bench/data`)
     cost        a trace beside a plain message: operations, hops, trackers (the rows of the paper's Table 3)
     herd        ten thousand entities at one broker on one core, and its restart
@@ -8,6 +9,8 @@
 The first two are simulated time: the figures are those of the seed and the recordings, not of the machine. The rest is
 measured on this machine, costs in three rounds; the broker has a core of its own where there are two. Processor times
 and ratios survive other work on the machine, times do not.
+
+Without --long: fewer hours and deaths, no recorded links, no herd, and costs over two lengths only.
 
 With --json one object a line: bench, work, ours, peer, peer_name, ratio, unit; ratio is ours / peer. Less is better but
 in rows of entities and pings.
@@ -20,12 +23,15 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from tests.bench import detection, herd, tracecost
+from tests.bench import detection, herd, starved, tracecost
 from tests.bench.growth import Row
 from tests.bench.peers import cores
 from tests.bench.recorded import recordings
 
 HOURS, DEATHS = 20, 60
+SHORT_HOURS, SHORT_DEATHS, SHORT_REGIONS = 3, 20, (1, 3)
+SHORT = ("simulated", "starved", "cost")
+STARVED = 200
 RECORDED_HOURS = 10
 REGIONS = (1, 2, 3, 4, 5)  # between the gateways: 2 to 6 hops
 REPLICAS = (1, 3)  # in each
@@ -61,23 +67,28 @@ def as_json(row: Row) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true", help="JSON lines")
-    parser.add_argument("--hours", type=int, default=HOURS, help="of living entities for each simulated link")
-    parser.add_argument("--deaths", type=int, default=DEATHS, help="for each link")
+    parser.add_argument("--long", action="store_true", help="everything, in full: an hour or more")
+    parser.add_argument("--hours", type=int, help="of living entities for each simulated link")
+    parser.add_argument("--deaths", type=int, help="for each link")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--entities", type=int, default=herd.ENTITIES, help="of the herd")
-    parser.add_argument("--regions", type=int, nargs="+", default=REGIONS, help="between the gateways, for hops")
+    parser.add_argument("--regions", type=int, nargs="+", help="between the gateways, for hops")
     tables: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
         "simulated": lambda how: told(detection.LINKS, how.hours, how.deaths, how.seed),
+        "starved": lambda how: starved.rows(STARVED, how.seed),
         "recorded": lambda how: told(recordings(), min(how.hours, RECORDED_HOURS), how.deaths, how.seed),
         "cost": lambda how: cost(how.regions),
         "herd": lambda how: herd.rows(how.entities, (cores()[0], cores()[1][0])),
     }
     parser.add_argument("--only", action="append", choices=tables, metavar="NAME", help=f"of {', '.join(tables)}")
     arguments = parser.parse_args()
+    arguments.hours = arguments.hours or (HOURS if arguments.long else SHORT_HOURS)
+    arguments.deaths = arguments.deaths or (DEATHS if arguments.long else SHORT_DEATHS)
+    arguments.regions = arguments.regions or (REGIONS if arguments.long else SHORT_REGIONS)
     if not arguments.json:
         print(f"load of the machine before we begin: {os.getloadavg()[0]:.1f}, cores {os.cpu_count()}")
         print(f"{'work':<78}{'ours':>10}{'peer':>10} {'unit':<4}{'ratio':>8}  peer")
-    for name in arguments.only or tables:
+    for name in arguments.only or (tables if arguments.long else SHORT):
         for row in tables[name](arguments):
             print(as_json(row) if arguments.json else show(row), flush=True)
 

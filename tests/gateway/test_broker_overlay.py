@@ -26,6 +26,8 @@ from gateway.mqtt5.packets import (
     Publish,
     PubRec,
     PubRel,
+    Subscribe,
+    Subscription,
     UnsubAck,
     Unsubscribe,
     Version,
@@ -308,6 +310,39 @@ def test_a_broker_that_stops_withdraws_nothing_that_persistent_sessions_want(kep
         overlay = FakeOverlay()
         async with serving(config, overlay=overlay) as broker:
             assert set(broker.local_filters()) == {"t/1", "t/2"} | ({"t/3", "t/4"} if kept else set())
+
+    asyncio.run(check())
+
+
+def test_a_suback_waits_until_members_know_of_the_subscription() -> None:
+    """From then on nothing is missed; what local clients publish comes before."""
+
+    class Slow(FakeOverlay):
+        waiting: dict[str, Callable[[], None]] = {}  # noqa: RUF012
+
+        def when_accepted(self, topic_filters: list[str], done: Callable[[], None]) -> bool:
+            self.waiting |= dict.fromkeys(topic_filters, done)
+            return topic_filters[0].startswith("far/")
+
+    async def check() -> None:
+        overlay = Slow()
+        async with serving(overlay=overlay) as broker:
+            wire = await Wire.connect(broker, "reader")
+            assert await wire.subscribe("near/#", 1) == 1
+            asking = asyncio.create_task(wire.subscribe("$share/g/far/#", 1))
+            await until(lambda: "far/#" in overlay.waiting)
+            broker.deliver_local(Publication("far/1", b"early", 1))
+            await asyncio.sleep(0.02)
+            assert not asking.done()
+            overlay.waiting["far/#"]()
+            assert await asking == 1
+            gone = await Wire.connect(broker, "gone")
+            gone.send(Subscribe(1, (Subscription("far/x", 1),)))
+            await until(lambda: "far/x" in overlay.waiting)
+            gone.cut()
+            overlay.waiting["far/x"]()
+            await until(lambda: "gone" not in dict(broker.clients()))
+            assert [payload for _, payload in await wire.published()] == [b"early"]
 
     asyncio.run(check())
 

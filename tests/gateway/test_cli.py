@@ -45,23 +45,21 @@ def veilmq(capsys: pytest.CaptureFixture[str]) -> Any:
     return run
 
 
-def example_commands() -> Sequence[Sequence[str]]:
-    """The commands of these pages of docs/how-to, block by block; the first makes the directory of the others."""
-    text = "".join(
-        (ROOT / "docs" / "how-to" / f"{name}.md").read_text("utf-8") for name in ("fleet", "devices", "rights")
-    )
+def example_commands(*pages: str) -> Sequence[str]:
+    """The commands of these pages of docs/how-to."""
+    text = "".join((ROOT / "docs" / "how-to" / f"{page}.md").read_text("utf-8") for page in pages)
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-    return [[line for line in block.splitlines() if line] for block in blocks]
+    return [line for block in blocks for line in block.splitlines() if line]
 
 
 @pytest.fixture
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, veilmq: Any) -> Path:
-    """The directory after the first commands of docs/how-to/fleet.md, on ports of our own."""
+    """The directory after the commands of docs/how-to/fleet.md, on ports of our own."""
     for path in CONFIGS.glob("*.yaml"):
         text = re.sub(r"bind: 127\.0\.0\.1:\d+", "bind: 127.0.0.1:0", path.read_text("utf-8"))
         (tmp_path / path.name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    for command in example_commands()[0]:
+    for command in example_commands("fleet"):
         status, _, err = veilmq(*shlex.split(command)[1:])
         assert (status, err) == (0, ""), command
     return tmp_path
@@ -81,10 +79,9 @@ def with_key_service(directory: Path, issuer: str = "threshold") -> None:
 
 
 def test_every_command_of_the_manual_works(example: Path, veilmq: Any) -> None:
-    for block in example_commands()[1:]:
-        for command in block:
-            status, out, err = veilmq(*shlex.split(command)[1:])
-            assert (status, err) == (0, ""), command
+    for command in example_commands("devices", "rights"):
+        status, out, err = veilmq(*shlex.split(command)[1:])
+        assert (status, err) == (0, ""), command
     assert "protected" in out
 
 

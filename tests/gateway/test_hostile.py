@@ -234,7 +234,8 @@ def test_a_property_bomb_in_connect_is_refused_by_its_size() -> None:
 def test_who_never_reads_slows_nobody_and_costs_a_bounded_buffer(version: Version) -> None:
     async def check() -> None:
         limits = {"shutdown_s": 1, "write_bytes": 65_536, "queue_messages": 50}
-        async with serving({"limits": limits}) as broker:
+        listeners = {"default": {"bind": "127.0.0.1:0", "when_full": "drop_oldest"}}
+        async with serving({"limits": limits, "listeners": listeners}) as broker:
             deaf, good = await Wire.connect(broker, "deaf", version), await Wire.connect(broker, "good")
             await deaf.subscribe("t", 1)
             await good.subscribe("t")

@@ -213,3 +213,12 @@ def test_no_bytes_of_another_session_are_taken_for_its_end() -> None:
     said[5] ^= 1
     with pytest.raises(BadContent, match="another"):
         broker.hear(bytes(said))
+
+
+def test_a_signed_message_without_room_for_a_word_and_a_signature_is_no_message() -> None:
+    entity, broker = ends()
+    said = entity.say(Word.STATE, b"\1", PUMP)
+    for size in range(27, 27 + 64 + 1):
+        with pytest.raises(BadFrame):
+            broker.hear(said[:size])
+    assert broker.hear(said) == (Word.STATE, b"\1")

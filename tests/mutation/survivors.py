@@ -73,6 +73,11 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         (_SIGNED, _SIGNED.replace("len(head) == _HEAD_BYTES", "len(head) != _HEAD_BYTES")),
     ),
     **_alike(
+        "keys/tracesession.py",
+        "a message that ends with its counter is no message either way",
+        ("reader.number(8)", "reader.number(9)"),
+    ),
+    **_alike(
         "keys/frames.py",
         "text of 4 n + 1 characters is no base64 at all, whatever its last one",
         (_LAST, _LAST.replace("1:", "2:", 1)),

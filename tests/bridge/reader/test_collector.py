@@ -21,7 +21,8 @@ from bridge.contract.machine import (
 )
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
-from bridge.reader.collector import EXPIRY_MAX_S, FRESH_S, REPAIR_S
+from bridge.reader.collector import EXPIRY_MAX_S, REPAIR_S
+from bridge.reader.freshness import FRESH_S
 from bridge.reader.newest_retained import RETAINED_WAIT_S
 from bridge.reader.streams import GAPS_MAX
 from bridge.wire.statements import KEYS_TOPIC

@@ -1,0 +1,138 @@
+"""What of a reader's state outlives its process, as rows that the shell keeps in the same transaction as deliveries.
+
+    s publisher topic            first delivered, highest, gaps: what is a repetition, and what may still come late
+    k key id                     a key header, and the shares that came for it or, once recombined, its secret
+    h publisher sequence peer    a publication that waits for content, key or predecessor, as it came
+    r topic                      the newest retained publication, and what its author sealed last
+    w scope                      a scope that was subscribed when we ended: its streams go on
+    a                            when we were last alive: what was sealed since is no replay
+
+Without it a restart would deliver again what replicas repeat, lose what they were told we have, and take every retained
+publication for a live one. Rows change as the machines do; `changes` gives those that did. The shell acknowledges a
+wire to its replica only when the rows of all that it changed are on disk. Not here: deciding, disks, sealing of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from bridge.contract import Effect, Keep, Wire
+from bridge.reader.streams import Stream
+from keys.errors import BadFrame
+from keys.frames import Reader, number, sized, text
+
+STREAM, KEY, WAITING, RETAINED, SCOPE, ALIVE = b"s", b"k", b"h", b"r", b"w", b"a"
+ALIVE_EVERY_S = 10.0
+
+StreamId: TypeAlias = tuple[bytes, str]
+Name: TypeAlias = tuple[bytes, str, int]  # publisher, wire topic, sequence
+Rows: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+
+class Kept:
+    """Rows that changed since `changes` was asked last, and which publications have rows because they wait."""
+
+    def __init__(self) -> None:
+        self._changed: dict[bytes, bytes | None] = {}
+        self._streams: dict[StreamId, Stream] = {}
+        self._waiting: dict[Name, dict[bytes, None]] = {}
+        self._alive_at = 0.0
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self._changed[key] = value
+
+    def drop(self, key: bytes) -> None:
+        self._changed[key] = None
+
+    def stream(self, stream_id: StreamId, stream: Stream) -> None:
+        """Something of it was delivered."""
+        self._streams[stream_id] = stream
+
+    def stream_gone(self, stream_id: StreamId) -> None:
+        self._streams.pop(stream_id, None)
+        self.drop(stream_key(stream_id))
+
+    def waits(self, name: Name, peer: str, wire: Wire, arrived: float) -> None:
+        """What a wire brought is needed until the publication is delivered or given up."""
+        key = WAITING + name[0] + number(name[2], 8) + peer.encode()
+        self._waiting.setdefault(name, {})[key] = None
+        self.put(key, wire_row(peer, wire, arrived))
+
+    def done(self, name: Name) -> None:
+        """It waits no more."""
+        for key in self._waiting.pop(name, ()):
+            self.drop(key)
+
+    @property
+    def waiting(self) -> Iterable[Name]:
+        """Publications that have rows because they wait."""
+        return tuple(self._waiting)
+
+    def changes(self, now: float) -> list[Effect]:
+        """What is to be kept now; nothing, if nothing changed."""
+        for stream_id, stream in self._streams.items():
+            self._changed[stream_key(stream_id)] = stream_row(stream)
+        self._streams.clear()
+        if not self._changed:
+            return []
+        if now - self._alive_at >= ALIVE_EVERY_S:
+            self._alive_at = now
+            self._changed[ALIVE] = number(int(now * 1000), 8)
+        changed, self._changed = self._changed, {}
+        return [Keep(tuple(changed.items()))]
+
+
+# ------------------------------------------------------------------------------------------------------ rows
+
+
+def of_kind(rows: Rows, kind: bytes) -> list[tuple[bytes, bytes]]:
+    """Rows of one kind, their keys without it."""
+    return [(key[1:], value) for key, value in rows if key[:1] == kind]
+
+
+def stream_key(stream_id: StreamId) -> bytes:
+    return STREAM + stream_id[0] + stream_id[1].encode()
+
+
+def stream_row(stream: Stream) -> bytes:
+    parts = [number(stream.first or 0, 8), number(stream.highest, 8)]
+    return b"".join([*parts, *(number(low, 8) + number(high, 8) for low, high in stream.gaps)])
+
+
+def stream_of(key: bytes, row: bytes) -> tuple[StreamId, Stream]:
+    """Raises BadFrame. Its generation is that of before the first subscription of this process."""
+    reader = Reader(row)
+    first, highest = reader.number(8), reader.number(8)
+    if (len(row) - 16) % 16 or len(key) <= 16:
+        raise BadFrame("a stream's row is damaged")
+    gaps = [(reader.number(8), reader.number(8)) for _ in range((len(row) - 16) // 16)]
+    return (key[:16], key[16:].decode()), Stream(first, highest, gaps, generation=0)
+
+
+def wire_row(peer: str, wire: Wire, arrived: float) -> bytes:
+    parts = [text(peer), number(int(arrived * 1000), 8), text(wire.topic), number(wire.qos | wire.retain << 7, 1)]
+    parts += [number(len(wire.properties), 2), *(text(name) + text(value) for name, value in wire.properties)]
+    return b"".join([*parts, wire.payload])
+
+
+def wire_of(row: bytes) -> tuple[str, Wire, float]:
+    """Sender, wire and when it came. Raises BadFrame."""
+    reader = Reader(row)
+    peer, arrived, topic, flags = reader.text(), reader.number(8) / 1000, reader.text(), reader.number(1)
+    properties = tuple((reader.text(), reader.text()) for _ in range(reader.number(2)))
+    return peer, Wire(topic, reader.rest(), flags & 0x03, bool(flags & 0x80), properties), arrived
+
+
+def key_row(header: str, secret: bytes, brought: Iterable[tuple[str, str]]) -> bytes:
+    """`header`: the property that brought it; `brought`: sender and shares property, if there is no `secret` yet."""
+    return b"".join([text(header), sized(secret), *(text(peer) + text(shares) for peer, shares in brought)])
+
+
+def key_of(row: bytes) -> tuple[str, bytes, list[tuple[str, str]]]:
+    """Raises BadFrame."""
+    reader = Reader(row)
+    header, secret, brought = reader.text(), reader.sized(), []
+    while reader.position < len(row):
+        brought.append((reader.text(), reader.text()))
+    return header, secret, brought
