@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow mutate mutate-broker check docs tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest clean
+.PHONY: help venv wheel demo test test-slow mutate mutate-broker check docs tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest clean
 
 help:            ## what there is
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort | expand -t 14
@@ -47,6 +47,12 @@ docs: venv       ## the documentation as a site in site/; a dead link or an undo
 
 tools:           ## Debian packages and npm clients that the interop tests drive (root)
 	tests/interop/install-tools.sh
+
+wheel: venv      ## dist/: the wheel, tried in a clean environment without extras; the manual page
+	rm -rf dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	$(BIN)/veilmq man > dist/veilmq.1
+	$(BIN)/python -m tests.serve_wheel dist/*.whl
 
 bench: bench-keys bench-broker bench-forwarding bench-availability bench-ingest ## all benches; BENCH_ARGS=--json for lines that a program reads
 

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING
 from gateway.base import PrivateFileError, Settings, StartError, read_private, write_private
 from gateway.bridging import Bridge, make_bridge
 from gateway.broker import EdgeBroker
-from gateway.clients import INTERNAL
+from gateway.client import LocalEnd
+from gateway.clients import INTERNAL, EntityConnected, EntityEvent, EntityGone
 from gateway.health import DEGRADED, Certificates, Finding, View, Watch, look
 from gateway.overlay import BrokerOverlay, standing
+from gateway.telling import Hooks
 
 if TYPE_CHECKING:
     from gateway.base.config_console import Console
@@ -41,6 +43,7 @@ class Attached:
         self._watch: Watch | None = None
         self._server: Server | None = None
         self._starting: asyncio.Task[None] | None = None
+        self._hooks: Hooks | None = None
         self._log: LogTail | None = None
 
     def begin(self, broker: EdgeBroker) -> None:
@@ -59,6 +62,8 @@ class Attached:
         )
         broker.operation.health = self._watch
         self._watch.start()
+        if settings.events:
+            self._tell(broker, self._watch)
         if settings.console is not None:
             self._open_console(broker, settings.console, self._watch)
 
@@ -74,6 +79,28 @@ class Attached:
             self._watch.stop()
         for bridge in self._bridges:
             await bridge.stop()
+        if self._hooks is not None:
+            await self._hooks.stop()
+
+    def _tell(self, broker: EdgeBroker, watch: Watch) -> None:
+        """Raises StartError."""
+        hooks = self._hooks = Hooks(self._settings.events, LocalEnd(f"{INTERNAL}events", broker), self._name())
+
+        def watched(event: EntityEvent) -> None:
+            if event.client_id.startswith(INTERNAL):
+                return
+            if isinstance(event, EntityConnected):
+                hooks.tell("connected", client=event.client_id, address=event.origin)
+            elif isinstance(event, EntityGone):
+                hooks.tell("disconnected", client=event.client_id, clean=event.clean, reason=event.reason)
+
+        def found(finding: Finding, begins: bool) -> None:
+            key = finding.key.partition(":")[0]
+            hooks.tell("finding", level=finding.level, about=key, text=finding.text, begins=begins)
+
+        broker.exchange.watchers.append(watched)
+        watch.on_change = found
+        hooks.start()
 
     def _open_console(self, broker: EdgeBroker, settings: Console, watch: Watch) -> None:
         """Raises StartError where aiohttp is missing, or the tokens cannot be read."""

@@ -21,9 +21,12 @@ class Figure(StrEnum):
         return member
 
     AVAILABILITY_REFUSED = "availability_refused", "A client's word about its own state was too long or one too many."
-    BAD_BLOCKS = "bad_blocks", "Blocks of a publication contradict each other: its publisher lied."
     CLOCK_OFF = "clock_off", "An answer came from a clock that differs from ours by more than is allowed."
     COMPLAINTS = "complaints", "A replica before us sent a share that misfits its commitment."
+    CONSTRAINED_REFUSED = (
+        "constrained_refused",
+        "A client may not use that constrained topic; the label says how it would.",
+    )
     CONTENT_AFTER = "content_after", "Content came after the rest of its publication had been passed on."
     CONTENT_GIVEN_UP = "content_given_up", "Content that was not whole in time is waited for no longer."
     DELIVERED = "delivered", "A publication was verified, opened and delivered."
@@ -32,7 +35,10 @@ class Figure(StrEnum):
         "A device's will that came belongs to a connection of before, and ends nothing.",
     )
     DEVICES_EVICTED = "devices_evicted", "A device was forgotten to make room for another."
-    DEVICES_REFUSED = "devices_refused", "There is no room for another device."
+    DEVICES_REFUSED = (
+        "devices_refused",
+        "Who spoke of a device may not, or there is no room; the label says what it said.",
+    )
     DISCOVERIES = "discoveries", "A discovery node answered a request."
     DISCOVERIES_REFUSED = "discoveries_refused", "A request for discovery did not hold; the label says why."
     DUPLICATES_DROPPED = "duplicates_dropped", "A publication came once more, as it does from every replica."
@@ -112,6 +118,7 @@ class Figure(StrEnum):
     STALLS = "stalls", "A next region has no room: publications towards it wait."
     STATEMENTS = "statements", "A subscription statement was accepted and passed on."
     SUBSCRIPTIONS_ACCEPTED = "subscriptions_accepted", "A quorum of our region knows a subscription of ours."
+    SUSPECTED = "suspected", "One end of the link to a member lied, or the one before it."
     TRACE_KEYS_GIVEN = "trace_keys_given", "A tracker was given the key of sealed traces."
     TRACE_TOPICS = "trace_topics", "A trace topic was made."
     TRACES = "traces", "A trace was told or believed."
@@ -125,5 +132,4 @@ class Figure(StrEnum):
     VIEWS_CHANGED = "views_changed", "Another view of a region is in force."
     VIEWS_REFUSED = "views_refused", "A view that somebody endorsed does not hold."
     VOUCHERS_AWAITED = "vouchers_awaited", "A publication of an ended epoch waits until enough replicas brought it."
-    WRONG_CONTENT = "wrong_content", "A replica's piece does not match the signed header."
     WRONG_EPOCH_KEY = "wrong_epoch_key", "A publisher's check value contradicts the epoch key that we hold."

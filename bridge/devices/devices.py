@@ -110,7 +110,7 @@ class Devices:
                         device = self._admitted(*self._speaking.admit(event.device, None, "before", now))
                         device.evidence.rejoin_s = self._rules.rejoin_s(event.device)
         except NotAuthorised:
-            effects.append(Count("devices_refused"))
+            effects.append(Count("devices_refused", 1, type(event).__name__))
         if isinstance(event, Tick):  # which promises that whatever could be read was: nobody is judged before
             self._run_due(now)
         return effects
@@ -178,7 +178,7 @@ class Devices:
                 self._stated(statement, link, event.will, now)
                 self._effects += self._host.certified(statement, event.topic, event.payload)
             except NotAuthorised:
-                self._effects.append(Count("devices_refused"))
+                self._effects.append(Count("devices_refused", 1, type(statement).__name__))
         if event.will:
             self._look_at_all(self._speaking.spoken_for(link), now)
 

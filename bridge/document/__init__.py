@@ -16,6 +16,7 @@ from bridge.document.overlay import (
     Member,
     Overlay,
     OverlayError,
+    RegionView,
 )
 from bridge.document.own_topics import OwnTopics
 from bridge.document.policy import (
@@ -54,6 +55,7 @@ __all__ = [
     "OwnTopics",
     "Policy",
     "Refresh",
+    "RegionView",
     "Scope",
     "ScopeSecret",
     "batch_topic",

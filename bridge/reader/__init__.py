@@ -1,23 +1,29 @@
 """The subscriber side: pieces from every replica of the home region in, verified publications in order out, liars
 named.
 
-Interest becomes signed statements here, shares become keys. Imports `wire`, `topology` and below; never publisher or
-replica.
+Interest becomes signed statements here, shares become keys. `intake` is what gateways and ingest jobs share, and
+where to start. Imports `wire` and below; never publisher or replica.
 """
 
 from __future__ import annotations
 
-from bridge.reader.assembling import Assembling
 from bridge.reader.chains import Chain, Ready
 from bridge.reader.collector import Collector
 from bridge.reader.heads import Head
+from bridge.reader.intake import Intake, misfit
 from bridge.reader.interest import Interest
+from bridge.reader.key_opening import KeyRing, Opening
+from bridge.reader.replays import is_dated
 
 __all__ = [
-    "Assembling",
     "Chain",
     "Collector",
     "Head",
+    "Intake",
     "Interest",
+    "KeyRing",
+    "Opening",
     "Ready",
+    "is_dated",
+    "misfit",
 ]

@@ -1,25 +1,22 @@
 """The subscriber side at a gateway: pieces from every replica of the home region in, publications in order out.
 
-A publication goes through three gates: it is *admitted* (signature, right, content digest), *opened* (its data
-key has been recombined from shares, see `opening`) and *in order* (its predecessor on the topic was delivered, or
-has been given up). State is kept per (publisher, topic), see `streams`. What was sealed in a dead epoch needs
-vouchers: f + 1 replicas of our region that delivered it, since honest ones let no such thing in. Content comes in
-pieces (`assembling`), and what is missing is asked for. What must survive a restart is told as rows (`kept`). Not here:
-keys from a repository.
+A publication goes through three gates: it is *admitted* and its data key *opened* (`intake`, which ingest jobs share),
+and it is *in order*: its predecessor on the topic was delivered, or has been given up. State is kept per (publisher,
+topic), see `streams`. What must survive a restart is told as rows (`kept`). Not here: keys from a repository.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from bridge.base import TopicError, check_name
 from bridge.contract import Blame, Count, Deliver, Effect, FairTable, Publication, Received, is_packed
 from bridge.document import BATCH_LEVEL, Overlay, ScopeSecret
-from bridge.reader.assembling import Assembling
 from bridge.reader.awaiting_keys import Keyless
 from bridge.reader.freshness import Away
+from bridge.reader.intake import Intake, misfit
 from bridge.reader.kept import (
     ALIVE,
     KEY,
@@ -34,21 +31,20 @@ from bridge.reader.kept import (
     stream_of,
     wire_of,
 )
-from bridge.reader.key_opening import KeyRing
+from bridge.reader.key_opening import DataKeys
 from bridge.reader.newest_retained import Joining, order_of
+from bridge.reader.replays import is_dated
 from bridge.reader.streams import Held, Stream
 from bridge.reader.unpacking import Unpacked
-from bridge.topology import Topology
-from bridge.wire import Admission, Admitted, carries_key_alone, refused
-from keys.envelope import PROPERTY_HEADER, Inner, Mode
+from bridge.wire import PROPERTY_PART, Admitted, refused
+from keys.envelope import DataKey, Inner, Mode
 from keys.epochs import ScopeKeys
-from keys.errors import BadContent, BadFrame, KeysError
+from keys.errors import BadContent, KeysError
 
 HELD_MAX = 4096  # publications of one publisher that wait for a key or a predecessor; the next are dropped
 STREAMS_MAX = 100_000  # (publisher, topic) pairs remembered; a flooder of topics forgets its own first
 REPAIR_S = 10.0
 SWEEP_S = 1.0  # after so long it is looked whether what was kept because it waited still does
-VOUCHED_MAX = 4096  # publications of dead epochs that wait for vouchers; a flooder loses its own first
 EXPIRY_MAX_S = 0xFFFFFFFF  # MQTT 5.0 §3.3.2.3.3: four bytes; a publisher may sign any deadline
 
 StreamId: TypeAlias = tuple[bytes, str]
@@ -59,16 +55,13 @@ class Collector:
 
     def __init__(self, overlay: Overlay, name: str, secrets: Sequence[ScopeSecret], keys: ScopeKeys) -> None:
         self._name = name
-        self._hosted = overlay.hosted  # while we run
-        self._home = overlay.certificate(name).region
-        self._overlay, self._topology = overlay, Topology(overlay)
-        self._assembling = Assembling(_asked(overlay, self._home))
         self._secrets = {secret.scope.filter: secret for secret in secrets}
-        self._admission = Admission(overlay, replica=False)
-        self._overlay, self._topology = overlay, Topology(overlay)
-        self._vouchers: FairTable[tuple[bytes, int, int, bytes, str], set[str]] = FairTable(VOUCHED_MAX)
+        self._overlay = overlay
+        self._opening = DataKeys(secrets, keys)
         self._kept = Kept()
-        self._keys = KeyRing(overlay, self._home, secrets, keys, self._admission, self._kept)
+        home = overlay.certificate(name).region
+        self._intake: Intake[DataKey] = Intake(overlay, home, self._opening, self._kept)
+        self._keys, self._assembling = self._intake.keys, self._intake.assembling
         self._joining = Joining(self._kept)
         self._streams: FairTable[StreamId, Stream] = FairTable(STREAMS_MAX)
         self._generations: dict[str, int] = {}  # by scope: how often it was subscribed
@@ -117,7 +110,7 @@ class Collector:
             peer, wire, _ = wire_of(row)
             self._kept.drop(WAITING + key)  # it comes again below, if it still waits
             self._away.let_in = True
-            effects += self.received(Received(peer, wire), now) if peer in self._overlay.members else []
+            effects += self.received(Received(peer, wire), now) if peer in self._intake.overlay.members else []
             self._away.let_in = False
         return effects
 
@@ -130,15 +123,15 @@ class Collector:
         effects: list[Effect] = []
         try:
             properties = dict(event.wire.properties)
-            news, opened = self._keys.take(event.peer, properties, now)
+            news, opened = self._intake.keys_of(event.peer, properties, now)
             effects += news
             if opened is not None:
                 effects += self._wake(opened, now)
-            if not carries_key_alone(event.wire.topic):
-                if PROPERTY_HEADER not in properties:
-                    raise BadFrame("publication without a signed header")
-                admitted = self._admission.publication(event.wire, properties, now)
-                news = self._publication(event, admitted, now)
+            told = self._intake.told(properties, event.wire.topic)
+            if told is not None:
+                admitted = self._intake.admission.publication(told, event.wire.topic, now)
+                pieces = self._intake.pieces(admitted, event.wire.payload, properties.get(PROPERTY_PART))
+                news = self._publication(event, admitted, pieces, now)
                 effects += news
                 if Count("duplicates_dropped") not in news:
                     self._keep_waiting(event, admitted, now)
@@ -170,17 +163,15 @@ class Collector:
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
         """Another version of the overlay, or other views of it, of the same regions."""
-        self._overlay, self._topology = overlay, Topology(overlay)
-        self._assembling.replicas = _asked(overlay, self._home)
-        self._admission.adopt(overlay, now)
+        self._overlay = overlay
         self._secrets = {secret.scope.filter: secret for secret in secrets}
-        effects, opened = self._keys.adopt(overlay, secrets, now)
+        self._opening.adopt(secrets)
+        effects, opened = self._intake.adopt(overlay, now)
         return effects + [effect for key_id in opened for effect in self._wake(key_id, now)]
 
     def tick(self, now: float) -> list[Effect]:
         """Give up on what waited too long, search and audit keys, take up what is retained."""
-        effects, opened = self._keys.tick(now)
-        effects += self._assembling.tick(now)
+        effects, opened = self._intake.tick(now)
         for key_id in opened:
             effects += self._wake(key_id, now)
         for held in self._joining.due(now):
@@ -200,34 +191,33 @@ class Collector:
         while self._wakeups and self._deadlines.get(self._wakeups[0][1]) != self._wakeups[0][0]:
             heapq.heappop(self._wakeups)
         first = self._wakeups[0][0] if self._wakeups else None
-        others = (self._keys.next_deadline, self._joining.next_deadline, self._assembling.next_deadline)
-        deadlines = (first, *others, self._sweep_at or None)
+        deadlines = (first, self._intake.next_deadline, self._joining.next_deadline, self._sweep_at or None)
         return min((at for at in deadlines if at is not None), default=None)
 
     # --------------------------------------------------------------------------------------- publications
 
-    def _publication(self, event: Received, admitted: Admitted, now: float) -> list[Effect]:
+    def _publication(
+        self, event: Received, admitted: Admitted, pieces: Mapping[int, bytes] | None, now: float
+    ) -> list[Effect]:
         header = admitted.header
-        if not admitted.intact:
-            why = "content does not match the signed header"
-            return [Count("refused", 1, "content"), Blame(event.peer, False, why)]
+        if pieces is None:
+            return misfit(event.peer)
         if admitted.publisher.name == self._name:
             return []
         if header.deadline_ms and header.deadline_ms < now * 1000:
             return [Count("expired")]
-        if not admitted.live and not self._away.let_in and not self._vouched(event, admitted):
+        if not self._away.let_in and not self._intake.vouched(event.peer, admitted, event.wire.topic):
             return [Count("vouchers_awaited")]
         stream = self._streams.get((header.publisher, event.wire.topic)) or Stream()
         waiting = stream.held.get(header.sequence)
         if stream.delivered(header.sequence) or (waiting is not None and not _adds(admitted, waiting)):
             return [Count("duplicates_dropped")]
         new = not stream.knows(header.sequence)
-        if new and not header.retain and not self._away.is_fresh(header.time_ms, now):
+        if new and is_dated(header, now, self._away):
             return [Count("replays_dropped")]
-        hops = self._topology.regions_between(admitted.publisher.region, self._home)
         repaired = [Count("repairs")] if self._assembling.asked_for((header.publisher, header.sequence)) else []
         try:
-            content = self._assembling.take(event.peer, header, admitted.pieces, hops, now)
+            content = self._intake.content(event.peer, admitted, pieces, now)
         except BadContent as error:
             return [Count("unopened"), Blame(admitted.publisher.name, False, str(error))]
         held = Held(admitted, content, event.wire.topic, now)
@@ -244,19 +234,6 @@ class Collector:
             held.replayed = True
             return [*repaired, *([] if self._joining.offer(held) else [Count("replays_dropped")])]
         return [*repaired, *self._hold(held, now)]
-
-    def _vouched(self, event: Received, admitted: Admitted) -> bool:
-        """Whether enough replicas delivered this publication of a dead epoch: one of them is honest and took it when
-        it was fresh."""
-        header = admitted.header
-        what = (header.publisher, header.sequence, header.time_ms, header.digests[0], event.wire.topic)
-        peers = self._vouchers.get(what)
-        if peers is None:
-            peers = set()
-            self._vouchers.put(what, header.publisher, peers)
-        if event.peer not in self._hosted:  # a stock broker lets in whatever it is given, however old
-            peers.add(event.peer)
-        return self._overlay.honest_among(self._home, peers)
 
     def _hold(self, held: Held, now: float) -> list[Effect]:
         """Put a publication into its stream unless it was there before, and see what can go on."""
@@ -440,7 +417,10 @@ class Collector:
         assert held.content is not None
         if header.mode is Mode.PLAIN:
             return held.content
-        return self._keys.data_key(held.admitted).open(header.prefix(), header.sequence, held.topic, held.content)
+        key = self._keys.opened(held.admitted)
+        if key is None:
+            raise BadContent("publication names a key that is not here any more")
+        return key.open(header.prefix(), header.sequence, held.topic, held.content)
 
     def _unpack(self, held: Held, clear: bytes, late: bool) -> list[Effect]:
         """The records of a batch, in order: one that may not be delivered keeps none of its neighbours back. Raises
@@ -480,8 +460,3 @@ def _adds(admitted: Admitted, waiting: Held) -> bool:
     """Whether what came is a later sealing than what waits, or may bring pieces that it waits for."""
     before_ms = waiting.admitted.header.time_ms
     return admitted.header.time_ms >= before_ms if waiting.content is None else admitted.header.time_ms > before_ms
-
-
-def _asked(overlay: Overlay, region: int) -> tuple[str, ...]:
-    """Who is asked for what does not come: nobody at stock brokers, which answer nothing."""
-    return tuple(name for name in overlay.views[region].members if name not in overlay.hosted)

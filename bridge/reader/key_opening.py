@@ -1,4 +1,7 @@
-"""Data keys at a subscriber: shares in from every replica of the home region, keys out, liars to `blame`.
+"""Data keys at a reader: shares in from every replica of the home region, opened keys out, liars to `blame`.
+
+What an opened key is, `Opening` says: to a gateway the key that decrypts, to an ingest job, whose receiver decrypts
+nothing, k shares that fit what the publisher committed to.
 
 A search for the combination of honest places is paid for by the key's publisher: after one in vain its next waits,
 so that a publisher who commits to garbage costs a bounded part of our time. A key whose epoch key we lack waits until
@@ -8,8 +11,10 @@ somebody fetched it (`Wanted`, `keys_changed`). Not here: publications, fetching
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
+from typing import Generic, Protocol, TypeVar
 
 from bridge.contract import Blame, Count, Doubted, Effect, FairTable, Wanted
 from bridge.document import Overlay, ScopeSecret
@@ -38,49 +43,94 @@ AUDIT_AFTER_S = 1.0  # by then slow replicas have sent their shares of a key: ju
 SEARCH_STEP_S = 50e-6  # pause a publisher owes for each step of a search in vain; a step takes about 20 us
 DOUBTED_MAX = 256  # epoch keys that we asked about since keys came last; a liar can contradict each of ours once
 SEARCH_PAUSE_MIN_S = 0.02  # shorter ones are not worth a timer: regions of up to 5 never pause
+REPEATED_CHARS_MAX = 512  # of a peer's shares of one key, which come again as they were with each 16th publication
+
+Opened = TypeVar("Opened")
+Opened_co = TypeVar("Opened_co", covariant=True)
+
+
+class Opening(Protocol[Opened_co]):
+    """What becomes of a key whose shares fit their commitments, and what that takes."""
+
+    def may_open(self, header: KeyHeader) -> bool:
+        """Whether its scope is for us."""
+
+    def lacks(self, header: KeyHeader) -> bool:
+        """Whether it takes an epoch key that is not here."""
+
+    def check(self, header: KeyHeader) -> None:
+        """Raises WrongEpochKey if ours is another one than the publisher's."""
+
+    def open(self, header: KeyHeader, level1: Mapping[int, bytes], secret: bytes) -> Opened_co:
+        """`level1`: by place, k or more values that fit; `secret` follows from k of them. Raises BadContent."""
+
+
+class DataKeys:
+    """A gateway's `Opening`: the keys that decrypt, in the scopes that it may read."""
+
+    def __init__(self, secrets: Sequence[ScopeSecret], keys: ScopeKeys) -> None:
+        self.adopt(secrets)
+        self._keys = keys
+
+    def adopt(self, secrets: Sequence[ScopeSecret]) -> None:
+        self._keyed = {secret.scope.filter: secret.scope.keyed for secret in secrets}
+
+    def may_open(self, header: KeyHeader) -> bool:
+        return header.scope in self._keyed
+
+    def lacks(self, header: KeyHeader) -> bool:
+        return self._keyed[header.scope] and self._keys.get(header.epoch_key) is None
+
+    def check(self, header: KeyHeader) -> None:
+        check_epoch_key(header, self._epoch_key(header))
+
+    def open(self, header: KeyHeader, level1: Mapping[int, bytes], secret: bytes) -> DataKey:
+        return open_key(header, secret, self._epoch_key(header))
+
+    def _epoch_key(self, header: KeyHeader) -> bytes | None:
+        return self._keys.get(header.epoch_key) if self._keyed[header.scope] else None
 
 
 @dataclass(slots=True)
-class _Key:
-    """A verified key header, the shares collected for it and, once recombined, the data key."""
+class _Key(Generic[Opened]):
+    """A verified key header, the shares collected for it and, once recombined, what it was opened to.
+
+    `seals_ms`: in which times its publisher may have sealed under it. `told`: by peer, its last property `vmq-shares`.
+    """
 
     header: KeyHeader
     publisher: Certificate
     hops: tuple[Hop, ...]
-    shares: dict[Label, Share] = field(default_factory=dict)
-    data_key: DataKey | None = None
+    seals_ms: tuple[int, int]
+    shares: dict[Label, Share] = field(default_factory=dict, repr=False)
+    opened: Opened | None = field(default=None, repr=False)
     combination: Combination | None = None
-    secret: bytes = field(default=b"", repr=False)  # recombined by a former process, or by us
+    secret: bytes = field(default=b"", repr=False)  # recombined by a former process, or by us; only where it is kept
     brought: list[tuple[str, str]] = field(default_factory=list, repr=False)  # who brought which shares, as they came
-    opened: set[int] = field(default_factory=set)  # sequences; at most the header's message limit
+    served: set[int] = field(default_factory=set)  # sequences; at most the header's message limit
     failed_with: int = -1  # number of shares at the last search in vain
     unusable: bool = False
+    told: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def is_open(self) -> bool:
-        return self.data_key is not None
+        return self.opened is not None
 
 
-class KeyRing:
+class KeyRing(Generic[Opened]):
     """The keys of all publishers, as far as we may read."""
 
     def __init__(
-        self,
-        overlay: Overlay,
-        home: int,
-        secrets: Sequence[ScopeSecret],
-        keys: ScopeKeys,
-        admission: Admission,
-        kept: Kept | None = None,
+        self, overlay: Overlay, home: int, opening: Opening[Opened], admission: Admission, kept: Kept | None = None
     ) -> None:
-        self._kept = kept if kept is not None else Kept()
-        self._scope_keys = keys
+        """`kept`: where rows for a next process go; None: nobody takes them."""
+        self._kept = kept
         self._overlay, self._topology = overlay, Topology(overlay)
         self._home = home
-        self._secrets = {secret.scope.filter: secret for secret in secrets}
+        self._opening = opening
         self._admission = admission
         self._evidence = Evidence(overlay)
-        self._keys: FairTable[bytes, _Key] = FairTable(KEYS_HELD_MAX)
+        self._keys: FairTable[bytes, _Key[Opened]] = FairTable(KEYS_HELD_MAX)
         self._last_combination: dict[tuple[Hop, ...], Combination] = {}  # by path and views
         self._ahead = Ahead()
         self._audits: OrderedDict[bytes, float] = OrderedDict()  # oldest first, all wait equally long
@@ -89,10 +139,11 @@ class KeyRing:
         self._lacking: dict[KeyName, set[bytes]] = {}  # epoch key -> ids of the keys that wait for it, or for another
         self._doubted: set[KeyName] = set()
 
-    def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> tuple[list[Effect], list[bytes]]:
+    def adopt(self, overlay: Overlay, now: float) -> tuple[list[Effect], list[bytes]]:
         """Another version of the overlay, or other views, of the same regions. Returns what `keys_changed` does."""
         self._overlay, self._topology = overlay, Topology(overlay)
-        self._secrets = {secret.scope.filter: secret for secret in secrets}
+        for held in self._keys.values():
+            held.seals_ms = overlay.policy.calendar.sealing_ms(held.header.epoch)
         self._evidence.adopt(overlay)
         self._last_combination = {
             hops: combination
@@ -119,30 +170,16 @@ class KeyRing:
         opened = []
         for key_id in [key_id for ids in lacking.values() for key_id in sorted(ids)]:
             key = self._keys.get(key_id)
-            if key is not None and key.data_key is None:
+            if key is not None and key.opened is None:
                 key.failed_with, key.unusable = -1, False
                 effects += self._recombine(key, now)
                 if key.is_open:
                     opened.append(key_id)
         return effects, opened
 
-    def restore(self, row: bytes, now: float) -> list[Effect]:
-        """A key that a former process kept: opened, or with the shares that it had. Raises what `take` does."""
-        header_text, secret, brought = key_of(row)
-        properties = {PROPERTY_KEY: header_text}
-        if not secret:
-            return [e for peer, s in brought for e in self.take(peer, {**properties, PROPERTY_SHARES: s}, now)[0]]
-        header = self._admission.key(properties, now)
-        assert header is not None
-        publisher = self._admission.publisher(header.publisher)
-        hops = self._topology.key_way(header, publisher.region, self._home)
-        key = _Key(header, publisher, hops, secret=secret)
-        self._keys.put(header.key_id, header.publisher, key)
-        return self._recombine(key, now)
-
     # --------------------------------------------------------------------------------------------- shares
 
-    def take(self, peer: str, properties: dict[str, str], now: float) -> tuple[list[Effect], bytes | None]:
+    def take(self, peer: str, properties: Mapping[str, str], now: float) -> tuple[list[Effect], bytes | None]:
         """Key header and shares that ride on a wire; with the effects, the id of the key if that opened it.
 
         Raises what `Admission.key` and `Admission.shares` raise.
@@ -154,18 +191,10 @@ class KeyRing:
             return [Count("keys_ahead")], None
         if header is None:
             return [], None
-        key = self._keys.get(header.key_id)
-        if key is None:
-            publisher = self._admission.publisher(header.publisher)
-            key = _Key(header, publisher, self._topology.key_way(header, publisher.region, self._home))
-            # Until it opened, a key counts to who brought it too: any replica has its publishers' old ones by the
-            # thousand, and replayed they would push out the one in use.
-            gone = self._keys.put(header.key_id, header.publisher + peer.encode(), key)
-            if gone is not None:
-                self._audits.pop(gone[0], None)
-                self._searches.pop(gone[0], None)
-                self._no_longer_lacks(gone[1].header)
-                self._kept.drop(KEY + gone[0])
+        key = self._keys.get(header.key_id) or self._add(header, peer)
+        told = properties.get(PROPERTY_SHARES)
+        if told is not None and key.told.get(peer) == told:
+            return [], None
         sender = self._topology.place_in(key.hops, peer)
         if sender is None:
             raise BadShare("shares from a replica that the key gives no place")
@@ -182,81 +211,148 @@ class KeyRing:
                 fresh += 1
             elif known != share:
                 effects.append(Blame(peer, False, "a second, different share for one label"))
+        if told is not None and len(told) <= REPEATED_CHARS_MAX and not effects:
+            key.told[peer] = told
         if not fresh:
             return effects, None
         effects.append(Count("shares_received", fresh))
-        if key.data_key is not None:
+        if key.opened is not None:
             self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
             return effects, None
-        key.brought.append((peer, properties[PROPERTY_SHARES]))
+        if self._kept is not None and told is not None:
+            key.brought.append((peer, told))
         effects += self._recombine(key, now)
-        if key.data_key is None:
+        if key.opened is None:
             self._keep(key)
-        return effects, header.key_id if key.data_key is not None else None
+        return effects, header.key_id if key.opened is not None else None
 
-    def _keep(self, key: _Key) -> None:
-        row = key_row(to_property(key.header.encode()), key.secret, () if key.secret else key.brought)
-        self._kept.put(KEY + key.header.key_id, row)
+    def _keep(self, key: _Key[Opened]) -> None:
+        if self._kept is not None:
+            row = key_row(to_property(key.header.encode()), key.secret, () if key.secret else key.brought)
+            self._kept.put(KEY + key.header.key_id, row)
+
+    def _add(self, header: KeyHeader, peer: str) -> _Key[Opened]:
+        """Until it opened, a key counts to who brought it too: any replica has its publishers' old ones by the
+        thousand, and replayed they would push out the one in use."""
+        publisher = self._admission.publisher(header.publisher)
+        hops = self._topology.key_way(header, publisher.region, self._home)
+        key: _Key[Opened] = _Key(header, publisher, hops, self._overlay.policy.calendar.sealing_ms(header.epoch))
+        self._put(key, header.publisher + peer.encode())
+        return key
+
+    def _put(self, key: _Key[Opened], owner: bytes) -> None:
+        gone = self._keys.put(key.header.key_id, owner, key)
+        if gone is not None:
+            self._audits.pop(gone[0], None)
+            self._searches.pop(gone[0], None)
+            self._no_longer_lacks(gone[1].header)
+            if self._kept is not None:
+                self._kept.drop(KEY + gone[0])
+
+    # ------------------------------------------------------------------------------------------ using them
+
+    def knows(self, key_id: bytes) -> bool:
+        """Whether its header came."""
+        return self._keys.get(key_id) is not None
 
     def waits_for(self, admitted: Admitted) -> bool:
         """Whether the data key of a sealed publication is still to come."""
         key = self._keys.get(admitted.header.key_id)
-        return key is None or (key.data_key is None and _belongs(key, admitted))
+        return key is None or (key.opened is None and _belongs(key, admitted))
 
-    def data_key(self, admitted: Admitted) -> DataKey:
-        """Raises BadContent if the publication names a key that is not for its publisher, scope and time."""
-        key = self._keys.get(admitted.header.key_id)
-        if key is None or key.data_key is None or not _belongs(key, admitted):
-            raise BadContent("publication names the key of another publisher or scope")
-        if not self._overlay.policy.calendar.may_seal(key.header.epoch, admitted.header.time_ms / 1000):
-            raise BadContent("publication was not sealed in the epoch of its key")
-        if admitted.header.sequence not in key.opened and len(key.opened) >= key.header.message_limit:
-            raise BadContent(f"publisher sealed more than the {key.header.message_limit} messages that its key allows")
-        key.opened.add(admitted.header.sequence)
-        return key.data_key
+    def opened(self, admitted: Admitted) -> Opened | None:
+        """What the key of a sealed publication was opened to, None if that is still to come. Raises BadContent if it
+        names a key that is not for its publisher, scope and time."""
+        header = admitted.header
+        key = self._keys.get(header.key_id)
+        if key is None:
+            return None
+        if not _belongs(key, admitted):
+            raise BadContent("it belongs to another publisher or scope")
+        if not key.seals_ms[0] <= header.time_ms < key.seals_ms[1]:
+            raise BadContent(f"it is of epoch {key.header.epoch}, in which this was not sealed")
+        if key.opened is not None and header.sequence not in key.served:
+            if len(key.served) >= key.header.message_limit:
+                most = key.header.message_limit
+                raise BadContent(f"more was sealed under it than the {most} messages that it is for")
+            key.served.add(header.sequence)
+        return key.opened
 
     def seal_of(self, admitted: Admitted) -> tuple[int, int]:
         """Epoch and bump under which an opened publication was sealed."""
         key = self._keys.get(admitted.header.key_id) if admitted.header.mode is not Mode.PLAIN else None
-        if key is None:
-            return self._overlay.policy.calendar.at(admitted.header.time_ms / 1000), 0
-        return key.header.epoch, key.header.bump
+        return (admitted.epoch, 0) if key is None else (key.header.epoch, key.header.bump)
+
+    def held(self, key_id: bytes) -> tuple[KeyHeader, Opened | None, list[Share]] | None:
+        """What there is of a key: its header, what it was opened to, and the shares that came."""
+        key = self._keys.get(key_id)
+        return None if key is None else (key.header, key.opened, list(key.shares.values()))
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Ids, those that were opened last at the end."""
+        return (key.header.key_id for key in self._keys.values())
+
+    def restore(self, row: bytes, now: float) -> list[Effect]:
+        """A key that a former process kept: opened, or with the shares that it had. Raises what `take` does."""
+        header_text, secret, brought = key_of(row)
+        properties = {PROPERTY_KEY: header_text}
+        if not secret:
+            return [e for peer, s in brought for e in self.take(peer, {**properties, PROPERTY_SHARES: s}, now)[0]]
+        header = self._admission.key(properties, now)
+        assert header is not None
+        key = self._add(header, "")
+        key.secret = secret
+        self._put(key, header.publisher)
+        return self._recombine(key, now)
+
+    def resume(self, header: KeyHeader, opened: Opened | None, shares: Iterable[Share]) -> None:
+        """What an earlier process of ours held, and had verified; nothing if the overlay does not know of it now."""
+        try:
+            key = self._keys.get(header.key_id) or self._add(header, "")
+        except KeysError:
+            return
+        key.shares.update((share.label, share) for share in shares)
+        if opened is not None:
+            key.opened = opened
+            self._put(key, header.publisher)
 
     # --------------------------------------------------------------------------------------------- search
 
-    def _recombine(self, key: _Key, now: float) -> list[Effect]:
-        """Try to get the data key from the shares that are here; more may come."""
-        header, secret = key.header, self._secrets.get(key.header.scope)
-        if secret is None or key.unusable or len(key.shares) == key.failed_with:
+    def _recombine(self, key: _Key[Opened], now: float) -> list[Effect]:
+        """Try to open the key with the shares that are here; more may come."""
+        header, opening = key.header, self._opening
+        if key.unusable or len(key.shares) == key.failed_with or not opening.may_open(header):
             return []
-        epoch_key = self._scope_keys.get(header.epoch_key) if secret.scope.keyed else None
-        if secret.scope.keyed and epoch_key is None:
+        if opening.lacks(header):
             return self._lack(header)
+        if key.secret:
+            return self._reopen(key)
+        if len(key.shares) < prod(hop.threshold for hop in key.hops):
+            return []  # too few for any combination
         pause = self._paused.get(header.publisher, 0.0)
         if now < pause:
             self._searches[header.key_id] = pause
             return []
-        if key.secret:
-            return self._reopen(key, epoch_key)
-        opened: list[DataKey] = []
+        level1: dict[int, bytes] = {}  # whatever fits its commitment is true, whichever combination gave it
+        opened: list[Opened] = []
 
-        def accept(value: bytes) -> bool:
+        def fits(place: int, value: bytes) -> bool:
+            if not check_share(header, place, value):
+                return False
+            level1[place] = value
+            return True
+
+        def accept(secret: bytes) -> bool:
             try:
-                opened.append(open_key(header, value, epoch_key))
+                opened.append(opening.open(header, level1, secret))
             except BadContent:
                 return False
             return True
 
         key.failed_with = len(key.shares)
         try:
-            check_epoch_key(header, epoch_key)
-            found = recombine(
-                key.shares.values(),
-                key.hops,
-                lambda place, value: check_share(header, place, value),
-                accept,
-                first=self._last_combination.get(key.hops),
-            )
+            opening.check(header)
+            found = recombine(key.shares.values(), key.hops, fits, accept, first=self._last_combination.get(key.hops))
         except NotEnoughShares:
             return []
         except SearchExhausted as error:
@@ -267,18 +363,21 @@ class KeyRing:
         except WrongEpochKey:
             key.unusable = True  # until keys come
             return [Count("wrong_epoch_key"), *self._doubt(header)]
-        key.data_key, key.combination, key.secret = opened[-1], found.combination, found.secret
-        key.brought.clear()
-        self._keys.put(header.key_id, header.publisher, key)
-        self._keep(key)
+        key.opened, key.combination = opened[-1], found.combination
+        self._put(key, header.publisher)
+        if self._kept is not None:
+            key.secret = found.secret
+            key.brought.clear()
+            self._keep(key)
         self._last_combination[key.hops] = found.combination
         self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
         return [Count("recombined")]
 
-    def _reopen(self, key: _Key, epoch_key: bytes | None) -> list[Effect]:
+    def _reopen(self, key: _Key[Opened]) -> list[Effect]:
         """A key that a former process recombined; its shares are not judged again."""
         try:
-            key.data_key = open_key(key.header, key.secret, epoch_key)
+            self._opening.check(key.header)
+            key.opened = self._opening.open(key.header, {}, key.secret)
         except WrongEpochKey:
             key.unusable = True  # until keys come
             return [Count("wrong_epoch_key"), *self._doubt(key.header)]
@@ -323,7 +422,7 @@ class KeyRing:
         for key_id in [k for k, at in self._searches.items() if at <= now]:
             del self._searches[key_id]
             key = self._keys.get(key_id)
-            if key is not None and key.data_key is None:
+            if key is not None and key.opened is None:
                 effects += self._recombine(key, now)
                 if key.is_open:
                     opened.append(key_id)
@@ -340,5 +439,5 @@ class KeyRing:
         return min(firsts, default=None)
 
 
-def _belongs(key: _Key, admitted: Admitted) -> bool:
+def _belongs(key: _Key[Opened], admitted: Admitted) -> bool:
     return key.header.publisher == admitted.header.publisher and key.header.scope == admitted.scope.filter

@@ -83,10 +83,17 @@ class Carrying:
     # ------------------------------------------------------------------------------------------- arriving
 
     def first(
-        self, sender: str, topic: str, signed: UserProperties, admitted: Admitted, peers: Iterable[str], now: float
+        self,
+        sender: str,
+        topic: str,
+        signed: UserProperties,
+        admitted: Admitted,
+        pieces: content.Pieces,
+        peers: Iterable[str],
+        now: float,
     ) -> list[Effect]:
         """A publication whose header is new: pass on header and what there is of its content."""
-        passing = Passing(topic, signed, admitted, sender, now, dict(admitted.pieces), tuple(peers), [sender])
+        passing = Passing(topic, signed, admitted, sender, now, dict(pieces), tuple(peers), [sender])
         self._expire(now)
         size = sum(map(len, passing.pieces.values()))
         self._recent.put(passing.name, passing.header.publisher, passing, size)
@@ -97,16 +104,22 @@ class Carrying:
         else:
             for peer in passing.peers:
                 parts = self._parts(passing.header, peer)
-                pieces = self._have(passing, parts)
-                if pieces is None:
+                held = self._have(passing, parts)
+                if held is None:
                     passing.owed[peer] = parts
                 else:
-                    effects += self._pass_on(peer, passing, pieces)
+                    effects += self._pass_on(peer, passing, held)
         self._retain(passing, now)
         return effects + self._settle(passing, now)
 
     def again(
-        self, sender: str, topic: str, signed: UserProperties, admitted: Admitted, now: float
+        self,
+        sender: str,
+        topic: str,
+        signed: UserProperties,
+        admitted: Admitted,
+        pieces: content.Pieces,
+        now: float,
     ) -> list[Effect] | None:
         """The header was heard before. None if nothing of the content is new to us."""
         name = (admitted.header.publisher, admitted.header.sequence)
@@ -115,12 +128,12 @@ class Carrying:
             return None  # the usual case: a further copy of what is whole
         pull = self._pulls.get(name)
         if passing is None:  # it passed so long ago that it is forgotten; somebody may have asked for it again
-            return None if pull is None else self.first(sender, topic, signed, admitted, (), now)
+            return None if pull is None else self.first(sender, topic, signed, admitted, pieces, (), now)
         if passing.header != admitted.header:  # another sealing, be it in the same millisecond: pieces of two never mix
             return None
         if sender not in passing.announcers:
             passing.announcers.append(sender)
-        fresh = {index: piece for index, piece in admitted.pieces.items() if index not in passing.pieces}
+        fresh = {index: piece for index, piece in pieces.items() if index not in passing.pieces}
         if not fresh:
             return None
         if not passing.pieces and content.rides_along(passing.header, fresh):
@@ -130,10 +143,10 @@ class Carrying:
         self._pulls.came(pull, sender, now - passing.since)
         effects: list[Effect] = [Count("repairs")] if pull is not None and pull.asked else []
         for peer, parts in list(passing.owed.items()):
-            pieces = self._have(passing, parts)
-            if pieces is not None:
+            held = self._have(passing, parts)
+            if held is not None:
                 del passing.owed[peer]
-                effects += self._pass_on(peer, passing, pieces)
+                effects += self._pass_on(peer, passing, held)
         self._retain(passing, now)
         return [*effects, *self._settle(passing, now), Count("content_after")]
 

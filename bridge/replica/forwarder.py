@@ -21,6 +21,7 @@ from bridge.replica.resplitting import HeldKey, Resplitter
 from bridge.replica.retained import Owing, Retained, data_key_name
 from bridge.topology import Routes
 from bridge.wire import (
+    PROPERTY_PART,
     PULL_TOPIC,
     SUBSCRIBE_TOPIC,
     SWEEP_S,
@@ -29,6 +30,7 @@ from bridge.wire import (
     RoutingTable,
     Statement,
     carries_key_alone,
+    read,
     refused,
 )
 from keys.envelope import PROPERTY_HEADER
@@ -137,10 +139,10 @@ class Forwarder:
         if any(scope.keys_on_topic for scope in self._overlay.policy.scopes):
             self._sweep_at = min(self._sweep_at, now + SWEEP_S)
         self._keys.erase_ended(now)
-        calendar, oldest = self._overlay.policy.calendar, self._admission.oldest(now)
+        oldest = self._admission.oldest(now)
         gone = self._retained.drop(
             lambda admitted, held: (
-                calendar.at(admitted.header.time_ms / 1000) < oldest
+                admitted.epoch < oldest
                 or admitted.header.publisher not in self._overlay.by_party
                 or (held is not None and self._keys.ended(held, now))
             )
@@ -222,11 +224,12 @@ class Forwarder:
     # ---------------------------------------------------------------------------------------- publications
 
     def _publication(self, event: Received, properties: dict[str, str], now: float) -> list[Effect]:
-        admitted = self._admission.publication(event.wire, properties, now)
+        admitted = self._admission.publication(properties[PROPERTY_HEADER], event.wire.topic, now)
+        header = admitted.header
+        pieces = read(header, event.wire.payload, properties.get(PROPERTY_PART))
         self._routes.topology.check_sender(event.peer, admitted.publisher, self._routes.region)
         effects = self._keys.take(event.peer, properties, now)
-        header = admitted.header
-        if not admitted.intact:
+        if pieces is None:
             why = "content does not match the signed header"
             return [*effects, Count("refused", 1, "content"), Blame(event.peer, False, why)]
         if header.deadline_ms and header.deadline_ms < now * 1000:
@@ -236,13 +239,13 @@ class Forwarder:
             repeats = self._repeats[header.publisher] = Repeats()
         signed = ((PROPERTY_HEADER, properties[PROPERTY_HEADER]),)
         if repeats.seen(header.sequence, header.time_ms):
-            news = self._content.again(event.peer, event.wire.topic, signed, admitted, now)
+            news = self._content.again(event.peer, event.wire.topic, signed, admitted, pieces, now)
             return [*effects, *(news if news is not None else [Count("duplicates_dropped")])]
         held = self._keys.get(data_key_name(admitted))
         if held is not None:
             held.use.count(held.header.message_limit, now)
         peers = self._wanting(admitted.publisher, admitted.scope, now)
-        effects += self._content.first(event.peer, event.wire.topic, signed, admitted, peers, now)
+        effects += self._content.first(event.peer, event.wire.topic, signed, admitted, pieces, peers, now)
         return [*effects, Count("forwarded")]
 
     def _keep(self, wire: Wire, admitted: Admitted, now: float) -> None:

@@ -7,7 +7,7 @@ replica or reader.
 
 from __future__ import annotations
 
-from bridge.wire.admission import Admission, Admitted, refused
+from bridge.wire.admission import TIME_MS_MAX, Admission, Admitted, refused
 from bridge.wire.early_keys import Ahead
 from bridge.wire.key_repository import SWEEP_S, Use, carries_key_alone, check_key_topic, key_topic
 from bridge.wire.pieces import NO_PART, PROPERTY_PART, check_mode, read
@@ -36,6 +36,7 @@ __all__ = [
     "STATEMENT_LEASE_S",
     "SUBSCRIBE_TOPIC",
     "SWEEP_S",
+    "TIME_MS_MAX",
     "Admission",
     "Admitted",
     "Ahead",

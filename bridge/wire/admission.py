@@ -1,44 +1,40 @@
 """What every honest party checks before it deduplicates, charges, waits or stores (docs/protocol.md §2).
 
-A wire message is *admitted* when its header is signed by a certified publisher that may publish on this very
-topic in the epoch in which it says it was sealed; its key header likewise; its shares are well-formed and stamped
-for this link. Everything refused raises a keys error; the caller charges the link.
+A publication is *admitted* when its header is signed by a certified publisher that may publish on this very topic in
+the epoch in which it says it was sealed; its key header likewise; its shares are well-formed and stamped for this link.
+Everything refused raises a keys error; the caller charges the link.
 
-Replicas and subscribers differ in one thing. A replica refuses what cannot be fresh: a dead epoch, a key that a bump
-outdated. A subscriber may have been away, so it admits that and asks for vouchers (`Admitted.live`, `collector`);
-a key needs none, since k of our replicas must have passed on its shares before it opens anything.
+Replicas and readers (gateways and ingest jobs) differ in one thing. A replica refuses what cannot be fresh: an epoch
+that is dead or has not begun, a key that a bump outdated. A reader may have been away, or its clock be slow, so it
+admits that and asks for vouchers (`Admitted.live`, `reader.replays`); a key needs none, since k of our replicas must
+have passed on its shares before it opens anything. Not here: content (`pieces`).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from bridge.base import TopicError, check_name
-from bridge.contract import Blame, Count, Effect, Wire
+from bridge.contract import Blame, Count, Effect
 from bridge.document import REFRESH_MESSAGES_MAX, Overlay, Scope
 from bridge.topology import Topology
-from bridge.wire import pieces as content
-from keys.envelope import (
-    PROPERTY_HEADER,
-    PROPERTY_KEY,
-    PROPERTY_SHARES,
-    HeaderVerifier,
-    KeyHeader,
-    MessageHeader,
-    SignedHeader,
-    from_property,
-)
+from bridge.wire.pieces import check_mode
+from keys.batch import header_of
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, HeaderVerifier, KeyHeader, MessageHeader, from_property
 from keys.epochs import KeyName
 from keys.errors import BadFrame, BadShare, Expired, KeysError, NotAuthorised, UnknownView, WrongEpochKey
 from keys.identity import CARRIERS, Certificate
+from keys.keyheader import NO_KCV
 from keys.sharetree import Hop, Label, Place, Share, decode_shares
 
 HEADERS_MAX = 4096  # signed headers that we remember to have verified, for the other replicas' copies of them ...
 HEADERS_TOPIC_MAX = 512  # ... unless their topic is longer: bounds what a publisher can make us hold
 VERIFIED_KEYS_MAX = 4096  # key headers whose signature we remember; a flood of keys evicts only memory of work
-RIGHTS_MAX = 65_536  # (publisher, topic, epoch) whose right is remembered: no scan over grants for each copy
+RIGHTS_MAX = 65_536  # (publisher, topic, epoch) whose right is remembered: no scan over grants for each publication
+SEQUENCE_MAX = (1 << 63) - 1  # the largest signed number of 64 bits, as databases and Spark have them
+TIME_MS_MAX = 253_402_300_799_999  # end of year 9999, the last that calendars and Spark's timestamps can show
 BUMP_GRACE_S = 30.0  # a bump reaches all members within it, whatever the calendar's grace is
 
 
@@ -54,27 +50,16 @@ def refused(peer: str, error: KeysError) -> list[Effect]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """A publication whose header holds. `intact`: what content came matches the digests in the signed header. `live`:
-    the epoch in which it was sealed can be now. `pieces`: of the content, as `content` cuts it; all, some or none."""
+class Admitted(NamedTuple):
+    """A publication whose header holds. `frame`: header and proof as they came. `epoch`: in which it was sealed;
+    `live`: that can be now."""
 
     header: MessageHeader
-    publisher: Certificate
-    scope: Scope
-    intact: bool
-    live: bool = True
-    pieces: Mapping[int, bytes] = field(default_factory=dict, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Verified:
-    """What holds of a signed header on its topic for as long as the overlay stays: all but what time changes."""
-
-    header: MessageHeader
+    frame: bytes
     publisher: Certificate
     scope: Scope
     epoch: int
+    live: bool
 
 
 class Admission:
@@ -91,11 +76,12 @@ class Admission:
         self._calendar = overlay.policy.calendar
         self._replica = replica
         self._headers = HeaderVerifier()
-        self._verified: dict[tuple[str, str], _Verified] = {}  # by property and wire topic, oldest first
-        self._keys: OrderedDict[bytes, KeyHeader] = OrderedDict()
-        self._scopes: dict[str, Scope | None] = {}
-        self._rights: dict[tuple[str, str, int], bool] = {}
+        self._admitted: OrderedDict[tuple[str, str], Admitted] = OrderedDict()  # by property and wire topic
+        self._keys: OrderedDict[str, KeyHeader] = OrderedDict()  # by property
+        self._rights: dict[tuple[bytes, str, int], Scope | None] = {}
         self._bumped: dict[str, float] = {}  # by scope: when its earlier bumps are outdated, if that is to come
+        self._span = _NO_SPAN  # the epoch asked for last, and its milliseconds
+        self._live = (-1, -1.0)  # the epoch that was found live last, and when
 
     def adopt(self, overlay: Overlay, now: float) -> None:
         """Another version of the overlay, or other views of it, of the same regions."""
@@ -107,47 +93,56 @@ class Admission:
                 self._bumped[scope.filter] = until
         self._overlay, self._topology = overlay, Topology(overlay)
         self._calendar = overlay.policy.calendar
-        self._verified.clear()
+        self._admitted.clear()
+        self._span, self._live = _NO_SPAN, (-1, -1.0)
         self._keys.clear()
-        self._scopes.clear()
         self._rights.clear()
 
-    def publication(self, wire: Wire, properties: dict[str, str], now: float) -> Admitted:
-        """Raises BadFrame, BadSignature, NotAuthorised, Expired."""
-        copy = (properties[PROPERTY_HEADER], wire.topic)
-        verified = self._verified.get(copy)
-        if verified is None:
-            verified = self._verify(*copy, now)
-        else:
-            _check_end(verified.publisher, now)
-        header = verified.header
-        live = self._check_epoch(verified.epoch, now)
-        if not self._may_publish(verified.publisher.name, wire.topic, verified.epoch):
-            raise NotAuthorised(f"{verified.publisher.name} may not publish on this topic in epoch {verified.epoch}")
-        content.check_mode(header, verified.scope.mode)
+    def publication(self, told: str, wire_topic: str, now: float) -> Admitted:
+        """`told`: property `vmq` as it came. Raises BadFrame, BadSignature, NotAuthorised, Expired."""
+        known = self._admitted.get((told, wire_topic))
+        if known is not None:
+            _check_end(known.publisher, now)
+            live = self._check_epoch(known.epoch, now)
+            return known if live is known.live else known._replace(live=live)
+        admitted = self.first(told, wire_topic, now)
+        if len(wire_topic) <= HEADERS_TOPIC_MAX:
+            self._admitted[told, wire_topic] = admitted
+            if len(self._admitted) > HEADERS_MAX:
+                self._admitted.popitem(last=False)
+        return admitted
+
+    def first(self, told: str, wire_topic: str, now: float) -> Admitted:
+        """The same, and nothing is remembered of this header: for who remembers its publications anyway. What is
+        refused is never remembered, and costs its link the same each time."""
+        frame = from_property(told)
+        header = header_of(frame)
+        publisher = self.publisher(header.publisher, now)
+        self._headers.verify_frame(header, frame, wire_topic, publisher.public_key)
+        if header.sequence > SEQUENCE_MAX or header.time_ms > TIME_MS_MAX:
+            raise BadFrame(f"sequence {header.sequence} or time {header.time_ms} is beyond what anybody can show")
         if header.previous >= header.sequence:
             raise BadFrame(f"sequence {header.sequence} follows {header.previous}")
-        self._remember(copy, verified)
-        pieces = content.read(header, wire.payload, properties.get(content.PROPERTY_PART))
-        return Admitted(header, verified.publisher, verified.scope, pieces is not None, live, pieces or {})
-
-    def _verify(self, text: str, topic: str, now: float) -> _Verified:
-        signed = SignedHeader.decode(from_property(text))
-        publisher = self.publisher(signed.header.publisher, now)
-        self._headers.verify(signed, topic, publisher.public_key)
-        scope = self._scope_of(topic)
+        epoch = self._span[0] if self._span[1] <= header.time_ms < self._span[2] else self._epoch_of(header.time_ms)
+        live = self._check_epoch(epoch, now)
+        asked = (header.publisher, wire_topic, epoch)
+        scope = self._rights[asked] if asked in self._rights else self._learn(publisher, asked)
         if scope is None:
-            raise NotAuthorised("topic belongs to no scope of the overlay")
-        return _Verified(signed.header, publisher, scope, self._calendar.at(signed.header.time_ms / 1000))
+            raise NotAuthorised(f"{publisher.name} may not publish on this topic in epoch {epoch}")
+        check_mode(header, scope.mode)
+        return Admitted(header, frame, publisher, scope, epoch, live)
 
-    def _remember(self, copy: tuple[str, str], verified: _Verified) -> None:
-        """Only what was admitted: a header that is refused costs its link the same each time."""
-        if copy not in self._verified and len(copy[1]) <= HEADERS_TOPIC_MAX:
-            self._verified[copy] = verified
-            if len(self._verified) > HEADERS_MAX:
-                del self._verified[next(iter(self._verified))]
+    def _epoch_of(self, time_ms: int) -> int:
+        """The epoch of a header's time; its milliseconds are kept for those that follow. Times count by the middle of
+        their millisecond, so that rounding moves none over the end of an epoch."""
+        calendar = self._calendar
+        epoch = calendar.at((time_ms + 0.5) / 1000)
+        begins_ms = round(calendar.start_s(epoch) * 1000)
+        ends_ms = begins_ms + 1000 * calendar.length_s if calendar.length_s else TIME_MS_MAX + 1
+        self._span = (epoch, begins_ms, ends_ms) if begins_ms <= time_ms < ends_ms else _NO_SPAN
+        return epoch
 
-    def key(self, properties: dict[str, str], now: float) -> KeyHeader | None:
+    def key(self, properties: Mapping[str, str], now: float) -> KeyHeader | None:
         """The key header that rides along, verified; None if there is none.
 
         Raises as `publication` does; WrongEpochKey at a replica for a key that a bump outdated; Expired for views that
@@ -156,12 +151,12 @@ class Admission:
         text = properties.get(PROPERTY_KEY)
         if text is None:
             return None
-        key = KeyHeader.decode(from_property(text))
+        known = self._keys.get(text)
+        key = known or KeyHeader.decode(from_property(text))
         publisher = self.publisher(key.publisher, now)
-        known = self._keys.get(key.key_id)
-        if known is not None and known.signature == key.signature:
-            self._check_name(known.epoch_key, now)
-            return known
+        if known is not None:
+            self._check_name(key.epoch_key, now)
+            return key
         key.verify(publisher.public_key)
         scope = self._overlay.scope_named(key.scope)
         if scope is None:
@@ -169,15 +164,23 @@ class Admission:
         self._check_name(key.epoch_key, now)
         if not self._overlay.may_publish_in(publisher.name, scope, key.epoch):
             raise NotAuthorised(f"{publisher.name} may not publish in {scope.filter} in epoch {key.epoch}")
-        # Of another bump: made under other rules, since the owner raises it when it changes them.
-        most = scope.refresh.messages if scope.keyed and key.bump == scope.bump else REFRESH_MESSAGES_MAX
-        if key.message_limit > most:
-            raise NotAuthorised(f"key for {key.message_limit} messages; the scope has {most}")
+        self._check_rules(key, scope)
         self._check_views(key.hops, scope, publisher.region)
-        self._keys[key.key_id] = key
+        self._keys[text] = key
         if len(self._keys) > VERIFIED_KEYS_MAX:
             self._keys.popitem(last=False)
         return key
+
+    @staticmethod
+    def _check_rules(key: KeyHeader, scope: Scope) -> None:
+        """What the scope says of its keys. One of another bump was made under other rules, since the owner raises it
+        when it changes them."""
+        same = key.bump == scope.bump
+        most = scope.refresh.messages if scope.keyed and same else REFRESH_MESSAGES_MAX
+        if key.message_limit > most:
+            raise NotAuthorised(f"key for {key.message_limit} messages; the scope has {most}")
+        if same and (key.kcv == NO_KCV) is scope.keyed:
+            raise BadFrame("key without the scope's epoch key where there is one, or with one where there is none")
 
     def _check_views(self, hops: Sequence[Hop], scope: Scope, home: int) -> None:
         """A key names one open view of every region that it may enter."""
@@ -211,26 +214,20 @@ class Admission:
             raise WrongEpochKey(f"the key of {name.scope} was outdated by a bump")
 
     def _check_epoch(self, epoch: int, now: float) -> bool:
-        """Whether it can be now. Raises NotAuthorised for one to come; at a replica, Expired for a dead one."""
-        if self._calendar.live(epoch, now):
+        """Whether it can be now. At a replica, raises NotAuthorised for one to come, Expired for a dead one."""
+        if self._live == (epoch, now):
             return True
+        if self._calendar.live(epoch, now):
+            self._live = epoch, now
+            return True
+        if not self._replica:
+            return False
         if epoch >= self.oldest(now):
             raise NotAuthorised(f"epoch {epoch} has not begun")
-        if self._replica:
-            raise Expired(f"epoch {epoch} is over")
-        return False
-
-    def _may_publish(self, name: str, wire_topic: str, epoch: int) -> bool:
-        asked = (name, wire_topic, epoch)
-        allowed = self._rights.get(asked)
-        if allowed is None:
-            if len(self._rights) >= RIGHTS_MAX:
-                self._rights.clear()
-            allowed = self._rights[asked] = self._overlay.may_publish(name, wire_topic, epoch)
-        return allowed
+        raise Expired(f"epoch {epoch} is over")
 
     @staticmethod
-    def shares(properties: dict[str, str], expected: Sequence[Place | Hop]) -> list[Share]:
+    def shares(properties: Mapping[str, str], expected: Sequence[Place | Hop]) -> list[Share]:
         """The shares that ride along, each with a label over the regions `expected` and our stamps.
 
         `expected` is the path as its key's header has it, where a Place pins that coordinate: the sender's own place
@@ -252,16 +249,19 @@ class Admission:
         _check_end(certificate, now)
         return certificate
 
-    def _scope_of(self, wire_topic: str) -> Scope | None:
-        if wire_topic not in self._scopes:
-            if len(self._scopes) >= VERIFIED_KEYS_MAX:
-                self._scopes.clear()
-            try:
-                # The peer's codec may let through what a next party's codec hangs up on: us.
-                self._scopes[wire_topic] = self._overlay.scope_of(check_name(wire_topic))
-            except TopicError as error:
-                raise BadFrame(str(error)) from None
-        return self._scopes[wire_topic]
+    def _learn(self, publisher: Certificate, asked: tuple[bytes, str, int]) -> Scope | None:
+        """The topic's scope, if the publisher has the right to the topic in the epoch. Verified publishers only ask.
+        Raises BadFrame for what is no topic: the peer's codec may let through what a next party's hangs up on, us."""
+        _, wire_topic, epoch = asked
+        try:
+            scope = self._overlay.scope_of(check_name(wire_topic))
+        except TopicError as error:
+            raise BadFrame(str(error)) from None
+        if len(self._rights) >= RIGHTS_MAX:
+            self._rights.clear()
+        allowed = scope is not None and self._overlay.may_publish(publisher.name, wire_topic, epoch)
+        self._rights[asked] = scope = scope if allowed else None
+        return scope
 
 
 def _check_label(label: Label, expected: Sequence[Place | Hop]) -> None:
@@ -273,6 +273,9 @@ def _check_label(label: Label, expected: Sequence[Place | Hop]) -> None:
                 raise BadShare(f"label says {place}, the link says {wanted}")
         elif (place.region, place.view) != (wanted.region, wanted.view) or not 1 <= place.place <= wanted.count:
             raise BadShare(f"label {place} is not of view {wanted.view} of region {wanted.region}")
+
+
+_NO_SPAN = (0, 0, 0)
 
 
 def _check_end(certificate: Certificate, now: float) -> None:

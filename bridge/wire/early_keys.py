@@ -10,6 +10,7 @@ here: who asks (`resplitting`, `opening`).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 from bridge.contract import FairTable
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, from_property
@@ -26,7 +27,7 @@ class Ahead:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, sender: str, properties: dict[str, str], topic: str) -> None:
+    def keep(self, sender: str, properties: Mapping[str, str], topic: str) -> None:
         """`properties` hold a key header whose signature was verified."""
         told = {name: properties[name] for name in (PROPERTY_KEY, PROPERTY_SHARES) if name in properties}
         name = hashlib.sha256("\0".join((sender, topic, *told.values())).encode()).digest()

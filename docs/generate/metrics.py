@@ -17,9 +17,10 @@ from bridge.contract.figures import Figure
 from gateway.base.figures import Figures
 from gateway.base.limits import Limits
 from gateway.mqtt5.actions import SessionFigures
-from gateway.operation.prometheus import broker_metrics, overlay_metrics
+from gateway.operation.prometheus import _GAUGES, broker_metrics, overlay_metrics, tracing_metrics
+from gateway.operation.registry import BROKER_FIGURES
 from gateway.operation.snapshot import Snapshot
-from gateway.operation.sys_topics import ROOT, WINDOWS_S, totals, values
+from gateway.operation.sys_topics import ROOT, WINDOWS_S
 from gateway.operation.traffic import Traffic
 from spark_ingest.metrics import QueryMetrics, QueryTable
 from spark_ingest.receiver.metrics import ReceiverMetrics
@@ -43,7 +44,9 @@ def metrics_page() -> str:
     """Markdown."""
     parts = [INTRODUCTION]
     parts += ["## Of a broker\n", *_table([*broker_metrics(_idle(), Limits())])]
-    parts += ["## Of a member of an overlay\n", *_table([*overlay_metrics(Figures("", ""), {})])]
+    idle = Figures("", "")
+    parts += ["## Of a member of an overlay\n", *_table([*overlay_metrics(idle, dict.fromkeys(_GAUGES, 0))])]
+    parts += ["## Of a broker that traces\n", *_table([*tracing_metrics(idle, {})])]
     parts += ["## Of a receiver\n", *_table([*_receiver()])]
     parts += ["## Of a streaming query\n", *_table([*QueryMetrics(QueryTable()).collect()])]
     parts += ["## Events\n", *_events()]
@@ -78,8 +81,9 @@ def _receiver() -> Iterator[Any]:
 
 
 def _events() -> Iterator[str]:
-    yield "`veilmq_overlay_events_total{event, label}` and `veilmq_ingest_events_total{event, replica}` count what the"
-    yield "machines of the overlay did. `$SYS/veilmq/figures` shows the same once a second as JSON."
+    yield "`veilmq_overlay_events_total{event, label}`, `veilmq_tracing_events_total{event, label}` and"
+    yield "`veilmq_ingest_events_total{event, replica}` count what the machines did, by these names. A label says"
+    yield "more: a member, or why something was refused. `$SYS/veilmq/figures` shows those of the overlay, as JSON."
     yield ""
     yield "| event | what happened once for each |"
     yield "|---|---|"
@@ -91,9 +95,13 @@ def _events() -> Iterator[str]:
 def _sys_topics() -> Iterator[str]:
     yield f"Retained below `{ROOT}`, sent when they change, every `sys_interval` seconds. Names are Mosquitto's."
     yield ""
-    names = ["version", *(name for name, _ in values(_idle()))]
-    yield ", ".join(f"`{name}`" for name in names) + "."
-    yield ""
-    loads = ", ".join(f"`{name}`" for name in totals(_idle()))
-    yield f"`load/NAME/{{{','.join(WINDOWS_S)}}}` are averages a minute of {loads}."
+    yield "| topic | meaning |"
+    yield "|---|---|"
+    yield "| `version` | The version of the program. |"
+    yield "| `uptime` | Seconds since the start. |"
+    for figure in BROKER_FIGURES:
+        if figure.topics:
+            yield f"| {', '.join(f'`{topic}`' for topic in figure.topics)} | {figure.text} |"
+    loads = ", ".join(f"`{figure.load}`" for figure in BROKER_FIGURES if figure.load)
+    yield f"| `load/NAME/{{{','.join(WINDOWS_S)}}}` | Averages a minute. NAME is one of {loads}. |"
     yield ""

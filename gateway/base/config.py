@@ -30,6 +30,7 @@ from bridge.base import OperatorError, TopicError, check_filter
 from gateway.base.config_bridges import BridgeSettings, BridgeTopic
 from gateway.base.config_console import Console
 from gateway.base.config_discovery import Discovery
+from gateway.base.config_events import HOOKS_MAX, EventHook
 from gateway.base.config_hosted import Hosted
 from gateway.base.config_listeners import UNIX, Listener
 from gateway.base.config_traces import DeviceSettings, HeartbeatSettings, ReportSettings, TraceSettings, WatchedSettings
@@ -122,6 +123,7 @@ class Settings(Model):
     watched: WatchedSettings | None = Field(default=None, description="absent: no other broker traces us")
     timeout_disconnect_delay: int = Field(default=0, ge=0, description="seconds added to every client's keep-alive")
     session_expiry_interval: int | None = Field(default=None, ge=0, description="as limits.session_expiry_s")
+    events: list[EventHook] = Field(default=[], max_length=HOOKS_MAX, description="who is told what happens here")
     console: Console | None = Field(default=None, description="page and HTTP API; absent: none")
     bridges: dict[str, BridgeSettings] = Field(default={}, description="ordinary brokers to exchange topics with")
     sys_interval: int | None = Field(
@@ -362,6 +364,7 @@ def _anchored(settings: Settings, directory: Path) -> Settings:
         "listeners": listeners,
         "plugins": {name: anchored_options(options) for name, options in settings.plugins.items()},
         "data": anchored(settings.data),
+        "events": [one.anchored(directory) for one in settings.events],
         "console": settings.console and settings.console.anchored(directory),
         "bridges": {name: one.anchored(directory) for name, one in settings.bridges.items()},
         "overlay": overlay,
@@ -396,6 +399,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
         "availability": Availability, "key_server": KeyServer, "discovery": Discovery, "hosted": Hosted,
         "traces": TraceSettings, "watched": WatchedSettings, "devices": DeviceSettings, "heartbeats": HeartbeatSettings,
         "report": ReportSettings, "bridges": BridgeSettings, "topics": BridgeTopic, "console": Console,
+        "events": EventHook,
     }  # fmt: skip
     for part in path:
         if isinstance(part, str) and part in table:

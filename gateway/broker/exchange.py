@@ -74,6 +74,7 @@ class Exchange(Delivering):
         super().__init__(host, limits, now)
         self.audit = Audit(now)
         self.overlay: Overlay | None = None
+        self.watchers: list[Callable[[EntityEvent], None]] = []
         self.tracing: Constraining | None = None  # constrained topics; None: they are ordinary ones
         self.own_topics = OwnTopics()  # beside those below RESERVED_TOPICS
         self.retained = RetainedStore(limits.retained_messages, limits.retained_bytes)
@@ -299,6 +300,8 @@ class Exchange(Delivering):
             self.overlay.entity_event(event)
         if self.tracing is not None:
             self.tracing.entity_event(event)
+        for watcher in self.watchers:
+            watcher(event)
 
     def deliver_local(self, publication: Publication, groups_lost: Collection[SharedName] = ()) -> None:
         """A publication that came over the overlay, to local clients only. Raises TopicError."""

@@ -6,7 +6,6 @@ Imports `client`, `clients`, `outbox`, `trust` and below; never `broker`.
 from __future__ import annotations
 
 from gateway.overlay.broker_overlay import BrokerOverlay
-from gateway.overlay.contents import PROPERTY_PART, Assembling, Count, Send, check_mode, read
 from gateway.overlay.dials import Dials
 from gateway.overlay.hosted import NOBODY, PLAIN, logins, of_region
 from gateway.overlay.keeping import Keeping
@@ -34,13 +33,10 @@ __all__ = [
     "DIRECTORY",
     "NOBODY",
     "PLAIN",
-    "PROPERTY_PART",
-    "Assembling",
     "BrokerOverlay",
     "Client",
     "ClientError",
     "ConfigError",
-    "Count",
     "Dials",
     "Keeping",
     "KeyCache",
@@ -55,14 +51,11 @@ __all__ = [
     "ReaderRows",
     "RegionClient",
     "RegionStanding",
-    "Send",
     "TlsError",
     "TrustError",
-    "check_mode",
     "dial",
     "logins",
     "of_region",
-    "read",
     "read_private",
     "standing",
 ]

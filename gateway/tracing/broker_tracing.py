@@ -179,7 +179,10 @@ class Tracing:
         if len(name.encode()) > TOPIC_MAX_BYTES:
             return topic, False
         may = parsed.may_publish if publishes else parsed.may_subscribe
-        return name, may(client_id, is_broker=False)
+        permitted = may(client_id, is_broker=False)
+        if not permitted:
+            self._count(Count("constrained_refused", 1, "publish" if publishes else "subscribe"))
+        return name, permitted
 
     def publishing(self, client_id: str, publish: Publish) -> bool:
         """Whether the client may; the PUBLISH, which is acknowledged as this object, gets the routed spelling."""

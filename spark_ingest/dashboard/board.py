@@ -229,7 +229,10 @@ def members(samples: Iterable[Sample]) -> list[Member]:
         elif name == "veilmq_ingest_received_total":
             of(member).pieces += value
         elif name == "veilmq_ingest_events_total" and member:
-            of(member).wrong += value if labels.get("event", "").startswith(("wrong", "refused")) else 0
+            event = labels.get("event", "")
+            of(member).wrong += value if event.startswith("refused") else 0
+            of(member).suspected += value if event == "suspected" else 0
+            of(member).named |= event == "named" and value > 0
         elif name == "veilmq_overlay_suspicions_total":
             of(member).suspected += value
         elif name == "veilmq_overlay_named":

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridge.wire import TIME_MS_MAX
 from keys import frames
 from keys.envelope import NO_KEY, NONCE_BYTES, DataKey, Inner
 from keys.errors import KeysError
@@ -31,7 +32,6 @@ from keys.topictokens import matches, tokenise_topic
 from spark_ingest.opening.data_keys import TOPICS_REMEMBERED, DataKeys, Use, reason_of
 from spark_ingest.opening.inners import Inners, read_inners
 from spark_ingest.opening.unpacking import Unpacked, is_packed, is_under, joined
-from spark_ingest.receiving import TIME_MS_MAX
 from spark_ingest.secrets import Grants, GrantsFile
 
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from bridge.wire import TIME_MS_MAX
 from keys.errors import BadFrame, KeysError
 from keys.records import HAS_EXTRAS, NO_EXTRAS, QOS, Records
 from keys.topictokens import check_topic
 from spark_ingest.opening.inners import PROPERTIES, Inners
-from spark_ingest.receiving import TIME_MS_MAX
 
 BATCH_LEVEL = "~"
 

@@ -6,8 +6,8 @@
     waiting_rows, receiving, subscribed, spool_full, spool_bytes, spool_cap_bytes             how it stands
     consumer_behind_rows{consumer}                                                queries' lag
 
-`events` are the collector's figures under their own names; `refused_*` and `wrong_*` carry the replica to blame. No
-topic, publisher or key is a label. One thread serves one scrape at a time.
+`events` are the collector's figures under their own names; `refused_*`, `suspected` and `named` carry the replica to
+blame. No topic, publisher or key is a label. One thread serves one scrape at a time.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from bridge.document import Overlay
 from gateway.overlay import Publish
 from keys.envelope import KeyName
 from spark_ingest.errors import SpoolBusy, SpoolError
@@ -31,7 +32,7 @@ from spark_ingest.options import Options
 from spark_ingest.receiver.acknowledging import Sender, acknowledge
 from spark_ingest.receiver.progress import Link, Progress
 from spark_ingest.receiver.recovery import recovered, state_of
-from spark_ingest.receiving import Collector, Directory, Group, Part
+from spark_ingest.receiving import Collector, Group, Part
 from spark_ingest.secrets import Grants, GrantsWriter, ShareBox, load_readers, names_in, names_of
 from spark_ingest.spool import SEGMENT_BYTES, SpoolWriter, make_room
 
@@ -42,7 +43,7 @@ GROUP_BYTES = 8 << 20
 FULL_RETRY_S = 0.5
 TICK_S = 1.0
 TELL_S = 60.0
-"""How often the log may speak of wrong pieces: a liar does not fill it."""
+"""How often the log may speak of liars: they do not fill it."""
 RETRY_S = 1.0
 """Between attempts after an error of the disk, and between looks at a lock that another receiver holds."""
 LOCK_S = 1.0
@@ -61,7 +62,12 @@ class ReplicaClient(Protocol):
     """
 
     @property
-    def directory(self) -> Directory: ...
+    def overlay(self) -> Overlay:
+        """The version in force; another object whenever members, rights or views changed."""
+
+    @property
+    def home_region(self) -> int:
+        """The region whose replicas we listen to."""
 
     def held(self) -> Grants:
         """The scopes that the job may read now, with the epoch keys that it has."""
@@ -128,6 +134,11 @@ class _Session:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     done: asyncio.Event = field(default_factory=asyncio.Event)
     keys_changed: bool = False
+
+    def follow(self, now: float) -> None:
+        """Another version of the overlay may be in force."""
+        if self.client.overlay is not self.collector.overlay:
+            self.collector.adopt(self.client.overlay, now)
 
 
 class Receiver:
@@ -211,15 +222,16 @@ class Receiver:
             grants = await asyncio.to_thread(lambda: self._grants(writer.segment, needed))
             assert grants.spool_key is not None
             box = ShareBox(grants.spool_key, os.urandom)
-            seen, keyring = await asyncio.to_thread(lambda: recovered(writer.state, writer.history(), grants.spool_key))
+            seen, keys = await asyncio.to_thread(lambda: recovered(writer.state, writer.history(), grants.spool_key))
             client = self._connect()
             # Before the new segment, so that the file knows what is sealed under which key when that one is the newest.
             await self._renew(client, writer, grants)
-            await asyncio.to_thread(writer.roll, state_of(seen, keyring, box))
+            await asyncio.to_thread(writer.roll, state_of(seen, keys, box))
             collector = Collector(
-                client.directory,
+                client.overlay,
+                client.home_region,
                 seen=seen,
-                keyring=keyring,
+                keys=keys,
                 incomplete_s=settings.incomplete_s,
                 part=settings.part,
                 acknowledge=acknowledge,
@@ -242,8 +254,9 @@ class Receiver:
         collector = session.collector
 
         def on_arrivals(replica: str, publishes: Sequence[Publish], sender: Sender) -> None:
+            session.follow(time.time())
             collector.receive_all(replica, publishes, zip(repeat(sender), publishes), time.time())
-            if collector.ready or collector.contents.next_deadline is not None:
+            if collector.ready or collector.is_asking:
                 wake.set()
 
         def on_keys() -> None:
@@ -277,8 +290,9 @@ class Receiver:
                 await asyncio.wait_for(wake.wait(), patience_s)
             wake.clear()
             await self._keys(session)
+            session.follow(time.time())
             collector.tick(time.time())
-            for send in collector.contents.take_asks():
+            for send in collector.take_asks():
                 session.client.ask(send.peer, send.wire.topic, send.wire.payload)
             self._tell_lies(time.time())
             self._tell_links(session)
@@ -293,7 +307,7 @@ class Receiver:
                 self._not_full()
                 if writer.segment_full:
                     await self._renew(session.client, writer, session.grants)
-                    await asyncio.to_thread(writer.roll, state_of(collector.seen, collector.keyring, session.box))
+                    await asyncio.to_thread(writer.roll, state_of(collector.seen, collector.keys(), session.box))
                 await self._keys(session)
                 group = collector.take(GROUP_ROWS, GROUP_BYTES)
                 if group is None:
@@ -315,7 +329,7 @@ class Receiver:
 
     async def _keys(self, session: _Session) -> None:
         """Ask for the epoch keys that publications wait for; hand on those that came. Raises OSError."""
-        wanted = session.collector.keyring.take_wanted()
+        wanted = session.collector.granted.take_wanted()
         if wanted:
             session.client.want(wanted)
         if session.keys_changed:
@@ -358,13 +372,13 @@ class Receiver:
             _log.warning("%s", self.trouble)
 
     def _tell_lies(self, now: float) -> None:
-        """Log which replicas sent wrong content or shares, or what had to be refused, since the last time."""
+        """Log which replicas are suspected or named, and what had to be refused, since the last time."""
         if now - self._told_at < TELL_S:
             return
         news = {
             figure: count - self._told[figure]
             for figure, count in self.figures.items()
-            if figure[0].startswith(("wrong_", "refused_")) and count > self._told[figure]
+            if figure[0].startswith(("suspected", "named", "refused_")) and count > self._told[figure]
         }
         if news:
             self._told_at = now

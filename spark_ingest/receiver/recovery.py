@@ -8,29 +8,32 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
 from spark_ingest.errors import SpoolDamaged
-from spark_ingest.receiving import Keyring, Seen, materials_from_json, materials_to_json
+from spark_ingest.receiving import Seen, materials_from_json, materials_to_json
 from spark_ingest.secrets import ShareBox, ShareOpener
 from spark_ingest.spool import KeyMaterial
 
 STATE_VERSION = 2
+KEYS_KEPT = 4_096
+"""Data keys that are known again after a restart, as many as a receiver holds."""
 
 
-def state_of(seen: Seen, keyring: Keyring, box: ShareBox | None = None) -> bytes:
+def state_of(seen: Seen, materials: Iterable[KeyMaterial], box: ShareBox | None = None) -> bytes:
     """For `SpoolWriter.roll`: key headers and shares as the segments hold them, sealed; no scope key, no payload."""
-    materials = keyring.recent()
     keys = materials_to_json(materials if box is None else map(box.seal, materials))
     document = {"version": STATE_VERSION, "seen": seen.to_json(), "keys": keys}
     return zlib.compress(json.dumps(document).encode(), 1)
 
 
-def recovered(state: bytes, batches: Iterable[Any], spool_key: bytes | None = None) -> tuple[Seen, Keyring]:
+def recovered(state: bytes, batches: Iterable[Any], spool_key: bytes | None = None) -> tuple[Seen, list[KeyMaterial]]:
     """From the writer's `state` and `history()`. `spool_key`: of sealed shares; data keys that it does not open are not
     known any more, until their publishers tell them again. Raises SpoolDamaged for a state that is none of ours."""
-    seen, keyring = Seen(), Keyring()
+    seen = Seen()
+    keys: OrderedDict[bytes, KeyMaterial] = OrderedDict()  # by header, those that were told last at the end
     opener = ShareOpener(() if spool_key is None else (spool_key,))
     if state:
         try:
@@ -38,7 +41,7 @@ def recovered(state: bytes, batches: Iterable[Any], spool_key: bytes | None = No
             if document["version"] != STATE_VERSION:
                 raise ValueError("another version")
             seen = Seen.from_json(document["seen"])
-            keyring.restore(opener.open_all(materials_from_json(document["keys"])))
+            _add(keys, opener.open_all(materials_from_json(document["keys"])))
         except (KeyError, TypeError, ValueError, AttributeError, zlib.error):
             raise SpoolDamaged(
                 "the newest .state file of the spool is unreadable; take away the spool directory and start anew"
@@ -49,8 +52,16 @@ def recovered(state: bytes, batches: Iterable[Any], spool_key: bytes | None = No
         told = (
             KeyMaterial(header, shares or b"") for header, shares in zip(*columns, strict=True) if header is not None
         )
-        keyring.restore(opener.open_all(told))
-    return seen, keyring
+        _add(keys, opener.open_all(told))
+    return seen, list(keys.values())
+
+
+def _add(keys: OrderedDict[bytes, KeyMaterial], materials: Iterable[KeyMaterial]) -> None:
+    for each in materials:
+        keys[each.header] = each
+        keys.move_to_end(each.header)
+        if len(keys) > KEYS_KEPT:
+            keys.popitem(last=False)
 
 
 def _mark(seen: Seen, batch: Any) -> None:

@@ -9,21 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 
+from bridge.document import Overlay
 from gateway.overlay import Client, Publish, RegionClient
 from keys.envelope import KeyName
-from keys.epochs import Calendar
-from keys.identity import Certificate
-from keys.sharetree import Hop
 from spark_ingest.errors import BadOption
 from spark_ingest.options import Options
 from spark_ingest.receiver.progress import Link
 from spark_ingest.receiver.receiver import OnArrivals
-from spark_ingest.receiving import Scope
 from spark_ingest.secrets import GrantedScope, Grants
 
 
 class RegionReplicas:
-    """A `receiver.ReplicaClient`, and what the signed overlay says as `directory.Directory`.
+    """A `receiver.ReplicaClient`.
 
     Raises BadOption, and TrustError, OverlayError or TlsError of the gateway.
     """
@@ -43,8 +40,14 @@ class RegionReplicas:
         )
 
     @property
-    def directory(self) -> RegionReplicas:
-        return self
+    def overlay(self) -> Overlay:
+        """The version in force."""
+        return self._client.overlay
+
+    @property
+    def home_region(self) -> int:
+        """The region whose replicas we listen to."""
+        return self._client.home_region
 
     def _arrived(self, replica: str, publishes: Sequence[Publish], client: Client) -> None:
         assert self._on_arrivals is not None
@@ -94,51 +97,3 @@ class RegionReplicas:
             await asyncio.Event().wait()
         finally:
             await self._client.close()
-
-    # ------------------------------------------------------------------------------------------ directory
-
-    @property
-    def calendar(self) -> Calendar:
-        return self._client.overlay.policy.calendar
-
-    @property
-    def hosted(self) -> frozenset[str]:
-        return self._client.overlay.hosted
-
-    def certificate(self, party_id: bytes) -> Certificate | None:
-        return self._client.publisher(party_id)
-
-    @property
-    def edition(self) -> object:
-        return self._client.overlay
-
-    def path(self, region: int) -> tuple[int, ...]:
-        overlay = self._client.overlay
-        return overlay.path(region, self._client.home_region) if region in overlay.views else ()
-
-    def check_view(self, hop: Hop) -> None:
-        self._client.overlay.check_view(hop)
-
-    def place(self, hop: Hop, replica: str) -> int | None:
-        view = self._client.overlay.view(hop.region, hop.view)
-        return None if view is None or replica not in view.members else view.place_of(replica)
-
-    def faults(self) -> int:
-        return self._client.overlay.views[self._client.home_region].faults
-
-    def honest_among(self, replicas: Collection[str]) -> bool:
-        return self._client.overlay.honest_among(self._client.home_region, replicas)
-
-    def scope_of(self, wire_topic: str) -> Scope | None:
-        return self._client.overlay.scope_of(wire_topic)
-
-    def scope_named(self, wire_filter: str) -> Scope | None:
-        return self._client.overlay.scope_named(wire_filter)
-
-    def may_publish(self, name: str, wire_topic: str, epoch: int) -> bool:
-        return self._client.overlay.may_publish(name, wire_topic, epoch)
-
-    def may_publish_in(self, name: str, wire_filter: str, epoch: int) -> bool:
-        overlay = self._client.overlay
-        scope = overlay.scope_named(wire_filter)
-        return scope is not None and overlay.may_publish_in(name, scope, epoch)

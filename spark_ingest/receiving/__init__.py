@@ -1,26 +1,20 @@
-"""What becomes of what replicas send to a job: checked, collected, deduplicated, whole. No sockets, no files.
+"""What a job does with what replicas send beside what every reader does: collected, deduplicated, whole, in groups.
 
-Imports `spool` for its records.
+What is believed of it, `bridge.reader.Intake` says. No sockets, no files. Imports `bridge` and `spool`.
 """
 
 from __future__ import annotations
 
-from spark_ingest.receiving.admission import TIME_MS_MAX
 from spark_ingest.receiving.collector import Collector
-from spark_ingest.receiving.directory import Directory, Scope
 from spark_ingest.receiving.division import Part
-from spark_ingest.receiving.keyring import Keyring, materials_from_json, materials_to_json, told_name
 from spark_ingest.receiving.sealings import Group
 from spark_ingest.receiving.seen import Seen
+from spark_ingest.receiving.usable_keys import materials_from_json, materials_to_json, told_name
 
 __all__ = [
-    "TIME_MS_MAX",
     "Collector",
-    "Directory",
     "Group",
-    "Keyring",
     "Part",
-    "Scope",
     "Seen",
     "materials_from_json",
     "materials_to_json",

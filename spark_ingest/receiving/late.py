@@ -32,7 +32,7 @@ class Late:
     def keep(self, form: Form) -> list[Form]:
         """One more, or one that has grown; those that went for it, perhaps itself."""
         self.drop(form)
-        size = len(form.content or b"") + len(form.frame) + len(form.told[0]) + len(form.topic)
+        size = len(form.content or b"") + len(form.admitted.frame) + len(form.told[0]) + len(form.topic)
         self._forms[id(form)] = (form, size)
         self._bytes += size
         gone = []

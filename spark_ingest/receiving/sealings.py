@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, TypeAlias
 
+from bridge.wire import Admitted
 from keys.envelope import MessageHeader
-from spark_ingest.receiving.directory import Scope
 from spark_ingest.spool import KeyMaterial, Record
 
 UNVOUCHED = "epoch"
@@ -44,21 +44,18 @@ class Form:
     """One form of one publication."""
 
     told: tuple[str, str]
+    admitted: Admitted
     header: MessageHeader
-    frame: bytes
     topic: str
-    scope: Scope
     arrived: float
     publication: tuple[bytes, int]
-    vouchers_needed: int
     state: State = State.WAITING
     content: bytes | None = field(default=None, repr=False)
     material: KeyMaterial | None = field(default=None, repr=False)
     reason: str | None = None
     old: bool = False
     stale: bool = False
-    vouchers: set[str] | None = None  # replicas that brought it, while it waits for others
-    unvouched_at: str | None = None  # the one that brought it first, meanwhile
+    unvouched_at: str | None = None  # the replica that brought it first, while it waits for others to do so
     acks: list[Ack] = field(default_factory=list, repr=False)
 
 
@@ -80,7 +77,7 @@ def record_of(entry: Form) -> Record:
         header.sequence,
         header.key_id,
         entry.topic,
-        entry.frame,
+        entry.admitted.frame,
         None if reason is not None and reason.startswith(UNVOUCHED) else entry.content,
         header.qos,
         header.retain,

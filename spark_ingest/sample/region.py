@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from bridge.contract import Wire
+from bridge.document import Member, Overlay, Policy, RegionView, Scope
 from keys.envelope import (
     BATCH_LIMIT,
     PROPERTY_HEADER,
@@ -30,11 +32,10 @@ from keys.envelope import (
     sign_batch,
     to_property,
 )
-from keys.epochs import Calendar, scope_key
-from keys.errors import UnknownView
+from keys.epochs import scope_key
+from keys.grants import Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop, Share, encode_shares
-from keys.topictokens import matches
 from spark_ingest.secrets import GrantedScope, Grants
 
 REGION = Hop(region=1, view=1, threshold=2, count=3)
@@ -48,26 +49,6 @@ def bytes_from(seed: str) -> Callable[[int], bytes]:
     """A deterministic source of `n` bytes: equal seeds give equal ones."""
     counter = itertools.count()
     return lambda size: hashlib.shake_256(f"veilmq sample/{seed}/{next(counter)}".encode()).digest(size)
-
-
-@dataclass(frozen=True, slots=True)
-class SampleScope:
-    """A `directory.Scope`: sealed under an epoch key, content in copies."""
-
-    filter: str
-    mode: Mode = Mode.COPIES
-    bump: int = 0
-    keyed: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class SampleWire:
-    """What one replica sends of one publication (an `admission.Wire`)."""
-
-    topic: str
-    payload: bytes = field(repr=False)
-    retain: bool
-    properties: tuple[tuple[str, str], ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,34 +68,38 @@ class Sealed:
     """A publication as the region carries it: one wire a replica."""
 
     published: Published
-    wires: Mapping[str, SampleWire]
+    wires: Mapping[str, Wire]
 
 
 class SampleRegion:
-    """The owner's word on the sample's members and scopes: a `directory.Directory`."""
+    """The owner's word on the sample's members and scopes; its gateways' keys, which may publish everywhere."""
 
-    calendar = Calendar()
-    hosted: frozenset[str] = frozenset()
-    edition: object = 1
-
-    def __init__(self, seed: str, filters: Sequence[str]) -> None:
+    def __init__(self, seed: str, filters: Sequence[str], gateways: Sequence[str]) -> None:
         random = bytes_from(f"{seed}/owner")
-        self._owner = Identity.generate(random(32))
+        owner = Identity.generate(random(32))
         self._root = random(32)
-        self._scopes = tuple(map(SampleScope, filters))
-        self._members: dict[bytes, Certificate] = {}
-
-    def certify(self, name: str, identity: Identity) -> None:
-        """A gateway of the region, which may publish everywhere."""
-        self._members[identity.party_id] = Certificate.issue(
-            self._owner,
-            name=name,
-            role=Role.GATEWAY,
-            public_key=identity.public_bytes,
-            agreement_key=identity.agreement_bytes,
-            domain="sample",
-            region=REGION.region,
-            not_after_ms=NOT_AFTER_MS,
+        self.sources = {name: bytes_from(f"{seed}/{name}") for name in (*gateways, *REPLICAS)}
+        """What each member draws its secrets from."""
+        self.identities = {name: Identity.generate(source(32)) for name, source in self.sources.items()}
+        members = [
+            Member(
+                Certificate.issue(
+                    owner,
+                    name=name,
+                    role=Role.REPLICA if name in REPLICAS else Role.GATEWAY,
+                    public_key=identity.public_bytes,
+                    agreement_key=identity.agreement_bytes,
+                    domain=f"sample-{name}",
+                    region=REGION.region,
+                    not_after_ms=NOT_AFTER_MS,
+                )
+            )
+            for name, identity in self.identities.items()
+        ]
+        grants = tuple(Grant(name, "#", Right.PUBLISH) for name in gateways)
+        policy = Policy("sample", 1, (), tuple(map(Scope, filters)), grants)
+        self.overlay = Overlay.sign(
+            owner, policy, [RegionView(REGION.region, REGION.view, "sample", REPLICAS)], members
         )
 
     def epoch_key(self, name: KeyName) -> bytes:
@@ -122,41 +107,10 @@ class SampleRegion:
 
     def held(self) -> Grants:
         """What a job that may read everything has: the keys of bump 0."""
-        names = [KeyName(scope.filter, 0, 0) for scope in self._scopes]
+        names = [KeyName(scope.filter, 0, 0) for scope in self.overlay.policy.scopes]
         return Grants(
             {name.scope: GrantedScope(name.scope, True, None, {name: self.epoch_key(name)}) for name in names}
         )
-
-    def certificate(self, party_id: bytes) -> Certificate | None:
-        return self._members.get(party_id)
-
-    def path(self, region: int) -> tuple[int, ...]:
-        return (region,) if region == REGION.region else ()
-
-    def check_view(self, hop: Hop) -> None:
-        if hop != REGION:
-            raise UnknownView("the sample has one view")
-
-    def place(self, hop: Hop, replica: str) -> int | None:
-        return REPLICAS.index(replica) + 1 if hop == REGION else None
-
-    def faults(self) -> int:
-        return (REGION.count - 1) // 2
-
-    def honest_among(self, replicas: Collection[str]) -> bool:
-        return len(replicas) > self.faults()
-
-    def scope_of(self, wire_topic: str) -> SampleScope | None:
-        return next((scope for scope in self._scopes if matches(scope.filter, wire_topic)), None)
-
-    def scope_named(self, wire_filter: str) -> SampleScope | None:
-        return next((scope for scope in self._scopes if scope.filter == wire_filter), None)
-
-    def may_publish(self, name: str, wire_topic: str, epoch: int) -> bool:
-        return True
-
-    def may_publish_in(self, name: str, wire_filter: str, epoch: int) -> bool:
-        return True
 
 
 @dataclass(slots=True)
@@ -170,11 +124,9 @@ class _Key:
 class SampleGateway:
     """Seals what its devices publish, as a gateway does: a data key for 64 messages, a signature for 16 headers."""
 
-    def __init__(self, region: SampleRegion, name: str, seed: str) -> None:
+    def __init__(self, region: SampleRegion, name: str) -> None:
         self._region = region
-        self._random = bytes_from(f"{seed}/{name}")
-        self._identity = Identity.generate(self._random(32))
-        region.certify(name, self._identity)
+        self._random, self._identity = region.sources[name], region.identities[name]
         self._sequence = 0
         self._previous: dict[str, int] = defaultdict(int)
         self._keys: dict[KeyName, _Key] = {}
@@ -196,7 +148,7 @@ class SampleGateway:
                     (PROPERTY_KEY, to_property(key.header.encode())),
                     (PROPERTY_SHARES, to_property(encode_shares([share]))),
                 )
-                wires[replica] = SampleWire(published.topic, content, published.retain, properties)
+                wires[replica] = Wire(published.topic, content, 1, published.retain, properties)
             yield Sealed(published, wires)
 
     def _sealed(self, published: Published, bump: int) -> tuple[Published, _Key, MessageHeader, bytes]:
@@ -221,7 +173,7 @@ class SampleGateway:
         return published, key, replace(header, digests=(content_digest(content),)), content
 
     def _key(self, topic: str, bump: int) -> _Key:
-        scope = self._region.scope_of(topic)
+        scope = self._region.overlay.scope_of(topic)
         assert scope is not None, "the sample publishes in its scopes"
         name = KeyName(scope.filter, 0, bump)
         key = self._keys.get(name)

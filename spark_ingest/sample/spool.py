@@ -23,7 +23,7 @@ from spark_ingest.errors import BadOption
 from spark_ingest.options import GRANTS_NAME
 from spark_ingest.receiver import state_of
 from spark_ingest.receiving import Collector
-from spark_ingest.sample.region import REPLICAS, Published, SampleGateway, SampleRegion, Sealed
+from spark_ingest.sample.region import REGION, REPLICAS, Published, SampleGateway, SampleRegion, Sealed
 from spark_ingest.secrets import GrantsWriter, names_of
 from spark_ingest.spool import SpoolWriter
 
@@ -34,6 +34,7 @@ START_S = 1_767_247_200.0
 """2026-01-01 06:00 UTC: fixed, so that a sample made again is the same."""
 CUT_OFF_S = 20.0
 GATEWAYS = ("gw-east", "gw-west")
+STRANGER = "gw-north"
 SCOPES = ("plant/#", "entities/#")
 GROUP_ROWS = 200
 INCOMPLETE_S = 10.0
@@ -71,8 +72,8 @@ def write_sample(directory: Path, rows: int = ROWS, devices: int = DEVICES, seed
     directory = directory.absolute()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise BadOption(f"{directory} is there already and not empty; name another directory for the sample")
-    region = SampleRegion(str(seed), SCOPES)
-    gateways = [SampleGateway(region, name, str(seed)) for name in GATEWAYS]
+    region = SampleRegion(str(seed), SCOPES, (*GATEWAYS, STRANGER))
+    gateways = [SampleGateway(region, name) for name in GATEWAYS]
     availability = _availability(rows, devices)
     told = [*_telemetry(rows, devices, random.Random(seed)), *availability]  # noqa: S311  values, no keys
     receiver = _Receiver(directory, region)
@@ -88,7 +89,7 @@ def write_sample(directory: Path, rows: int = ROWS, devices: int = DEVICES, seed
         # Two rows that nobody can open: of the first one replica alone brings its share, the second is sealed under a
         # key that the job has no right to.
         lost = Published("plant/press-0/temperature", b"{}", end, end)
-        stranger = SampleGateway(region, "gw-north", str(seed))
+        stranger = SampleGateway(region, STRANGER)
         receiver.receive(next(stranger.seal([lost])), end, REPLICAS[:1])
         receiver.receive(next(gateways[0].seal([lost], bump=1)), end)
         receiver.finish(end)
@@ -108,9 +109,9 @@ class _Receiver:
         self._writer = SpoolWriter(self.spool, "main", cap_bytes=1 << 40)
         self._keys = GrantsWriter(self.grants, self._writer.segment, ())
         self._region = region
-        self._collector = Collector(region, incomplete_s=INCOMPLETE_S)
+        self._collector = Collector(region.overlay, REGION.region, incomplete_s=INCOMPLETE_S)
         self._renew()
-        self._writer.roll(state_of(self._collector.seen, self._collector.keyring))
+        self._writer.roll(state_of(self._collector.seen, self._collector.keys()))
         self._collector.learn(self._keys.names)
 
     def receive(self, sealed: Sealed, now: float, replicas: Sequence[str] = REPLICAS) -> None:
@@ -132,7 +133,7 @@ class _Receiver:
     def _write(self) -> None:
         while group := self._collector.take(GROUP_ROWS):
             if self._writer.segment_full:
-                self._writer.roll(state_of(self._collector.seen, self._collector.keyring))
+                self._writer.roll(state_of(self._collector.seen, self._collector.keys()))
             self._writer.append(group.records, group.keys)
             self._keys.used(self._writer.segment, names_of(key.header for key in group.keys.values()))
             self._collector.written(group)

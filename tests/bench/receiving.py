@@ -49,9 +49,8 @@ from spark_ingest.receiver.acknowledging import acknowledge
 from spark_ingest.receiver.daemon import GARBAGE
 from spark_ingest.receiver.receiver import GROUP_BYTES, GROUP_ROWS
 from spark_ingest.receiver.recovery import state_of
-from spark_ingest.receiving.collector import Collector
 from spark_ingest.spool.writer import SpoolWriter
-from tests.spark_ingest.region import NOW, Overlay, Publisher, Wire
+from tests.spark_ingest.region import NOW, Overlay, Publisher, Wire, collector_of
 
 REPLICAS = 3
 GATEWAYS = 8
@@ -68,9 +67,7 @@ PUBACK_BYTES = 4
 
 
 class Steady(Overlay):
-    """An overlay that stays as it is, with epochs of a day."""
-
-    edition = "the first"
+    """With epochs of a day."""
 
     def __init__(self) -> None:
         super().__init__(calendar=Calendar(int(NOW - 100_000) * 1000, 86_400, grace_s=3_600, skew_s=60))
@@ -209,9 +206,9 @@ class Receiving:
             Replica(f"r{place + 1}", [publication[place] for publication in wires], copies) for place in range(REPLICAS)
         ]
         self.writer = SpoolWriter(spool, "main", cap_bytes=1 << 40)
-        self.collector = Collector(overlay, acknowledge=acknowledge)
+        self.collector = collector_of(overlay, acknowledge=acknowledge)
         self.collector.learn(overlay.names())
-        self.writer.roll(state_of(self.collector.seen, self.collector.keyring))
+        self.writer.roll(state_of(self.collector.seen, self.collector.keys()))
         self.rows = 0
 
     def connect(self) -> None:
@@ -228,7 +225,7 @@ class Receiving:
         collector, writer = self.collector, self.writer
         while collector.ready >= least:
             if writer.segment_full:
-                writer.roll(state_of(collector.seen, collector.keyring))
+                writer.roll(state_of(collector.seen, collector.keys()))
             group = collector.take(GROUP_ROWS, GROUP_BYTES)
             assert group is not None
             writer.append(group.records, group.keys)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from keys.errors import BadSignature, KeysError, OurFault
 from keys.identity import Identity
 from keys.ownword import BODY_MAX_BYTES, OwnWord
+from tests.keys.helpers import assert_strict
 
 PUMP, WITNESS = (Identity.generate(bytes([n]) * 32) for n in (1, 2))
 WORD = OwnWord(1_800_000_000_000, 7, 1_800_000_000_500, 3, b'{"state":"READY"}').signed(PUMP)
@@ -43,3 +44,10 @@ def test_a_flipped_bit_is_noticed_and_no_bytes_raise_anything_else(data: st.Data
         OwnWord.decode(bytes(whole)).verify(PUMP.public_bytes)
     with pytest.raises(KeysError):
         OwnWord.decode(data.draw(st.binary(max_size=200)))
+
+
+def test_the_frame_is_strict_the_longest_body_passes_and_no_signature_shows() -> None:
+    assert_strict(OwnWord.decode, OwnWord.encode, WORD.encode())  # type: ignore[arg-type]
+    longest = replace(WORD, body=bytes(BODY_MAX_BYTES)).signed(PUMP)
+    assert OwnWord.decode(longest.encode()) == longest
+    assert repr(WORD.signature)[2:-1] not in repr(WORD)

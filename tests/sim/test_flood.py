@@ -141,7 +141,7 @@ def distinct(kind: str, n: int) -> Wire:
 def test_what_a_flood_leaves_behind_does_not_grow_with_it(kind: str, monkeypatch: pytest.MonkeyPatch):
     """At a pace at which the link stays open, so that every wire is read; tables are full after the first of them."""
     for bound in ("HEADERS_MAX", "VERIFIED_KEYS_MAX", "RIGHTS_MAX"):
-        monkeypatch.setattr(f"bridge.arriving.{bound}", 64)
+        monkeypatch.setattr(f"bridge.wire.admission.{bound}", 64)
     monkeypatch.setattr("bridge.wire.admission.HeaderVerifier", lambda: HeaderVerifier(roots_kept=64))
     node, wires = victim(), [distinct(kind, n) for n in range(2_400)]
     read = 0

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bridge.contract.machine import Wire
+from bridge.document.overlay import Member, RegionView
+from bridge.document.overlay import Overlay as SignedOverlay
+from bridge.document.policy import REFRESH_MESSAGES_MAX, Issuer, Policy, Refresh, Scope
 from bridge.wire.key_repository import key_topic
 from bridge.wire.pieces import cut, wire
 from gateway.overlay.region_client import Properties, Publish
@@ -30,29 +35,20 @@ from keys.envelope import (
     to_property,
 )
 from keys.epochs import Calendar, scope_key
-from keys.errors import BadShare, Expired, UnknownView
 from keys.grants import ENDLESS, Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop, Share, encode_shares, resplit
-from keys.topictokens import covers, matches, tokenise_topic
+from keys.topictokens import matches, tokenise_topic
 from spark_ingest.receiving.collector import Collector
 from spark_ingest.receiving.sealings import Group
 from spark_ingest.secrets.grants import GrantedScope, Grants, encode_grants
 from spark_ingest.spool.writer import SpoolWriter
 
 NOW = 1_800_000_000.0
+OWNER = Identity.generate(bytes(31) + b"o")
 FAR_MS = int((NOW + 1e8) * 1000)
 ROOT = hashlib.sha256(b"root of the tests' scope keys").digest()
 TOKEN_KEY = hashlib.sha256(b"token key of the tests").digest()
-
-
-@dataclass(frozen=True)
-class Wire:
-    topic: str
-    payload: bytes = field(repr=False)
-    qos: int = 1
-    retain: bool = False
-    properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 def published(wire: Wire) -> Publish:
@@ -74,16 +70,34 @@ def epoch_key(name: KeyName) -> bytes:
     return scope_key(ROOT, *name)
 
 
-@dataclass(frozen=True)
-class Scope:
-    filter: str
-    mode: Mode = Mode.COPIES
-    bump: int = 0
-    keyed: bool = True
+def identity_of(name: str, region: int) -> Identity:
+    """Of a member that is no publisher."""
+    return Identity.generate(hashlib.sha256(f"{name} of {region}".encode()).digest())
+
+
+@functools.cache
+def member(name: str, role: Role, region: int) -> Member:
+    """Of a trust domain of its own."""
+    identity = identity_of(name, region)
+    return Member(
+        Certificate.issue(
+            OWNER,
+            name=name,
+            role=role,
+            public_key=identity.public_bytes,
+            agreement_key=identity.agreement_bytes,
+            domain=f"domain-{name}",
+            region=region,
+            not_after_ms=FAR_MS,
+        )
+    )
 
 
 class Overlay:
-    """The directory of a receiver: members, scopes, paths of regions. The last hop is the receiver's region."""
+    """What the owner of a path of regions says, and may change. The last region is the receiver's: r1, r2, ...
+
+    `signed`: as members have it.
+    """
 
     def __init__(
         self,
@@ -91,63 +105,57 @@ class Overlay:
         path: Sequence[Hop] = (Hop(1, 1, 2, 3),),
         calendar: Calendar = Calendar(),  # noqa: B008  frozen
     ) -> None:
-        self.scopes = tuple(map(Scope, scopes))
+        self.scopes = tuple(Scope(each, refresh=Refresh(messages=REFRESH_MESSAGES_MAX)) for each in scopes)
         self.hops = tuple(path)
         self.calendar = calendar
         self.members: dict[bytes, Certificate] = {}
         self.grants: list[Grant] = []
-        self._edition: object = None
+        self._signed: tuple[object, SignedOverlay] | None = None
 
     def change(self, **fields: Any) -> None:
         """The owner changes all scopes."""
+        if "keyed" in fields:
+            fields["shares_only"] = not fields.pop("keyed")
         self.scopes = tuple(replace(scope, **fields) for scope in self.scopes)
 
-    hosted: frozenset[str] = frozenset()
-
-    def certificate(self, party_id: bytes) -> Certificate | None:
-        return self.members.get(party_id)
+    @property
+    def home(self) -> int:
+        return self.hops[-1].region
 
     @property
-    def edition(self) -> object:
+    def signed(self) -> SignedOverlay:
         now = (self.hops, self.scopes, tuple(self.members.values()), tuple(self.grants))
-        if now != self._edition:
-            self._edition = now
-        return self._edition
+        if self._signed is None or self._signed[0] != now:
+            self._signed = now, self._sign()
+        return self._signed[1]
 
-    def path(self, region: int) -> tuple[int, ...]:
-        return tuple(hop.region for hop in self.hops) if region == self.hops[0].region else ()
+    def views(self) -> list[RegionView]:
+        """Of the regions of the path."""
+        return [RegionView(hop.region, hop.view, f"region {hop.region}", self.replicas(hop)) for hop in self.hops]
 
-    def check_view(self, hop: Hop) -> None:
-        ours = next(each for each in self.hops if each.region == hop.region)
-        if hop.view != ours.view:
-            raise UnknownView("to come") if hop.view > ours.view else Expired("closed")
-        if hop != ours:
-            raise BadShare("another threshold")
+    def replicas(self, hop: Hop) -> tuple[str, ...]:
+        return tuple(f"{'r' if hop is self.hops[-1] else f'b{hop.region}-'}{n}" for n in range(1, hop.count + 1))
 
-    def place(self, hop: Hop, replica: str) -> int | None:
-        """Replicas are r1, r2, ..."""
-        return int(replica[1:]) if hop in self.hops else None
-
-    def faults(self) -> int:
-        return (self.hops[-1].count - 1) // 2
-
-    def honest_among(self, replicas: Collection[str]) -> bool:
-        return len(replicas) > self.faults()
+    def _sign(self) -> SignedOverlay:
+        views = self.views()
+        carriers = {name: view.region for view in views for name in (*view.members, *(view.former or view).members)}
+        members = {name: member(name, Role.REPLICA, region) for name, region in carriers.items()}
+        for certificate in self.members.values():  # of one name the last, with the one before
+            before = members.get(certificate.name)
+            members[certificate.name] = Member(certificate, before=None if before is None else before.certificate)
+        servers = ("keys",) if self.calendar.length_s else ()
+        members |= {name: member(name, Role.KEY_SERVER, self.home) for name in servers}
+        policy = Policy(
+            "tests", 1, tuple((a.region, b.region) for a, b in itertools.pairwise(self.hops)), self.scopes,
+            tuple(self.grants), self.calendar, Issuer.CHAIN if servers else Issuer.OWNER, servers,
+        )  # fmt: skip
+        return SignedOverlay(OWNER.public_bytes, policy, views, members.values())
 
     def scope_of(self, wire_topic: str) -> Scope | None:
         return next((scope for scope in self.scopes if matches(scope.filter, wire_topic)), None)
 
     def scope_named(self, wire_filter: str) -> Scope | None:
         return next((scope for scope in self.scopes if scope.filter == wire_filter), None)
-
-    def may_publish(self, name: str, wire_topic: str, epoch: int) -> bool:
-        return any(g.member == name and g.may_publish(wire_topic, epoch) for g in self.grants)
-
-    def may_publish_in(self, name: str, wire_filter: str, epoch: int) -> bool:
-        return any(
-            g.member == name and g.live(epoch) and (covers(g.filter, wire_filter) or covers(wire_filter, g.filter))
-            for g in self.grants
-        )
 
     def names(self, epochs: Iterable[int] = range(3), bumps: Iterable[int] = range(2)) -> set[KeyName]:
         """Epoch keys of all scopes."""
@@ -179,7 +187,7 @@ class Publisher:
         self.random = stream_of_bytes(name)
         self.identity = Identity.generate(self.random(32))
         self.certificate = Certificate.issue(
-            Identity.generate(bytes(31) + b"o"), name=name, role=Role.GATEWAY, public_key=self.identity.public_bytes,
+            OWNER, name=name, role=Role.GATEWAY, public_key=self.identity.public_bytes,
             agreement_key=self.identity.agreement_bytes, domain="plant", region=overlay.hops[0].region,
             not_after_ms=FAR_MS,
         )  # fmt: skip
@@ -294,6 +302,10 @@ class Sealed:
         return Wire(self.topic, told.payload, properties=told.properties)
 
 
+def collector_of(overlay: Overlay, **options: Any) -> Collector:
+    return Collector(overlay.signed, overlay.home, **options)
+
+
 class Link:
     """The replicas' side of a collector: sends pieces, remembers what was acknowledged.
 
@@ -301,14 +313,21 @@ class Link:
     """
 
     def __init__(self, overlay: Overlay, known: Collection[KeyName] | None = None, **options: Any) -> None:
-        self.collector = Collector(overlay, **options)
+        self.overlay = overlay
+        self.collector = collector_of(overlay, **options)
         self.collector.learn(overlay.names() if known is None else known)
         self.acknowledged: list[tuple[int, Wire]] = []
         self.sent = 0
 
     def send(self, place: int, wire: Wire, now: float = NOW) -> None:
         self.sent += 1
+        self.follow(now)
         self.collector.receive(f"r{place}", wire, lambda: self.acknowledged.append((place, wire)), now)
+
+    def follow(self, now: float = NOW) -> None:
+        """As the receiver does: the owner may have signed another version."""
+        if self.overlay.signed is not self.collector.overlay:
+            self.collector.adopt(self.overlay.signed, now)
 
     def publish(self, sealed: Sealed, places: Sequence[int] = (1, 2, 3), now: float = NOW, **piece: Any) -> None:
         for place in places:

@@ -6,6 +6,7 @@ import asyncio
 import pickle
 from collections.abc import Callable, Collection, Sequence
 
+from bridge.document.overlay import Overlay as SignedOverlay
 from keys.envelope import KeyName
 from spark_ingest.options import Options
 from spark_ingest.receiver.progress import Link
@@ -24,6 +25,14 @@ class FileReplicas:
         assert isinstance(self.directory, Overlay)
         self._names = self.directory.names(epochs=(0,), bumps=(0,))
         self._on_keys: Callable[[], None] = lambda: None
+
+    @property
+    def overlay(self) -> SignedOverlay:
+        return self.directory.signed
+
+    @property
+    def home_region(self) -> int:
+        return self.directory.home
 
     def held(self) -> Grants:
         return self.directory.held(self._names)

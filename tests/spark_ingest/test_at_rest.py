@@ -29,7 +29,7 @@ from spark_ingest.errors import GrantsError
 from spark_ingest.opening.decode import Opener
 from spark_ingest.receiver.receiver import Receiver
 from spark_ingest.receiver.recovery import state_of
-from spark_ingest.receiving.keyring import materials_from_json
+from spark_ingest.receiving.usable_keys import materials_from_json
 from spark_ingest.secrets.grants import GrantsFile, encode_grants, load_readers, read_grants
 from spark_ingest.secrets.grants_writer import GrantsWriter
 from spark_ingest.secrets.sharebox import ShareBox, ShareOpener
@@ -141,10 +141,10 @@ def test_the_thief_would_read_shares_that_were_not_sealed(tmp_path: Path) -> Non
     overlay.change(keyed=False)
     link, publisher = Link(overlay), Publisher(overlay)
     writer = SpoolWriter(tmp_path, "main", cap_bytes=1 << 30)
-    writer.roll(state_of(link.collector.seen, link.collector.keyring))
+    writer.roll(state_of(link.collector.seen, link.collector.keys()))
     link.publish(publisher.seal("plant/a", SECRET))
     link.write(writer)
-    writer.roll(state_of(link.collector.seen, link.collector.keyring))
+    writer.roll(state_of(link.collector.seen, link.collector.keys()))
     writer.close()
     assert SECRET in stolen(tmp_path)
 

@@ -14,8 +14,8 @@ from keys.epochs import Calendar
 from keys.grants import ENDLESS, Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop
-from spark_ingest.receiving.keyring import WANTED_MAX
-from spark_ingest.receiving.vouching import UNVOUCHED_MAX
+from spark_ingest.receiving.publications import UNVOUCHED_MAX
+from spark_ingest.receiving.usable_keys import WANTED_MAX
 from tests.spark_ingest.region import FAR_MS, NOW, Link, Overlay, Publisher, Sealed, records
 
 LENGTH_S = 100
@@ -79,7 +79,7 @@ def test_after_a_bump_new_rows_need_the_new_key_and_the_old_ones_are_kept() -> N
     overlay.change(bump=1)
     link.publish(publisher.seal("plant/b"))
     assert [r.wire_topic for r in records(link.write())] == ["plant/a"]
-    assert link.collector.keyring.take_wanted() == [KeyName("plant/#", 0, 1)]
+    assert link.collector.granted.take_wanted() == [KeyName("plant/#", 0, 1)]
     link.collector.learn(overlay.names())
     assert [r.wire_topic for r in records(link.write())] == ["plant/b"]
     assert len(link.acknowledged) == link.sent
@@ -91,8 +91,8 @@ def test_a_row_waits_for_its_epoch_key_and_goes_on_when_it_is_learned() -> None:
     link.publish(publisher.seal("plant/a"))
     assert not link.write()
     assert not link.acknowledged
-    assert link.collector.keyring.take_wanted() == [KeyName("plant/#", 0, 0)]
-    assert not link.collector.keyring.take_wanted(), "asked for once, until another publication names it"
+    assert link.collector.granted.take_wanted() == [KeyName("plant/#", 0, 0)]
+    assert not link.collector.granted.take_wanted(), "asked for once, until another publication names it"
     link.collector.learn({KeyName("plant/#", 0, 0)})
     assert reasons(link) == [None]
     assert len(link.acknowledged) == 3
@@ -115,7 +115,7 @@ def test_keys_that_are_wanted_are_bounded() -> None:
     for bump in range(WANTED_MAX + 1):
         publisher.new_key("plant/#", bump=bump)
         link.publish(publisher.seal("plant/a"))
-    assert len(link.collector.keyring.take_wanted()) == WANTED_MAX
+    assert len(link.collector.granted.take_wanted()) == WANTED_MAX
 
 
 def test_a_scope_without_epoch_keys_waits_for_none() -> None:
@@ -140,7 +140,7 @@ def test_a_receiver_that_was_away_takes_a_dead_epoch_from_two_of_three_replicas(
         for sealed in away:
             link.send(place, sealed.piece(place), DEAD_S)
     assert reasons(link) == [None] * 11
-    assert not link.collector._vouching._unvouched["r1"]
+    assert not link.collector._publications._unvouched["r1"]
     assert len(link.acknowledged) == link.sent
 
 
@@ -179,7 +179,7 @@ def test_one_replica_cannot_hold_more_than_its_share_of_dead_publications() -> N
     overlay, publisher, link = setup()
     overlay.change(mode=Mode.PLAIN, keyed=False)
     sealed = publisher.seal("plant/a")
-    link.collector._vouching._unvouched["r2"] = UNVOUCHED_MAX
+    link.collector._publications._unvouched["r2"] = UNVOUCHED_MAX
     link.send(2, sealed.piece(2), DEAD_S)
     assert link.collector.figures["refused_NotAuthorised", "r2"] == 1
     assert len(link.acknowledged) == 1
@@ -188,7 +188,7 @@ def test_one_replica_cannot_hold_more_than_its_share_of_dead_publications() -> N
 
 
 def test_no_room_is_no_way_around_the_vouchers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_ingest.receiving.collector.HELD_MAX", 0)
+    monkeypatch.setattr("spark_ingest.receiving.publications.HELD_MAX", 0)
     overlay, publisher, link = setup()
     overlay.change(mode=Mode.PLAIN, keyed=False)
     link.publish(publisher.seal("plant/a"), places=(2,), now=DEAD_S)
@@ -200,13 +200,13 @@ def test_counting_what_waits_for_vouchers_comes_back_to_nothing() -> None:
     _, publisher, link = setup()
     for number in range(20):
         link.publish(publisher.seal("plant/a"), places=(1 + number % 3,), now=DEAD_S)
-    assert link.collector._vouching._unvouched.total() == 20
+    assert link.collector._publications._unvouched.total() == 20
     link.collector.tick(DEAD_S + 10)
     assert len(reasons(link)) == 20
-    for entry in list(link.collector._late):
-        link.collector._forget_waiting(entry)
-        link.collector._finish(entry)
-    assert link.collector._vouching._unvouched.total() == 0
+    for entry in list(link.collector._publications._late):
+        link.collector._publications._forget_waiting(entry)
+        link.collector._publications._finish(entry)
+    assert link.collector._publications._unvouched.total() == 0
 
 
 def test_a_clock_within_the_skew_needs_no_vouchers_and_one_beyond_it_does() -> None:
@@ -288,7 +288,7 @@ def test_rows_are_those_that_had_the_right_and_were_fresh_or_vouched_for(
     """Whatever the publisher writes into its headers and whichever replicas bring it, in whatever order."""
     overlay, publisher, link = setup(last_epoch=last_epoch)
     overlay.change(mode=Mode.PLAIN, keyed=False)
-    link.collector._met.add(publisher.identity.party_id)
+    link.collector._publications._met.add(publisher.identity.party_id)
     expected = []
     sealed: list[tuple[Sealed, int, set[int]]] = []
     for claimed_s, arrived_s, places in sent:
@@ -304,10 +304,10 @@ def test_rows_are_those_that_had_the_right_and_were_fresh_or_vouched_for(
     link.collector.tick(NOW + 1000)
     assert all(r.reason for r in records(link.write()))
     assert len(link.acknowledged) == link.sent
-    assert link.collector._vouching._unvouched == replace_counts(link)
+    assert link.collector._publications._unvouched == replace_counts(link)
 
 
 def replace_counts(link: Link) -> dict[str, int]:
     """What the counter must be, counted anew."""
-    waiting = [entry.unvouched_at for entry in link.collector._late if entry.unvouched_at is not None]
-    return {replica: waiting.count(replica) for replica in link.collector._vouching._unvouched}
+    waiting = [entry.unvouched_at for entry in link.collector._publications._late if entry.unvouched_at is not None]
+    return {replica: waiting.count(replica) for replica in link.collector._publications._unvouched}

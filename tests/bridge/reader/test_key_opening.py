@@ -8,8 +8,9 @@ import pytest
 
 from bridge.contract.machine import Blame, Doubted, Wanted
 from bridge.document.policy import Scope
-from bridge.reader.key_opening import KeyRing
+from bridge.reader.key_opening import DataKeys, KeyRing
 from bridge.wire.admission import Admission
+from keys.envelope import DataKey
 from keys.epochs import KeyName, ScopeKeys
 from keys.keyheader import KEY_DOMAIN
 from tests.bridge.helpers import ForgedKey, counted, forge_key
@@ -21,11 +22,11 @@ def world() -> World:
     return make_world({1: 3}, [], {"site": 1, "evil": 1}, [Scope("plant/#"), Scope("sealed/#", shares_only=True)])
 
 
-def ring_of(world: World) -> KeyRing:
-    return KeyRing(world.overlay, 1, world.secrets, world.keys, Admission(world.overlay, replica=True))
+def ring_of(world: World) -> KeyRing[DataKey]:
+    return KeyRing(world.overlay, 1, DataKeys(world.secrets, world.keys), Admission(world.overlay, replica=True))
 
 
-def take(ring: KeyRing, key: ForgedKey, place: int, now: float = NOW) -> tuple[int, bool]:
+def take(ring: KeyRing[DataKey], key: ForgedKey, place: int, now: float = NOW) -> tuple[int, bool]:
     """(searches in vain, did it open) when the replica at `place` sends its share."""
     effects, opened = ring.take(f"r1{'abc'[place - 1]}", dict(key.properties(key.shares[place - 1 : place])), now)
     return counted(effects, "recombine_retries"), opened is not None
@@ -48,7 +49,7 @@ def test_another_epoch_key_is_nobodys_fault_and_never_searched_for(world: World)
     held = ScopeKeys()
     name = KeyName("plant/#", 0, 0)
     held.put(name, bytes(31) + b"x")
-    ring = KeyRing(world.overlay, 1, world.secrets, held, Admission(world.overlay, replica=False))
+    ring = KeyRing(world.overlay, 1, DataKeys(world.secrets, held), Admission(world.overlay, replica=False))
     key = forge_key(world, "site", "plant/#")
     effects = [
         e
@@ -67,7 +68,7 @@ def test_another_epoch_key_is_nobodys_fault_and_never_searched_for(world: World)
 
 def test_a_key_waits_for_its_epoch_key_which_is_asked_for_once(world: World):
     held = ScopeKeys()
-    ring = KeyRing(world.overlay, 1, world.secrets, held, Admission(world.overlay, replica=False))
+    ring = KeyRing(world.overlay, 1, DataKeys(world.secrets, held), Admission(world.overlay, replica=False))
     keys = [forge_key(world, "site", "plant/#", salt) for salt in range(3)]
     effects = [
         effect
@@ -92,7 +93,8 @@ def test_a_key_of_a_newer_bump_waits_for_the_newer_policy(world: World):
     world.learn(held, [0], bump=1)
     world.keys.put(name, held.get(name) or b"")
     key = forge_key(world, "site", "plant/#", bump=1)
-    ring = KeyRing(world.overlay, 1, world.secrets, ScopeKeys(), Admission(world.overlay, replica=False))
+    opening = DataKeys(world.secrets, ScopeKeys())
+    ring = KeyRing(world.overlay, 1, opening, Admission(world.overlay, replica=False))
     effects = [
         effect
         for p in (1, 2, 3)
@@ -100,7 +102,8 @@ def test_a_key_of_a_newer_bump_waits_for_the_newer_policy(world: World):
     ]
     assert not [e for e in effects if isinstance(e, Wanted)]
     newer = world.revoked("evil", -1, bump=1)
-    effects, opened = ring.adopt(newer, world.secrets_under(newer), NOW)
+    opening.adopt(world.secrets_under(newer))
+    effects, opened = ring.adopt(newer, NOW)
     assert [e for e in effects if isinstance(e, Wanted)] == [Wanted(name)]
     assert not opened
 

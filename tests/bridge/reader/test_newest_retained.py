@@ -15,7 +15,7 @@ WORLD = make_world({1: 3}, [], {"a": 1, "b": 1})
 
 def held(publisher: str, sequence: int, sealed: float, topic: str = "plant/t", arrived: float = NOW) -> Held:
     wire = craft(WORLD, publisher, topic, sequence=sequence, now=sealed, key_id=b"k" * 16, content=b"c", retain=True)
-    admitted = Admission(WORLD.overlay, replica=True).publication(wire, dict(wire.properties), arrived)
+    admitted = Admission(WORLD.overlay, replica=True).publication(dict(wire.properties)["vmq"], wire.topic, arrived)
     return Held(admitted, wire.payload, topic, arrived)
 
 

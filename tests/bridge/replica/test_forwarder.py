@@ -340,7 +340,7 @@ def test_a_retained_publication_from_the_future_does_not_pin_the_topic(world: Wo
     assert [shares_in(w) != [] for w in served] == [True]
 
 
-@pytest.mark.parametrize("sequence", [1 << 40, (1 << 64) - 1])
+@pytest.mark.parametrize("sequence", [1 << 40, (1 << 63) - 1])
 def test_a_huge_sequence_harms_nobody_else(world: World, sequence: int):
     node = first_hop(world)
     subscribe_at(node, world, "local", "open/#")

@@ -111,7 +111,7 @@ def test_blame_and_queries_from_scrapes() -> None:
         Sample("veilmq_ingest_received_total", {"replica": "r1"}, 40),
         Sample("veilmq_ingest_events_total", {"event": "duplicates", "replica": ""}, 7),
         Sample("veilmq_ingest_events_total", {"event": "duplicates", "replica": "r1"}, 7),
-        Sample("veilmq_ingest_events_total", {"event": "wrong_share", "replica": "r2"}, 3),
+        Sample("veilmq_ingest_events_total", {"event": "refused_content", "replica": "r2"}, 3),
         Sample("veilmq_overlay_suspicions_total", {"member": "r1"}, 2),
         Sample("veilmq_overlay_named", {"member": "r3"}, 1),
     ]  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from bridge.document.overlay import Overlay as SignedOverlay
 from keys.envelope import KeyName
 from keys.epochs import Calendar
 from spark_ingest.errors import GrantsError
@@ -60,6 +61,14 @@ class Replicas:
         self._lock = threading.Lock()
         self._on_arrivals: OnArrivals | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def overlay(self) -> SignedOverlay:
+        return self.directory.signed
+
+    @property
+    def home_region(self) -> int:
+        return self.directory.home
 
     def held(self) -> Grants:
         return self.directory.held(self.names)
@@ -157,7 +166,7 @@ def test_a_liar_is_told_of_in_the_log(
     replicas.publish(sealed, places=(1, 3))
     receiver = Receiver(settings_in(tmp_path), lambda: replicas)
     receiver.start()
-    assert wait_until(lambda: "wrong_content from r2: 1" in caplog.text)
+    assert wait_until(lambda: "refused_content from r2: 1" in caplog.text)
     receiver.stop()
     assert spooled(tmp_path) == [1]
 

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridge.document.policy import REFRESH_MESSAGES_MAX
+from bridge.reader.freshness import FRESH_S
 from keys.envelope import Mode
 from keys.sharetree import Hop, Place, decode_shares
 from spark_ingest.receiver.recovery import recovered, state_of
-from spark_ingest.receiving.collector import FRESH_MS
-from spark_ingest.receiving.keyring import MESSAGES_MAX
-from spark_ingest.receiving.late import LATE_BYTES, LATE_KEPT
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import FAR_MS, NOW, Link, Overlay, Publisher, Wire, corrupt, records
 
@@ -99,7 +98,7 @@ def test_wrong_content_of_a_minority_is_counted_and_not_stored() -> None:
     link.publish(sealed, places=(2, 3))
     (record,) = records(link.write())
     assert record.sealed == sealed.content
-    assert link.collector.figures["wrong_content", "r1"] == 1
+    assert link.collector.figures["refused_content", "r1"] == 1
     assert len(link.acknowledged) == 3
 
 
@@ -112,7 +111,9 @@ def test_a_wrong_share_is_named_and_the_good_ones_are_stored() -> None:
     (group,) = link.write()
     stored = decode_shares(next(iter(group.keys.values())).shares)
     assert stored == sealed.key[2][1:]
-    assert link.collector.figures["wrong_share", "r1"] == 1
+    assert not link.collector.figures["suspected", "r1"], "it did not contradict another one, and k others fitted"
+    link.collector.tick(NOW + 2)
+    assert (link.collector.figures["named", "r1"], link.collector.figures["suspected", "r1"]) == (1, 1)
 
 
 def test_a_share_stamped_for_another_replica_is_refused() -> None:
@@ -179,7 +180,7 @@ def test_a_key_of_another_publisher_does_not_make_a_publication_whole() -> None:
 def test_a_replay_after_restart_makes_no_second_row(tmp_path: Path) -> None:
     overlay, publisher, link = setup()
     writer = SpoolWriter(tmp_path, "main", cap_bytes=1 << 30)
-    writer.roll(state_of(link.collector.seen, link.collector.keyring))
+    writer.roll(state_of(link.collector.seen, link.collector.keys()))
     sent = [publisher.seal("plant/a") for _ in range(5)]
     for sealed in sent:
         link.publish(sealed)
@@ -187,8 +188,8 @@ def test_a_replay_after_restart_makes_no_second_row(tmp_path: Path) -> None:
     writer.close()
 
     writer = SpoolWriter(tmp_path, "main", cap_bytes=1 << 30)
-    seen, keyring = recovered(writer.state, writer.history())
-    again = Link(overlay, seen=seen, keyring=keyring)
+    seen, keys = recovered(writer.state, writer.history())
+    again = Link(overlay, seen=seen, keys=keys)
     for sealed in sent:
         again.publish(sealed)
     assert not again.write()
@@ -201,7 +202,7 @@ def test_a_replay_after_restart_makes_no_second_row(tmp_path: Path) -> None:
 def test_an_old_publication_of_an_unknown_publisher_is_set_apart() -> None:
     """docs/protocol.md §5.2: with no state, old means replayed; it is kept, but not as telemetry."""
     _, publisher, link = setup()
-    old = publisher.seal("plant/a", time=NOW - FRESH_MS / 1000 - 1)
+    old = publisher.seal("plant/a", time=NOW - FRESH_S - 1)
     link.publish(old)
     (record,) = records(link.write())
     assert record.reason is not None
@@ -289,19 +290,15 @@ def test_more_than_a_key_is_for_is_spooled_with_that_reason() -> None:
 def test_a_key_for_more_messages_than_any_scope_may_have_is_refused() -> None:
     """The sequences that it served are remembered."""
     _, publisher, link = setup()
-    publisher.messages = MESSAGES_MAX + 1
+    publisher.messages = REFRESH_MESSAGES_MAX + 1
     publisher.new_key("plant/#")
     link.publish(publisher.seal("plant/a"))
     assert not list(records(link.write()))
 
 
-@pytest.mark.parametrize(("of_one", "of_all"), [(4, 100), (100, 4)])
-def test_a_replica_that_replays_old_keys_pushes_out_none_that_is_usable(
-    of_one: int, of_all: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replica_that_replays_old_keys_pushes_out_none_that_is_usable(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are signed and count to the publisher: without the key in use, what comes next would not open."""
-    monkeypatch.setattr("spark_ingest.receiving.keyring.KEYS_PER_PUBLISHER_MAX", of_one)
-    monkeypatch.setattr("spark_ingest.receiving.keyring.KEYS_MAX", of_all)
+    monkeypatch.setattr("bridge.reader.key_opening.KEYS_HELD_MAX", 4)
     _, publisher, link = setup()
     old = []
     for _ in range(10):
@@ -318,9 +315,9 @@ def test_a_replica_that_replays_old_keys_pushes_out_none_that_is_usable(
 def test_what_stays_incomplete_is_spooled_with_its_reason_and_acknowledged() -> None:
     _, publisher, link = setup()
     link.publish(publisher.seal("plant/a"), places=(1, 2), content=b"")
-    deadline = link.collector.next_deadline
-    assert deadline == NOW + 10
+    deadline = NOW + 10
     link.collector.tick(deadline - 0.001)
+    assert link.collector.next_deadline == deadline
     assert not link.write()
     assert not link.acknowledged
     link.collector.tick(deadline)
@@ -345,153 +342,6 @@ def test_without_key_and_without_shares_are_told_apart() -> None:
     link.collector.tick(NOW + 10)
     assert [(r.reason or "").split(":")[0] for r in records(link.write())] == ["key", "shares"]
     assert len(link.acknowledged) == 4
-
-
-def test_an_incomplete_publication_that_becomes_whole_is_spooled_again() -> None:
-    _, publisher, link = setup()
-    sealed = publisher.seal("plant/a")
-    link.publish(sealed, places=(1,))
-    link.collector.tick(NOW + 10)
-    assert [r.reason is None for r in records(link.write())] == [False]
-    link.publish(sealed, places=(2,), now=NOW + 60)
-    assert [r.reason is None for r in records(link.write())] == [True]
-    link.publish(sealed, places=(3,), now=NOW + 60)
-    assert not link.write()
-    assert len(link.acknowledged) == 3
-
-
-def test_a_piece_that_completes_during_the_write_of_the_incomplete_form_is_acknowledged_only_later() -> None:
-    _, publisher, link = setup()
-    sealed = publisher.seal("plant/a")
-    link.publish(sealed, places=(1,))
-    link.collector.tick(NOW + 10)
-    group = link.collector.take(10)
-    assert group is not None
-    link.publish(sealed, places=(2,))
-    assert not link.collector.written(group)
-    assert [r.reason for r in records(link.write())] == [None]
-    assert len(link.acknowledged) == 2
-
-
-def test_a_publication_sealed_anew_under_the_same_sequence_makes_one_row() -> None:
-    _, publisher, link = setup()
-    sealed = publisher.seal("plant/a")
-    publisher.new_key("plant/#")
-    anew = publisher.seal("plant/a", sequence=sealed.publication[1])
-    link.publish(sealed, places=(1,))
-    link.publish(anew, places=(2, 3))
-    link.publish(sealed, places=(2, 3))
-    assert len(list(records(link.write()))) == 1
-    assert len(link.acknowledged) == link.sent
-
-
-@pytest.mark.parametrize("is_being_written", [False, True])
-def test_a_form_that_is_whole_after_another_and_before_the_disk_makes_no_second_row(is_being_written: bool) -> None:
-    """What was on its way when an epoch ended is sealed anew under the same sequence; both forms become whole."""
-    _, publisher, link = setup()
-    sealed = publisher.seal("plant/a")
-    publisher.new_key("plant/#")
-    anew = publisher.seal("plant/a", sequence=sealed.publication[1])
-    link.publish(sealed)
-    group = link.collector.take(10) if is_being_written else None
-    link.publish(anew)
-    assert not link.acknowledged, "neither is on disk"
-    groups = [group] if group is not None else []
-    for each in groups:
-        for ack in link.collector.written(each):
-            ack()
-    assert len(list(records([*groups, *link.write()]))) == 1
-    assert len(link.acknowledged) == link.sent
-    link.publish(anew, places=(1,))
-    assert not link.write()
-    assert len(link.acknowledged) == link.sent
-
-
-def test_a_form_that_comes_before_the_disk_and_is_whole_after_it_makes_no_second_row() -> None:
-    """Sealed anew for the next view: the content comes at once, the key a moment later."""
-    _, publisher, link = setup()
-    sealed = publisher.seal("plant/a")
-    publisher.new_key("plant/#")
-    anew = publisher.seal("plant/a", sequence=sealed.publication[1])
-    link.publish(sealed)
-    link.publish(anew, with_key=False)
-    assert len(list(records(link.write()))) == 1
-    link.publish(anew)
-    assert not link.write()
-    link.collector.tick(NOW + 60)
-    assert not link.write(), "nor a row that says that it is incomplete"
-    assert len(link.acknowledged) == link.sent
-
-
-@pytest.mark.parametrize("rows", [1, 10])
-@pytest.mark.parametrize("is_being_written", [False, True])
-def test_a_form_that_was_given_up_and_becomes_whole_beside_another_makes_no_second_row(
-    is_being_written: bool, rows: int
-) -> None:
-    """The disk is slow, or the spool full: the form without shares stands in the queue when its shares come."""
-    _, publisher, link = setup()
-    sealed = publisher.seal("plant/a")
-    publisher.new_key("plant/#")
-    anew = publisher.seal("plant/a", sequence=sealed.publication[1])
-    link.publish(sealed, places=(1,))
-    link.collector.tick(NOW + 10)
-    group = link.collector.take(10) if is_being_written else None
-    link.publish(anew)
-    link.publish(sealed, places=(2, 3))
-    groups = [group] if group is not None else []
-    for each in groups:
-        for ack in link.collector.written(each):
-            ack()
-    found = list(records([*groups, *link.write(max_rows=rows)]))
-    assert [record.reason for record in found].count(None) == 1
-    assert len(link.acknowledged) == link.sent
-
-
-def test_what_is_too_old_is_no_row_either_when_its_shares_come_while_it_waits_for_the_disk() -> None:
-    """Else a replica that chooses the moment gets a replay in as telemetry."""
-    _, publisher, link = setup()
-    old = publisher.seal("plant/a", time=NOW - FRESH_MS / 1000 - 1)
-    link.publish(old, places=(1,))
-    link.collector.tick(NOW + 10)
-    link.publish(old, places=(2, 3))
-    assert [(record.reason or "").partition(":")[0] for record in records(link.write())] == ["shares", "stale"]
-    assert len(link.acknowledged) == link.sent
-
-
-def test_incomplete_publications_in_memory_are_bounded() -> None:
-    _, publisher, link = setup()
-    for _ in range(LATE_KEPT + 3):
-        link.publish(publisher.seal("plant/a"), places=(1,))
-    link.collector.tick(NOW + 10)
-    link.write(max_rows=10_000)
-    assert len(link.collector._late) == LATE_KEPT
-    assert len(link.acknowledged) == LATE_KEPT + 3
-
-
-def test_incomplete_publications_in_memory_are_bounded_in_bytes_too() -> None:
-    """A publication may be as large as a packet; content that comes to one that was given up counts as well."""
-    _, publisher, link = setup()
-    publisher.new_key("plant/#")
-    size = LATE_BYTES // 8
-    made = [publisher.seal("plant/a", bytes(size)) for _ in range(12)]
-    for sealed in made[:10]:
-        link.send(1, sealed.piece(1, with_key=False))
-    for sealed in made[10:]:
-        link.send(1, sealed.piece(1, with_key=False, content=b""))
-    link.collector.tick(NOW + 10)
-    link.write(max_rows=10_000)
-    assert sum(len(form.content or b"") for form in link.collector._late) <= LATE_BYTES
-    assert len(link.collector._late) == 7 + 2
-    for sealed in made[10:]:
-        link.send(2, sealed.piece(2, with_key=False), NOW + 11)
-    assert sum(len(form.content or b"") for form in link.collector._late) <= LATE_BYTES
-    assert len(link.collector._late) == 7
-    for place in (1, 2):
-        link.send(place, made[11].entry(place), NOW + 12)
-    rows = [record for record in records(link.write()) if record.reason is None]
-    assert len(rows) == 7
-    assert len(link.acknowledged) == link.sent
-    assert not link.collector._late._bytes
 
 
 def test_plain_content_needs_no_key() -> None:
@@ -585,21 +435,3 @@ def test_junk_from_a_replica_never_raises(name: str, junk: str) -> None:
     link.send(2, Wire("plant/a", b"x", properties=((name, junk),)))
     link.send(3, Wire("plant/a", b"x"))
     assert not link.write()
-
-
-def test_beyond_what_memory_may_hold_nothing_is_kept_and_nothing_acknowledged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("spark_ingest.receiving.collector.HELD_MAX", 2)
-    overlay = Overlay()
-    link, publisher = Link(overlay), Publisher(overlay)
-    sealed = [publisher.seal("plant/a") for _ in range(3)]
-    for each in sealed:
-        link.publish(each)
-    assert link.collector.ready == 2
-    assert not link.acknowledged
-    assert link.collector.figures["held_overflow", ""] == 3
-    assert len(list(records(link.write()))) == 2
-    assert len(link.acknowledged) == 6
-    link.publish(sealed[2])  # it comes again
-    assert [record.sequence for record in records(link.write())] == [3]

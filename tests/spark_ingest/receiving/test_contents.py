@@ -23,7 +23,7 @@ def setup(mode: Mode) -> tuple[Sealed, Link]:
 
 def asks(collector: Collector, now: float) -> list[tuple[str, tuple[int, ...]]]:
     collector.tick(now)
-    sends = collector.contents.take_asks()
+    sends = collector.take_asks()
     assert all(send.wire.topic == PULL_TOPIC for send in sends)
     return [(send.peer, PullRequest.decode(send.wire.payload).parts) for send in sends]
 
@@ -37,7 +37,7 @@ def test_what_each_replica_carries_makes_one_row(mode: Mode) -> None:
     assert (record.sealed, record.reason) == (sealed.content, None)
     assert len(link.acknowledged) == 3
     assert not asks(link.collector, NOW + 60)
-    assert link.collector.contents.next_deadline is None
+    assert not link.collector.is_asking
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -85,5 +85,5 @@ def test_a_wrong_block_is_counted_and_others_make_the_row() -> None:
         link.send(place, sealed.part(place, place - 1))
     (record,) = records(link.write())
     assert record.sealed == sealed.content
-    assert link.collector.figures["wrong_content", "r1"] == 1
+    assert link.collector.figures["refused_content", "r1"] == 1
     assert link.collector.figures["refused_BadFrame", "r2"] == 1

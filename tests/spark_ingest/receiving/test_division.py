@@ -10,10 +10,9 @@ import pytest
 from spark_ingest.errors import BadOption
 from spark_ingest.options import parse_options
 from spark_ingest.receiver.receiver import ReceiverSettings
-from spark_ingest.receiving.collector import Collector
 from spark_ingest.receiving.division import Part
 from spark_ingest.spool.sharding import Shard
-from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, Sealed, records
+from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, Sealed, collector_of, records
 
 DEVICES = [f"plant/device{number}/temperature" for number in range(40)]
 SINCE = NOW + 10
@@ -87,7 +86,7 @@ def test_a_change_of_their_number_loses_and_repeats_nothing_whenever_each_restar
     written = [sequences(link) for link in old]
     links = receivers(overlay, *change(before, after))
     for link, former in zip(links, old, strict=False):
-        link.collector = Collector(overlay, seen=former.collector.seen, part=link.collector._part)
+        link.collector = collector_of(overlay, seen=former.collector.seen, part=link.collector._part)
         link.collector.learn(overlay.names())
     publish(links, *early, *late)  # of the first twenty everything comes again
     written += [sequences(link) for link in links]

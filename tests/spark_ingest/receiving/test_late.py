@@ -11,10 +11,14 @@ from spark_ingest.receiving.late import Late
 from spark_ingest.receiving.sealings import Form
 
 
+class Header:
+    frame = b"ff"
+
+
 class Sealing:
     def __init__(self, size: int = 0) -> None:
         self.content: bytes | None = bytes(size) if size else None
-        self.frame, self.told, self.topic = b"ff", ("told", ""), "topic"  # 2 + 4 + 5 bytes
+        self.admitted, self.told, self.topic = Header(), ("told", ""), "topic"  # 2 + 4 + 5 bytes
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,183 @@
+"""Events on their way to each receiver: a bounded queue, one at a time, again with growing pauses when it fails.
+
+A web address gets POST with a JSON object and three headers: the event's id, which is the same when it is repeated, the
+time, and the signature over both and the body with the shared secret. An answer of 2xx ends it; 4xx, other than 408 and
+429, says that repeating is no use. What does not fit the queue is lost, counted and said. Nobody in the broker waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import http.client
+import json
+import logging
+import secrets
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bridge.base import matches
+from gateway.base import PrivateFileError, StartError, read_private
+from gateway.base.config_events import EventHook
+from gateway.client import Client
+from gateway.mqtt5.packets import Publish
+
+log = logging.getLogger("veilmq.events")
+
+QUEUE_MAX = 1_000
+TRIES_MAX = 8
+PAUSE_FIRST_S, PAUSE_MOST_S = 1.0, 60.0
+ANSWER_S = 10.0
+PAYLOAD_MAX = 64 << 10
+Post = Callable[[str, bytes, dict[str, str]], int]
+
+
+def signature(secret: bytes, id_: str, when: str, body: bytes) -> str:
+    """What the receiver compares with `X-Veilmq-Signature`: HMAC-SHA-256 over id, time and body, joined by dots."""
+    return "sha256=" + hmac.new(secret, f"{id_}.{when}.".encode() + body, hashlib.sha256).hexdigest()
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A signed event goes where the operator said, and nowhere else."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def post(url: str, body: bytes, headers: dict[str, str]) -> int:
+    """The status of the answer; 0 if there was none. Blocks for `ANSWER_S` at most, in a thread."""
+    request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310  http and https only, checked
+    try:
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=ANSWER_S) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        return int(error.code)
+    except (OSError, http.client.HTTPException):
+        return 0
+
+
+class Hook:
+    """One receiver. `publish(topic, body)`: into our own broker; `post`: see above."""
+
+    def __init__(self, settings: EventHook, publish: Callable[[str, bytes], object], post: Post = post) -> None:
+        """Raises StartError for a secret that cannot be read."""
+        self._settings, self._publish, self._post = settings, publish, post
+        self._secret: bytes | None = None
+        if settings.secret_file is not None:
+            try:
+                self._secret = read_private(settings.secret_file).strip()
+            except PrivateFileError as error:
+                raise StartError(f"events: {error}") from None
+        self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(QUEUE_MAX)
+        self.delivered = self.lost = 0
+
+    @property
+    def name(self) -> str:
+        return self._settings.url or f"topic {self._settings.topic}"
+
+    def wants(self, kind: str, topic: str = "") -> bool:
+        filters = self._settings.filters
+        return kind in self._settings.kinds and (kind != "message" or any(matches(f, topic) for f in filters))
+
+    def tell(self, event: dict[str, Any]) -> None:
+        """Queue it; what does not fit is lost."""
+        if self._queue.full():
+            if not self.lost:
+                log.warning("events for %s are lost: it takes them too slowly or not at all", self.name)
+            self.lost += 1
+            return
+        self._queue.put_nowait(event)
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            event = await self._queue.get()
+            body = json.dumps(event, separators=(",", ":")).encode()
+            if self._settings.topic is not None:
+                self._publish(self._settings.topic, body)
+                self.delivered += 1
+            elif await self._send(str(event["id"]), str(event["time"]), body):
+                self.delivered += 1
+            else:
+                self.lost += 1
+
+    async def _send(self, id_: str, when: str, body: bytes) -> bool:
+        assert self._settings.url is not None
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "veilmq",
+            "X-Veilmq-Id": id_,
+            "X-Veilmq-Time": when,
+        }
+        if self._secret is not None:
+            headers["X-Veilmq-Signature"] = signature(self._secret, id_, when, body)
+        pause_s = PAUSE_FIRST_S
+        for attempt in range(TRIES_MAX):
+            status = await asyncio.to_thread(self._post, self._settings.url, body, headers)
+            if 200 <= status < 300:
+                return True
+            if 300 <= status < 500 and status not in (408, 429):
+                log.warning("%s refused an event (%d); it is not repeated", self.name, status)
+                return False
+            if attempt == 0:
+                log.warning("%s does not take events (%s); tried again", self.name, status or "no answer")
+            if attempt < TRIES_MAX - 1:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, PAUSE_MOST_S)
+        log.warning("%s took an event %d times in vain; it is lost", self.name, TRIES_MAX)
+        return False
+
+
+class Hooks:
+    """All receivers of one broker. `client`: of our own broker, for messages to tell and to publish."""
+
+    def __init__(self, settings: Sequence[EventHook], client: Client, name: str, post: Post = post) -> None:
+        """`name`: of this broker, in every event. Raises StartError."""
+        self._client, self._name = client, name
+        self.hooks = [Hook(one, self._into_broker, post) for one in settings]
+        self._filters = dict.fromkeys(f for one in settings for f in one.filters)
+        self._own = {one.topic for one in settings if one.topic is not None}
+        self._tasks: list[asyncio.Task[None]] = []
+        client.on_publish = self._message
+
+    def start(self) -> None:
+        for topic_filter in self._filters:
+            self._client.subscribe(topic_filter, 0, no_local=True, retain_handling=2)
+        self._client.start()
+        self._tasks = [asyncio.get_running_loop().create_task(hook.run(), name=hook.name) for hook in self.hooks]
+
+    async def stop(self) -> None:
+        """What still waits is lost with the process."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._client.close()
+
+    def tell(self, kind: str, /, **fields: Any) -> None:
+        """Something has happened."""
+        event: dict[str, Any] = {}
+        for hook in self.hooks:
+            if hook.wants(kind, str(fields.get("topic", ""))):
+                event = event or {
+                    "id": secrets.token_hex(16), "time": round(time.time(), 3), "broker": self._name, "kind": kind,
+                    **fields,
+                }  # fmt: skip
+                hook.tell(event)
+
+    def _message(self, publish: Publish) -> None:
+        if publish.topic in self._own:
+            return  # an event about an event would never end
+        payload = publish.payload[:PAYLOAD_MAX]
+        try:
+            shown = {"payload": payload.decode("utf-8")}
+        except UnicodeDecodeError:
+            shown = {"payload_hex": payload.hex()}
+        cut = len(publish.payload) > len(payload)
+        self.tell("message", topic=publish.topic, retain=publish.retain, cut=cut, **shown)
+
+    def _into_broker(self, topic: str, body: bytes) -> None:
+        self._client.publish(topic, body, 1)

@@ -1,0 +1,319 @@
+"""Publications of one receiver from their first piece to the disk: waiting, whole, given up, late; and what they owe.
+
+Pieces come verified from `collector`, which says what a form still misses. One form of a publication becomes its row;
+what does not become whole in `incomplete_s` is a row with the reason, and should it become whole later, a second one.
+Pure. Not here: what is believed, and content or keys that are on their way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+
+from bridge.reader import is_dated
+from bridge.wire import Admitted
+from keys.envelope import NO_KEY
+from keys.errors import NotAuthorised
+from spark_ingest.receiving.late import Late
+from spark_ingest.receiving.sealing_table import VARIANTS_MAX, FormTable
+from spark_ingest.receiving.sealings import Ack, Form, Group, State, record_of
+from spark_ingest.receiving.seen import Seen
+from spark_ingest.spool import KeyMaterial
+
+HELD_MAX = 65_536
+"""Publications in memory. Receive Maximum keeps honest senders far below; beyond it a piece is left
+unacknowledged and comes again after the next reconnect."""
+STALE_KEPT = 65_536
+"""Old publications of unknown publishers that are remembered, so that a replay fills no disk."""
+UNVOUCHED_MAX = 4_096
+"""Publications of no live epoch that wait for another replica to bring them, of each replica. Receive Maximum keeps
+honest ones below; a bad one fills neither memory nor disk with what somebody who was shut out has dated back."""
+
+
+class HeldOverflowError(Exception):
+    """A piece beyond HELD_MAX."""
+
+
+class Publications:
+    """`begin` and `piece`, `wake` and `give_up`, then `take`, write, `written`.
+
+    `missing(form)`: why it cannot be opened yet, in the words of column `reason`; None if it can. `material(key id)`:
+    what the spool keeps of its key. `count`: where figures go.
+    """
+
+    def __init__(
+        self,
+        missing: Callable[[Form], str | None],
+        material: Callable[[bytes], KeyMaterial | None],
+        count: Callable[..., None],
+        seen: Seen,
+        incomplete_s: float,
+    ) -> None:
+        self._missing, self._material, self._count = missing, material, count
+        self._incomplete_s = incomplete_s
+        self.seen = seen
+        self.owed: list[Ack] = []
+        """Acknowledgements of pieces that owe the disk nothing, for the caller to take."""
+        self._forms = FormTable()
+        self.told = self._forms.told
+        """Forms by property `vmq` and wire topic, for a while after they ended too."""
+        self._waiting: OrderedDict[int, Form] = OrderedDict()  # by age
+        self._by_key: dict[bytes, dict[int, Form]] = {}  # waiting or late, by key id
+        self._late = Late()
+        self._unvouched: Counter[str] = Counter()  # by replica; members of the overlay only
+        self._stale: OrderedDict[tuple[bytes, int], None] = OrderedDict()
+        self._ready: deque[Form] = deque()
+        self._met: set[bytes] = set()  # publishers with a fresh publication; members of the overlay only
+
+    # ------------------------------------------------------------------------------------------- pieces
+
+    def begin(self, replica: str, told: tuple[str, str], admitted: Admitted, now: float) -> Form | None:
+        """A form that is new here; None when the publication is not wanted. Raises NotAuthorised, HeldOverflowError."""
+        header = admitted.header
+        topic, publication = told[1], (header.publisher, header.sequence)
+        if self.seen.has(*publication, topic, header.retain) or publication in self._stale:
+            self._count("duplicates_dropped")
+            return None
+        if header.deadline_ms and header.deadline_ms < now * 1000:
+            self._count("expired")
+            return None
+        if len(self._forms.of(publication)) >= VARIANTS_MAX:
+            self._count("variants_dropped")
+            return None
+        if not admitted.live and self._unvouched[replica] >= UNVOUCHED_MAX:
+            raise NotAuthorised("too much that is of no live epoch and that no other replica brings")
+        if len(self._waiting) + len(self._ready) >= HELD_MAX:
+            raise HeldOverflowError
+        entry = Form(told, admitted, header, topic, now, publication)
+        entry.old = is_dated(header, now)
+        self._forms.add(entry)
+        if not admitted.live:
+            entry.unvouched_at = replica
+            self._unvouched[replica] += 1
+        return entry
+
+    def release(self, entry: Form) -> None:
+        """It does not count against the replica that brought it first any more."""
+        if entry.unvouched_at is not None:
+            self._unvouched[entry.unvouched_at] -= 1
+            entry.unvouched_at = None
+
+    def is_whole_at_once(self, entry: Form, ack: Ack) -> bool:
+        """Whether a form that is new here is whole with its first piece, and the only one of its publication: as most
+        are. Then it is queued; there is nobody whom it could end, or who waits for it."""
+        if entry.content is None or entry.unvouched_at is not None or entry.old:
+            return False
+        if len(self._forms.of(entry.publication)) > 1 or self._missing(entry) is not None:
+            return False
+        self._met.add(entry.header.publisher)
+        self._queue(entry)
+        entry.acks.append(ack)
+        return True
+
+    def piece(self, entry: Form, ack: Ack) -> None:
+        """A replica brought it: keep the acknowledgement as long as it is owed."""
+        other = self._forms.other_whole(entry)
+        if entry.state is State.DONE and other is None:
+            self._count("duplicates_dropped")
+            self.owed.append(ack)
+            return
+        # If another form of this publication is whole, that one's write answers for this piece too.
+        (other or entry).acks.append(ack)
+        if entry.state in (State.WAITING, State.LATE):
+            self._complete(entry)
+        if entry.state in (State.LATE, State.DONE):
+            # Its incomplete form is on disk and this piece did not make it whole, or another form is on disk.
+            self.owed += entry.acks
+            entry.acks = []
+        if entry.state is State.WAITING:
+            self._await(entry)
+
+    def keep(self, entry: Form) -> None:
+        """Content of a form came: a late one has grown."""
+        if entry.state is State.LATE:
+            self._keep(entry)
+
+    # ------------------------------------------------------------------------------------- completing
+
+    def wake_all(self) -> None:
+        """What waited for any key may be whole now."""
+        for key_id in list(self._by_key):
+            self.wake(key_id)
+
+    def _await(self, entry: Form) -> None:
+        if id(entry) in self._waiting:
+            return
+        self._waiting[id(entry)] = entry
+        if entry.header.key_id != NO_KEY:
+            self._by_key.setdefault(entry.header.key_id, {})[id(entry)] = entry
+
+    def wake(self, key_id: bytes) -> None:
+        """A key became usable: what waited for it may be whole now."""
+        for entry in list(self._by_key.get(key_id, {}).values()):
+            self._complete(entry)
+
+    def _complete(self, entry: Form) -> None:
+        if self._missing(entry) is not None:
+            return
+        other = self._forms.other_whole(entry)
+        if other is None:
+            self._settle(entry, None)
+        else:  # it is on its way to the disk, and so one row is: what was sealed anew is the same publication
+            other.acks += entry.acks
+            entry.acks = []
+            self._forget_waiting(entry)
+            self._finish(entry)
+
+    def _settle(self, entry: Form, reason: str | None) -> None:
+        """Queue the entry for writing; other forms of the same publication are not wanted any more."""
+        late = entry.state is State.LATE
+        self._forget_waiting(entry)
+        header = entry.header
+        if late and self.seen.has(*entry.publication, entry.topic, header.retain):
+            self._finish(entry)  # another form of it was written meanwhile
+            return
+        if reason is None:
+            if self._too_old(entry):
+                entry.stale = True
+                reason = "stale: too old to be the first of an unknown publisher"
+            else:
+                self._met.add(header.publisher)
+        entry.reason = reason
+        self._forms.join(entry)
+        if reason is None:
+            entry.acks += self._end_other_forms(entry)
+        self._queue(entry)
+
+    def _queue(self, entry: Form) -> None:
+        """It waits for the disk."""
+        # Held here, since the key may be forgotten before this is written.
+        entry.material = entry.material or self._material(entry.header.key_id)
+        entry.state = State.READY
+        self._ready.append(entry)
+
+    def _too_old(self, entry: Form) -> bool:
+        """Whether it could be a replay: docs/protocol.md §5.2, an old publication of somebody who was never heard."""
+        publisher = entry.header.publisher
+        return entry.old and publisher not in self._met and not self.seen.knows(publisher)
+
+    def _end_other_forms(self, entry: Form) -> list[Ack]:
+        """One form of the publication is whole: those that still wait end, and leave what they owe."""
+        acks: list[Ack] = []
+        for other in list(self._forms.of(entry.publication)):
+            if other is not entry and other.state is State.WAITING:
+                acks += other.acks
+                other.acks = []
+                self._forget_waiting(other)
+                self._finish(other)
+        return acks
+
+    def _forget_waiting(self, entry: Form) -> None:
+        if self._waiting.pop(id(entry), None) is None and not self._late.drop(entry):
+            return  # whole with its first piece: it never waited
+        self._forget_key(entry)
+
+    def _forget_key(self, entry: Form) -> None:
+        waiting = self._by_key.get(entry.header.key_id)
+        if waiting is not None:
+            waiting.pop(id(entry), None)
+            if not waiting:
+                del self._by_key[entry.header.key_id]
+
+    def _finish(self, entry: Form) -> None:
+        self.release(entry)
+        self._forms.end(entry)
+
+    def give_up(self, now: float) -> None:
+        """On what has waited for `incomplete_s`; old headers are forgotten."""
+        while self._waiting:
+            entry = next(iter(self._waiting.values()))
+            if entry.arrived + self._incomplete_s > now:
+                break
+            self._count("incomplete")
+            self._settle(entry, self._missing(entry))
+        self._forms.forget()
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When there is something to give up."""
+        first = next(iter(self._waiting.values()), None)
+        return None if first is None else first.arrived + self._incomplete_s
+
+    # ------------------------------------------------------------------------------------------- writing
+
+    @property
+    def ready(self) -> int:
+        """Publications that wait to be written."""
+        return len(self._ready)
+
+    def take(self, max_rows: int, max_bytes: int | None = None) -> Group | None:
+        """The next publications to write, in the order in which they became whole; None if there are none.
+
+        At most `max_rows`, with at most `max_bytes` of content, but one at least.
+        """
+        entries: list[Form] = []
+        size = 0
+        while self._ready and len(entries) < max_rows:
+            size += len(self._ready[0].content or b"")
+            if entries and max_bytes is not None and size > max_bytes:
+                break
+            entries.append(self._ready.popleft())
+        if not entries:
+            return None
+        for entry in entries:
+            entry.state = State.WRITING
+            if entry.reason is not None and self._revives(entry):
+                entry.reason = None
+        keys = {entry.header.key_id: entry.material for entry in entries if entry.material is not None}
+        return Group(tuple(map(record_of, entries)), keys, tuple(entries))
+
+    def _revives(self, entry: Form) -> bool:
+        """Whether what was missing of it came while it stood in the queue, and no other form is the row."""
+        return (
+            not entry.stale
+            and self._missing(entry) is None
+            and self._forms.other_whole(entry) is None
+            and not self.seen.has(*entry.publication, entry.topic, entry.header.retain)
+            and not self._too_old(entry)
+        )
+
+    def written(self, group: Group) -> list[Ack]:
+        """The group is on disk: what may be acknowledged now."""
+        acks: list[Ack] = []
+        spooled = 0
+        for entry in group.entries:
+            if entry.reason is None:
+                header = entry.header
+                self.seen.mark(header.publisher, header.sequence, entry.topic, header.retain)
+                spooled += 1
+                if len(self._forms.of(entry.publication)) > 1:
+                    acks += self._end_other_forms(entry)  # those that came while this one was being written
+            elif not entry.stale:
+                self._keep_late(entry)
+                self._complete(entry)
+                if entry.state is State.READY:
+                    continue  # it became whole meanwhile: that form is not on disk yet
+            else:
+                self._stale[entry.publication] = None
+                if len(self._stale) > STALE_KEPT:
+                    self._stale.popitem(last=False)
+            acks += entry.acks
+            entry.acks = []
+            if entry.state is State.WRITING:
+                self._finish(entry)
+        self._count("spooled", amount=spooled)
+        return acks
+
+    def _keep_late(self, entry: Form) -> None:
+        """An incomplete form is on disk: keep it in memory, it may become whole."""
+        entry.state = State.LATE
+        self._forms.leave(entry)
+        if entry.header.key_id != NO_KEY:
+            self._by_key.setdefault(entry.header.key_id, {})[id(entry)] = entry
+        self._keep(entry)
+
+    def _keep(self, entry: Form) -> None:
+        """A late form came, or has grown."""
+        for oldest in self._late.keep(entry):
+            self._forget_key(oldest)
+            self._finish(oldest)

@@ -1,0 +1,49 @@
+"""Keys of a receiver: k shares for the spool, what a restart brings back, epoch keys that executors lack."""
+
+from __future__ import annotations
+
+from keys.envelope import KeyName
+from keys.sharetree import decode_shares
+from spark_ingest.receiving.usable_keys import WANTED_MAX, Granted, materials_from_json, materials_to_json
+from spark_ingest.spool.writer import KeyMaterial
+from tests.spark_ingest.region import Link, Overlay, Publisher, collector_of, records
+
+
+def material_after(places: tuple[int, ...]) -> tuple[Overlay, Publisher, KeyMaterial]:
+    overlay = Overlay()
+    publisher, link = Publisher(overlay), Link(overlay)
+    link.publish(publisher.seal("plant/a"), places=places)
+    (material,) = link.collector.keys()
+    return overlay, publisher, material
+
+
+def test_k_shares_are_kept_of_a_key_and_what_there_is_of_one_that_is_not_whole() -> None:
+    for places, kept in (((1,), 1), ((1, 3), 2), ((1, 2, 3), 2)):
+        assert len(decode_shares(material_after(places)[2].shares)) == kept
+
+
+def test_a_key_is_usable_again_after_a_restart_and_shares_of_one_that_was_not_count() -> None:
+    for before, after in (((1, 2), ()), ((1,), (2,))):
+        overlay, publisher, material = material_after(before)
+        link = Link(overlay)
+        link.collector = collector_of(overlay, keys=materials_from_json(materials_to_json([material])))
+        link.collector.learn(overlay.names())
+        sealed = publisher.seal("plant/b")
+        link.publish(sealed, with_key=False)
+        for place in after:
+            link.send(place, sealed.entry(place))
+        assert [record.reason for record in records(link.write())] == [None]
+
+
+def test_a_key_of_somebody_who_left_is_not_known_after_a_restart() -> None:
+    overlay, publisher, material = material_after((1, 2))
+    del overlay.members[publisher.identity.party_id]
+    assert not collector_of(overlay, keys=[material, KeyMaterial(b"of another version", b"")]).keys()
+
+
+def test_what_executors_lack_is_wanted_once_and_within_bounds() -> None:
+    granted, names = Granted(), [KeyName("plant/#", epoch, 0) for epoch in range(WANTED_MAX + 2)]
+    granted.learn(names[:1])
+    assert [granted.lacks(name) for name in names] == [False] + [True] * (WANTED_MAX + 1)
+    assert granted.take_wanted() == names[1:-1]
+    assert not granted.take_wanted()
