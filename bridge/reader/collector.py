@@ -429,17 +429,8 @@ class Collector:
         secret = self._secrets.get(scope.filter)
         if secret is None or header.retain or self._overlay.batch_topic(scope) != held.topic:
             raise BadContent("a batch where the scope has none")
-        name, found = held.admitted.publisher.name, Unpacked(secret, clear, header.sequence, held.arrived)
-        effects: list[Effect] = [
-            Deliver(name, number, publication, late, scope.filter, header.time_ms)
-            for number, publication in found.records
-        ]
-        if found.expired:
-            effects.append(Count("expired", found.expired))
-        if found.refused:
-            why = "records of a batch that may not be delivered"
-            effects += [Count("unopened", found.refused), Blame(name, False, why)]
-        return [*effects, Count("delivered", len(found.records))]
+        found = Unpacked(secret, clear, header.sequence, held.arrived)
+        return found.delivered(held.admitted.publisher.name, header.time_ms, late)
 
     def _inner(self, held: Held, clear: bytes) -> Inner:
         """Raises a keys error, or TopicError for names that would break the connections of local clients."""

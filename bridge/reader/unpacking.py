@@ -8,16 +8,17 @@ texts that would break connections of local clients, and what has expired, are l
 from __future__ import annotations
 
 from bridge.base import TopicError, check_name, matches
-from bridge.contract import Numbered, Publication, unpacked
+from bridge.contract import Blame, Count, Deliver, Effect, Numbered, Publication, unpacked
 from bridge.document import ScopeSecret
 
 
 class Unpacked:
     """What is delivered of one batch. Raises `BadFrame` for content that is none."""
 
-    __slots__ = ("expired", "records", "refused")
+    __slots__ = ("_scope", "expired", "records", "refused")
 
     def __init__(self, secret: ScopeSecret, content: bytes, first: int, now: float) -> None:
+        self._scope = secret.scope.filter
         self.records: list[Numbered] = []
         self.expired = self.refused = 0
         names: dict[str, bool] = {}
@@ -36,6 +37,19 @@ class Unpacked:
                 self.expired += 1
             else:
                 self.records.append(record)
+
+    def delivered(self, publisher: str, sealed_ms: int, late: bool) -> list[Effect]:
+        """What local clients get, in order, and what is counted."""
+        effects: list[Effect] = [
+            Deliver(publisher, number, publication, late, self._scope, sealed_ms)
+            for number, publication in self.records
+        ]
+        if self.expired:
+            effects.append(Count("expired", self.expired))
+        if self.refused:
+            why = "records of a batch that may not be delivered"
+            effects += [Count("unopened", self.refused), Blame(publisher, False, why)]
+        return [*effects, Count("delivered", len(self.records))]
 
 
 def _is_name(topic: str) -> bool:
