@@ -365,10 +365,8 @@ class Collector:
 
     def _after_batches(self, stream_id: StreamId, now: float) -> list[Effect]:
         """Batches went on: what follows one of them and travels alone may, too."""
-        publisher, topic = stream_id
-        if not topic.endswith(BATCH_LEVEL):
-            return []
-        waiting = [other for other in self._deadlines if other[0] == publisher and other != stream_id]
+        is_batches = stream_id[1].endswith(BATCH_LEVEL)
+        waiting = [w for w in self._deadlines if w[0] == stream_id[0] and w != stream_id] if is_batches else []
         return [effect for other in waiting for effect in self._advance(other, now)]
 
     # -------------------------------------------------------------------------------------------- opening
@@ -423,8 +421,7 @@ class Collector:
         return key.open(header.prefix(), header.sequence, held.topic, held.content)
 
     def _unpack(self, held: Held, clear: bytes, late: bool) -> list[Effect]:
-        """The records of a batch, in order: one that may not be delivered keeps none of its neighbours back. Raises
-        BadFrame, BadContent."""
+        """The records of a batch, in order. Raises BadFrame, BadContent."""
         header, scope = held.admitted.header, held.admitted.scope
         secret = self._secrets.get(scope.filter)
         if secret is None or header.retain or self._overlay.batch_topic(scope) != held.topic:
