@@ -219,6 +219,10 @@ class GatewayNode(ReaderNode):
         """Whether the policy lets us publish on a clear topic now."""
         return self.publisher.sealer.may_publish(topic, now)
 
+    def batch_of(self, topic: str, now: float) -> str | None:
+        """The clear topic of the batches that publications on a clear topic may be part of; None: they travel alone."""
+        return self.publisher.sealer.batch_of(topic, now)
+
     def packet_bytes(self, publication: Publication) -> int:
         """The largest packet that the publication becomes on a link, in bytes."""
         return self.publisher.sealer.packet_bytes(publication)

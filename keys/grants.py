@@ -47,6 +47,10 @@ class Grant:
     def may_publish(self, wire_topic: str, epoch: int) -> bool:
         return Right.PUBLISH in self.rights and self.live(epoch) and matches(self.filter, wire_topic)
 
+    def may_publish_all(self, wire_filter: str, epoch: int) -> bool:
+        """Whether everything that `wire_filter` matches may be published."""
+        return Right.PUBLISH in self.rights and self.live(epoch) and covers(self.filter, wire_filter)
+
     def may_read_all(self, wire_filter: str, epoch: int) -> bool:
         """Whether everything that `wire_filter` matches may be read."""
         return Right.READ in self.rights and self.live(epoch) and covers(self.filter, wire_filter)

@@ -6,6 +6,17 @@
 
 from __future__ import annotations
 
+from bridge.contract.batches import (
+    BATCH_BYTES,
+    RECORDS_MAX,
+    Numbered,
+    fits,
+    is_packed,
+    numbers_of,
+    packed,
+    size_of,
+    unpacked,
+)
 from bridge.contract.budgets import Allowance, Budget, FairBytes, FairTable, Limits, LinkGuard, PublisherGuard, Repeats
 from bridge.contract.figures import Figure
 from bridge.contract.machine import (
@@ -56,6 +67,8 @@ from bridge.contract.machine import (
 )
 
 __all__ = [
+    "BATCH_BYTES",
+    "RECORDS_MAX",
     "Acked",
     "Adopt",
     "Adoption",
@@ -88,6 +101,7 @@ __all__ = [
     "Machine",
     "NotAdopted",
     "NotAppended",
+    "Numbered",
     "Offered",
     "OutboxEntry",
     "OverlayNode",
@@ -109,4 +123,10 @@ __all__ = [
     "Wanted",
     "Watch",
     "Wire",
+    "fits",
+    "is_packed",
+    "numbers_of",
+    "packed",
+    "size_of",
+    "unpacked",
 ]

@@ -54,6 +54,8 @@ class Publication:
     properties: UserProperties = ()
     expiry_s: int | None = None
     time_ms: int = 0
+    records: int = 0
+    """Of a batch: how many publications its payload holds (`batches`)."""
 
 
 # ---------------------------------------------------------------------------------------------- events

@@ -6,6 +6,7 @@ Questions about the overlay in force are answered here; nothing here changes by 
 
 from __future__ import annotations
 
+from bridge.document.batch_topics import BATCH_LEVEL, batch_topic
 from bridge.document.constrained import BROKER, TRACES, Actions, Constrained, Distribution
 from bridge.document.overlay import (
     DEPTH_MAX,
@@ -32,6 +33,7 @@ from bridge.document.policy import (
 from bridge.document.scope_secret import ScopeSecret
 
 __all__ = [
+    "BATCH_LEVEL",
     "BROKER",
     "DEPTH_MAX",
     "HOSTED_PROPERTY_CHARS",
@@ -56,4 +58,5 @@ __all__ = [
     "RegionView",
     "Scope",
     "ScopeSecret",
+    "batch_topic",
 ]

@@ -23,6 +23,7 @@ from math import comb, prod
 from typing import Any
 
 from bridge.base import OperatorError, matches, overlaps, specificity
+from bridge.document.batch_topics import BATCH_LEVEL, batch_topic_among
 from bridge.document.policy import DOMAIN_POLICY, KEY_SERVERS_MAX, Issuer, Policy, Scope
 from bridge.document.region_view import DOMAIN_VIEW, VIEW_GRACE_S, Endorsement, Member, RegionView
 from bridge.document.succession import Succession
@@ -72,6 +73,8 @@ class Overlay(Succession):
         self._neighbours: dict[int, tuple[int, ...]] = {
             region: tuple(sorted({b for a, b in self._both_ways() if a == region})) for region in self.latest
         }
+        topics = {self.batch_topic(scope): scope.filter for scope in policy.scopes if scope.filter.endswith("#")}
+        self._batch_topics = {topic: scope_filter for topic, scope_filter in topics.items() if topic is not None}
         # The last of two would win silently: an old view, say, over the one that replaced it.
         keys = sum(len(member.certificates) for member in members)
         if len(self.latest) < len(views) or len(self.by_party) < keys or len(self.members) < len(members):
@@ -190,7 +193,17 @@ class Overlay(Succession):
     def hops_between(self, start: int, end: int) -> tuple[Hop, ...]:
         return tuple(self.views[region].hop for region in self.path(start, end))
 
+    def batch_topic(self, scope: Scope) -> str | None:
+        """The wire topic of the scope's batches; None if it has none."""
+        return batch_topic_among(scope.filter, (other.filter for other in self.policy.scopes))
+
     def may_publish(self, name: str, wire_topic: str, epoch: int) -> bool:
+        """On the topic of a scope's batches: whether on every topic of the scope. No other topic ends like these."""
+        if wire_topic.endswith(BATCH_LEVEL) and wire_topic[-2:-1] in ("", "/"):
+            scope_filter = self._batch_topics.get(wire_topic)
+            return scope_filter is not None and any(
+                grant.may_publish_all(scope_filter, epoch) for grant in self._grants.get(name, ())
+            )
         return any(grant.may_publish(wire_topic, epoch) for grant in self._grants.get(name, ()))
 
     def may_publish_in(self, name: str, scope: Scope, epoch: int) -> bool:

@@ -13,7 +13,18 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Protocol
 
-from bridge.contract import Committed, Count, Effect, Leave, OutboxEntry, Page, Publication, ReadPage, Unstored
+from bridge.contract import (
+    Committed,
+    Count,
+    Effect,
+    Leave,
+    OutboxEntry,
+    Page,
+    Publication,
+    ReadPage,
+    Unstored,
+    numbers_of,
+)
 from bridge.publisher.publisher import Publisher
 from bridge.publisher.windows import AHEAD_MAX
 
@@ -83,8 +94,9 @@ class Intake:
         QoS 0 is not stored, but must not overtake: its number would make a stored one before it look like a repeat.
         """
         ready: list[OutboxEntry] = list(event.entries)
-        for sequence, _, _ in event.entries:
-            self._storing.pop(sequence, None)
+        for sequence, _, publication in event.entries:
+            for number in numbers_of(publication, sequence) if publication.records else (sequence,):
+                self._storing.pop(number, None)
         first_storing = next(iter(self._storing), None)
         while self._unstored and (first_storing is None or self._unstored[0][0] < first_storing):
             sequence, publication = self._unstored.popleft()

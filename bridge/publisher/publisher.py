@@ -24,7 +24,7 @@ from bridge.publisher.handing_over import hand_over, has_enough
 from bridge.publisher.own_retained import OwnRetained
 from bridge.publisher.repairing import Repairable, check_ours
 from bridge.publisher.residents import Residents, Standing
-from bridge.publisher.sealing import BATCH_MAX, Entry, Sealer
+from bridge.publisher.sealing import BATCH_MAX, Entry, Sealer, wire_topic_of
 from bridge.publisher.windows import Lane, Lanes
 from bridge.wire import PullRequest
 from keys.envelope import Mode
@@ -109,7 +109,7 @@ class Publisher:
             if secret is None:  # the configuration changed while the entry lay on disk
                 refused.append(sequence)
                 continue
-            topic = secret.wire_topic(publication.topic)
+            topic = wire_topic_of(secret, publication)
             entry = self._entries[sequence] = Entry(sequence, publication, secret, topic, previous, now)
             self._residents.add(entry)
             if publication.retain:
@@ -237,7 +237,7 @@ class Publisher:
             # What was protected does not go in clear, whatever the owner says now. It waits, as without any scope,
             # under what it was committed for.
             if secret is not None and (secret.scope.mode is not Mode.PLAIN or entry.secret.scope.mode is Mode.PLAIN):
-                entry.secret, entry.topic = secret, secret.wire_topic(entry.publication.topic)
+                entry.secret, entry.topic = secret, wire_topic_of(secret, entry.publication)
         return effects + self._pump(now)
 
     def _follow(self, view: RegionView, now: float) -> list[Effect]:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from bridge.base import matches, specificity
 from bridge.contract import Count, Effect, Publication, UserProperties, Wire
-from bridge.document import Overlay, Scope, ScopeSecret
+from bridge.document import Overlay, Scope, ScopeSecret, batch_topic
 from bridge.publisher.data_keys import DataKeys, LiveKey
 from bridge.publisher.residents import Standing
 from bridge.wire import pieces as content
@@ -110,6 +110,7 @@ class Sealer:
         self._hops: dict[str, tuple[Hop, ...]] = {}  # and for which views
         self._last_seals: dict[str, Seal] = {}  # both without gaps, to tell when what is retained must follow
         self.review_at: float | None = None
+        self._batches: dict[str, str | None] = {}  # by clear topic: where its batches go, as of the last review
         self._rights: dict[str, bool] = {}  # by wire topic, in the epoch of the last review
 
     # ------------------------------------------------------------------------------------------ questions
@@ -131,10 +132,26 @@ class Sealer:
         hops = self._data_keys.hops(secret.scope)
         key_chars = frame_bytes(secret.scope.filter, len(hops), hops[0].count) * 4 // 3
         try:
-            inner = len(inner_of(publication).encode())
+            inner = len(clear_of(publication))
         except KeysError:
             return 0
         return inner + len(secret.wire_topic(publication.topic).encode()) + key_chars + PACKET_OVERHEAD_BYTES
+
+    def batch_of(self, topic: str, now: float) -> str | None:
+        """The clear topic of the batches that publications on a clear topic may be part of; None: they travel alone."""
+        if topic not in self._batches:
+            if len(self._batches) >= RIGHTS_MAX:
+                self._batches.clear()
+            self._batches[topic] = self._batch_of(topic, now)
+        return self._batches[topic]
+
+    def _batch_of(self, topic: str, now: float) -> str | None:
+        secret = self.secret_for(topic)
+        scope = None if secret is None else self._overlay.scope_named(secret.scope.filter)
+        travels = None if scope is None else self._overlay.batch_topic(scope)
+        if secret is None or travels is None or not self._authorised(secret, travels, now):
+            return None
+        return batch_topic(secret.clear_filter)
 
     def may_publish(self, topic: str, now: float) -> bool:
         """Whether a clear topic that a scope takes may be published now. If not, its publications are refused: a
@@ -193,6 +210,7 @@ class Sealer:
         self._overlay = overlay
         self._data_keys.adopt(overlay)
         self._set_secrets(secrets)
+        self._batches.clear()
         self.review_at = None
 
     def rotate(self, identity: Identity) -> None:
@@ -227,6 +245,7 @@ class Sealer:
         self._names = {wire_filter: self._data_keys.name(scope, now) for wire_filter, scope in all_scopes.items()}
         self._hops = {wire_filter: self._data_keys.hops(scope) for wire_filter, scope in all_scopes.items()}
         self._rights.clear()
+        self._batches.clear()
         grace = calendar.start_s(present) + calendar.grace_s if calendar.length_s else 0.0
         self.review_at = grace if grace > now else calendar.end_s(present)
         seals = {f: (name, self._hops[f]) for f, name in self._names.items() if name}
@@ -278,7 +297,7 @@ class Sealer:
 
     def _seal_one(self, entry: Entry, now: float) -> tuple[MessageHeader, tuple[bytes, ...]]:
         publication, scope = entry.publication, entry.secret.scope
-        inner = inner_of(publication).encode()
+        inner = clear_of(publication)
         entry.name, entry.hops = self._names[scope.filter], self._hops[scope.filter]
         assert entry.name is not None
         home = self._overlay.views[self._overlay.certificate(self._name).region].members
@@ -306,6 +325,18 @@ class Sealer:
         entry.key = key
         pieces = content.cut(sealed, mode, len(home))
         return replace(header, digests=tuple(map(content_digest, pieces))), pieces
+
+
+def wire_topic_of(secret: ScopeSecret, publication: Publication) -> str:
+    """Where a publication of the scope travels; a batch on the scope's own topic."""
+    if publication.records:
+        return batch_topic(secret.scope.filter) or secret.scope.filter
+    return secret.wire_topic(publication.topic)
+
+
+def clear_of(publication: Publication) -> bytes:
+    """What is sealed. Raises `OurFault` for what fits no frame."""
+    return publication.payload if publication.records else inner_of(publication).encode()
 
 
 def inner_of(publication: Publication) -> Inner:

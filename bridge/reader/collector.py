@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from bridge.base import TopicError, check_name
-from bridge.contract import Blame, Count, Deliver, Effect, FairTable, Publication, Received
-from bridge.document import Overlay, ScopeSecret
+from bridge.contract import Blame, Count, Deliver, Effect, FairTable, Publication, Received, is_packed
+from bridge.document import BATCH_LEVEL, Overlay, ScopeSecret
 from bridge.reader.awaiting_keys import Keyless
 from bridge.reader.freshness import Away
 from bridge.reader.intake import Intake, misfit
@@ -35,6 +35,7 @@ from bridge.reader.key_opening import DataKeys
 from bridge.reader.newest_retained import Joining, order_of
 from bridge.reader.replays import is_dated
 from bridge.reader.streams import Held, Stream
+from bridge.reader.unpacking import Unpacked
 from bridge.wire import PROPERTY_PART, Admitted, refused
 from keys.envelope import DataKey, Inner, Mode
 from keys.epochs import ScopeKeys
@@ -56,6 +57,7 @@ class Collector:
     def __init__(self, overlay: Overlay, name: str, secrets: Sequence[ScopeSecret], keys: ScopeKeys) -> None:
         self._name = name
         self._secrets = {secret.scope.filter: secret for secret in secrets}
+        self._overlay = overlay
         self._opening = DataKeys(secrets, keys)
         self._kept = Kept()
         home = overlay.certificate(name).region
@@ -162,6 +164,7 @@ class Collector:
 
     def adopt(self, overlay: Overlay, secrets: Sequence[ScopeSecret], now: float) -> list[Effect]:
         """Another version of the overlay, or other views of it, of the same regions."""
+        self._overlay = overlay
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         self._opening.adopt(secrets)
         effects, opened = self._intake.adopt(overlay, now)
@@ -296,7 +299,7 @@ class Collector:
         """Deliver what can be delivered, lowest sequence first; set the deadline of what cannot."""
         stream = self._streams.get(stream_id)
         effects: list[Effect] = []
-        wake_at = None
+        wake_at, went_on = None, False
         while stream is not None and stream.held:
             sequence = min(stream.held)
             held = stream.held[sequence]
@@ -329,6 +332,9 @@ class Collector:
             if not held.replayed:
                 stream.generation = self._generations.get(held.admitted.scope.filter, 0)
             effects += self._open(held, late)
+            went_on = True
+        if went_on:
+            effects += self._after_batches(stream_id, now)
         if stream is None or not stream.held:
             self._deadlines.pop(stream_id, None)
         elif wake_at is not None and self._deadlines.get(stream_id) != wake_at:
@@ -345,9 +351,24 @@ class Collector:
     def _misses_predecessor(self, stream: Stream, held: Held) -> bool:
         """Whether something before it on its topic is still to come. Not asked of the first one that a subscription
         brings: what was published before is not missing."""
-        if held.replayed or stream.generation != self._generations.get(held.admitted.scope.filter, 0):
+        before = self._batches_before(held) if stream.first is None else stream
+        generation = self._generations.get(held.admitted.scope.filter, 0)
+        if held.replayed or before is None or before.first is None or before.generation != generation:
             return False
-        return stream.first is not None and held.admitted.header.previous > stream.highest
+        return held.admitted.header.previous > before.highest
+
+    def _batches_before(self, held: Held) -> Stream | None:
+        """The publisher's batches of the scope: what is first to travel alone on its topic may follow one of them."""
+        topic = self._overlay.batch_topic(held.admitted.scope)
+        if topic is None or topic == held.topic:
+            return None
+        return self._streams.get((held.admitted.header.publisher, topic))
+
+    def _after_batches(self, stream_id: StreamId, now: float) -> list[Effect]:
+        """Batches went on: what follows one of them and travels alone may, too."""
+        is_batches = stream_id[1].endswith(BATCH_LEVEL)
+        waiting = [w for w in self._deadlines if w[0] == stream_id[0] and w != stream_id] if is_batches else []
+        return [effect for other in waiting for effect in self._advance(other, now)]
 
     # -------------------------------------------------------------------------------------------- opening
 
@@ -355,7 +376,10 @@ class Collector:
         """Decrypt and hand out; a publisher's own mistakes are charged to the publisher."""
         header = held.admitted.header
         try:
-            inner = self._inner(held)
+            clear = self._clear(held)
+            if is_packed(clear):
+                return self._unpack(held, clear, late)
+            inner = self._inner(held, clear)
         except (KeysError, TopicError) as error:
             return [Count("unopened"), Blame(held.admitted.publisher.name, False, str(error))]
         retain = header.retain
@@ -383,16 +407,28 @@ class Collector:
         name, scope = held.admitted.publisher.name, held.admitted.scope.filter
         return [Deliver(name, header.sequence, publication, late, scope, header.time_ms), Count("delivered")]
 
-    def _inner(self, held: Held) -> Inner:
-        """Raises a keys error, or TopicError for names that would break the connections of local clients."""
+    def _clear(self, held: Held) -> bytes:
+        """Raises BadContent."""
         header = held.admitted.header
         assert held.content is not None
-        clear = held.content
-        if header.mode is not Mode.PLAIN:
-            key = self._keys.opened(held.admitted)
-            if key is None:
-                raise BadContent("publication names a key that is not here any more")
-            clear = key.open(header.prefix(), header.sequence, held.topic, clear)
+        if header.mode is Mode.PLAIN:
+            return held.content
+        key = self._keys.opened(held.admitted)
+        if key is None:
+            raise BadContent("publication names a key that is not here any more")
+        return key.open(header.prefix(), header.sequence, held.topic, held.content)
+
+    def _unpack(self, held: Held, clear: bytes, late: bool) -> list[Effect]:
+        """The records of a batch, in order. Raises BadFrame, BadContent."""
+        header, scope = held.admitted.header, held.admitted.scope
+        secret = self._secrets.get(scope.filter)
+        if secret is None or header.retain or self._overlay.batch_topic(scope) != held.topic:
+            raise BadContent("a batch where the scope has none")
+        found = Unpacked(secret, clear, header.sequence, held.arrived)
+        return found.delivered(held.admitted.publisher.name, header.time_ms, late)
+
+    def _inner(self, held: Held, clear: bytes) -> Inner:
+        """Raises a keys error, or TopicError for names that would break the connections of local clients."""
         inner = Inner.decode(clear)
         secret = self._secrets.get(held.admitted.scope.filter)
         check_name(inner.topic)

@@ -71,12 +71,20 @@ class OutboxFullError(StoreError):
 
 @dataclass(slots=True)
 class Row:
-    """A publication on its way to the disk: `frame` is `encode_publication`, `commit` sets `previous`."""
+    """A publication on its way to the disk: `frame` is `encode_publication`, `commit` sets `previous`.
+
+    `batch`: it has no frame, and goes into a row with others that name the same topic (`bundling`). `sequences`: what
+    went into this row. `after`: the topic whose last row precedes it if its own has none.
+    """
 
     sequence: int
     topic: str
     qos: int
     frame: bytes
+    publication: Publication
+    batch: str | None = None
+    after: str | None = None
+    sequences: tuple[int, ...] = ()
     previous: int = 0
 
 
@@ -174,10 +182,10 @@ class Outbox:
         values = []
         cipher = self._ciphers[self.generation]
         for row in rows:
-            mac = self._topic_mac.copy()  # hmac.digest would give the interpreter away: see `_write`
-            mac.update(row.topic.encode())
-            name = mac.digest()[:16]
+            name = self._name_of(row.topic)
             row.previous = self._previous(db, name)
+            if not row.previous and row.after is not None:
+                row.previous = self._previous(db, self._name_of(row.after))
             if row.qos:
                 self._recent[name] = touched[name] = row.sequence
                 self._recent.move_to_end(name)
@@ -199,6 +207,11 @@ class Outbox:
             count -= excess
             self._recent.clear()
         return count
+
+    def _name_of(self, topic: str) -> bytes:
+        mac = self._topic_mac.copy()  # hmac.digest would give the interpreter away: see `_write`
+        mac.update(topic.encode())
+        return mac.digest()[:16]
 
     def _previous(self, db: sqlite3.Connection, name: bytes) -> int:
         known = self._recent.get(name)
@@ -252,9 +265,7 @@ class Outbox:
 
     def last_of(self, topic: str) -> int:
         """The sequence of the last QoS >= 1 publication on a topic, 0 for none."""
-        mac = self._topic_mac.copy()
-        mac.update(topic.encode())
-        row = self._reader.execute("SELECT sequence FROM topics WHERE topic = ?", (mac.digest()[:16],)).fetchone()
+        row = self._reader.execute("SELECT sequence FROM topics WHERE topic = ?", (self._name_of(topic),)).fetchone()
         return int(row[0]) if row else 0
 
     def _open(self, sequence: int, previous: int, life: int, sealed: bytes) -> Publication:
@@ -280,6 +291,8 @@ def encode_publication(publication: Publication) -> bytes:
     found: dict[str, object] = {"topic": p.topic, "qos": p.qos, "time": p.time_ms}
     if p.retain:
         found["retain"] = True
+    if p.records:
+        found["records"] = p.records
     if p.properties:
         found["properties"] = p.properties
     for name in _OPTIONAL:
@@ -305,6 +318,7 @@ def decode_publication(row: bytes) -> Publication:
         retain=found.get("retain", False),
         properties=tuple((name, value) for name, value in found.get("properties", ())),
         time_ms=found["time"],
+        records=found.get("records", 0),
         **{name: _plain(name, found.get(name)) for name in _OPTIONAL},
     )
 

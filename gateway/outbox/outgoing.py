@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from bridge.contract import Appending, Committed, Count, Event, NotAppended, Page, Publication, Unstored
+from bridge.contract import Appending, Committed, Count, Event, NotAppended, Page, Publication, Unstored, fits
 from gateway.base import Figures
 from gateway.outbox.store import Entry, OutboxFullError, Store, StoreError
 
@@ -18,13 +19,22 @@ log = logging.getLogger("veilmq.links")
 
 LOG_EVERY_S = 10.0  # devices repeat what is refused, for hours if need be
 SUCCESS = 0x00
+TOPICS_MAX = 65_536  # topics that are remembered to travel alone; the longest silent is forgotten
 
 
 class Outgoing:
-    """See the module. `handle` gives the node an event."""
+    """See the module. `handle` gives the node an event; `batch_of` says on which topic publications on a clear topic
+    travel together, None for alone."""
 
-    def __init__(self, store: Store, figures: Figures, handle: Callable[[Event], None]) -> None:
-        self._store, self._figures, self._handle = store, figures, handle
+    def __init__(
+        self,
+        store: Store,
+        figures: Figures,
+        handle: Callable[[Event], None],
+        batch_of: Callable[[str], str | None] = lambda topic: None,
+    ) -> None:
+        self._store, self._figures, self._handle, self._batches = store, figures, handle, batch_of
+        self._alone: OrderedDict[str, None] = OrderedDict()  # topics on which something was retained
         self._said_at = -LOG_EVERY_S
         store.on_committed = self._committed
 
@@ -32,7 +42,10 @@ class Outgoing:
         """`done(code)` once it is durable, or at once for QoS 0; a code >= 0x80 refuses it."""
         try:
             if publication.qos:
-                sequence = self._store.append(publication, lambda result: self._stored(sequence, result, done))
+                batch, after = self._batch_of(publication)
+                sequence: int = self._store.append(
+                    publication, lambda result: self._stored(sequence, result, done), batch, after
+                )
                 self._handle(Appending(sequence))
             else:
                 unstored = Unstored(self._store.next_sequence(), publication)
@@ -40,6 +53,27 @@ class Outgoing:
                 self._handle(unstored)
         except StoreError as error:
             self._refuse(error, done)
+
+    def _batch_of(self, publication: Publication) -> tuple[str | None, str | None]:
+        """The topic of the batches that it goes into, or which it follows.
+
+        A topic on which something is retained travels alone from then on: what is retained does, and each topic has one
+        order.
+        """
+        topic = publication.topic
+        if publication.retain:
+            alone = topic in self._alone
+            self._keep_alone(topic)
+            return None, None if alone else self._batches(topic)
+        if topic in self._alone or not fits(publication):
+            return None, None
+        return self._batches(topic), None
+
+    def _keep_alone(self, topic: str) -> None:
+        self._alone[topic] = None
+        self._alone.move_to_end(topic)
+        if len(self._alone) > TOPICS_MAX:
+            self._alone.popitem(last=False)
 
     def _stored(self, sequence: int, result: Entry | StoreError, done: Callable[[int], None]) -> None:
         """The disk's answer to one append; entries themselves come in `_committed`."""
@@ -68,6 +102,9 @@ class Outgoing:
         if page.damaged is not None:
             self._say(page.damaged)
             self._figures.count(Count("outbox_damaged"))
+        for row in page.rows:
+            if row.publication.retain:
+                self._keep_alone(row.publication.topic)
         self._handle(Page(tuple((r.sequence, r.previous, r.publication) for r in page.rows), page.following))
 
     def _refuse(self, error: StoreError, done: Callable[[int], None]) -> None:

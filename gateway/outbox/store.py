@@ -32,8 +32,9 @@ from typing import TypeAlias
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from bridge.contract import Publication
+from bridge.contract import Publication, size_of
 from gateway.base import PrivateFileError, erase, lock_exclusively, private_directory, read_private, write_private
+from gateway.outbox.bundling import bundled
 from gateway.outbox.database import SEQUENCE_BLOCK, Outbox, OutboxFullError, Page, Row, StoreError, encode_publication
 
 __all__ = ["Entry", "OutboxFullError", "Page", "Store", "StoreError"]
@@ -155,8 +156,13 @@ class Store:
 
     # ------------------------------------------------------------------------------------- outbox
 
-    def append(self, publication: Publication, done: Done | None = None) -> int:
+    def append(
+        self, publication: Publication, done: Done | None = None, batch: str | None = None, after: str | None = None
+    ) -> int:
         """Hand a publication to the group commit; its sequence number.
+
+        `batch`: the topic of batches that it goes into; those of one commit are one entry, with the first's number.
+        `after`: the topic whose last entry comes before it if none on its own topic does.
 
         `done` gets the Entry once it is on disk, or the StoreError if it is not (the number is then burned).
         Must be called on the event loop; the order of calls is the order of numbers and of reports.
@@ -165,8 +171,8 @@ class Store:
         if self._closed:
             raise StoreError("the store is closed")
         self._loop = self._loop or asyncio.get_running_loop()
-        frame = encode_publication(publication)
-        size = len(frame) + 16
+        frame = encode_publication(publication) if batch is None else b""
+        size = (len(frame) if batch is None else size_of(publication)) + 16
         if self._bytes + size > self.max_bytes:
             raise OutboxFullError(
                 f"outbox in {self.directory} holds {self._bytes} of {self.max_bytes} bytes; "
@@ -177,7 +183,8 @@ class Store:
         self._count += 1
         self._bytes += size
         self._delete_gone()
-        self._work.put(_Append(Row(sequence, publication.topic, publication.qos, frame), publication, done))
+        row = Row(sequence, publication.topic, publication.qos, frame, publication, batch, after)
+        self._work.put(_Append(row, publication, done))
         return sequence
 
     async def put(self, publication: Publication) -> Entry:
@@ -335,10 +342,11 @@ class Store:
         gone = self._ungone + [s for item in batch if isinstance(item, _Forget) for s in item.sequences]
         reserve = any(isinstance(item, _Reserve) for item in batch)
         error: StoreError | None = None
-        block = None
+        block, rows = None, list[Row]()
         self._ungone = []
         try:
-            block = self._outbox.commit([a.row for a in appends], gone, reserve, time.time_ns() // 1_000_000)
+            rows = bundled([a.row for a in appends])
+            block = self._outbox.commit(rows, gone, reserve, time.time_ns() // 1_000_000)
         except StoreError as fault:
             error = fault
         except Exception as fault:  # noqa: BLE001  a dead writer thread would leave every device without an answer
@@ -352,12 +360,12 @@ class Store:
                 self._ranges.append(block)
         if (appends or gone) and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                self._loop.call_soon_threadsafe(self._report, appends, gone, error)
+                self._loop.call_soon_threadsafe(self._report, appends, rows, gone, error)
 
     # ------------------------------------------------------------------------------- on the loop
 
-    def _report(self, appends: list[_Append], gone: list[int], error: StoreError | None) -> None:
-        entries = []
+    def _report(self, appends: list[_Append], rows: list[Row], gone: list[int], error: StoreError | None) -> None:
+        entries = [] if error else [Entry(row.sequence, row.previous, row.publication) for row in rows]
         if error is None:
             self._deleting.difference_update(gone)
         for item in appends:
@@ -368,9 +376,12 @@ class Store:
                 result = error
             else:
                 result = Entry(item.row.sequence, item.row.previous, item.publication)
-                entries.append(result)
             if item.done is not None:
                 item.done(result)
+        for row in rows if error is None else ():
+            for sequence in row.sequences[1:]:  # the row's first number stands for all of them
+                self._in_hand[row.sequence] += self._in_hand.pop(sequence)
+                self._count -= 1
         if entries and self.on_committed is not None:
             self.on_committed(entries)
 

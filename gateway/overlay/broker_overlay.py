@@ -88,7 +88,7 @@ class BrokerOverlay:
         self.figures = figures
         self._store, self._keeping, self._dials = store, keeping, dials
         self._driver = Driver(node, keeping.live, dials, figures, self, clock)
-        self._outgoing = Outgoing(store, figures, self._driver.handle)
+        self._outgoing = Outgoing(store, figures, self._driver.handle, self._batch_of)
         self._entities = entities
         self.own_topics = OwnTopics()
         if entities is not None:
@@ -182,6 +182,9 @@ class BrokerOverlay:
         else:
             self._outgoing.take(publication, done)
         return True
+
+    def _batch_of(self, topic: str) -> str | None:
+        return None if self._gateway is None else self._gateway.batch_of(topic, self._clock())
 
     def may_leave(self, topic: str) -> bool:
         """Whether a bridge may hand a local topic to an ordinary broker: it is in no scope, plain, or ours to read."""

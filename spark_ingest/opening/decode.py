@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -30,16 +31,39 @@ from keys.message import FLAGS_AT, KEY_ID_AT, PREFIX_BYTES, PUBLISHER_AT, QOS_FL
 from keys.topictokens import matches, tokenise_topic
 from spark_ingest.opening.data_keys import TOPICS_REMEMBERED, DataKeys, Use, reason_of
 from spark_ingest.opening.inners import Inners, read_inners
+from spark_ingest.opening.unpacking import Unpacked, is_packed, is_under, joined
 from spark_ingest.secrets import Grants, GrantsFile
 
 
 @dataclass(slots=True)
 class Opened:
-    """What came of one record batch: row numbers (ascending) with their content, and row numbers with a reason."""
+    """What came of one record batch: row numbers (ascending) with their content, and row numbers with a reason.
+
+    A row that holds a batch of publications stands there once for each; then `numbers` and `qos` are theirs.
+    """
 
     rows: Any
     content: Inners
     closed: list[tuple[int, str]]
+    numbers: Any = None
+    qos: Any = None
+
+    def keep(self, kept: Any) -> None:
+        """Forget the content that is not `kept`."""
+        if kept.all():
+            return
+        chosen = np.flatnonzero(kept)
+        self.rows, self.content = self.rows[chosen], self.content.take(chosen)
+        if self.numbers is not None:
+            self.numbers, self.qos = self.numbers[chosen], self.qos[chosen]
+
+    def sequences(self, taken: Any) -> Any:
+        """The numbers of all content; `taken`: the columns of its rows."""
+        return taken.column("sequence") if self.numbers is None else pa.array(self.numbers, pa.int64())
+
+    def qos_of(self, taken: Any) -> Any:
+        """The same for QoS."""
+        return taken.column("qos") if self.qos is None else pa.array(self.qos, pa.int32())
 
     @property
     def inners(self) -> list[Inner]:
@@ -89,15 +113,35 @@ class Opener:
             reasons = iter([keys[code] for code in codes[closed].tolist()])
             rows.close(lambda _: next(reasons), closed)
             prefixes, codes = prefixes[~closed], codes[~closed]
-        content = self._contents(rows, prefixes, keys, codes)
-        verdicts = self._verdicts(content, rows.batch.column("wire_topic"))
+        opened = self._opened(rows, prefixes, keys, codes)
+        singles, batches = rows.split(np.array([is_packed(each) for each in opened], bool))
+        content = self._contents(singles, [each for each in opened if not is_packed(each)])
+        verdicts = self._verdicts(content, singles.batch.column("wire_topic"))
         if verdicts:
             reasons = iter(verdicts.values())
             bad = np.zeros(len(content.time_ms), bool)
             bad[list(verdicts)] = True
-            rows.close(lambda _: next(reasons), bad)
+            singles.close(lambda _: next(reasons), bad)
             content = content.take(np.flatnonzero(~bad))
-        return Opened(rows.numbers, content, rows.closed)
+        if not batches.batch.num_rows:
+            return Opened(singles.numbers, content, singles.closed)
+        unpacked = self._unpacked(batches, [each for each in opened if is_packed(each)])
+        return _merged(Opened(singles.numbers, content, [*singles.closed, *batches.closed]), singles.batch, unpacked)
+
+    def _unpacked(self, rows: _Rows, opened: Sequence[bytes]) -> Unpacked:
+        """The records of rows that hold batches. One that may not be read is closed alone."""
+        unpacked = Unpacked()
+        topics, sequences = rows.batch.column("wire_topic").to_pylist(), rows.batch.column("sequence").to_pylist()
+        for row, wire_topic, sequence, content in zip(rows.numbers.tolist(), topics, sequences, opened, strict=True):
+            reason = unpacked.add(row, sequence, content, partial(self._is_under, wire_topic))
+            rows.closed += [(row, reason)] if reason else []
+        return unpacked
+
+    def _is_under(self, wire_topic: str, topic: str) -> bool:
+        """Whether a clear topic is one of the scope whose batches travel on a wire topic."""
+        return is_under(topic, wire_topic) or any(
+            is_under(_hidden(topic, key), wire_topic) for key in self._grants.token_keys
+        )
 
     def _keys_of(
         self, batch: Any, materials: dict[bytes, tuple[bytes, bytes]]
@@ -114,8 +158,8 @@ class Opener:
         return [None if use.key_id == NO_KEY else next(found) for use in uses], codes
 
     @staticmethod
-    def _contents(rows: _Rows, prefixes: Any, keys: list[Any], codes: Any) -> Inners:
-        """What opens and is well-formed; the other rows are closed."""
+    def _opened(rows: _Rows, prefixes: Any, keys: list[Any], codes: Any) -> list[bytes]:
+        """The content of what opens; the other rows are closed."""
         sealed = rows.batch.column("sealed").to_numpy(zero_copy_only=False)
         used = np.empty(len(keys), object)
         used[:] = keys
@@ -135,6 +179,11 @@ class Opener:
             unopened = np.array([each is None for each in opened], bool)
             rows.close(lambda _: "content: it does not open under its key, header and topic", unopened)
             opened = [each for each in opened if each is not None]
+        return list[bytes](opened)
+
+    @staticmethod
+    def _contents(rows: _Rows, opened: Sequence[bytes]) -> Inners:
+        """What is well-formed; the other rows are closed."""
         content, malformed = read_inners(opened)
         if malformed:
             closed = np.zeros(rows.batch.num_rows, bool)
@@ -193,6 +242,15 @@ class _Rows:
             chosen = np.flatnonzero(kept)
             self.batch, self.numbers = self.batch.take(pa.array(chosen)), self.numbers[chosen]
 
+    def split(self, apart: Any) -> tuple[_Rows, _Rows]:
+        """These rows without some, and those; what is closed stays with the first."""
+        if not apart.any():
+            return self, _Rows(self.batch.slice(0, 0))
+        other = _Rows(self.batch.filter(pa.array(apart)))
+        other.numbers = self.numbers[apart]
+        self.keep(~apart)
+        return self, other
+
     def close(self, reason: Callable[[int], str], closed: Any) -> None:
         """`reason`: by place among the rows that were left, called in their order."""
         for place in np.flatnonzero(closed).tolist():
@@ -231,6 +289,24 @@ def _opened(keys: Any, prefixes: Any, topics: Any, sealed: Any) -> list[bytes | 
     heads[:, 1:] = prefixes
     associated = map(add, _as_bytes(heads), topics.tolist())
     return DataKey.open_each(keys.tolist(), _as_bytes(nonces), sealed.tolist(), associated)
+
+
+def _merged(singles: Opened, batch: Any, unpacked: Unpacked) -> Opened:
+    """Rows of one publication each and records of batches, in order of rows."""
+    rows = np.concatenate((singles.rows, np.array(unpacked.rows, np.int64)))
+    order = np.argsort(rows, kind="stable")
+    content = joined(singles.content, unpacked.content()).take(order)
+    numbers = np.concatenate((batch.column("sequence").to_numpy(), np.array(unpacked.numbers, np.int64)))
+    qos = np.concatenate((batch.column("qos").to_numpy(), np.array(unpacked.qos, np.int32)))
+    return Opened(rows[order], content, singles.closed, numbers[order], qos[order])
+
+
+def _hidden(topic: str, key: bytes) -> str:
+    """The token form of a clear topic; of what is no name of a topic, nothing."""
+    try:
+        return tokenise_topic(topic, key)
+    except KeysError:
+        return ""
 
 
 def _as_bytes(matrix: Any) -> list[bytes]:

@@ -23,7 +23,7 @@ from spark_ingest.opening.decode import Opened, Opener, TopicSet, which
 from spark_ingest.opening.inners import PROPERTIES, Inners
 from spark_ingest.opening.statements import Statement, Unreadable, statement_of
 from spark_ingest.options import Options, Stream
-from spark_ingest.spool import ByteRange, Shard, read_groups
+from spark_ingest.spool import ByteRange, Shard, is_batch_topic, read_groups
 
 _log = logging.getLogger(__name__)
 _TIME = pa.timestamp("us", tz="UTC")
@@ -162,6 +162,8 @@ class RowReader:
         available = self._stream is Stream.AVAILABILITY
 
         def wanted(topic: str) -> bool:
+            if is_batch_topic(topic):  # what is in it shows when it is open
+                return True
             return (topic in self._availability) is available and (available or topic in self._topics)
 
         return which(topics, wanted) if ours is None else ours & which(topics, wanted)
@@ -175,9 +177,14 @@ class RowReader:
             sealed_us = group.column("published_at").cast(pa.int64()).to_numpy()
             eras = np.searchsorted(self._untils_us, sealed_us, side="right")
         ours = np.zeros(len(topics), bool)
+        batches = np.flatnonzero(which(topics, is_batch_topic))
+        publishers, sequences = group.column("publisher"), group.column("sequence")
         for era, shard in enumerate(self._shards):
             if shard is not None:
                 ours |= (eras == era) & which(topics, shard.owns)
+        for row in batches.tolist():
+            shard = self._shards[eras[row]]
+            ours[row] = shard is not None and shard.owns_batch(publishers[row].as_py(), sequences[row].as_py())
         return ours
 
     def _sort(self, opened: Opened) -> list[Statement]:
@@ -197,8 +204,7 @@ class RowReader:
             if statement is not None and self._stream is Stream.AVAILABILITY:
                 kept[index] = True
                 statements.append(statement)
-        if not kept.all():
-            opened.rows, opened.content = opened.rows[kept], opened.content.take(np.flatnonzero(kept))
+        opened.keep(kept)
         opened.closed.sort()
         return statements
 
@@ -210,10 +216,10 @@ def _telemetry(group: Any, opened: Opened) -> Any:
         topic=content.topic,
         payload=content.payload,
         publisher=_hex(taken, "publisher"),
-        sequence=taken.column("sequence"),
+        sequence=opened.sequences(taken),
         published_at=_times(content),
         received_at=taken.column("received_at"),
-        qos=taken.column("qos"),
+        qos=opened.qos_of(taken),
         retain=taken.column("retain"),
         properties=content.properties,
     )
@@ -227,7 +233,7 @@ def _availability(group: Any, opened: Opened, statements: Sequence[Statement]) -
         **{name: said.get(name, ()) for name in Statement._fields},
         topic=opened.content.topic,
         publisher=_hex(taken, "publisher"),
-        sequence=taken.column("sequence"),
+        sequence=opened.sequences(taken),
         published_at=_times(opened.content),
         received_at=taken.column("received_at"),
     )
@@ -252,7 +258,8 @@ def _quarantine(group: Any, opened: Opened) -> Any:
 def _taken(group: Any, rows: Any) -> Any:
     """The columns of opened rows that are rows' own: what is large in them was opened."""
     own = group.select(["publisher", "sequence", "received_at", "qos", "retain"])
-    return own if len(rows) == group.num_rows else own.take(pa.array(rows, pa.int64()))
+    whole = len(rows) == group.num_rows and np.array_equal(rows, np.arange(len(rows)))
+    return own if whole else own.take(pa.array(rows, pa.int64()))
 
 
 def _batch(stream: Stream, **columns: Any) -> Any:

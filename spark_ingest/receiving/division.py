@@ -2,7 +2,7 @@
 
 Each receiver subscribes to whole scopes, as everybody does: replicas learn nothing finer. What is of another part it
 acknowledges unread, but for the key that rides on it: publications of all parts are sealed under it. A publication's
-part follows from its wire topic, which is the same for all of its pieces.
+part follows from its wire topic, which is the same for all of its pieces, a batch's from publisher and number.
 
 When the number changes, the parts change with it. No receiver can know what another one has written, so the change
 is tied to what all pieces of a publication say alike: the time at which its publisher sealed it, signed in its header.
@@ -20,7 +20,7 @@ import bisect
 from collections.abc import Sequence
 
 from keys.envelope import SignedHeader, from_property
-from spark_ingest.spool import Shard
+from spark_ingest.spool import Shard, is_batch_topic
 
 TOPICS_REMEMBERED = 65_536
 """Verdicts on topics that are kept; wire topics are not verified yet, and whoever invents them empties this only."""
@@ -41,6 +41,10 @@ class Part:
 
     def takes(self, wire_topic: str, told: str) -> bool:
         """Whether a publication is ours. `told`: property `vmq` as it came. Raises BadFrame."""
+        if is_batch_topic(wire_topic):
+            header = SignedHeader.decode(from_property(told)).header
+            shard = self._shards[bisect.bisect_right(self._untils, header.time_ms)]
+            return shard is not None and shard.owns_batch(header.publisher, header.sequence)
         owned = self._known.get(wire_topic)
         if owned is None:
             if len(self._known) >= TOPICS_REMEMBERED:

@@ -59,8 +59,10 @@ class Site:
     """One life of a gateway's outbox and node, with replicas that acknowledge when the test says so."""
 
     def __init__(
-        self, directory: Path, world: World, now: float, max_age_s: float | None = None, **options: int
-    ) -> None:
+        self, directory: Path, world: World, now: float, max_age_s: float | None = None, batches: bool = False,
+        **options: int,
+    ) -> None:  # fmt: skip
+        """`batches`: whether publications of one commit go together; else each is an entry that the test can count."""
         self.now, self.world = now, world
         self.store = Store.open(directory, **options)
         rng = random.Random("site")
@@ -69,7 +71,8 @@ class Site:
             max_age_s=max_age_s, shelf=self.store,
         )  # fmt: skip
         self.figures = Figures("site", "gateway")
-        self.outgoing = Outgoing(self.store, self.figures, self._handle)
+        self._batches = batches
+        self.outgoing = Outgoing(self.store, self.figures, self._handle, self._batch_of)
         self.sent: defaultdict[str, list[Send]] = defaultdict(list)
         self.unacknowledged: defaultdict[str, deque[int]] = defaultdict(deque)
         self.most_in_flight = self.most_resident = 0
@@ -78,6 +81,9 @@ class Site:
     def _handle(self, event: Event) -> None:
         self._perform(self.node.handle(event, self.now))
         self.most_resident = max(self.most_resident, self.node.publisher.depth)
+
+    def _batch_of(self, topic: str) -> str | None:
+        return self.node.batch_of(topic, self.now) if self._batches else None
 
     def refill(self) -> None:
         """What the driver does between other events."""

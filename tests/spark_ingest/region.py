@@ -222,13 +222,17 @@ class Publisher:
 
     def seal(
         self, topic: str, payload: bytes = b"{}", *, wire_topic: str | None = None, time: float = NOW,
-        sequence: int = 0, **fields: Any,
+        sequence: int = 0, clear: bytes | None = None, **fields: Any,
     ) -> Sealed:  # fmt: skip
-        """A publication as every replica will carry it. `fields`: of MessageHeader (qos, retain, ...) or Inner."""
+        """A publication as every replica will carry it. `fields`: of MessageHeader (qos, retain, ...) or Inner.
+
+        `clear`: what is sealed instead of an Inner.
+        """
         self.sequence = sequence or self.sequence + 1
         wire_topic = wire_topic or topic
         inner_fields = {name: fields.pop(name) for name in ("properties", "content_type") if name in fields}
         inner = Inner(fields.pop("inner_topic", topic), int(time * 1000), payload, **inner_fields).encode()
+        inner = inner if clear is None else clear
         scope = self.overlay.scope_of(wire_topic)
         assert scope is not None
         header = MessageHeader(

@@ -15,7 +15,7 @@ PUBLICATION = (b"p" * 16, 7)
 
 def form(name: str = "a", publication: tuple[bytes, int] = PUBLICATION, state: State = State.WAITING) -> Form:
     none: Any = cast(Any, None)
-    return Form((name, "topic"), none, b"", "topic", none, 0.0, publication, 1, state=state)
+    return Form((name, "topic"), none, none, "topic", 0.0, publication, state=state)
 
 
 def test_forms_of_one_publication_are_found_together_and_by_what_was_told() -> None:

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from bridge.wire.admission import Admitted
 from spark_ingest.receiving.sealings import UNVOUCHED, WHOLE, Form, State, call_each, record_of
 from tests.keys.helpers import message_header
 
@@ -13,7 +14,9 @@ HEADER = message_header(b"k" * 16, sequence=7, qos=2, retain=True)
 
 
 def form(**changes: object) -> Form:
-    made = Form(("told", "topic"), HEADER, b"frame", "topic", cast(Any, None), 12.5, (HEADER.publisher, 7), 1)
+    nobody: Any = cast(Any, None)
+    admitted = Admitted(HEADER, b"frame", nobody, nobody, 0, True)
+    made = Form(("told", "topic"), admitted, HEADER, "topic", 12.5, (HEADER.publisher, 7))
     made.content = b"content"
     for name, value in changes.items():
         setattr(made, name, value)

@@ -1,0 +1,137 @@
+"""Publications of one scope as one: packed by the gateway's outbox, unpacked by whoever opens them.
+
+A batch is a publication whose payload is `keys.records` content: it is committed, sealed, signed, sent, stored and
+acknowledged once. Its number is that of its first record. The records' numbers follow it one by one; one whose number
+does not carries it with its extras. Not here: which publications go together (`gateway.outbox`), where batches
+travel (`bridge.document`), whether a record may be delivered (`bridge.reader`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from bridge.contract.machine import Publication
+from keys.errors import BadFrame, KeysError
+from keys.records import HAS_EXTRAS, NO_EXTRAS, QOS, RETAIN, TOMBSTONE, Extras, Records, encode
+
+RECORDS_MAX = 256  # of one batch
+BATCH_BYTES = 64 << 10  # of topics, payloads and extras together; a longer record is a batch of its own
+RECORD_BYTES = 19  # what a record takes beside them
+
+
+class Numbered(NamedTuple):
+    """A publication and its number among all of its publisher's."""
+
+    number: int
+    publication: Publication
+
+
+def size_of(publication: Publication) -> int:
+    """About how many bytes it takes in a batch."""
+    p = publication
+    size = RECORD_BYTES + len(p.topic) + len(p.payload) + len(p.correlation_data or b"")
+    return size + sum(len(name) + len(value) + 4 for name, value in p.properties) + len(p.content_type or "")
+
+
+def fits(publication: Publication) -> bool:
+    """Whether it can be part of a batch."""
+    try:
+        publication.topic.encode()
+        _extras(publication, None)
+    except (KeysError, UnicodeEncodeError):
+        return False
+    return bool(publication.topic) and publication.time_ms >= 0
+
+
+def packed(topic: str, records: Sequence[Numbered]) -> Publication:
+    """These as one publication on `topic`, in order. Raises `OurFault` for what fits no record."""
+    first = records[0].number
+    content = encode(
+        bytes([_flags(p) for _, p in records]),
+        [p.time_ms for _, p in records],
+        [p.topic.encode() for _, p in records],
+        [_extras(p, None if number == first + at else number) for at, (number, p) in enumerate(records)],
+        [p.payload for _, p in records],
+    )
+    begins_ms = min(p.time_ms for _, p in records)
+    ends_ms = [p.time_ms + p.expiry_s * 1000 for _, p in records if p.expiry_s is not None]
+    expiry_s = -(-(max(ends_ms) - begins_ms) // 1000) if len(ends_ms) == len(records) else None
+    qos = max(p.qos for _, p in records)
+    return Publication(topic, content, qos, expiry_s=expiry_s, time_ms=begins_ms, records=len(records))
+
+
+def numbers_of(batch: Publication, first: int) -> tuple[int, ...]:
+    """The numbers of the records of a batch of our own."""
+    records = Records.decode(batch.payload)
+    if not records.flags.translate(None, _WITHOUT_EXTRAS):
+        return tuple(range(first, first + len(records)))
+    return tuple([_number(records, at, first) for at in range(len(records))])
+
+
+def is_packed(content: bytes) -> bool:
+    """Whether opened content is a batch's."""
+    return content[:1] == b"\2"
+
+
+def unpacked(content: bytes, first: int) -> Iterator[Numbered | KeysError]:
+    """The records of the batch with this number, each or what is wrong with it. Raises `BadFrame` if all of it is."""
+    records = Records.decode(content)
+    flags, times, payloads = records.flags, records.times, records.payloads()
+    topics: list[str | None] = [_text(topic) for topic in records.topics]
+    for at, index in enumerate(records.indexes):
+        topic, flag = topics[index], flags[at]
+        if topic is None:
+            yield BadFrame("a topic is not UTF-8")
+            continue
+        number, extras = first + at, NO_EXTRAS
+        if flag & HAS_EXTRAS:
+            try:
+                extras = records.extras(at)
+            except KeysError as error:
+                yield error
+                continue
+            number = number if extras.number is None else extras.number
+        yield Numbered(
+            number,
+            Publication(
+                topic,
+                payloads[at],
+                flag & QOS,
+                bool(flag & RETAIN),
+                extras.content_type,
+                extras.response_topic,
+                extras.correlation_data,
+                extras.payload_format,
+                extras.properties,
+                extras.expiry_s,
+                times[at],
+            ),
+        )
+
+
+def _number(records: Records, at: int, first: int) -> int:
+    number = records.extras(at).number
+    return first + at if number is None else number
+
+
+def _text(topic: bytes) -> str | None:
+    try:
+        return topic.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _flags(publication: Publication) -> int:
+    retain = RETAIN if publication.retain else 0
+    return publication.qos | retain | (TOMBSTONE if retain and not publication.payload else 0)
+
+
+def _extras(publication: Publication, number: int | None) -> bytes:
+    p = publication
+    return Extras(
+        p.expiry_s, p.content_type, p.response_topic, p.correlation_data, p.payload_format, number, p.properties
+    ).encode()
+
+
+_WITHOUT_EXTRAS = bytes(flag for flag in range(256) if not flag & HAS_EXTRAS)

@@ -1,0 +1,68 @@
+"""The records of a batch at a reader: which may be delivered to local clients.
+
+Whoever published the batch may publish in the whole scope; so each record's topic must be one of the scope. Names and
+texts that would break connections of local clients, and what has expired, are left out one by one. Not here: opening
+(`collector`), the form (`bridge.contract`).
+"""
+
+from __future__ import annotations
+
+from bridge.base import TopicError, check_name, matches
+from bridge.contract import Blame, Count, Deliver, Effect, Numbered, Publication, unpacked
+from bridge.document import ScopeSecret
+
+
+class Unpacked:
+    """What is delivered of one batch. Raises `BadFrame` for content that is none."""
+
+    __slots__ = ("_scope", "expired", "records", "refused")
+
+    def __init__(self, secret: ScopeSecret, content: bytes, first: int, now: float) -> None:
+        self._scope = secret.scope.filter
+        self.records: list[Numbered] = []
+        self.expired = self.refused = 0
+        names: dict[str, bool] = {}
+        for record in unpacked(content, first):
+            if not isinstance(record, Numbered):
+                self.refused += 1
+                continue
+            publication = record.publication
+            topic = publication.topic
+            fits = names.get(topic)
+            if fits is None:
+                fits = names[topic] = _is_name(topic) and matches(secret.clear_filter, topic)
+            if not fits or not _has_fit_texts(publication):
+                self.refused += 1
+            elif publication.expiry_s is not None and publication.time_ms + publication.expiry_s * 1000 < now * 1000:
+                self.expired += 1
+            else:
+                self.records.append(record)
+
+    def delivered(self, publisher: str, sealed_ms: int, late: bool) -> list[Effect]:
+        """What local clients get, in order, and what is counted."""
+        effects: list[Effect] = [
+            Deliver(publisher, number, publication, late, self._scope, sealed_ms)
+            for number, publication in self.records
+        ]
+        if self.expired:
+            effects.append(Count("expired", self.expired))
+        if self.refused:
+            why = "records of a batch that may not be delivered"
+            effects += [Count("unopened", self.refused), Blame(publisher, False, why)]
+        return [*effects, Count("delivered", len(self.records))]
+
+
+def _is_name(topic: str) -> bool:
+    try:
+        check_name(topic)
+    except TopicError:
+        return False
+    return True
+
+
+def _has_fit_texts(p: Publication) -> bool:
+    if p.response_topic is not None and not _is_name(p.response_topic):
+        return False
+    return not (p.content_type and "\0" in p.content_type) and not any(
+        "\0" in text for pair in p.properties for text in pair
+    )

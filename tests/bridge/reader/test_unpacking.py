@@ -1,0 +1,146 @@
+"""Batches at a subscriber: each record judged alone, and no batch where its publisher has no right to one."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from bridge.contract import Committed, Deliver, Numbered, Publication, packed
+from bridge.contract.machine import Received, Subscribed, Wire
+from bridge.document.policy import Scope
+from bridge.node import GatewayNode
+from bridge.sim.adversary import Behaviour
+from bridge.sim.checkers import check_blame, check_liveness, check_safety
+from keys.envelope import Mode
+from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, suspected
+from tests.sim.world import World, make_world, subscribe
+
+MS = int(NOW * 1000)
+
+
+def plain_world(publish: tuple[str, ...] = ("#",)) -> World:
+    return make_world({1: 3}, [], {"site": 1, "control": 1}, [Scope("plant/#", Mode.PLAIN)], publish=publish)
+
+
+def record(number: int, topic: str = "plant/a", payload: bytes = b"x", **fields: object) -> Numbered:
+    return Numbered(number, Publication(topic, payload, 1, time_ms=MS, **fields))  # type: ignore[arg-type]
+
+
+def reader_of(world: World) -> GatewayNode:
+    node = gateway(world, "control")
+    node.handle(Subscribed("plant/#"), NOW)
+    return node
+
+
+def arrive(node: GatewayNode, wire: Wire) -> tuple[list[Deliver], int, set[str]]:
+    effects = node.handle(Received("r1a", wire), NOW)
+    return delivered(effects), counted(effects, "unopened"), suspected(effects)
+
+
+def batch_wire(world: World, records: list[Numbered], topic: str = "plant/~", retain: bool = False) -> Wire:
+    content = packed(topic, records).payload
+    return craft(
+        world, "site", topic, sequence=records[0].number, mode=Mode.PLAIN, content=content, retain=retain
+    )  # fmt: skip
+
+
+def test_records_are_delivered_in_order_with_their_own_numbers() -> None:
+    world = plain_world()
+    found, refused, _ = arrive(reader_of(world), batch_wire(world, [record(5), record(6, "plant"), record(9)]))
+    assert [(d.sequence, d.publication.topic, d.publisher, d.scope) for d in found] == [
+        (5, "plant/a", "site", "plant/#"),
+        (6, "plant", "site", "plant/#"),
+        (9, "plant/a", "site", "plant/#"),
+    ]
+    assert refused == 0
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        record(6, "elsewhere/a"),
+        record(6, "plant/+"),
+        record(6, "plant/\0"),
+        record(6, "$SYS/a"),
+        record(6, response_topic="a/#"),
+        record(6, properties=(("n", "\0"),)),
+    ],
+)
+def test_one_bad_record_among_many_is_refused_alone(bad: Numbered) -> None:
+    world = plain_world()
+    node = reader_of(world)
+    many = [record(5), bad, *(record(n) for n in range(7, 105))]
+    found, refused, blamed = arrive(node, batch_wire(world, many))
+    assert [d.sequence for d in found] == [5, *range(7, 105)]
+    assert (refused, blamed) == (1, {"site"})
+    again = craft(world, "site", "plant/~", sequence=200, previous=5, mode=Mode.PLAIN,
+                  content=packed("plant/~", [record(200)]).payload)  # fmt: skip
+    assert [d.sequence for d in arrive(node, again)[0]] == [200]  # the chain goes on
+
+
+def test_a_record_that_expired_on_its_way_is_left_out() -> None:
+    world = plain_world()
+    old = Numbered(6, Publication("plant/a", b"x", 1, expiry_s=1, time_ms=MS - 5000))
+    effects = reader_of(world).handle(Received("r1a", batch_wire(world, [record(5), old])), NOW)
+    assert [d.sequence for d in delivered(effects)] == [5]
+    assert counted(effects, "expired") == 1
+
+
+def test_no_batch_travels_on_another_topic_or_is_retained() -> None:
+    world = plain_world()
+    node = reader_of(world)
+    found, refused, blamed = arrive(node, batch_wire(world, [record(5)], "plant/a"))
+    assert (found, refused, blamed) == ([], 1, {"site"})
+    assert arrive(node, batch_wire(world, [record(6)], retain=True))[0] == []
+
+
+def test_who_may_publish_in_a_part_of_the_scope_sends_no_batch() -> None:
+    world = plain_world(publish=("plant/+",))
+    effects = reader_of(world).handle(Received("r1a", batch_wire(world, [record(5, "plant/a/b")])), NOW)
+    assert delivered(effects) == []
+    assert counted(effects, "refused") == 1
+
+
+def test_content_of_one_publication_on_the_topic_of_batches_is_not_delivered_as_another() -> None:
+    world = plain_world()
+    wire = craft(world, "site", "plant/~", sequence=5, mode=Mode.PLAIN, payload=b"x")
+    assert [d.publication.topic for d in arrive(reader_of(world), wire)[0]] == ["plant/~"]
+
+
+def test_what_is_first_to_travel_alone_waits_for_the_batch_before_it() -> None:
+    world = plain_world()
+    node = reader_of(world)
+    assert len(arrive(node, batch_wire(world, [record(5)]))[0]) == 1
+    single = craft(world, "site", "plant/a", sequence=8, previous=7, mode=Mode.PLAIN, retain=True)
+    assert arrive(node, single)[0] == []
+    late = craft(world, "site", "plant/~", sequence=7, previous=5, mode=Mode.PLAIN,
+                 content=packed("plant/~", [record(7)]).payload)  # fmt: skip
+    assert [d.sequence for d in arrive(node, late)[0]] == [7, 8]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_with_a_liar_in_each_region_every_record_of_every_batch_arrives_once_and_in_order(seed: int) -> None:
+    world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1, "control": 2}, seed=seed)
+    rng = random.Random(seed)
+    world.liars.update({"r1b": frozenset(Behaviour), "r2a": frozenset(Behaviour)})
+    world.probability = 0.5
+    kernel = world.kernel(rng)
+    subscribe(kernel, "control", "plant/#")
+    number = previous = 1
+    published: dict[int, Publication] = {}
+    for at in range(40):
+        when = NOW + 5 + at * 0.05
+        records = []
+        for _ in range(rng.randrange(1, 30)):
+            made = Publication(f"plant/{rng.randrange(5)}", rng.randbytes(9), 1, time_ms=int(when * 1000))
+            records.append(Numbered(number, made))
+            published[number] = made
+            number += 1
+        first = records[0].number
+        kernel.at(when, "site", Committed(((first, previous if at else 0, packed("plant/~", records)),)))
+        previous = first
+    trace = kernel.run(NOW + 60)
+    check_safety(published, trace.delivered["control"])
+    check_liveness(published, trace.delivered["control"])
+    check_blame(trace.named(), set(world.liars))
