@@ -33,13 +33,13 @@ from bridge.contract import (
     KeyDoubted,
     KeysChanged,
     KeyWanted,
-    Limits,
     LinkDown,
     LinkUp,
     NotAppended,
-    Page,
+    OutboxPage,
     Publication,
     PublisherGuard,
+    PublisherLimits,
     Received,
     Restored,
     Rotated,
@@ -53,8 +53,8 @@ from bridge.document import Issuer, Overlay, ScopeSecret
 from bridge.document.region_view import RegionView
 from bridge.groups import GROUPS_TOPIC, LeaseRelay, SharedGroups
 from bridge.membership import GRANT_TOPIC, KeyClient, Node, OverlayDirectory, answer, handed_over
-from bridge.publisher import Intake, NothingLeft, Publisher, Shelf
-from bridge.reader import Collector, Interest
+from bridge.publisher import NothingLeft, OutboxIntake, Publisher, Shelf
+from bridge.reader import Collector, ScopeInterest
 from bridge.replica import Forwarder
 from bridge.wire import PULL_TOPIC, SUBSCRIBE_TOPIC, refused
 from keys.epochs import KeyName, ScopeKeys
@@ -81,7 +81,7 @@ class ReaderNode(Node):
         """`secrets`: all that we may read; `keys`: their epoch keys, which come and go here."""
         super().__init__(overlay, name)
         self.secrets = list(secrets)
-        self.interest = Interest(overlay, identity, name, secrets)
+        self.interest = ScopeInterest(overlay, identity, name, secrets)
         self._replicas = frozenset(overlay.replicas(overlay.certificate(name).region))
         self._identity = identity
         self._keys = keys
@@ -198,7 +198,7 @@ class GatewayNode(ReaderNode):
         # by clear names, which stay when the owner exchanges the tokens
         self._outgoing = None if outgoing is None else {secret.clear_filter for secret in outgoing}
         self.publisher = Publisher(overlay, identity, name, self._sends(), keys, random, max_age_s)
-        self.intake = Intake(self.publisher, shelf or NothingLeft(), max_age_s)
+        self.intake = OutboxIntake(self.publisher, shelf or NothingLeft(), max_age_s)
         self.collector = Collector(overlay, name, secrets, keys)
         self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
 
@@ -265,7 +265,7 @@ class GatewayNode(ReaderNode):
                 return self.intake.committed(event, now)
             case Unstored():
                 return self.intake.unstored(event, now)
-            case Page():
+            case OutboxPage():
                 return self.intake.page(event, now)
             case LinkUp(peer):
                 # Leases before publications: whoever gets both then knows which groups we served already.
@@ -358,12 +358,12 @@ class ReplicaNode(Node):
         identity: Identity,
         name: str,
         seeds: Callable[[int], bytes],
-        limits: Limits | None = None,
+        limits: PublisherLimits | None = None,
     ) -> None:
         super().__init__(overlay, name, identity)
         self.forwarder = Forwarder(overlay, name, seeds)
         self._leases = LeaseRelay(overlay, self.forwarder.routes, self.forwarder.routing)
-        self._publishers = PublisherGuard(limits or Limits())
+        self._publishers = PublisherGuard(limits or PublisherLimits())
 
     def _event(self, event: Event, now: float) -> list[Effect]:
         """Only links and what they bring concern a replica."""

@@ -20,13 +20,13 @@ from gateway.bridging import Bridge, make_bridge
 from gateway.broker import EdgeBroker
 from gateway.client import LocalEnd
 from gateway.clients import INTERNAL, EntityConnected, EntityEvent, EntityGone
-from gateway.health import DEGRADED, Certificates, Finding, View, Watch, look
+from gateway.health import DEGRADED, Certificates, Finding, HealthWatch, View, look
 from gateway.overlay import BrokerOverlay, standing
 from gateway.telling import Hooks
 
 if TYPE_CHECKING:
     from gateway.base.config_console import Console
-    from gateway.console.serving import Server
+    from gateway.console.serving import ConsoleServer
     from gateway.console.shown import LogTail
 
 log = logging.getLogger("veilmq.attached")
@@ -40,8 +40,8 @@ class Attached:
     def __init__(self, settings: Settings, links: BrokerOverlay | None) -> None:
         self._settings, self._links = settings, links
         self._bridges: list[Bridge] = []
-        self._watch: Watch | None = None
-        self._server: Server | None = None
+        self._watch: HealthWatch | None = None
+        self._server: ConsoleServer | None = None
         self._starting: asyncio.Task[None] | None = None
         self._hooks: Hooks | None = None
         self._log: LogTail | None = None
@@ -57,7 +57,7 @@ class Attached:
             ]
             for each in self._bridges:
                 each.start()
-        self._watch = Watch(
+        self._watch = HealthWatch(
             partial(_view, settings, self._links, broker, self._bridges, Certificates()), time.monotonic
         )
         broker.operation.health = self._watch
@@ -82,7 +82,7 @@ class Attached:
         if self._hooks is not None:
             await self._hooks.stop()
 
-    def _tell(self, broker: EdgeBroker, watch: Watch) -> None:
+    def _tell(self, broker: EdgeBroker, watch: HealthWatch) -> None:
         """Raises StartError."""
         hooks = self._hooks = Hooks(self._settings.events, LocalEnd(f"{INTERNAL}events", broker), self._name())
 
@@ -102,7 +102,7 @@ class Attached:
         watch.on_change = found
         hooks.start()
 
-    def _open_console(self, broker: EdgeBroker, settings: Console, watch: Watch) -> None:
+    def _open_console(self, broker: EdgeBroker, settings: Console, watch: HealthWatch) -> None:
         """Raises StartError where aiohttp is missing, or the tokens cannot be read."""
         try:
             from gateway.console.assembly import make_server  # noqa: PLC0415  few have it, and it needs aiohttp
@@ -119,7 +119,7 @@ class Attached:
         self._starting = asyncio.get_running_loop().create_task(self._serve(self._server))
 
     @staticmethod
-    async def _serve(server: Server) -> None:
+    async def _serve(server: ConsoleServer) -> None:
         """The broker serves already: a page that cannot is said and missed, and stops nobody."""
         try:
             await server.start()

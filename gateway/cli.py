@@ -26,7 +26,7 @@ from gateway.commands.users import users_app
 
 if TYPE_CHECKING:
     from gateway.base import Settings
-    from gateway.commands.check import Report
+    from gateway.commands.check import CheckReport
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -168,7 +168,7 @@ def check(
     return EXIT_BAD_INPUT if report.failed else 0
 
 
-def _print_report(report: Report) -> None:
+def _print_report(report: CheckReport) -> None:
     for finding in report.findings:
         if finding.level == "error":
             print(f"veilmq: {finding.text}", file=sys.stderr)

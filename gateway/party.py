@@ -24,7 +24,7 @@ from bridge.traces import Availability
 from gateway.attached import Attached
 from gateway.base import ConfigError, Figures, LinkFigures, LinkState, OverlaySettings, Settings
 from gateway.broker import LINK_LIMITS, EdgeBroker, Lifecycle, run_broker
-from gateway.client import Client, LinkTls
+from gateway.client import LinkTls, MqttClient
 from gateway.mqtt5.types import ReasonCode
 from gateway.outbox import Store
 from gateway.outbox.store import StoreError
@@ -173,7 +173,7 @@ def build(
     )
 
 
-def _dial(party: Party, neighbours: Neighbours | None, peer: str) -> Client:
+def _dial(party: Party, neighbours: Neighbours | None, peer: str) -> MqttClient:
     return dial(
         party.live.overlay,
         party.name,

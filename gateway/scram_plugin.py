@@ -45,20 +45,20 @@ from gateway.auth import (
 )
 from gateway.base import PrivateFileError, StartError, read_private, write_private
 
-#: What `set_user` asks for: about 30 ms of a client's time; 4,096 is the least that RFC 7677 allows.
 ITERATIONS = 65_536
+"""What `set_user` asks for: about 30 ms of a client's time; 4,096 is the least that RFC 7677 allows."""
 DECOY_KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Users:
+class ScramUsers:
     """The file, read. `verifiers`: by prepared user name."""
 
     verifiers: Mapping[str, Verifier] = field(repr=False)
     decoy_key: bytes = field(repr=False)
 
     @classmethod
-    def load(cls, path: Path) -> Users:
+    def load(cls, path: Path) -> ScramUsers:
         """Raises StartError naming file, user, cause and cure."""
         try:
             content = yaml.safe_load(read_private(path))
@@ -99,9 +99,9 @@ def set_user(path: Path | str, name: str, password: str, iterations: int = ITERA
     PrivateFileError for the file.
     """
     path = Path(path)
-    users = Users.load(path) if path.exists() else Users({}, os.urandom(DECOY_KEY_BYTES))
+    users = ScramUsers.load(path) if path.exists() else ScramUsers({}, os.urandom(DECOY_KEY_BYTES))
     verifier = Verifier.of(password, os.urandom(SALT_BYTES), iterations)
-    Users({**users.verifiers, saslprep(name): verifier}, users.decoy_key).save(path)
+    ScramUsers({**users.verifiers, saslprep(name): verifier}, users.decoy_key).save(path)
 
 
 class _Exchange:
@@ -130,15 +130,15 @@ class ScramPlugin(EnhancedAuthPlugin):
 
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
-        self._take(Users.load(Path(self.config.users_file)))
+        self._take(ScramUsers.load(Path(self.config.users_file)))
 
-    def _take(self, users: Users) -> None:
+    def _take(self, users: ScramUsers) -> None:
         self._users, shapes = users, users.shapes()
         self._decoys = Decoys(users.decoy_key, shapes) if shapes else Decoys(users.decoy_key)
 
     def reread(self, options: dict[str, Any]) -> Callable[[], None]:
         """Read the file anew; what takes it over. Raises StartError."""
-        return partial(self._take, Users.load(Path(options.get("users_file") or self.config.users_file)))
+        return partial(self._take, ScramUsers.load(Path(options.get("users_file") or self.config.users_file)))
 
     def _lookup(self, name: str) -> tuple[Verifier, bool]:
         decoy = self._decoys.verifier(name)
@@ -155,4 +155,4 @@ class ScramPlugin(EnhancedAuthPlugin):
         users_file: str | Path
 
 
-__all__ = ["ITERATIONS", "ScramPlugin", "Users", "set_user"]
+__all__ = ["ITERATIONS", "ScramPlugin", "ScramUsers", "set_user"]

@@ -51,7 +51,7 @@ class _Plan(NamedTuple):
     """Shares of a row that a choice takes."""
 
 
-class Found(NamedTuple):
+class FoundColumns(NamedTuple):
     """`rows`: level-1 places whose value fits its commitment. `combination`: the choice that gave the last of them."""
 
     secret: bytes
@@ -97,7 +97,7 @@ class ColumnSearch:
         """Whether every share that the whole tree can have is here: waiting for more is pointless."""
         return len(self.shares) == self._plan.row_shares * self._hops[0].count
 
-    def search(self, limit: int, contradicted: Mapping[Column, int]) -> Found | None:
+    def search(self, limit: int, contradicted: Mapping[Column, int]) -> FoundColumns | None:
         """Work out at most `limit` further choices. None: nothing fits yet, or `is_pending` says that work is left."""
         for choice, row in self._complete(contradicted):
             if limit <= 0:
@@ -159,15 +159,15 @@ class ColumnSearch:
         assert tags is not None
         return shamir.interpolate(subsets[0], values), tags[:-1]
 
-    def _secret(self, choice: _Choice) -> Found | None:
+    def _secret(self, choice: _Choice) -> FoundColumns | None:
         threshold = self._hops[0].threshold
         if len(self.rows) < threshold:
             return None
         places = tuple(sorted(self.rows))[:threshold]
         secret = shamir.interpolate(places, [self.rows[place] for place in places])
-        return Found(secret, dict(self.rows), choice.subsets) if self._accept(secret) else None
+        return FoundColumns(secret, dict(self.rows), choice.subsets) if self._accept(secret) else None
 
-    def contradictions(self, found: Found) -> Counter[Column]:
+    def contradictions(self, found: FoundColumns) -> Counter[Column]:
         """Columns of choices that were worked out in vain and are not in the one that held: to be trusted less. It
         names nobody."""
         good = _columns(found.combination)

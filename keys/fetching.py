@@ -57,14 +57,14 @@ class Lied:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedByServer:
     """This server gave no output, or none that can be used. Nobody is blamed: policies may differ for a while."""
 
     server: str
     why: str
 
 
-Effect = Ask | Learned | Lied | Refused
+Effect = Ask | Learned | Lied | RefusedByServer
 
 
 @dataclass(slots=True)
@@ -212,7 +212,7 @@ class KeyFetcher:
                 effects += self._heard(server, said)
         except (BadContent, BadFrame) as error:
             self._turn_from(server, asked.names)
-            effects.append(Refused(server, f"its answer cannot be read: {error}"))
+            effects.append(RefusedByServer(server, f"its answer cannot be read: {error}"))
         return effects + self._work(now)
 
     # ------------------------------------------------------------------------------------------- answers
@@ -220,12 +220,12 @@ class KeyFetcher:
     def _refusals(self, server: str, answer: KeyAnswer, asked: _Asked) -> Iterator[Effect]:
         for index, reason in answer.refused:
             if index >= len(asked.names):
-                yield Refused(server, "it refuses what it was not asked for")
+                yield RefusedByServer(server, "it refuses what it was not asked for")
                 return
             name = asked.names[index]
             self._turn_from(server, (name,))
             what = reason.name.lower().replace("_", " ")
-            yield Refused(server, f"{what}: scope {name.scope!r}, epoch {name.epoch}, bump {name.bump}")
+            yield RefusedByServer(server, f"{what}: scope {name.scope!r}, epoch {name.epoch}, bump {name.bump}")
 
     def _heard(self, server: str, said: Outputs) -> list[Effect]:
         wish = self._wishes.get(said.name)
@@ -233,7 +233,7 @@ class KeyFetcher:
             return []
         if not wish.verdict.hear(server, said):
             self._turn_from(server, (said.name,))
-            return [Refused(server, f"outputs of other sets than its own for scope {said.name.scope!r}")]
+            return [RefusedByServer(server, f"outputs of other sets than its own for scope {said.name.scope!r}")]
         if wish.doubt is not None:
             wish.doubt.discard(server)
         effects: list[Effect] = []

@@ -122,14 +122,14 @@ def jobs(
     once: Annotated[bool, typer.Option(help="What the spool holds now, instead of a stream.")] = False,
 ) -> int:
     """List the ready-made jobs, or run one over a spool."""
-    from spark_ingest.jobs.runs import Settings, listing, run_job
+    from spark_ingest.jobs.runs import RunSettings, listing, run_job
 
     if name is None:
         print("\n".join(listing()))
         return 0
     if spool is None or grants is None:
         raise BadOption("a job needs the spool and its keys; add --spool DIR --grants FILE")
-    settings = Settings(window, watermark, field, late_after, entity_level)
+    settings = RunSettings(window, watermark, field, late_after, entity_level)
     return run_job(name, spool, grants, topics, settings, as_json=as_json, once=once)
 
 

@@ -188,7 +188,7 @@ def _family(
     return family
 
 
-class Endpoint:
+class QueryEndpoint:
     """What `listen` began: `port` is where it listens, `stop` ends it."""
 
     def __init__(self, spark: Any, listener: Any, server: Any, thread: threading.Thread) -> None:
@@ -203,7 +203,7 @@ class Endpoint:
         self._thread.join()
 
 
-def listen(spark: Any, port: int = PORT, host: str = "127.0.0.1") -> Endpoint:
+def listen(spark: Any, port: int = PORT, host: str = "127.0.0.1") -> QueryEndpoint:
     """Serve metrics of the session's queries from now on; port 0 is any. Raises IngestError if it cannot be had."""
     table = QueryTable()
     registry = CollectorRegistry()
@@ -214,7 +214,7 @@ def listen(spark: Any, port: int = PORT, host: str = "127.0.0.1") -> Endpoint:
         raise IngestError(f"metrics: cannot bind {host}:{port}: {error.strerror or error}; take another port") from None
     listener = _listener(table)
     spark.streams.addListener(listener)
-    return Endpoint(spark, listener, server, thread)
+    return QueryEndpoint(spark, listener, server, thread)
 
 
 def _listener(table: QueryTable) -> Any:

@@ -26,7 +26,7 @@ DEFAULT_AVAILABILITY = "+/+/+/availability,+/+/+/+/availability,+/+/+/trace,+/+/
 """Where gateways tell who is alive: PREFIX/GATEWAY/ENTITY/availability and the like, prefix of one or two levels."""
 
 
-class Stream(StrEnum):
+class IngestStream(StrEnum):
     """Which rows a query wants."""
 
     TELEMETRY = "telemetry"
@@ -43,7 +43,7 @@ class Options:
     more_grants: tuple[Path, ...]
     """Of the other receivers of the spool: reading several parts takes the keys of each."""
     grants_identity: Path | None
-    stream: Stream
+    stream: IngestStream
     topics: tuple[str, ...]
     availability: tuple[str, ...]
     shard: Shard | None
@@ -125,7 +125,7 @@ def parse_options(given: Mapping[str, str], *, batch: bool = False) -> Options:
     if bool(identity) != bool(overlay):
         have, want = ("identity", "overlay") if identity else ("overlay", "identity")
         raise BadOption(f"option {have} needs option {want} too: both to receive, neither to read the spool only")
-    stream = _stream(told.get("stream", Stream.TELEMETRY))
+    stream = _stream(told.get("stream", IngestStream.TELEMETRY))
     shard, before = _shard(told), _shard_before(told)
     grants = _grants(told, spool)
     of_shard = f"-{shard.number}of{shard.count}" if shard else ""
@@ -154,7 +154,7 @@ def parse_options(given: Mapping[str, str], *, batch: bool = False) -> Options:
         partitions=_number(told, "partitions", int, 2, 1, 1024),
         cap_bytes=_number(told, "cap_bytes", int, 8 << 30, 1 << 20, 1 << 50),
         incomplete_s=_number(told, "incomplete_s", float, 10.0, 0.1, 3600.0),
-        asks_availability="availability" in told or stream is Stream.AVAILABILITY,
+        asks_availability="availability" in told or stream is IngestStream.AVAILABILITY,
     )
 
 
@@ -250,11 +250,11 @@ def _limit(told: Mapping[str, str], name: str, highest: int) -> int | None:
     return _number(told, name, int, 1, 1, highest) if name in told else None
 
 
-def _stream(value: str) -> Stream:
+def _stream(value: str) -> IngestStream:
     try:
-        return Stream(value.lower())
+        return IngestStream(value.lower())
     except ValueError:
-        raise BadOption(f"stream={value!r} is none of {', '.join(Stream)}") from None
+        raise BadOption(f"stream={value!r} is none of {', '.join(IngestStream)}") from None
 
 
 def _filters(name: str, value: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.contract.figures import Figure
+from bridge.contract.figures import FigureName
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("keys", "bridge", "gateway", "spark_ingest")
@@ -156,6 +156,40 @@ def test_every_module_with_logic_has_tests_of_its_own() -> None:
     assert not allowed - lacking, f"take these out of {name_of(UNTESTED)}: {sorted(allowed - lacking)}"
 
 
+TWO_OF_A_NAME = {
+    "TracedEntity": "the library for programs, and the machine in it",
+    "Tracker": "the library for programs, and the machine in it",
+}
+"""Public classes that share a name, and why. Experiments of the papers (`bridge/sim`) have words of their own."""
+
+
+def public_definitions() -> Iterator[tuple[Path, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for path in MODULES:
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
+                yield path, node
+
+
+def test_no_public_class_has_the_name_of_another_without_a_reason() -> None:
+    places: dict[str, set[str]] = {}
+    for path, node in public_definitions():
+        if isinstance(node, ast.ClassDef) and "sim" not in path.parts:
+            places.setdefault(node.name, set()).add(name_of(path))
+    shared = {name: sorted(where) for name, where in places.items() if len(where) > 1}
+    assert set(shared) == set(TWO_OF_A_NAME), shared
+
+
+def test_every_public_class_and_function_says_what_it_is_for() -> None:
+    silent = [f"{name_of(path)}:{node.lineno}: {node.name}" for path, node in public_definitions()
+              if not ast.get_docstring(node)]  # fmt: skip
+    assert not silent, "\n".join(silent)
+
+
+def test_a_constant_is_explained_by_a_string_after_it_or_a_comment_beside_it() -> None:
+    """Never by `#:` before it: one style, which editors and the documentation read alike."""
+    assert not [name_of(path) for path in MODULES if re.search(r"^\s*#:", path.read_text("utf-8"), re.MULTILINE)]
+
+
 def counted_in(path: Path) -> Iterator[str]:
     """Names of figures in calls of `Count`, `_count` and `charge`, and those that are returned to be counted."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -169,15 +203,15 @@ def counted_in(path: Path) -> Iterator[str]:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 yield argument.value
         elif isinstance(node, ast.FunctionDef) and node.name == "hindrance":
-            yield from (c.value for c in ast.walk(node) if isinstance(c, ast.Constant) and c.value in set(Figure))
+            yield from (c.value for c in ast.walk(node) if isinstance(c, ast.Constant) and c.value in set(FigureName))
 
 
 def test_everything_that_is_counted_is_in_the_registry_and_nothing_else_is() -> None:
     counted = {name for path in MODULES for name in counted_in(path)}
     assert len(counted) > 80
-    assert counted - set(Figure) == set(), "add them to bridge/contract/figures.py"
-    assert set(Figure) - counted == set(), "nobody counts these"
-    assert all(figure.text.endswith(".") for figure in Figure)
+    assert counted - set(FigureName) == set(), "add them to bridge/contract/figures.py"
+    assert set(FigureName) - counted == set(), "nobody counts these"
+    assert all(figure.text.endswith(".") for figure in FigureName)
 
 
 def test_licence_is_apache_2_everywhere() -> None:

@@ -13,15 +13,15 @@ from typing import Generic, TypeVar
 V = TypeVar("V")
 
 SHARE_PREFIX = "$share/"
-#: A UTF-8 string of MQTT has a 16-bit length (§1.5.4).
 MAX_NAME_BYTES = 65_535
-#: Stops a name of thousands of empty levels from making every walk of the tree slow.
+"""A UTF-8 string of MQTT has a 16-bit length (§1.5.4)."""
 MAX_LEVELS = 128
-#: Stops a stream of fresh topic names from filling memory with remembered matches. Whoever uses more names than that in
-#: turn finds none of them remembered: a broker that traces (`tracing.ENTITIES_MAX`) pings on 20,000.
+"""Stops a name of thousands of empty levels from making every walk of the tree slow."""
 MEMO_TOPICS = 32_768
-#: ... and a stream of long ones: these are matched anew each time.
+"""Stops a stream of fresh topic names from filling memory with remembered matches. Whoever uses more names than that in
+turn finds none of them remembered: a broker that traces (`tracing.ENTITIES_MAX`) pings on 20,000."""
 MEMO_CHARS = 1_024
+"""... and a stream of long ones: these are matched anew each time."""
 
 
 class TopicError(ValueError):

@@ -36,7 +36,7 @@ _PUBLISHER = slice(4, 20)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PublisherLimits:
     """What one verified publisher may send through one replica, each as (a second, at once). The defaults are more than
     one process can forward: they bound what a stolen key can do to links and to other publishers, not honest load."""
 
@@ -254,7 +254,7 @@ class PublisherGuard:
     While a publisher is in debt, whatever names it is dropped unread: that hurts nobody else, whoever sent it.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: PublisherLimits) -> None:
         self._limits = limits
         self._budgets: dict[bytes, tuple[Budget, Budget]] = {}  # of certified publishers
         self._in_debt: set[bytes] = set()

@@ -9,12 +9,12 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Figure(StrEnum):
+class FigureName(StrEnum):
     """The value is the name that everybody sees; `text` says what happened once for each."""
 
     text: str
 
-    def __new__(cls, name: str, text: str) -> Figure:
+    def __new__(cls, name: str, text: str) -> FigureName:
         member = str.__new__(cls, name)
         member._value_ = name
         member.text = text

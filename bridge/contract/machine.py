@@ -70,6 +70,8 @@ class LinkUp:
 
 @dataclass(frozen=True, slots=True)
 class LinkDown:
+    """The link to member `peer` is gone; what was sent and not acknowledged may be lost."""
+
     peer: str
 
 
@@ -123,7 +125,7 @@ class Unstored:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class OutboxPage:
     """The answer to `ReadPage`: entries that nobody had in hand, and where to read on (None: nothing is left).
     `unreadable`: the disk could not be read; it is asked again."""
 
@@ -203,7 +205,7 @@ class Restored:
 
 
 Event: TypeAlias = (
-    LinkUp | LinkDown | Received | Acked | Appending | NotAppended | Committed | Unstored | Page
+    LinkUp | LinkDown | Received | Acked | Appending | NotAppended | Committed | Unstored | OutboxPage
     | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick | Rotated
     | Restored
 )  # fmt: skip
@@ -272,15 +274,15 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
-    """Nobody has room for these outbox entries, which are on disk: a `Page` will bring them again."""
+class LeaveOnDisk:
+    """Nobody has room for these outbox entries, which are on disk: a `OutboxPage` will bring them again."""
 
     sequences: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPage:
-    """Read what is left in the outbox from sequence `start` on, and answer with `Page`."""
+    """Read what is left in the outbox from sequence `start` on, and answer with `OutboxPage`."""
 
     start: int
 
@@ -363,8 +365,8 @@ class KeysChanged:
 
 
 Effect: TypeAlias = (
-    Send | Watch | Deliver | DeliverShared | Forget | Leave | ReadPage | Count | Blame | Republish | Wanted | Doubted
-    | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep
+    Send | Watch | Deliver | DeliverShared | Forget | LeaveOnDisk | ReadPage | Count | Blame | Republish | Wanted
+    | Doubted | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep
 )  # fmt: skip
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from bridge.devices.conventions import HOME_ASSISTANT, HOMIE, SPARKPLUG
 from bridge.devices.dashboards import Dashboards, Show
-from bridge.devices.device_tracing import DeviceTracer, DeviceTracingEffect, Forget, Owner
+from bridge.devices.device_tracing import DeviceTracer, DeviceTracingEffect, ForgetDevice, Owner
 from bridge.devices.devices import Devices
 from bridge.devices.events import Command, DeviceEvent, Knows, Published
-from bridge.devices.rules import MARK, Heartbeat, Rules
+from bridge.devices.rules import MARK, DeviceRules, Heartbeat
 
 __all__ = [
     "HOME_ASSISTANT",
@@ -20,14 +20,14 @@ __all__ = [
     "Command",
     "Dashboards",
     "DeviceEvent",
+    "DeviceRules",
     "DeviceTracer",
     "DeviceTracingEffect",
     "Devices",
-    "Forget",
+    "ForgetDevice",
     "Heartbeat",
     "Knows",
     "Owner",
     "Published",
-    "Rules",
     "Show",
 ]

@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from bridge.contract import FairTable
-from bridge.devices.sparkplug import NOTHING, Numbers, numbers_of
+from bridge.devices.sparkplug import NOTHING, SequenceNumbers, numbers_of
 
 HOME_ASSISTANT, HOMIE, SPARKPLUG = "homeassistant", "homie", "spBv1.0"
 CONVENTIONS = (HOME_ASSISTANT, HOMIE, SPARKPLUG)
@@ -55,18 +55,18 @@ class Said(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class ConventionWord:
     """One statement. `device`: its name in the convention's own terms; `source`: what a later word replaces."""
 
     convention: str
     device: str
     said: Said
     source: str = ""
-    numbers: Numbers = NOTHING  # of Sparkplug's messages
+    numbers: SequenceNumbers = NOTHING  # of Sparkplug's messages
 
 
 @dataclass(frozen=True, slots=True)
-class Availability:
+class ConventionAvailability:
     """Where and how Home Assistant hears whether a device is there. `key`: of the JSON object that holds the word."""
 
     topic: str
@@ -80,7 +80,7 @@ class Named:
     """A discovery message of Home Assistant's: where a device's availability is said."""
 
     device: str
-    topics: tuple[Availability, ...]
+    topics: tuple[ConventionAvailability, ...]
     mode: str = "all"
     """Of several topics in one message: `all` must say that it is there, `any` of them, or the `latest` word counts."""
     expire_s: float | None = None
@@ -103,7 +103,7 @@ class Cleared:
     device: str
 
 
-Statement: TypeAlias = Word | Named | Rooted | Cleared
+Statement: TypeAlias = ConventionWord | Named | Rooted | Cleared
 
 _TEMPLATES, _TEMPLATES_ALONE = ("value_template", "val_tpl"), ("availability_template", "avty_tpl")
 _KEY = re.compile(r"\{\{\s*value_json\.(\w{1,64})\s*\}\}")  # the only template that we understand
@@ -124,7 +124,7 @@ class Conventions:
     def __init__(self, prefix: str = HOME_ASSISTANT, read: tuple[str, ...] = CONVENTIONS) -> None:
         """`prefix`: of discovery messages; `read`: the conventions that are."""
         self._prefix, self._reads = prefix, frozenset(read)
-        self._watched: FairTable[tuple[str, str], Availability] = FairTable(WATCHED_MAX)
+        self._watched: FairTable[tuple[str, str], ConventionAvailability] = FairTable(WATCHED_MAX)
         self._devices: dict[str, dict[str, None]] = {}  # by topic that is watched
         self._topics: dict[str, dict[str, None]] = {}  # by device
 
@@ -169,7 +169,7 @@ class Conventions:
             if not table[key]:
                 del table[key]
 
-    def _read_watched(self, topic: str, payload: bytes) -> Iterator[Word]:
+    def _read_watched(self, topic: str, payload: bytes) -> Iterator[ConventionWord]:
         watching = self._devices.get(topic)
         if watching is None:
             return
@@ -183,11 +183,11 @@ class Conventions:
                 parsed = (_object(payload) or {}) if parsed is None else parsed
                 text = _text(parsed, availability.key) or ""
             if availability.online == ANYTHING:
-                yield Word(HOME_ASSISTANT, device, Said.SPEAKS, topic)
+                yield ConventionWord(HOME_ASSISTANT, device, Said.SPEAKS, topic)
             elif text == availability.online:
-                yield Word(HOME_ASSISTANT, device, Said.READY, topic)
+                yield ConventionWord(HOME_ASSISTANT, device, Said.READY, topic)
             elif text == availability.offline:
-                yield Word(HOME_ASSISTANT, device, Said.LOST, topic)
+                yield ConventionWord(HOME_ASSISTANT, device, Said.LOST, topic)
 
     def _read_config(self, rest: str, payload: bytes) -> tuple[Statement, ...]:
         config = _object(payload)
@@ -204,7 +204,7 @@ class Conventions:
             parts += [{"~": config.get("~"), **each} for each in components.values() if isinstance(each, dict)]
         topics = dict.fromkeys(topic for part in parts[:NAMED_MAX] for topic in _availabilities(part))
         expiries = [found for part in parts[:NAMED_MAX] if (found := _expiry(part)) is not None]
-        topics |= dict.fromkeys(Availability(topic, ANYTHING) for topic, _ in expiries)
+        topics |= dict.fromkeys(ConventionAvailability(topic, ANYTHING) for topic, _ in expiries)
         mode = _text(config, "availability_mode", "avty_mode") or "latest"
         several = len(_availabilities(config)) > 1 and mode in _MODES
         expire_s = min((seconds for _, seconds in expiries), default=None)
@@ -212,12 +212,12 @@ class Conventions:
         return (named,) if topics else ()
 
 
-def _availabilities(config: dict[str, Any]) -> list[Availability]:
+def _availabilities(config: dict[str, Any]) -> list[ConventionAvailability]:
     """The topics that one part of a discovery message names."""
     listed = config.get("availability", config.get("avty"))
     entries = listed if isinstance(listed, list) else [listed]
     named = [entry for entry in entries if isinstance(entry, dict)][:NAMED_MAX] or [config]
-    topics = list[Availability]()
+    topics = list[ConventionAvailability]()
     for entry in named:
         topic = _text(entry, "topic", "t") if entry is not config else _text(config, "availability_topic", "avty_t")
         topic = _topic(config, topic)
@@ -229,7 +229,7 @@ def _availabilities(config: dict[str, Any]) -> list[Availability]:
             if template and key is None:
                 continue  # a program of Home Assistant's that we do not run
             if max(len(topic), len(online), len(offline)) <= TOPIC_MAX:
-                topics.append(Availability(topic, online, offline, key[1] if key else ""))
+                topics.append(ConventionAvailability(topic, online, offline, key[1] if key else ""))
     return topics
 
 
@@ -261,7 +261,7 @@ def _read_homie(rest: str, payload: bytes) -> tuple[Statement, ...]:
     if not payload:
         return (Cleared(HOMIE, device),)
     said = _HOMIE.get(payload.decode("utf-8", "replace"))
-    return (Word(HOMIE, device, said, HOMIE),) if said else ()
+    return (ConventionWord(HOMIE, device, said, HOMIE),) if said else ()
 
 
 def _read_description(device: str, payload: bytes) -> tuple[Statement, ...]:
@@ -278,7 +278,7 @@ def _read_sparkplug(rest: str, payload: bytes) -> tuple[Statement, ...]:
     said = _SPARKPLUG.get(levels[1]) if len(levels) in (3, 4) and len(rest) <= NAME_MAX else None
     if said is None or (levels[1][0] == "D") != (len(levels) == 4) or not all(levels):
         return ()
-    return (Word(SPARKPLUG, "/".join((levels[0], *levels[2:])), said, SPARKPLUG, numbers_of(payload)),)
+    return (ConventionWord(SPARKPLUG, "/".join((levels[0], *levels[2:])), said, SPARKPLUG, numbers_of(payload)),)
 
 
 def _object(payload: bytes | str) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass, field
 
 from bridge.devices.conventions import HOME_ASSISTANT, HOMIE, OFFLINE, ONLINE, OURS
-from bridge.devices.standing import Health
+from bridge.devices.standing import DeviceHealth
 from bridge.document import OwnTopics
 from bridge.traces import TraceKind
 
@@ -46,14 +46,14 @@ class Dashboards:
         """Nobody else publishes what we show."""
         own.add_shown(*(BEGINNINGS[kind] for kind in self.kinds))
 
-    def show(self, entity: str, health: Health, state: TraceKind | None, since_ms: int, why: str) -> list[Show]:
+    def show(self, entity: str, health: DeviceHealth, state: TraceKind | None, since_ms: int, why: str) -> list[Show]:
         """How an entity stands from now on. `since_ms`: UNIX time; `why`: a few words, may be empty."""
         shown = []
         if entity not in self._described:
             self._described.add(entity)
             shown = [Show(topic, _json(document)) for topic, document in self._descriptions(entity).items()]
         if HOME_ASSISTANT in self.kinds:
-            there = health in (Health.ALIVE, Health.SUSPECTED)
+            there = health in (DeviceHealth.ALIVE, DeviceHealth.SUSPECTED)
             body = {
                 "state": ONLINE if there else OFFLINE, "health": health.value, "since": since_ms, "reason": why,
                 "entity": entity,
@@ -110,13 +110,13 @@ def _homie(entity: str, what: str) -> str:
     return f"{HOMIE}/5/{entity_id(entity)}/{what}"
 
 
-def _homie_state(health: Health, state: TraceKind | None) -> str:
+def _homie_state(health: DeviceHealth, state: TraceKind | None) -> str:
     """Homie 5, "Device life cycle"."""
-    if health is Health.FAILED:
+    if health is DeviceHealth.FAILED:
         return "lost"
-    if health is Health.GONE:
+    if health is DeviceHealth.GONE:
         return "disconnected"
-    if health is Health.SUSPECTED or state is TraceKind.RECOVERING:
+    if health is DeviceHealth.SUSPECTED or state is TraceKind.RECOVERING:
         return "alert"
     return {TraceKind.INITIALIZING: "init", TraceKind.SHUTDOWN: "sleeping"}.get(state or TraceKind.READY, "ready")
 

@@ -20,7 +20,7 @@ from bridge.devices.dashboards import DASHBOARDS, Dashboards, Show
 from bridge.devices.devices import Devices
 from bridge.devices.events import Command, DeviceEffect, DeviceEvent, Remembered, Removed, Tell
 from bridge.devices.sparkplug import CERTIFICATES, NAMESPACE, state
-from bridge.devices.standing import Health
+from bridge.devices.standing import DeviceHealth
 from bridge.document import OwnTopics
 from bridge.traces import (
     GAUGE_EVERY_S,
@@ -29,12 +29,12 @@ from bridge.traces import (
     Interest,
     Interested,
     Offenders,
-    Report,
     Reporter,
     SendAway,
-    Share,
+    ShareAdvertisement,
     Stood,
     TraceKind,
+    TraceReport,
     Voice,
     entity_of,
     interest_of,
@@ -51,8 +51,9 @@ TOKEN_LIFE_S = 600.0
 GAUGE_IDLE_S = 8 * GAUGE_EVERY_S  # how long at most, where nobody answered the last ones
 RESTORED_PER_S = 200.0  # devices whose trackers are asked anew after a restart
 _HEALTH = {
-    TraceKind.JOIN: Health.ALIVE, TraceKind.ALLS_WELL: Health.ALIVE, TraceKind.FAILURE_SUSPICION: Health.SUSPECTED,
-    TraceKind.FAILED: Health.FAILED, TraceKind.DISCONNECT: Health.GONE,
+    TraceKind.JOIN: DeviceHealth.ALIVE, TraceKind.ALLS_WELL: DeviceHealth.ALIVE,
+    TraceKind.FAILURE_SUSPICION: DeviceHealth.SUSPECTED,
+    TraceKind.FAILED: DeviceHealth.FAILED, TraceKind.DISCONNECT: DeviceHealth.GONE,
 }  # fmt: skip
 
 
@@ -70,13 +71,15 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class ForgetDevice:
     """Remove a trace topic from disk."""
 
     topic: bytes = field(repr=False)
 
 
-DeviceTracingEffect: TypeAlias = Say | Stood | Share | Show | Forget | Report | Complain | SendAway | Command | Count
+DeviceTracingEffect: TypeAlias = (
+    Say | Stood | ShareAdvertisement | Show | ForgetDevice | TraceReport | Complain | SendAway | Command | Count
+)
 
 
 @dataclass(slots=True)
@@ -87,7 +90,7 @@ class _Voiced:
     holder: Identity = field(repr=False)
     due: float
     idle: int = 0
-    health: Health | None = None
+    health: DeviceHealth | None = None
     since_ms: int = 0
     why: str = ""
 
@@ -151,7 +154,7 @@ class DeviceTracer:
             if device != entity and device not in self._voiced:  # it may never come back to be shown otherwise
                 effects += Dashboards(DASHBOARDS).clear(entity)
             self._node.forget(advertisement.topic)
-            effects.append(Forget(advertisement.topic))
+            effects.append(ForgetDevice(advertisement.topic))
         return effects
 
     def handle(self, event: DeviceEvent | Interested, now: float) -> list[DeviceTracingEffect]:
@@ -219,7 +222,7 @@ class DeviceTracer:
         effects = self._renewed(device, voiced, now)
         voiced = self._voiced.pop(device)
         effects += voiced.voice.tell(TraceKind.REVERTING_TO_SILENT_MODE, {}, now)
-        effects += [*self._dashboards.clear(self._owner.entity(device)), Forget(voiced.voice.topic)]
+        effects += [*self._dashboards.clear(self._owner.entity(device)), ForgetDevice(voiced.voice.topic)]
         del self._topics[voiced.voice.topic]
         self._node.forget(voiced.voice.topic)
         return effects
@@ -279,11 +282,11 @@ class DeviceTracer:
         made = self._node.make(owner.certificate, entity, owner.discoverers, TOPIC_LIFE_S, self._wall.ms(now))
         former = self._voiced.get(device)
         self._speak(device, made, now, now)
-        effects = [Share(made), Count("trace_topics"), *self._renewed(device, self._voiced[device], now)]
+        effects = [ShareAdvertisement(made), Count("trace_topics"), *self._renewed(device, self._voiced[device], now)]
         if former is None:
             return effects
         self._node.forget(former.voice.topic)
-        return [*effects, Forget(former.voice.topic)]
+        return [*effects, ForgetDevice(former.voice.topic)]
 
     def _speak(self, device: str, advertisement: Advertisement, now: float, gauge_at: float) -> None:
         before = self._voiced.get(device)

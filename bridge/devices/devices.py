@@ -20,17 +20,17 @@ from bridge.devices.conventions import (
     SPARKPLUG,
     Cleared,
     Conventions,
+    ConventionWord,
     Named,
     Rooted,
     Said,
     Statement,
-    Word,
 )
 from bridge.devices.events import DeviceEffect, DeviceEvent, Knows, Published, Remembered, Removed, Tell
 from bridge.devices.host import Host
-from bridge.devices.rules import Rules, device_name
+from bridge.devices.rules import DeviceRules, device_name
 from bridge.devices.speaking import NAMES_PER_S, SETTLE_S, Device, Speaking
-from bridge.devices.standing import FAIL_PERIODS, Health, Link, Verdict, judge, state_of
+from bridge.devices.standing import FAIL_PERIODS, DeviceHealth, DeviceLink, DeviceVerdict, judge, state_of
 from bridge.traces import EntityConnected, EntityGone, EntitySeen, TraceKind
 from keys.errors import NotAuthorised
 
@@ -45,15 +45,15 @@ _NEVER = float("inf")
 
 
 _KIND = {
-    Health.ALIVE: TraceKind.ALLS_WELL, Health.SUSPECTED: TraceKind.FAILURE_SUSPICION,
-    Health.FAILED: TraceKind.FAILED, Health.GONE: TraceKind.DISCONNECT,
+    DeviceHealth.ALIVE: TraceKind.ALLS_WELL, DeviceHealth.SUSPECTED: TraceKind.FAILURE_SUSPICION,
+    DeviceHealth.FAILED: TraceKind.FAILED, DeviceHealth.GONE: TraceKind.DISCONNECT,
 }  # fmt: skip
 
 
 class Devices:
     """All devices of one gateway; `handle(event, now)` and `next_deadline` as in `machine`."""
 
-    def __init__(self, rules: Rules, wall: Wall | None = None) -> None:
+    def __init__(self, rules: DeviceRules, wall: Wall | None = None) -> None:
         self._wall = wall or Wall()
         self._rules = rules
         self._conventions = Conventions(read=rules.conventions)
@@ -82,7 +82,7 @@ class Devices:
         tells = [Tell(name, TraceKind.JOIN, {"entity": name, "by": device.by})]
         if device.state is not None:
             tells.append(Tell(name, device.state, {"state": device.state.name}))
-        return tells if device.told is Health.ALIVE else [*tells, _standing(device)]
+        return tells if device.told is DeviceHealth.ALIVE else [*tells, _standing(device)]
 
     @property
     def next_deadline(self) -> float | None:
@@ -182,7 +182,7 @@ class Devices:
         if event.will:
             self._look_at_all(self._speaking.spoken_for(link), now)
 
-    def _heartbeat(self, topic: str, link: Link, now: float) -> None:
+    def _heartbeat(self, topic: str, link: DeviceLink, now: float) -> None:
         levels = topic.split("/")
         for rule in self._rules.heartbeats:
             name = rule.device(levels)
@@ -201,7 +201,7 @@ class Devices:
             self._speaking.heard(device)
         self._well(device, now)
 
-    def _stated(self, statement: Statement, link: Link, will: bool, now: float) -> None:
+    def _stated(self, statement: Statement, link: DeviceLink, will: bool, now: float) -> None:
         """Raises NotAuthorised."""
         name = _name_of(statement)
         if isinstance(statement, Cleared):
@@ -256,7 +256,7 @@ class Devices:
                 each.evidence.words[statement.source] = said
             self._look_at_all(behind, now)
 
-    def _speaks_of_itself(self, word: Word, device: Device, link: Link) -> bool:
+    def _speaks_of_itself(self, word: ConventionWord, device: Device, link: DeviceLink) -> bool:
         if word.convention == SPARKPLUG:
             return not _is_behind_a_node(word)
         return self._speaking.is_itself(device, link)
@@ -280,7 +280,7 @@ class Devices:
 
     # ------------------------------------------------------------------------------------------- the table
 
-    def _claim(self, name: str, link: Link, by: str, now: float) -> Device:
+    def _claim(self, name: str, link: DeviceLink, by: str, now: float) -> Device:
         """Raises NotAuthorised."""
         return self._admitted(*self._speaking.claim(name, link, by, now))
 
@@ -335,29 +335,29 @@ class Devices:
             self._tell(device, verdict, state, now)
         if verdict.until is not None:
             self._schedule(device, verdict.until)
-        elif verdict.health in (Health.FAILED, Health.GONE):
+        elif verdict.health in (DeviceHealth.FAILED, DeviceHealth.GONE):
             if now >= device.told_at + FORGET_S:
                 self._remove(device)
             else:
                 self._schedule(device, device.told_at + FORGET_S)
 
-    def _tell(self, device: Device, verdict: Verdict, state: TraceKind | None, now: float) -> None:
+    def _tell(self, device: Device, verdict: DeviceVerdict, state: TraceKind | None, now: float) -> None:
         effects, before, name = self._effects, device.told, device.name
         device.told, device.told_at, device.why, device.clean = verdict.health, now, verdict.why, verdict.clean
-        joins = before is None and verdict.health is Health.ALIVE
+        joins = before is None and verdict.health is DeviceHealth.ALIVE
         if joins:
             effects.append(Tell(name, TraceKind.JOIN, {"entity": name, "by": device.by}))
         if state is not None and state is not device.state:
             effects.append(Tell(name, state, {"state": state.name}))
         device.state = state
-        if verdict.health is Health.ALIVE and before not in (None, Health.ALIVE):
+        if verdict.health is DeviceHealth.ALIVE and before not in (None, DeviceHealth.ALIVE):
             effects.append(Tell(name, TraceKind.ALLS_WELL, {"after": before}, change=True))
         elif verdict.health is not before and not joins:
             effects.append(_standing(device))
 
     def _well(self, device: Device, now: float) -> None:
         """It gave a sign of life."""
-        if device.told is not Health.ALIVE:
+        if device.told is not DeviceHealth.ALIVE:
             self._look(device, now)
         elif now >= device.well_at:
             device.well_at = now + WELL_EVERY_S
@@ -396,15 +396,17 @@ class Devices:
 def _standing(device: Device) -> Tell:
     """The trace of what was told last, of a device that is not simply alive."""
     fields: dict[str, object] = {"why": device.why} if device.why else {}
-    if device.told is Health.GONE:
+    if device.told is DeviceHealth.GONE:
         fields["clean"] = device.clean
-    return Tell(device.name, _KIND[device.told or Health.ALIVE], fields)
+    return Tell(device.name, _KIND[device.told or DeviceHealth.ALIVE], fields)
 
 
 def _is_behind_a_node(statement: Statement) -> bool:
-    return isinstance(statement, Word) and statement.convention == SPARKPLUG and statement.device.count("/") == 2
+    return (
+        isinstance(statement, ConventionWord) and statement.convention == SPARKPLUG and statement.device.count("/") == 2
+    )
 
 
 def _name_of(statement: Statement) -> str:
-    is_node = isinstance(statement, Word) and statement.convention == SPARKPLUG
+    is_node = isinstance(statement, ConventionWord) and statement.convention == SPARKPLUG
     return device_name(statement.device.split("/") if is_node else [statement.device])

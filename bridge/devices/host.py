@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bridge.base import Wall
 from bridge.contract import Count
-from bridge.devices.conventions import SPARKPLUG, Said, Statement, Word
+from bridge.devices.conventions import SPARKPLUG, ConventionWord, Said, Statement
 from bridge.devices.dashboards import Show
 from bridge.devices.events import Command
 from bridge.devices.sparkplug import CERTIFICATES, Rebirths, Session, rebirth
@@ -22,7 +22,9 @@ class Host:
         self.name, self._wall = name, wall
         self._rebirths = Rebirths()
 
-    def take(self, word: Word, session: Session, is_node: bool, now: float) -> tuple[bool, list[Command | Count]]:
+    def take(
+        self, word: ConventionWord, session: Session, is_node: bool, now: float
+    ) -> tuple[bool, list[Command | Count]]:
         """Whether a message counts, and what is to be done about it. `session`: of its node; `is_node`: it is of the
         node itself, not of a device behind it."""
         if is_node and word.said is Said.LOST:
@@ -42,5 +44,7 @@ class Host:
 
     def certified(self, statement: Statement, topic: str, payload: bytes) -> list[Show]:
         """The birth that is kept of what was believed."""
-        is_birth = isinstance(statement, Word) and statement.convention == SPARKPLUG and statement.said is Said.READY
+        is_birth = (
+            isinstance(statement, ConventionWord) and statement.convention == SPARKPLUG and statement.said is Said.READY
+        )
         return [Show(CERTIFICATES + topic, payload)] if is_birth and self.name else []

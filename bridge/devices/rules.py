@@ -36,7 +36,7 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class DeviceRules:
     """Who is a device. `clients`: patterns of client ids; `grace_s`: how long a lost connection may take to be back."""
 
     clients: tuple[str, ...] = ("*",)

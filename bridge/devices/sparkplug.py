@@ -26,14 +26,14 @@ ASKED_MAX = 4_096  # nodes of which that is remembered
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
-class Numbers(NamedTuple):
+class SequenceNumbers(NamedTuple):
     """Of one payload; None for what it does not say."""
 
     bd_seq: int | None = None
     seq: int | None = None
 
 
-NOTHING = Numbers()
+NOTHING = SequenceNumbers()
 
 
 @dataclass(slots=True)
@@ -44,10 +44,10 @@ class Session:
     bd_seq: int | None = None
     seq: int | None = None
 
-    def born_now(self, numbers: Numbers) -> None:
+    def born_now(self, numbers: SequenceNumbers) -> None:
         self.born, self.bd_seq, self.seq = True, numbers.bd_seq, numbers.seq
 
-    def ends(self, numbers: Numbers) -> bool:
+    def ends(self, numbers: SequenceNumbers) -> bool:
         """Whether this death is one of this session, and not of one before."""
         is_other = None not in (self.bd_seq, numbers.bd_seq) and self.bd_seq != numbers.bd_seq
         if self.born and is_other:
@@ -55,7 +55,7 @@ class Session:
         self.born = False
         return True
 
-    def follows(self, numbers: Numbers) -> bool:
+    def follows(self, numbers: SequenceNumbers) -> bool:
         """Whether a message is the next one. After a gap what came is counted from."""
         before, self.seq = self.seq, numbers.seq
         if not self.born:
@@ -83,7 +83,7 @@ class Rebirths:
 # ------------------------------------------------------------------------------------------------- payloads
 
 
-def numbers_of(payload: bytes) -> Numbers:
+def numbers_of(payload: bytes) -> SequenceNumbers:
     """`seq` (field 3) and the metric `bdSeq` (field 2: name 1, long_value 11, int_value 10). What is no such message,
     or is damaged, says neither."""
     bd_seq = seq = None
@@ -98,7 +98,7 @@ def numbers_of(payload: bytes) -> Numbers:
                     bd_seq = _bd_seq(value)
     except ValueError:
         return NOTHING
-    return Numbers(bd_seq, seq)
+    return SequenceNumbers(bd_seq, seq)
 
 
 def rebirth(group: str, node: str, now_ms: int) -> tuple[str, bytes]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from bridge.contract import Budget, FairTable
 from bridge.devices.sparkplug import Session
-from bridge.devices.standing import Evidence, Health, Link
+from bridge.devices.standing import DeviceHealth, DeviceLink, LifeEvidence
 from bridge.traces import TraceKind, entity_level
 from keys.errors import NotAuthorised
 
@@ -38,10 +38,10 @@ class Device:
     name: str
     founder: str
     by: str
-    evidence: Evidence
+    evidence: LifeEvidence
     settles_at: float
     """Nothing is told of it before."""
-    told: Health | None = None
+    told: DeviceHealth | None = None
     why: str = ""
     clean: bool = False
     state: TraceKind | None = None
@@ -59,7 +59,7 @@ class Speaking:
     """Clients and devices of one gateway."""
 
     def __init__(self) -> None:
-        self._links: dict[str, Link] = {}  # by client, as long as it is connected or speaks for a device
+        self._links: dict[str, DeviceLink] = {}  # by client, as long as it is connected or speaks for a device
         self._levels: dict[str, str] = {}  # names that clients have as devices -> the client
         self._speaks: dict[str, dict[str, None]] = {}  # devices by the client that speaks for them
         self._devices: FairTable[str, Device] = FairTable(DEVICES_MAX)
@@ -71,37 +71,37 @@ class Speaking:
     def device(self, name: str) -> Device | None:
         return self._devices.get(name)
 
-    def link(self, client: str) -> Link | None:
+    def link(self, client: str) -> DeviceLink | None:
         return self._links.get(client)
 
     # ------------------------------------------------------------------------------------------ connections
 
-    def connected(self, client: str, origin: str, keep_alive_s: int, now: float) -> Link:
+    def connected(self, client: str, origin: str, keep_alive_s: int, now: float) -> DeviceLink:
         """A client's new connection; what it spoke for before it speaks for again."""
         link = self._links.get(client)
         if link is None:
-            link = self._links[client] = Link(client, entity_level(client), b"")
+            link = self._links[client] = DeviceLink(client, entity_level(client), b"")
             self._levels[link.level] = client
         link.origin, link.keep_alive_s, link.seen_at = origin.encode(), keep_alive_s, now
         link.up, link.willed, link.knows = True, False, False
         return link
 
-    def own(self, link: Link) -> Device | None:
+    def own(self, link: DeviceLink) -> Device | None:
         """The device that this connection is."""
         found = self._devices.get(link.level)
         return found if found is not None and found.evidence.own and found.evidence.link is link else None
 
-    def spoken_for(self, link: Link) -> list[Device]:
+    def spoken_for(self, link: DeviceLink) -> list[Device]:
         """The devices that this connection speaks for, its own included."""
         found = (self._devices.get(name) for name in self._speaks.get(link.client, ()))
         return [device for device in found if device is not None]
 
-    def is_itself(self, device: Device, link: Link) -> bool:
+    def is_itself(self, device: Device, link: DeviceLink) -> bool:
         """Whether a connection speaks for this device alone: then it is the device's."""
         others = [name for name in self._speaks.get(link.client, ()) if name != link.level]
         return device.name == link.level or others == [device.name]
 
-    def tidy(self, link: Link) -> None:
+    def tidy(self, link: DeviceLink) -> None:
         """Forget a client that is away and speaks for nothing."""
         if not self._speaks.get(link.client):
             self._speaks.pop(link.client, None)
@@ -110,7 +110,7 @@ class Speaking:
 
     # ---------------------------------------------------------------------------------------------- devices
 
-    def claim(self, name: str, link: Link, by: str, now: float) -> tuple[Device, Device | None]:
+    def claim(self, name: str, link: DeviceLink, by: str, now: float) -> tuple[Device, Device | None]:
         """The device that this connection speaks of, and one that had to go for it. Raises NotAuthorised."""
         known = self._devices.get(name)
         if known is None:
@@ -127,7 +127,7 @@ class Speaking:
             self._speaks.setdefault(link.client, {})[name] = None
         return known, None
 
-    def _may_take_over(self, known: Device, link: Link, now: float) -> bool:
+    def _may_take_over(self, known: Device, link: DeviceLink, now: float) -> bool:
         if known.founder in ("", link.client):
             return True
         before = known.evidence.link
@@ -135,9 +135,9 @@ class Speaking:
             return False
         return before.origin == link.origin or now - before.left_at >= HANDOVER_S
 
-    def admit(self, name: str, link: Link | None, by: str, now: float) -> tuple[Device, Device | None]:
+    def admit(self, name: str, link: DeviceLink | None, by: str, now: float) -> tuple[Device, Device | None]:
         """A new device, and one that had to go for it; it may be the new one itself."""
-        device = Device(name, link.client if link else "", by, Evidence(now, now, link), now)
+        device = Device(name, link.client if link else "", by, LifeEvidence(now, now, link), now)
         # Whom nobody speaks for yet has an origin of its own: those of before a restart are no flood.
         gone = self._devices.put(name, link.origin if link else b"before " + name.encode(), device)
         if link is not None:

@@ -34,7 +34,7 @@ KEEP_ALIVE_SLACK_S = 2.0  # packets are reported once a second, and take their t
 REJOIN_S = 60.0  # how long at least a device that is remembered from before a restart may take to come back
 
 
-class Health(StrEnum):
+class DeviceHealth(StrEnum):
     """What a gateway holds of a device."""
 
     ALIVE = "alive"
@@ -44,7 +44,7 @@ class Health(StrEnum):
 
 
 @dataclass(slots=True)
-class Link:
+class DeviceLink:
     """A client's connection, the last one if it has none. `level`: its name as a device; `origin`: who answers for it,
     an address."""
 
@@ -64,13 +64,13 @@ class Link:
 
 
 @dataclass(slots=True)
-class Evidence:
+class LifeEvidence:
     """What is known of one device. `own`: `link` is its own connection, not that of a bridge. `rejoin_s`: how long
     after a restart nothing is held against it."""
 
     known_at: float
     heard_at: float
-    link: Link | None = None
+    link: DeviceLink | None = None
     own: bool = False
     every_s: float | None = None
     rejoin_s: float = REJOIN_S
@@ -79,46 +79,54 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DeviceVerdict:
     """`why`: a few words for people. `until`: when to judge again though nothing came."""
 
-    health: Health
+    health: DeviceHealth
     why: str = ""
     clean: bool = False
     until: float | None = None
 
 
-def judge(known: Evidence, now: float, grace_s: float) -> Verdict | None:
+def judge(known: LifeEvidence, now: float, grace_s: float) -> DeviceVerdict | None:
     """None: nothing may be said yet, of a device that is remembered from before a restart."""
     said = known.words.values()
     if Said.LOST in said:
-        return Verdict(Health.FAILED, f"{_source(known, Said.LOST)} says so")
+        return DeviceVerdict(DeviceHealth.FAILED, f"{_source(known, Said.LOST)} says so")
     if Said.GONE in said:
-        return Verdict(Health.GONE, f"{_source(known, Said.GONE)} says so", clean=True)
+        return DeviceVerdict(DeviceHealth.GONE, f"{_source(known, Said.GONE)} says so", clean=True)
     link = known.link
     if link is not None and not link.up and link.willed:
-        return Verdict(Health.FAILED, "its will was published" if known.own else "the will of its bridge was published")
+        return DeviceVerdict(
+            DeviceHealth.FAILED, "its will was published" if known.own else "the will of its bridge was published"
+        )
     if known.every_s is None:
         if link is None:
             back_by = known.known_at + known.rejoin_s
-            return Verdict(Health.FAILED, "not back after a restart of the gateway") if now >= back_by else None
+            return (
+                DeviceVerdict(DeviceHealth.FAILED, "not back after a restart of the gateway")
+                if now >= back_by
+                else None
+            )
         if not link.up:
             return _left(link, now, grace_s)
     if Said.SLEEPING in said:
-        return Verdict(Health.ALIVE, "asleep")
+        return DeviceVerdict(DeviceHealth.ALIVE, "asleep")
     return _silence(known, now)
 
 
-def _left(link: Link, now: float, grace_s: float) -> Verdict:
+def _left(link: DeviceLink, now: float, grace_s: float) -> DeviceVerdict:
     if link.clean:
-        return Verdict(Health.GONE, link.reason, clean=True)
+        return DeviceVerdict(DeviceHealth.GONE, link.reason, clean=True)
     failed_at = link.left_at + grace_s
     return (
-        Verdict(Health.FAILED, link.reason) if now >= failed_at else Verdict(Health.GONE, link.reason, until=failed_at)
+        DeviceVerdict(DeviceHealth.FAILED, link.reason)
+        if now >= failed_at
+        else DeviceVerdict(DeviceHealth.GONE, link.reason, until=failed_at)
     )
 
 
-def _silence(known: Evidence, now: float) -> Verdict:
+def _silence(known: LifeEvidence, now: float) -> DeviceVerdict:
     looks: list[float] = []
     suspect_s = fail_s = None
     if known.every_s is not None:
@@ -128,20 +136,20 @@ def _silence(known: Evidence, now: float) -> Verdict:
         fail_s, why = suspect_s * FAIL_FACTOR, "silent against its habit"
     if suspect_s is not None and fail_s is not None:
         if now >= known.heard_at + fail_s:
-            return Verdict(Health.FAILED, why)
+            return DeviceVerdict(DeviceHealth.FAILED, why)
         if now >= known.heard_at + suspect_s:
-            return Verdict(Health.SUSPECTED, why, until=known.heard_at + fail_s)
+            return DeviceVerdict(DeviceHealth.SUSPECTED, why, until=known.heard_at + fail_s)
         looks.append(known.heard_at + suspect_s)
     link = known.link
     if known.own and link is not None and link.up and link.keep_alive_s:
         due = link.seen_at + link.keep_alive_s + KEEP_ALIVE_SLACK_S
         if now >= due:
-            return Verdict(Health.SUSPECTED, "silent beyond its keep-alive", until=min(looks, default=None))
+            return DeviceVerdict(DeviceHealth.SUSPECTED, "silent beyond its keep-alive", until=min(looks, default=None))
         looks.append(due)
-    return Verdict(Health.ALIVE, until=min(looks, default=None))
+    return DeviceVerdict(DeviceHealth.ALIVE, until=min(looks, default=None))
 
 
-def state_of(known: Evidence) -> TraceKind | None:
+def state_of(known: LifeEvidence) -> TraceKind | None:
     """The state that a device's words come to, in the words of traces: what it lacks first. None: it says none."""
     said = known.words.values()
     for word, kind in (
@@ -157,5 +165,5 @@ def state_of(known: Evidence) -> TraceKind | None:
     return None
 
 
-def _source(known: Evidence, said: Said) -> str:
+def _source(known: LifeEvidence, said: Said) -> str:
     return next(source for source, word in known.words.items() if word is said)

@@ -58,7 +58,7 @@ def group_id(secret: ScopeSecret, group: str, topic_filter: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LeaseQuestion:
     """The publication that a group is to be served with. `time_ms`: when its gateway took it, and gave it to its own
     members; `sealed_ms`: when it sent it. `retained`: only who had members at `time_ms` may have it. To others it is a
     retained message, and a shared subscription gets none (MQTT 5.0 §3.8.4)."""
@@ -213,7 +213,7 @@ class LeaseTable:
             allowed = self._rights[asked] = self._overlay.may_read(member, scope, epoch)
         return allowed
 
-    def server(self, group: GroupId, asked: Asked, now: float) -> str | None:
+    def server(self, group: GroupId, asked: LeaseQuestion, now: float) -> str | None:
         """The gateway that serves the group with a publication; None if no lease says."""
         of_group, scope = self._groups.get(group), self._overlay.scope_named(group[0])
         if of_group is None or scope is None:

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from bridge.base import TopicIndex, overlaps
 from bridge.contract import Count, Deliver, DeliverShared, Effect, FairTable, Publication, Received, Send, Wire
 from bridge.document import Overlay, ScopeSecret
-from bridge.groups.leases import GROUPS_TOPIC, Asked, GroupId, Lease, LeaseTable, group_id
+from bridge.groups.leases import GROUPS_TOPIC, GroupId, Lease, LeaseQuestion, LeaseTable, group_id
 from bridge.wire import refused
 from keys.errors import KeysError
 from keys.identity import Identity
@@ -251,7 +251,7 @@ class SharedGroups:
     def _server(self, share: _Share, deliver: Deliver, now: float) -> str | None:
         """Who serves the group with it: we, if no lease says. None: nobody, it is retained and came before us."""
         p = deliver.publication
-        asked = Asked(deliver.publisher, deliver.sequence, p.time_ms, deliver.sealed_ms, p.retain)
+        asked = LeaseQuestion(deliver.publisher, deliver.sequence, p.time_ms, deliver.sealed_ms, p.retain)
         early = p.retain and p.time_ms < share.own_from_ms
         return self._table.server(share.id, asked, now) or (None if early else self._name)
 

@@ -46,14 +46,14 @@ OFFER_AGAIN_S = 30.0  # a neighbour that said that it has an older version is to
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class OfferedVersion:
     """What an offer names. `digest`: SHA-256 of the policy's body."""
 
     number: int
     digest: bytes
 
     @classmethod
-    def of(cls, overlay: Overlay) -> Version:
+    def of(cls, overlay: Overlay) -> OfferedVersion:
         return cls(overlay.policy.version, hashlib.sha256(overlay.policy.body()).digest())
 
     def encode(self, flags: int = 0) -> bytes:
@@ -65,7 +65,7 @@ class _Peer:
     """A neighbour. `offered`: the newest version that it said it has; `awaited`: it was asked and has not answered."""
 
     documents: Allowance
-    offered: Version | None = None
+    offered: OfferedVersion | None = None
     asked_at: float = float("-inf")
     distrusted_until: float = float("-inf")
     told_at: float = 0.0
@@ -81,7 +81,7 @@ class OverlayKeeper:
         self._name = name
         self._endorser = Endorser(name, identity)
         self._endorser.adopt(overlay, 0.0)  # at the first tick: what we were stopped before
-        self._latest = Version.of(overlay)
+        self._latest = OfferedVersion.of(overlay)
         self._document = canonical(overlay)
         self._place = _place_of(overlay, name)  # while we run
         self._peers: dict[str, _Peer] = {}  # whose link is up ...
@@ -127,7 +127,7 @@ class OverlayKeeper:
         try:
             frame = Reader(event.wire.payload)
             flags = frame.opening(Kind.OVERLAY_OFFER, FLAG_ASK | FLAG_DOCUMENT)
-            version = Version(frame.number(8), frame.take(32))
+            version = OfferedVersion(frame.number(8), frame.take(32))
             if flags == FLAG_DOCUMENT:
                 return self._answered(event.peer, peer, version, frame.rest(), now)
             frame.end()
@@ -136,7 +136,7 @@ class OverlayKeeper:
             if flags:
                 raise BadFrame("an offer is not a question and a document at once")
             peer.offered = version
-            agrees = version == self._latest == Version.of(self.overlay)
+            agrees = version == self._latest == OfferedVersion.of(self.overlay)
             return self._ask(now) + (self._endorser.agrees(event.peer, self.overlay) if agrees else [])
         except KeysError as error:
             return [Count("refused", 1, type(error).__name__), Blame(event.peer, False, str(error))]
@@ -145,7 +145,7 @@ class OverlayKeeper:
         """The shell found another overlay file. Raises OverlayError, in one line, for what cannot be adopted."""
         parsed = _parse(document)
         overlay = Overlay.load(parsed, int(now * 1000), self.overlay.owner)
-        version = Version.of(overlay)
+        version = OfferedVersion.of(overlay)
         if version == self._latest:
             return []
         if version.number == self._latest.number:
@@ -245,7 +245,7 @@ class OverlayKeeper:
         payload = self._latest.encode(FLAG_DOCUMENT) + zlib.compress(self._document)
         return [Send(name, Wire(OVERLAY_TOPIC, payload)), Count("overlays_sent")]
 
-    def _answered(self, name: str, peer: _Peer, stated: Version, packed: bytes, now: float) -> list[Effect]:
+    def _answered(self, name: str, peer: _Peer, stated: OfferedVersion, packed: bytes, now: float) -> list[Effect]:
         """What we asked for, also if others were asked meanwhile: a slow link is no lie, and asking in turn would miss
         every answer. Raises keys errors; after one of them this neighbour is not asked for a while."""
         if not peer.awaited:
@@ -268,11 +268,11 @@ class OverlayKeeper:
             return [Count("overlay_equivocations"), Blame(name, False, why), *self._ask(now)]
         return self._take(overlay, stated, now)
 
-    def _verified(self, packed: bytes, stated: Version, now: float) -> Overlay:
+    def _verified(self, packed: bytes, stated: OfferedVersion, now: float) -> Overlay:
         try:
             document = _parse(packed)
             policy = Overlay.policy_of(document, self.overlay.owner)
-            if Version(policy.version, hashlib.sha256(policy.body()).digest()) != stated:
+            if OfferedVersion(policy.version, hashlib.sha256(policy.body()).digest()) != stated:
                 raise BadSignature("an overlay of another version than its wire says")
             return Overlay.load(document, int(now * 1000), self.overlay.owner)
         except OverlayError as error:
@@ -280,7 +280,7 @@ class OverlayKeeper:
 
     # ------------------------------------------------------------------------------------------ adopting
 
-    def _take(self, overlay: Overlay, version: Version, now: float) -> list[Effect]:
+    def _take(self, overlay: Overlay, version: OfferedVersion, now: float) -> list[Effect]:
         """A newer version that the owner signed: in force at once, or after a restart; the neighbours hear of it."""
         overlay = overlay.following(self.overlay, now)
         outcome = self._outcome(overlay)
@@ -302,7 +302,7 @@ class OverlayKeeper:
         before, self.overlay = self.overlay, overlay
         if overlay is before:
             return []
-        if Version.of(overlay) == self._latest:
+        if OfferedVersion.of(overlay) == self._latest:
             self._document = canonical(overlay)
         if all(overlay.open_views(region) == before.open_views(region) for region in overlay.latest):
             return []

@@ -146,7 +146,7 @@ def _as_effects(said: Iterable[fetching.Effect]) -> list[Effect]:
                 learned += 1
             case fetching.Lied(server, why):
                 effects += [Blame(server, True, why), Count("key_server_lies", 1, server)]
-            case fetching.Refused(server, _):
+            case fetching.RefusedByServer(server, _):
                 effects.append(Count("key_refusals", 1, server))
     return [*effects, Count("keys_fetched", learned), KeysChanged()] if learned else effects
 

@@ -7,8 +7,8 @@ replica or reader.
 
 from __future__ import annotations
 
-from bridge.publisher.cutting import BatchLimits, Cut, Row, ScopeChain
-from bridge.publisher.intake import Intake, NothingLeft, Shelf
+from bridge.publisher.cutting import BatchLimits, Cut, OutboxRow, ScopeChain
+from bridge.publisher.intake import NothingLeft, OutboxIntake, Shelf
 from bridge.publisher.numbers import Numbers
 from bridge.publisher.publisher import Publisher
 from bridge.publisher.windows import WINDOW_MAX
@@ -17,11 +17,11 @@ __all__ = [
     "WINDOW_MAX",
     "BatchLimits",
     "Cut",
-    "Intake",
     "NothingLeft",
     "Numbers",
+    "OutboxIntake",
+    "OutboxRow",
     "Publisher",
-    "Row",
     "ScopeChain",
     "Shelf",
 ]

@@ -30,7 +30,7 @@ class BatchLimits:
 
 
 @dataclass(slots=True)
-class Row:
+class OutboxRow:
     """Records of one commit, numbered from `first` on. `previous`, `previous_ms`: the last QoS >= 1 record of the scope
     before them, its number and time; 0 for none."""
 
@@ -64,7 +64,7 @@ class Cut:
     count: int
     previous: int
     previous_ms: int
-    parts: tuple[tuple[Row, int, int], ...] = field(repr=False)
+    parts: tuple[tuple[OutboxRow, int, int], ...] = field(repr=False)
     acked: set[str] = field(default_factory=set)
     is_settled: bool = False
     """n - f acknowledged it: only stragglers lack it."""
@@ -85,9 +85,11 @@ class ScopeChain:
 
     def __init__(self, limits: BatchLimits) -> None:
         self.limits = limits
-        self.rows: dict[int, Row] = {}
+        self.rows: dict[int, OutboxRow] = {}
         """By first number: what somebody still lacks."""
-        self._waiting: list[tuple[int, Row, int, int]] = []  # runs that are not cut: first number, row, from, up to
+        self._waiting: list[
+            tuple[int, OutboxRow, int, int]
+        ] = []  # runs that are not cut: first number, row, from, up to
         self._cuts: dict[int, Cut] = {}  # by id: sealed, and lacked by somebody
         self._tail = (0, 0)  # the last reliable record
         self._passed_over: dict[int, tuple[int, int]] = {}  # dropped unsealed, reliable -> the one before it
@@ -108,7 +110,7 @@ class ScopeChain:
         self._tail = max(self._tail, tail)
         self._sealed_up_to = max(self._sealed_up_to, last)
 
-    def append(self, row: Row) -> None:
+    def append(self, row: OutboxRow) -> None:
         """A row whose numbers exceed those of all before it, or one that lay on disk."""
         self.rows[row.first] = row
         insort(self._waiting, (row.first, row, 0, len(row.records)), key=lambda run: run[0])
@@ -149,7 +151,7 @@ class ScopeChain:
         """The next cut, in order of numbers; it leaves now. None if nothing waits."""
         if not self._waiting:
             return None
-        parts: list[tuple[Row, int, int]] = []
+        parts: list[tuple[OutboxRow, int, int]] = []
         first, count, size = self._waiting[0][0], 0, 0
         border, is_void = (first // BLOCK_NUMBERS + 1) * BLOCK_NUMBERS, self._waiting[0][1].is_dropped
         used = 0
@@ -197,7 +199,7 @@ class ScopeChain:
         """n - f replicas acknowledged this very sealing."""
         cut.is_settled = True
 
-    def done(self, cut: Cut) -> list[Row]:
+    def done(self, cut: Cut) -> list[OutboxRow]:
         """Nobody lacks the cut, or it is too late for stragglers: the rows of which nothing is left."""
         if self._cuts.pop(id(cut), None) is None:
             return []
@@ -235,7 +237,7 @@ class ScopeChain:
 
     # ------------------------------------------------------------------------------------------ dropping
 
-    def drop(self, row: Row) -> None:
+    def drop(self, row: OutboxRow) -> None:
         """A row is not sent any more: what n - f do not have of it. The chain passes over what no later record was
         sealed after; the rest is still lacked, and leaves in cuts that are voids. After a restart, append it
         dropped."""
@@ -263,7 +265,7 @@ class ScopeChain:
         """Sealed, and lacked by somebody, in the order of sealing."""
         return iter(self._cuts.values())
 
-    def row_at(self, number: int) -> Row | None:
+    def row_at(self, number: int) -> OutboxRow | None:
         """The row with this number."""
         firsts = sorted(self.rows)
         at = bisect_right(firsts, number) - 1

@@ -1,9 +1,10 @@
 """What comes from the outbox, and when: entries on disk, QoS 0 beside them, in order to the publisher, or left.
 
-QoS 1 and 2 come once they are on disk; QoS 0 is not stored, but waits for what was taken before it. What the publisher
-has no room for is *left* on disk and read again in pages when there is (`ReadPage`, `Page`). While something is left,
-what is new goes beside it, except on a topic that has something left: that would overtake, so it is left too. Not here:
-which topics leave at all, sealing and sending (`publisher`), the disk (the shell's outbox, which answers as `Shelf`).
+QoS 1 and 2 come once they are on disk; QoS 0 is not stored, but waits for what was taken before it. What the
+publisher has no room for is *left* on disk and read again in pages when there is (`ReadPage`, `OutboxPage`). While
+something is left, what is new goes beside it, except on a topic that has something left: that would overtake, so it
+is left too. Not here: which topics leave at all, sealing and sending (`publisher`), the disk (the shell's outbox,
+which answers as `Shelf`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from bridge.contract import (
     Committed,
     Count,
     Effect,
-    Leave,
+    LeaveOnDisk,
     OutboxEntry,
-    Page,
+    OutboxPage,
     Publication,
     ReadPage,
     Unstored,
@@ -59,7 +60,7 @@ class NothingLeft:
         return 0
 
 
-class Intake:
+class OutboxIntake:
     """See the module. `max_age_s`: what the publisher drops as too old is read for that even if there is no room."""
 
     def __init__(self, publisher: Publisher, shelf: Shelf, max_age_s: float | None = None) -> None:
@@ -127,7 +128,7 @@ class Intake:
             else:
                 taken.append((sequence, before, publication))
                 room, room_bytes = room - 1, room_bytes - len(publication.payload) - len(topic)
-        return taken, [*effects, Leave(tuple(left))] if left else effects
+        return taken, [*effects, LeaveOnDisk(tuple(left))] if left else effects
 
     def _before(self, topic: str, sequence: int) -> int:
         """What precedes a QoS 0 publication on its topic, as far as it matters: 0 if nothing is known."""
@@ -168,7 +169,7 @@ class Intake:
         self._asked = True
         return [ReadPage(self._left)]
 
-    def page(self, event: Page, now: float) -> list[Effect]:
+    def page(self, event: OutboxPage, now: float) -> list[Effect]:
         """What was left and has been read."""
         self._asked = False
         self._unreadable = event.unreadable

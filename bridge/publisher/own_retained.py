@@ -25,7 +25,7 @@ RETELL_EVERY_S = 60.0  # ... and then once a minute
 
 
 @dataclass(slots=True)
-class Kept:
+class KeptRetained:
     """One topic's publication in the scope with wire filter `scope`, and how it was sealed last, under `name`."""
 
     sequence: int
@@ -44,7 +44,7 @@ class OwnRetained:
     """Our latest retained publication of each clear topic."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._kept: OrderedDict[str, KeptRetained] = OrderedDict()
         self._bytes = 0
         self._retold: dict[str, Allowance] = {}  # by replica of our region
 
@@ -56,7 +56,7 @@ class OwnRetained:
         self._drop(publication.topic)
         if not publication.payload:
             return []
-        self._kept[publication.topic] = kept = Kept(sequence, scope, publication)
+        self._kept[publication.topic] = kept = KeptRetained(sequence, scope, publication)
         self._bytes += kept.size
         return self._shrink()
 
@@ -70,7 +70,7 @@ class OwnRetained:
         self._bytes += kept.size
         return self._shrink()
 
-    def to_retell(self, peer: str, now: float) -> list[Kept]:
+    def to_retell(self, peer: str, now: float) -> list[KeptRetained]:
         """All that is kept, in order of sequence, for a replica that may have lost it; none if it asks too often."""
         if not self._kept or not self._retold.setdefault(peer, Allowance(RETELL_BURST, RETELL_EVERY_S, now)).take(now):
             return []

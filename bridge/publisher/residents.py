@@ -25,6 +25,8 @@ WAITING_BYTES_MAX = 32 << 20
 
 
 class Standing(Enum):
+    """Where an outbox entry stands: still to be sealed, waiting, sealed, or kept for stragglers only."""
+
     FRESH = 0
     WAITING = 1
     SEALED = 2

@@ -11,7 +11,7 @@ from bridge.reader.chains import Chain, Ready
 from bridge.reader.collector import Collector
 from bridge.reader.heads import Head
 from bridge.reader.intake import Intake, misfit
-from bridge.reader.interest import Interest
+from bridge.reader.interest import ScopeInterest
 from bridge.reader.key_opening import KeyRing, Opening
 from bridge.reader.replays import is_dated
 
@@ -20,10 +20,10 @@ __all__ = [
     "Collector",
     "Head",
     "Intake",
-    "Interest",
     "KeyRing",
     "Opening",
     "Ready",
+    "ScopeInterest",
     "is_dated",
     "misfit",
 ]

@@ -24,14 +24,14 @@ from bridge.reader.kept import (
     SCOPE,
     STREAM,
     WAITING,
-    Kept,
+    KeptReader,
     Name,
     Rows,
     of_kind,
     stream_of,
     wire_of,
 )
-from bridge.reader.key_opening import DataKeys
+from bridge.reader.key_opening import OpeningKeys
 from bridge.reader.newest_retained import Joining, order_of
 from bridge.reader.replays import is_dated
 from bridge.reader.streams import Held, Stream
@@ -58,8 +58,8 @@ class Collector:
         self._name = name
         self._secrets = {secret.scope.filter: secret for secret in secrets}
         self._overlay = overlay
-        self._opening = DataKeys(secrets, keys)
-        self._kept = Kept()
+        self._opening = OpeningKeys(secrets, keys)
+        self._kept = KeptReader()
         home = overlay.certificate(name).region
         self._intake: Intake[DataKey] = Intake(overlay, home, self._opening, self._kept)
         self._keys, self._assembling = self._intake.keys, self._intake.assembling

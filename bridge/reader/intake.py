@@ -18,7 +18,7 @@ from typing import Generic
 from bridge.contract import Blame, Count, Effect
 from bridge.document import Overlay
 from bridge.reader.assembling import Assembling
-from bridge.reader.kept import Kept
+from bridge.reader.kept import KeptReader
 from bridge.reader.key_opening import KeyRing, Opened, Opening
 from bridge.reader.replays import Vouchers
 from bridge.topology import Topology
@@ -30,7 +30,7 @@ from keys.errors import BadFrame
 class Intake(Generic[Opened]):
     """Of one reader in region `home`. `opening`: what becomes of a key whose shares fit."""
 
-    def __init__(self, overlay: Overlay, home: int, opening: Opening[Opened], kept: Kept | None = None) -> None:
+    def __init__(self, overlay: Overlay, home: int, opening: Opening[Opened], kept: KeptReader | None = None) -> None:
         """`kept`: where rows for a next process go, if somebody takes them."""
         self.overlay, self._topology = overlay, Topology(overlay)
         self.home = home

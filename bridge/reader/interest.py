@@ -30,7 +30,7 @@ class _Want:
     acked: set[str] = field(default_factory=set)
 
 
-class Interest:
+class ScopeInterest:
     """Which scopes this gateway wants, and whether its region knows."""
 
     def __init__(self, overlay: Overlay, identity: Identity, name: str, secrets: Sequence[ScopeSecret]) -> None:

@@ -30,7 +30,7 @@ Name: TypeAlias = tuple[bytes, str, int]  # publisher, wire topic, sequence
 Rows: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
-class Kept:
+class KeptReader:
     """Rows that changed since `changes` was asked last, and which publications have rows because they wait."""
 
     def __init__(self) -> None:
@@ -92,10 +92,12 @@ def of_kind(rows: Rows, kind: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def stream_key(stream_id: StreamId) -> bytes:
+    """The name under which a stream is kept."""
     return STREAM + stream_id[0] + stream_id[1].encode()
 
 
 def stream_row(stream: Stream) -> bytes:
+    """A stream as a row."""
     parts = [number(stream.first or 0, 8), number(stream.highest, 8)]
     return b"".join([*parts, *(number(low, 8) + number(high, 8) for low, high in stream.gaps)])
 
@@ -111,6 +113,7 @@ def stream_of(key: bytes, row: bytes) -> tuple[StreamId, Stream]:
 
 
 def wire_row(peer: str, wire: Wire, arrived: float) -> bytes:
+    """A waiting wire as a row."""
     parts = [text(peer), number(int(arrived * 1000), 8), text(wire.topic), number(wire.qos | wire.retain << 7, 1)]
     parts += [number(len(wire.properties), 2), *(text(name) + text(value) for name, value in wire.properties)]
     return b"".join([*parts, wire.payload])

@@ -19,7 +19,7 @@ from typing import Generic, Protocol, TypeVar
 from bridge.contract import Blame, Count, Doubted, Effect, FairTable, Wanted
 from bridge.document import Overlay, ScopeSecret
 from bridge.reader.blame import Evidence
-from bridge.reader.kept import KEY, Kept, key_of, key_row
+from bridge.reader.kept import KEY, KeptReader, key_of, key_row
 from bridge.topology import Topology
 from bridge.wire import KEYS_TOPIC, Admission, Admitted, Ahead, refused
 from keys.envelope import (
@@ -65,7 +65,7 @@ class Opening(Protocol[Opened_co]):
         """`level1`: by place, k or more values that fit; `secret` follows from k of them. Raises BadContent."""
 
 
-class DataKeys:
+class OpeningKeys:
     """A gateway's `Opening`: the keys that decrypt, in the scopes that it may read."""
 
     def __init__(self, secrets: Sequence[ScopeSecret], keys: ScopeKeys) -> None:
@@ -121,7 +121,12 @@ class KeyRing(Generic[Opened]):
     """The keys of all publishers, as far as we may read."""
 
     def __init__(
-        self, overlay: Overlay, home: int, opening: Opening[Opened], admission: Admission, kept: Kept | None = None
+        self,
+        overlay: Overlay,
+        home: int,
+        opening: Opening[Opened],
+        admission: Admission,
+        kept: KeptReader | None = None,
     ) -> None:
         """`kept`: where rows for a next process go; None: nobody takes them."""
         self._kept = kept

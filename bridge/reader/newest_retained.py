@@ -13,7 +13,7 @@ from collections import OrderedDict
 from typing import TypeAlias
 
 from bridge.contract import FairTable
-from bridge.reader.kept import RETAINED, Kept
+from bridge.reader.kept import RETAINED, KeptReader
 from bridge.reader.streams import Held
 from keys.frames import Reader, number, text
 
@@ -26,6 +26,7 @@ Order: TypeAlias = tuple[int, bytes, int]
 
 
 def order_of(held: Held) -> Order:
+    """What makes one retained publication newer than another."""
     header = held.admitted.header
     return header.time_ms, header.publisher, header.sequence
 
@@ -33,8 +34,8 @@ def order_of(held: Held) -> Order:
 class Joining:
     """Per topic, the newest retained publication so far, and candidates that wait."""
 
-    def __init__(self, kept: Kept | None = None) -> None:
-        self._kept = kept if kept is not None else Kept()
+    def __init__(self, kept: KeptReader | None = None) -> None:
+        self._kept = kept if kept is not None else KeptReader()
         self._newest: FairTable[str, Order] = FairTable(NEWEST_MAX)
         # By topic: author, SHA-256 of what it sealed, and the epoch and bump of the seal.
         self._sealed: FairTable[str, tuple[str, bytes, tuple[int, int]]] = FairTable(NEWEST_MAX)

@@ -25,6 +25,8 @@ KEYS_MAX = 65_536  # of one member: eighteen new keys a second for an hour; the 
 
 
 class Found(Enum):
+    """What a replica knows of the numbers of a batch that came."""
+
     NEW = "new"
     REPEATED = "repeated"
     """Byte for byte what was verified and forwarded."""

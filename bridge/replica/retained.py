@@ -28,6 +28,7 @@ DataKeyName: TypeAlias = tuple[bytes, str, bytes]
 
 
 def data_key_name(admitted: Admitted) -> DataKeyName:
+    """Under which name the data key of a publication is kept."""
     return admitted.header.publisher, admitted.scope.filter, admitted.header.key_id
 
 

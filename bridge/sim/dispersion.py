@@ -128,6 +128,7 @@ class Summary:
 
 
 def summary(histogram: Mapping[int, float], shares: Callable[[int], float]) -> Summary:
+    """Mean and median of hops and shares over a histogram of distances."""
     whole = sum(histogram.values())
     mean_hops = sum(hops * p for hops, p in histogram.items()) / whole
     ordered = sorted(histogram)

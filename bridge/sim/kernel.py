@@ -28,7 +28,7 @@ from bridge.contract import (
     Forget,
     Keep,
     KeysChanged,
-    Leave,
+    LeaveOnDisk,
     LinkDown,
     LinkUp,
     Machine,
@@ -257,7 +257,7 @@ class Kernel:
                 self.trace.forgotten.setdefault(name, set()).update(sequences)
                 if name in self._outboxes:
                     self._outboxes[name].forget(sequences)
-            case Leave(sequences):
+            case LeaveOnDisk(sequences):
                 self._outboxes[name].leave(sequences)
             case ReadPage(start):
                 self.at(self.now, name, self._outboxes[name].page(start))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bridge.contract import OutboxEntry, Page
+from bridge.contract import OutboxEntry, OutboxPage
 
 PAGE_ROWS = 256
 
@@ -39,13 +39,13 @@ class SimulatedOutbox:
     def leave(self, sequences: Iterable[int]) -> None:
         self._in_hand.difference_update(sequences)
 
-    def page(self, start: int) -> Page:
+    def page(self, start: int) -> OutboxPage:
         """Rows that nobody had in hand, and where to read on."""
         seen = sorted(sequence for sequence in self.rows if sequence >= start)
         now = [sequence for sequence in seen[:PAGE_ROWS] if sequence not in self._in_hand]
         self._in_hand.update(now)
         following = seen[PAGE_ROWS - 1] + 1 if len(seen) >= PAGE_ROWS else None
-        return Page(tuple(self.rows[sequence] for sequence in now), following)
+        return OutboxPage(tuple(self.rows[sequence] for sequence in now), following)
 
     # ---------------------------------------------------------------------------------- as a shelf
 

@@ -15,8 +15,8 @@ from bridge.traces.availability import (
     EntitySeen,
     entity_level,
 )
-from bridge.traces.discovery import Asked, DiscoveryEffect, DiscoveryNode, Heard, Share, entity_of
-from bridge.traces.entity import Keep, Listen, Told, Wishes
+from bridge.traces.discovery import Asked, DiscoveryEffect, DiscoveryNode, Heard, ShareAdvertisement, entity_of
+from bridge.traces.entity import KeepEntity, Listen, Told, Wishes
 from bridge.traces.events import (
     ClientGone,
     Interested,
@@ -46,9 +46,9 @@ from bridge.traces.kinds import (
 from bridge.traces.offenders import Complain, Offenders, SendAway
 from bridge.traces.patterns import is_pattern, matches
 from bridge.traces.pings import PRESETS, Preset, within
-from bridge.traces.registrations import Admission
-from bridge.traces.remembered import Record
-from bridge.traces.reporting import Report, ReportEffect, Reporter
+from bridge.traces.registrations import RegistrationQueue
+from bridge.traces.remembered import RememberedEntity
+from bridge.traces.reporting import ReportEffect, Reporter, TraceReport
 from bridge.traces.telling import Voice
 from bridge.traces.tracer import Tracer
 from bridge.traces.tracker import Follow, Leave, Observed, Unfollow
@@ -66,7 +66,6 @@ __all__ = [
     "PRESETS",
     "REGISTRATION_TOPIC",
     "STATES",
-    "Admission",
     "Alert",
     "Announce",
     "Asked",
@@ -85,26 +84,27 @@ __all__ = [
     "Heard",
     "Interest",
     "Interested",
-    "Keep",
+    "KeepEntity",
     "Leave",
     "Listen",
     "Observed",
     "Offenders",
     "Opinion",
     "Preset",
-    "Record",
     "Registered",
     "Registering",
-    "Report",
+    "RegistrationQueue",
+    "RememberedEntity",
     "ReportEffect",
     "Reporter",
     "SendAway",
-    "Share",
+    "ShareAdvertisement",
     "Spoke",
     "Stood",
     "Summary",
     "Told",
     "TraceKind",
+    "TraceReport",
     "Tracer",
     "TracingEffect",
     "TracingEvent",

@@ -123,6 +123,7 @@ def client_id_of(level: str) -> str | None:
 
 
 def availability_topic(gateway: str, client_id: str, prefix: str = DEFAULT_PREFIX) -> str:
+    """The topic that says whether a client of a gateway is there."""
     return f"{prefix}/{entity_level(gateway)}/{entity_level(client_id)}/availability"
 
 

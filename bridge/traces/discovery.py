@@ -156,7 +156,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ShareAdvertisement:
     """Tell the other discovery nodes, and keep it on disk."""
 
     advertisement: Advertisement
@@ -167,7 +167,7 @@ class Unknown(NotAuthorised):
 
 
 DiscoveryEvent: TypeAlias = Asked | Heard | Registered
-DiscoveryEffect: TypeAlias = Say | Share | Charged
+DiscoveryEffect: TypeAlias = Say | ShareAdvertisement | Charged
 
 
 class DiscoveryNode:
@@ -267,7 +267,7 @@ class DiscoveryNode:
         if not owns(request.certificate.name, entity) or is_pattern(entity):
             raise NotAuthorised("an entity creates trace topics of its own")
         advertisement = self.make(request.certificate, entity, request.discoverers, request.life_s, now_ms)
-        return [self._answer(request, advertisement), Share(advertisement), Count("trace_topics")]
+        return [self._answer(request, advertisement), ShareAdvertisement(advertisement), Count("trace_topics")]
 
     def make(
         self, owner: Certificate, entity: str, discoverers: tuple[str, ...], life_s: int, now_ms: int

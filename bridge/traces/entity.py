@@ -45,13 +45,13 @@ RENEW_AFTER_S = TOKEN_LIFE_S / 2  # half of a token's life is left when the next
 
 
 @dataclass(frozen=True, slots=True)
-class Connected:
+class BrokerConnected:
     """The connection to the broker stands; what was said before may be lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """No connection to any broker stands; nothing is heard until the next `Connected`."""
+    """No connection to any broker stands; nothing is heard until the next `BrokerConnected`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class KeepEntity:
     """Store our advertisement: after a restart the same trace topic serves."""
 
     advertisement: Advertisement
@@ -84,8 +84,8 @@ class Stage(StrEnum):
     TRACED = "traced"
 
 
-TracedEvent: TypeAlias = Connected | Told | Tick
-TracedEffect: TypeAlias = Say | Listen | Keep | Count
+TracedEvent: TypeAlias = BrokerConnected | Told | Tick
+TracedEffect: TypeAlias = Say | Listen | KeepEntity | Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class TracedEntity:
     def handle(self, event: TracedEvent, now: float) -> list[TracedEffect]:
         """Effects in the order in which they must happen. What does not hold is counted and dropped."""
         match event:
-            case Connected():
+            case BrokerConnected():
                 self._connected, self._session, self._asked, self._renew_at = True, None, 0, None
                 return [Listen(answers_to(self._certificate.name)), *self.ask(now)]
             case Told(topic, payload):
@@ -184,7 +184,7 @@ class TracedEntity:
         return self._say(Word.LOAD, body_of(fields))
 
     def silent(self, fields: bytes = b"") -> list[TracedEffect]:
-        """No more traces. The next `Connected` begins anew."""
+        """No more traces. The next `BrokerConnected` begins anew."""
         effects = self._say(Word.SILENT, fields)
         self._session = self._ask_at = self._renew_at = None
         return effects
@@ -244,7 +244,7 @@ class TracedEntity:
         if advertisement.certificate.party_id != self._identity.party_id:
             raise NotAuthorised("an advertisement of somebody else's trace topic")
         self._advertisement, self._asked = advertisement, 0
-        return [Keep(advertisement), *self.ask(now)]
+        return [KeepEntity(advertisement), *self.ask(now)]
 
     def _registered(self, payload: bytes, now: float) -> list[TracedEffect]:
         assert self._advertisement is not None

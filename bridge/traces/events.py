@@ -8,7 +8,7 @@ from typing import TypeAlias
 from bridge.contract import Count, Tick
 from bridge.traces.fleet import Stood
 from bridge.traces.offenders import Complain, SendAway
-from bridge.traces.reporting import Report
+from bridge.traces.reporting import TraceReport
 from bridge.traces.telling import Say
 from keys.delegation import Advertisement
 from keys.tracesession import Registration
@@ -60,4 +60,4 @@ class Registered:
     client: str = ""
 
 
-TracingEffect: TypeAlias = Say | Stood | SendAway | Complain | Registered | Report | Count
+TracingEffect: TypeAlias = Say | Stood | SendAway | Complain | Registered | TraceReport | Count

@@ -195,6 +195,7 @@ class Fleet:
 
 
 def group_of(entity: str) -> str:
+    """The group of an entity: what stands before the colon of its name."""
     owner, colon, _ = entity.partition(":")
     return owner if colon else OTHERS
 

@@ -221,7 +221,7 @@ def own_word(fields: Mapping[str, Any]) -> OwnWord:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedTraces:
     """A tracker's answer to GAUGE_INTEREST: what it wants, and where a sealed trace key reaches it.
 
     `credentials`: its encoded certificate, which the trace key is sealed to. `anew`: it has heard nothing yet that it
@@ -243,7 +243,7 @@ class Wanted:
     def encode(self) -> bytes:
         return self.body() + self.signature
 
-    def signed(self, tracker: Identity, topic: bytes) -> Wanted:
+    def signed(self, tracker: Identity, topic: bytes) -> WantedTraces:
         return replace(self, signature=tracker.sign(DOMAIN_INTEREST, topic + self.body()))
 
     def verify(self, topic: bytes, authority: bytes, now_ms: int) -> Certificate:
@@ -259,7 +259,7 @@ class Wanted:
         return tracker
 
     @classmethod
-    def decode(cls, data: bytes) -> Wanted:
+    def decode(cls, data: bytes) -> WantedTraces:
         """Raises BadFrame."""
         reader = Reader(data)
         reader.opening(Kind.INTEREST)
@@ -289,7 +289,7 @@ class Audience:
         """Trackers are asked now."""
         self.gauge_at = now + GAUGE_EVERY_S
 
-    def answered(self, wanted: Wanted, now: float) -> None:
+    def answered(self, wanted: WantedTraces, now: float) -> None:
         """A tracker answered; one that wants nothing any more is forgotten."""
         self._trackers.pop(wanted.tracker, None)
         if wanted.interest:

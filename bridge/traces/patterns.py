@@ -34,6 +34,7 @@ def is_pattern(name: str) -> bool:
 
 
 def matches(pattern: str, name: str) -> bool:
+    """Whether a name is meant by a pattern."""
     return name.startswith(pattern[:-1]) if is_pattern(pattern) else name == pattern
 
 

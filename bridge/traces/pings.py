@@ -110,7 +110,7 @@ class Ping(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class PingMetrics:
     """Of the last ten pings whose fate is known. Latencies in seconds, None without an answer; rates 0 to 1."""
 
     loss_rate: float
@@ -263,10 +263,10 @@ class Pulse:
         self._misses = max(self._misses, 1)
 
     @property
-    def metrics(self) -> Metrics:
+    def metrics(self) -> PingMetrics:
         answers = [seconds for _, seconds in self._fates if seconds is not None]
         jumps = [abs(later - earlier) for earlier, later in pairwise(answers)]
-        return Metrics(
+        return PingMetrics(
             loss_rate=1 - len(answers) / len(self._fates) if self._fates else 0.0,
             latency_s=sum(answers) / len(answers) if answers else None,
             jitter_s=sum(jumps) / len(jumps) if jumps else None,

@@ -21,7 +21,7 @@ WAITING_MAX = 20_000  # clients
 WAITING_BYTES_MAX = 4_096  # of one registration
 
 
-class Admission:
+class RegistrationQueue:
     """Registrations by client, in order of coming."""
 
     def __init__(self) -> None:

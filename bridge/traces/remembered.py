@@ -24,7 +24,7 @@ Holding = Mapping[Interest, tuple[TraceKind, Mapping[str, object]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RememberedEntity:
     """One registered entity. `holds`: what was told last, by who wants such things."""
 
     advertisement: Advertisement
@@ -39,7 +39,7 @@ class Record:
         return b"".join((*parts, number(len(self.trace_key), 1), self.trace_key, number(len(held), 4), held))
 
     @classmethod
-    def decode(cls, data: bytes) -> Record:
+    def decode(cls, data: bytes) -> RememberedEntity:
         """Raises BadFrame."""
         reader = Reader(data)
         if reader.number(1) != _VERSION:

@@ -44,14 +44,14 @@ _STEADY = frozenset({Interest.ALL_UPDATES, Interest.LOAD, Interest.NETWORK})
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TraceReport:
     """To be published as the gateway, QoS 1."""
 
     topic: str
     payload: bytes = field(repr=False)
 
 
-ReportEffect: TypeAlias = Report | Count
+ReportEffect: TypeAlias = TraceReport | Count
 
 
 class _Told(NamedTuple):
@@ -145,14 +145,14 @@ class Reporter:
             self._paces.move_to_end(entity)
         return pace
 
-    def _report(self, pace: _Pace, told: _Told) -> Report:
+    def _report(self, pace: _Pace, told: _Told) -> TraceReport:
         pace.number += 1
         body = {
             "entity": told.entity, "gateway": self._name, "kind": told.kind.name, "time_ms": self._wall.ms(told.at),
             "number": pace.number, "fields": _in_clear(told.fields),
         }  # fmt: skip
         topic = f"{self._prefix}/{entity_level(self._name)}/{entity_level(told.entity)}/trace"
-        return Report(topic, body_of(body))
+        return TraceReport(topic, body_of(body))
 
 
 def _in_clear(fields: Mapping[str, object]) -> Mapping[str, object]:

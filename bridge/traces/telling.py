@@ -24,15 +24,15 @@ from bridge.traces.kinds import (
     Audience,
     Interest,
     TraceKind,
-    Wanted,
+    WantedTraces,
     body_of,
     gauge_topic,
     interest_of,
     key_topic,
     trace_topic,
 )
-from bridge.traces.remembered import Record
-from bridge.traces.reporting import Report, Reporter
+from bridge.traces.remembered import RememberedEntity
+from bridge.traces.reporting import Reporter, TraceReport
 from keys.delegation import Advertisement, Token, Trace
 from keys.errors import BadFrame, NotAuthorised
 from keys.frames import Kind, opening
@@ -52,7 +52,7 @@ class Say:
     qos: int = 1
 
 
-Told: TypeAlias = Say | Report | Stood | Count
+Told: TypeAlias = Say | TraceReport | Stood | Count
 
 
 class Voice:
@@ -95,7 +95,7 @@ class Voice:
         self._trace_key = b""
         self._keyed: OrderedDict[bytes, None] = OrderedDict()
         self._number = 0
-        self._wishes: OrderedDict[bytes, tuple[Wanted, Certificate]] = OrderedDict()  # that were verified
+        self._wishes: OrderedDict[bytes, tuple[WantedTraces, Certificate]] = OrderedDict()  # that were verified
 
     def knows(self, wish: bytes) -> bool:
         """Whether a tracker's wish costs no verification any more."""
@@ -123,13 +123,15 @@ class Voice:
         """So it stands from now on; whoever comes later is told, and since when."""
         self.again[interest] = kind, {**fields, "since_ms": self._wall.ms(now)}
 
-    def record(self) -> Record | None:
+    def record(self) -> RememberedEntity | None:
         """What a restart must not lose; None while we may not tell anything."""
         if self._token is None or self._holder is None:
             return None
-        return Record(self.advertisement, self._token, self._holder.private_bytes(), self._trace_key, dict(self.again))
+        return RememberedEntity(
+            self.advertisement, self._token, self._holder.private_bytes(), self._trace_key, dict(self.again)
+        )
 
-    def restore(self, record: Record, now: float) -> None:
+    def restore(self, record: RememberedEntity, now: float) -> None:
         """Inverse of `record`. Numbers go on behind those of before, for time went on, too."""
         self._token, self._holder = record.token, Identity.from_private_bytes(record.holder)
         self._trace_key, self.again, self._number = record.trace_key, dict(record.holds), self._wall.ms(now)
@@ -193,7 +195,7 @@ class Voice:
         it keeps the interest alive and does nothing else. Raises keys errors."""
         known = self._wishes.get(data)
         if known is None or abs(self._wall.ms(now) - known[0].time_ms) > WANTED_FRESH_MS:
-            is_new, wanted = True, Wanted.decode(data)
+            is_new, wanted = True, WantedTraces.decode(data)
             tracker = wanted.verify(self.topic, authority, self._wall.ms(now))
             if not self.advertisement.may_discover(tracker):
                 raise NotAuthorised("a tracker that may not discover the trace topic")

@@ -29,7 +29,7 @@ from bridge.traces.kinds import Interest, TraceKind, answers_to, fields_of, stat
 from bridge.traces.offenders import BOGUS_MAX, CLIENTS_MAX, Offenders, SendAway
 from bridge.traces.pings import Health, Preset, Pulse
 from bridge.traces.registered import Traced
-from bridge.traces.remembered import Record
+from bridge.traces.remembered import RememberedEntity
 from bridge.traces.reporting import Reporter
 from bridge.traces.self_health import SICK, SelfHealth
 from bridge.traces.telling import KEYED_MAX, Say, Voice, open_trace_key
@@ -395,16 +395,16 @@ class Tracer:
 
     # ------------------------------------------------------------------------------------------ over a restart
 
-    def records(self) -> list[tuple[bytes, Record | None]]:
+    def records(self) -> list[tuple[bytes, RememberedEntity | None]]:
         """Trace topics of which something else is to be kept than before; None: nothing any more."""
         changed, self._changed = self._changed, set()
         return [(topic, self._record(topic)) for topic in changed]
 
-    def _record(self, topic: bytes) -> Record | None:
+    def _record(self, topic: bytes) -> RememberedEntity | None:
         session = self._sessions.get(topic)
         return None if session is None else self._traced[session].voice.record()
 
-    def restore(self, records: Iterable[Record], now: float) -> list[TracingEffect]:
+    def restore(self, records: Iterable[RememberedEntity], now: float) -> list[TracingEffect]:
         """Entities of before a restart: their trackers are asked anew, and told if they do not come back."""
         effects: list[TracingEffect] = []
         for record in records:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from bridge.base import Wall
 from bridge.contract import Count, Tick
 from bridge.traces.discovery import Request, entity_of, open_found, owns
-from bridge.traces.entity import ASK_AGAIN_MAX_S, ASK_AGAIN_S, Connected, Disconnected, Listen, Told
+from bridge.traces.entity import ASK_AGAIN_MAX_S, ASK_AGAIN_S, BrokerConnected, Disconnected, Listen, Told
 from bridge.traces.following import ANSWERS_MAX, UNOPENED_MAX, Followed, Looks, Source, opened, try_key
 from bridge.traces.kinds import (
     DESCRIPTOR,
@@ -28,7 +28,7 @@ from bridge.traces.kinds import (
     SAID,
     Interest,
     TraceKind,
-    Wanted,
+    WantedTraces,
     answer_topic,
     answers_to,
     fields_of,
@@ -65,6 +65,8 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Unfollow:
+    """Track an entity no longer."""
+
     entity: str
 
 
@@ -87,7 +89,7 @@ class Observed:
     fields: Mapping[str, Any]
 
 
-TrackingEvent: TypeAlias = Follow | Unfollow | Connected | Disconnected | Told | Tick
+TrackingEvent: TypeAlias = Follow | Unfollow | BrokerConnected | Disconnected | Told | Tick
 TrackingEffect: TypeAlias = Say | Listen | Leave | Observed | Count
 
 
@@ -157,7 +159,7 @@ class Tracker:
                 return self._follow(entity, interest, now)
             case Unfollow(entity):
                 return self._leave(entity, now)
-            case Connected():
+            case BrokerConnected():
                 self._connected, self._offline_at = True, None
                 effects: list[TrackingEffect] = [Listen(answers_to(self._certificate.name))]
                 effects += [*(Listen(topic) for topic in self._topics), *self._patterns.due(now, all_of_them=True)]
@@ -328,9 +330,9 @@ class Tracker:
             said = followed.wishes[topic] = now, self._wish(followed.interest, topic, anew, now).encode()
         return Say(answer_topic(topic), said[1])
 
-    def _wish(self, interest: Interest, topic: bytes, anew: bool, now: float) -> Wanted:
+    def _wish(self, interest: Interest, topic: bytes, anew: bool, now: float) -> WantedTraces:
         name, credentials = self._certificate.name, self._certificate.encode()
-        return Wanted(name, interest, credentials, anew, self._wall.ms(now)).signed(self._identity, topic)
+        return WantedTraces(name, interest, credentials, anew, self._wall.ms(now)).signed(self._identity, topic)
 
     # --------------------------------------------------------------------------------------------- hearing
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from bridge.base import Wall
 from bridge.contract import Tick
-from bridge.traces.entity import Connected, Stage, Told, TracedEffect, TracedEntity, Wishes
+from bridge.traces.entity import BrokerConnected, Stage, Told, TracedEffect, TracedEntity, Wishes
 from bridge.traces.kinds import TraceKind, body_of, own_fields
 from keys.delegation import WITNESSES_MAX, Advertisement, Seat
 from keys.errors import OurFault
@@ -66,10 +66,10 @@ class WitnessedEntity:
         deadlines = (each.next_deadline for each in self._machines)
         return min((at for at in deadlines if at is not None), default=None)
 
-    def handle(self, event: Connected | Told, witness: int, now: float) -> list[tuple[int, TracedEffect]]:
+    def handle(self, event: BrokerConnected | Told, witness: int, now: float) -> list[tuple[int, TracedEffect]]:
         """What comes from a witness, or the connection to it. Effects, each with the witness that it concerns."""
         effects = self._name(now)
-        if isinstance(event, Connected):
+        if isinstance(event, BrokerConnected):
             self._met.add(witness)
             if self._asking not in self._met:
                 self._asks(witness)
@@ -115,7 +115,7 @@ class WitnessedEntity:
         return effects + self._each(lambda machine: machine.load(word))
 
     def silent(self, now: float) -> list[tuple[int, TracedEffect]]:
-        """No more traces. The next `Connected` begins anew."""
+        """No more traces. The next `BrokerConnected` begins anew."""
         fields = self._word(TraceKind.REVERTING_TO_SILENT_MODE, {}, now)
         return self._each(lambda machine: machine.silent(fields))
 

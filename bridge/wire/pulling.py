@@ -77,6 +77,7 @@ class PullRequest:
 
 
 def request_of(peer: str, request: PullRequest) -> Send:
+    """A request for what is missing, as it goes to `peer`."""
     return Send(peer, Wire(PULL_TOPIC, request.encode()))
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from bridge.contract.figures import Figure
+from bridge.contract.figures import FigureName
 from gateway.base.figures import Figures
 from gateway.base.limits import Limits
 from gateway.mqtt5.actions import SessionFigures
 from gateway.operation.prometheus import _GAUGES, broker_metrics, overlay_metrics, tracing_metrics
 from gateway.operation.registry import BROKER_FIGURES
-from gateway.operation.snapshot import Snapshot
+from gateway.operation.snapshot import BrokerSnapshot
 from gateway.operation.sys_topics import ROOT, WINDOWS_S
 from gateway.operation.traffic import Traffic
 from spark_ingest.metrics import QueryMetrics, QueryTable
@@ -64,11 +64,11 @@ def _table(metrics: Iterable[Any]) -> Iterator[str]:
     yield ""
 
 
-def _idle() -> Snapshot:
+def _idle() -> BrokerSnapshot:
     """A broker where nothing has happened."""
-    nothing: dict[str, Any] = {field.name: 0 for field in fields(Snapshot)}
+    nothing: dict[str, Any] = {field.name: 0 for field in fields(BrokerSnapshot)}
     nothing |= {"traffic": Traffic(), "figures": SessionFigures(), "reached": dict.fromkeys(Limits.model_fields, 0)}
-    return Snapshot(**nothing)
+    return BrokerSnapshot(**nothing)
 
 
 def _receiver() -> Iterator[Any]:
@@ -87,7 +87,7 @@ def _events() -> Iterator[str]:
     yield ""
     yield "| event | what happened once for each |"
     yield "|---|---|"
-    for figure in Figure:
+    for figure in FigureName:
         yield f"| `{figure}` | {figure.text} |"
     yield ""
 

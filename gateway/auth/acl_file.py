@@ -24,7 +24,7 @@ from amqtt.contexts import Action
 from amqtt.plugins.base import BaseTopicPlugin
 from amqtt.session import Session
 
-from gateway.auth.acl_rules import AclError, Rules, Table, parse_acl
+from gateway.auth.acl_rules import AclError, AclRules, Table, parse_acl
 from gateway.base import StartError
 
 OPEN = "an acl without publish_acl: everybody who is connected may publish anything; add publish_acl"
@@ -35,13 +35,13 @@ FILE_BYTES_MAX = 64 << 20
 class _RulesPlugin(BaseTopicPlugin):  # type: ignore[misc]
     """Decides from rules alone, so that verdicts may be remembered until they are read again."""
 
-    _rules: Rules
+    _rules: AclRules
 
     def decides(self, session: Session, topic: str, action: Action) -> bool:
         """The verdict, at once (`plugins/host.py`)."""
         return self._rules.permits(session.username, session.client_id or "", topic, action)
 
-    def _take(self, rules: Rules) -> None:
+    def _take(self, rules: AclRules) -> None:
         self._rules = rules
 
     async def topic_filtering(
@@ -60,7 +60,7 @@ class AclFilePlugin(_RulesPlugin):
         self._rules = self._read(self.config.acl_file)
 
     @staticmethod
-    def _read(acl_file: str | Path) -> Rules:
+    def _read(acl_file: str | Path) -> AclRules:
         path = Path(acl_file)
         try:
             if path.stat().st_size > FILE_BYTES_MAX:
@@ -87,11 +87,11 @@ class AclPlugin(_RulesPlugin):
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
         self._rules = self._read(vars(self.config))
-        #: What an operator should know, said at the start and by `veilmq check`.
+        # What an operator should know, said at the start and by `veilmq check`.
         self.warnings = () if self.config.publish_acl else (OPEN,)
 
     @staticmethod
-    def _read(options: Mapping[str, Any]) -> Rules:
+    def _read(options: Mapping[str, Any]) -> AclRules:
         subscribe = options.get("subscribe_acl") or None
         if subscribe and options.get("acl"):
             raise StartError("plugins: acl is the old name of subscribe_acl; give one of them")

@@ -31,7 +31,9 @@ class AclError(ValueError):
     """A rule that is none: line and cause."""
 
 
-class Rules(Protocol):
+class AclRules(Protocol):
+    """Who may do what on which topic."""
+
     def permits(self, user: str | None, client_id: str, topic: str, action: Action) -> bool:
         """`topic`: a name, or the filter of a subscription without share prefix."""
         ...

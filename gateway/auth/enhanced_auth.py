@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("veilmq.broker")
 
-#: Stops an exchange that never comes to an end.
 STEPS_MAX = 16
+"""Stops an exchange that never comes to an end."""
 
 
 class AuthRefused(Exception):  # noqa: N818 - an outcome, and a plugin's to raise
@@ -58,8 +58,8 @@ class AuthExchange(Protocol):
 class EnhancedAuthPlugin(BasePlugin[BrokerContext]):  # type: ignore[misc]
     """An authentication method. Derive from it, name the class under `plugins`, set `method`."""
 
-    #: As clients name it in CONNECT, e.g. "SCRAM-SHA-256".
     method: ClassVar[str]
+    """As clients name it in CONNECT, e.g. "SCRAM-SHA-256"."""
 
     @abstractmethod
     def begin(self, session: Session) -> AuthExchange:

@@ -23,14 +23,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 METHOD = "SCRAM-SHA-256"
-#: RFC 7677 §4; fewer make a stolen file too easy to search.
 ITERATIONS_MIN = 4_096
-#: A file that asks clients for more is a mistake, or keeps them busy for minutes.
+"""RFC 7677 §4; fewer make a stolen file too easy to search."""
 ITERATIONS_MAX = 10_000_000
+"""A file that asks clients for more is a mistake, or keeps them busy for minutes."""
 NONCE_BYTES = 18
 SALT_BYTES = 16
-#: Bounds of what a stranger may send: a message, its nonce, a name.
 MESSAGE_BYTES_MAX = 4_096
+"""Bounds of what a stranger may send: a message, its nonce, a name."""
 NONCE_CHARACTERS_MAX = 512
 NAME_CHARACTERS_MAX = 512
 
@@ -117,7 +117,7 @@ class ScramServer:
         self._verifier: Verifier | None = None
         self._is_user = False
         self._gs2 = self._signed = ""
-        #: Who the client has proven to be, once `final` has returned.
+        # Who the client has proven to be, once `final` has returned.
         self.username: str | None = None
 
     def first(self, message: bytes) -> bytes:

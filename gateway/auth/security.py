@@ -32,11 +32,15 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Group(_Model):
+class UserGroup(_Model):
+    """A group of users, and what its members may do."""
+
     acl: list[str] = Field(default=[], max_length=RULES_MAX)
 
 
 class User(_Model):
+    """One user: the hash of the password, groups, and rules of its own."""
+
     hash: str = Field(repr=False)
     groups: list[str] = []
     acl: list[str] = Field(default=[], max_length=RULES_MAX)
@@ -47,8 +51,8 @@ class Security(_Model):
     """The document."""
 
     users: dict[str, User] = Field(default={}, max_length=USERS_MAX)
-    groups: dict[str, Group] = Field(default={}, max_length=GROUPS_MAX)
-    everybody: Group = Group()
+    groups: dict[str, UserGroup] = Field(default={}, max_length=GROUPS_MAX)
+    everybody: UserGroup = UserGroup()
 
     @classmethod
     def load(cls, path: Path) -> Security:

@@ -18,6 +18,7 @@ _DIGEST_BYTES = 64
 
 
 def is_sha_crypt(hashed: str) -> bool:
+    """Whether this is a `$5$` or `$6$` hash that we are ready to compute."""
     found = _FORM.fullmatch(hashed)
     return found is not None and int(found[1] or ROUNDS) <= ROUNDS_MAX
 

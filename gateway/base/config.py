@@ -69,7 +69,7 @@ class Protect(Model):
     tokens: bool = Field(default=False, description="hide topic names from the replicas")
 
 
-class KeyServer(Model):
+class KeyServerSettings(Model):
     """What a key server needs beside its identity."""
 
     material: Path = Field(description="what the overlay's owner handed over; taken in at the first start, then erased")
@@ -86,12 +86,12 @@ class OverlaySettings(Model):
         default=1 << 30, ge=1 << 16, description="what waits to be sent; beyond it publications are refused"
     )
     outbox_age_s: int = Field(default=0, ge=0, description="what waited longer is dropped; 0: nothing ever is")
-    key_server: KeyServer | None = Field(default=None, description="for an identity of role keyserver")
+    key_server: KeyServerSettings | None = Field(default=None, description="for an identity of role keyserver")
     discovery: Discovery = Field(default=Discovery(), description="multicast DNS on the local network")
     hosted: dict[str, Hosted] = Field(default={}, description="logins at hosted brokers of our region, by name")
 
 
-class Availability(Model):
+class AvailabilitySettings(Model):
     """Whether local clients are traced, and where the traces are published."""
 
     enabled: bool = Field(default=False, description="whether they are published")
@@ -118,7 +118,9 @@ class Settings(Model):
     limits: Limits = Field(default=Limits(), description="bounds; each has a default")
     data: Path | None = Field(default=None, description="directory for what must survive a restart")
     overlay: OverlaySettings | None = Field(default=None, description="absent: an ordinary broker")
-    availability: Availability = Field(default=Availability(), description="which clients are connected")
+    availability: AvailabilitySettings = Field(
+        default=AvailabilitySettings(), description="which clients are connected"
+    )
     traces: TraceSettings | None = Field(default=None, description="absent: nobody is traced")
     watched: WatchedSettings | None = Field(default=None, description="absent: no other broker traces us")
     timeout_disconnect_delay: int = Field(default=0, ge=0, description="seconds added to every client's keep-alive")
@@ -350,7 +352,7 @@ def _anchored(settings: Settings, directory: Path) -> Settings:
     if overlay is not None:
         paths: dict[str, Any] = {key: anchored(getattr(overlay, key)) for key in ("identity", "overlay")}
         if overlay.key_server is not None:
-            paths["key_server"] = KeyServer(material=directory / overlay.key_server.material.expanduser())
+            paths["key_server"] = KeyServerSettings(material=directory / overlay.key_server.material.expanduser())
         paths["hosted"] = {name: one.anchored(directory) for name, one in overlay.hosted.items()}
         overlay = overlay.model_copy(update=paths)
 
@@ -396,7 +398,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
     model: type[BaseModel] | None = Settings
     table: dict[str, type[BaseModel]] = {
         "listeners": Listener, "limits": Limits, "metrics": Metrics, "overlay": OverlaySettings, "protect": Protect,
-        "availability": Availability, "key_server": KeyServer, "discovery": Discovery, "hosted": Hosted,
+        "availability": AvailabilitySettings, "key_server": KeyServerSettings, "discovery": Discovery, "hosted": Hosted,
         "traces": TraceSettings, "watched": WatchedSettings, "devices": DeviceSettings, "heartbeats": HeartbeatSettings,
         "report": ReportSettings, "bridges": BridgeSettings, "topics": BridgeTopic, "console": Console,
         "events": EventHook,

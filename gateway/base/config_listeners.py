@@ -31,8 +31,8 @@ def _bind(text: str) -> str:
     return text
 
 
-#: amqtt allows a bare port number.
 Bind = Annotated[str, BeforeValidator(_is_text_or_number), AfterValidator(_bind)]
+"""amqtt allows a bare port number."""
 
 
 class Listener(Model):

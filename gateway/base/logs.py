@@ -14,8 +14,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-#: Stops one message (a hostile name, a traceback) from becoming a line that log collectors cut in the middle.
 EVENT_CHARACTERS = 4_000
+"""Stops one message (a hostile name, a traceback) from becoming a line that log collectors cut in the middle."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -38,11 +38,15 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
     def format(self, record: logging.LogRecord) -> str:
         return json.dumps(fields_of(record), ensure_ascii=True, default=str, separators=(",", ":"))
 
 
 class KeyValueLines(logging.Formatter):
+    """One line of `key=value` pairs an event (logfmt)."""
+
     def format(self, record: logging.LogRecord) -> str:
         return " ".join(f"{key}={_value(value)}" for key, value in fields_of(record).items())
 

@@ -17,7 +17,7 @@ from functools import partial
 
 from gateway.base import BridgeSettings
 from gateway.bridging.mapping import Marks, Topics
-from gateway.client import Client
+from gateway.client import MqttClient
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt5.types import MqttError, ReasonCode
 
@@ -59,7 +59,7 @@ class _Way:
     `seen`: identifiers that came on the source's present connection: what came on a former one comes again first.
     """
 
-    def __init__(self, source: Client, target: Client, name: str) -> None:
+    def __init__(self, source: MqttClient, target: MqttClient, name: str) -> None:
         self.source, self.target, self.name = source, target, name
         self.states: dict[int, int] = {}
         self.seen: set[int] = set()
@@ -138,8 +138,8 @@ class Bridge:
         self,
         name: str,
         settings: BridgeSettings,
-        local: Client,
-        remote: Client,
+        local: MqttClient,
+        remote: MqttClient,
         topics: Topics,
         marks: Marks,
         may_leave: Callable[[str], bool],

@@ -14,7 +14,7 @@ from dataclasses import replace
 from gateway.base import BridgeSettings, BridgeTls, ConfigError, PrivateFileError, StartError, read_private
 from gateway.bridging.crossing import Bridge
 from gateway.bridging.mapping import Marks, Topics
-from gateway.client import Client, Here, LocalEnd
+from gateway.client import Here, LocalEnd, MqttClient
 from gateway.client.redial import split_host_port
 from gateway.mqtt5.actions import SessionLimits
 from gateway.mqtt5.client_session import ClientSession
@@ -37,7 +37,7 @@ class _PrivateSession(ClientSession):
         return data[:at] + bytes([data[at] | PRIVATE_BIT]) + data[at + 1 :]
 
 
-class RemoteEnd(Client):
+class RemoteEnd(MqttClient):
     """A client of the other broker, at whichever of its addresses answers."""
 
     def __init__(self, settings: BridgeSettings, client_id: str, password: bytes | None, limits: SessionLimits) -> None:

@@ -21,8 +21,8 @@ from gateway.mqtt5.types import MqttError
 log = logging.getLogger("veilmq.broker")
 
 EVERY_S = 10.0
-#: Causes that are remembered; the one said longest ago goes first.
 CAUSES_MAX = 4_096
+"""Causes that are remembered; the one said longest ago goes first."""
 
 
 class Audit:

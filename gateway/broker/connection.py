@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("veilmq.connection")
 
-#: How long a peer may take to read our farewell before it is cut off.
 CLOSE_GRACE_S = 5.0
-#: A client that is sent answers and does not read them is no longer read from above so many times
-#: `limits.write_bytes`.
+"""How long a peer may take to read our farewell before it is cut off."""
 UNREAD_FACTOR = 2
-#: Of a client whose publication waits for a receiver, so much more is read and kept, lest it could not acknowledge what
-#: it is sent, and two clients that publish to each other would wait for each other.
+"""A client that is sent answers and does not read them is no longer read from above so many times
+`limits.write_bytes`."""
 HELD_ACTIONS, HELD_BYTES = 1_024, 1 << 20
+"""Of a client whose publication waits for a receiver, so much more is read and kept, lest it could not acknowledge what
+it is sent, and two clients that publish to each other would wait for each other."""
 
 
 class Core(Protocol):
@@ -63,7 +63,7 @@ class MqttConnection(asyncio.Protocol):
         self.is_internal = listener.startswith(INTERNAL)
         self.client: Client | None = None
         self.closed = False
-        #: Told of everything that is written, if somebody asked for it.
+        # Told of everything that is written, if somebody asked for it.
         self.tap: Callable[[bytes], None] | None = None
         self._core, self._flusher = core, flusher
         self._decoder = Decoder(None, core.limits.packet_bytes, "server", core.limits.connect_bytes)
@@ -75,13 +75,13 @@ class MqttConnection(asyncio.Protocol):
         self._held: list[Action] = []
         self._early: list[Packet] = []
         self._answer: asyncio.Future[Packet] | None = None
-        #: The re-authentication that is under way (`enhanced_auth.py`).
+        # The re-authentication that is under way (`enhanced_auth.py`).
         self.reauthentication: Any = None
         self._task: asyncio.Task[None] | None = None
         self._is_paced = False  # what is waited for is only the time
         self._reads_on = False  # what is waited for keeps us from nothing but what came behind it
         self._paused = 0
-        #: When reading was last resumed, in the broker's time.
+        # When reading was last resumed, in the broker's time.
         self.held_until = 0.0
         self._lost: tuple[Exception | None] | None = None
         self._timer: asyncio.TimerHandle | None = None

@@ -17,7 +17,7 @@ from amqtt.events import BrokerEvents
 from gateway.base import Limits
 from gateway.broker.flushing import Later
 from gateway.broker.holding import Holding
-from gateway.clients import Client, Plan, Reached, Router, SharedName, Target, fits
+from gateway.clients import Client, DeliveryPlan, Reached, Router, SharedName, Target, fits
 from gateway.mqtt5.encoding import encode_publish
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Publish, Version
@@ -110,7 +110,7 @@ class Delivering:
 
     def _deliver(
         self,
-        plan: Plan[Client],
+        plan: DeliveryPlan[Client],
         message: Message,
         sender: Client | None,
         allowed: set[int] | None,

@@ -31,7 +31,7 @@ class Door:
 
     def __init__(self, limits: Limits, reached: Reached) -> None:
         self.limits, self._reached = limits, reached
-        #: So many connections at once, where the machine gives files for fewer than `limits.connections`.
+        # So many connections at once, where the machine gives files for fewer than `limits.connections`.
         self.most = limits.connections
         self._open: dict[MqttConnection, str | None] = {}
         self._by_origin: Counter[str] = Counter()
@@ -80,8 +80,8 @@ class Door:
                 del self._by_origin[origin]
 
 
-#: Addresses whose failed logins are remembered; the one that failed longest ago goes first.
 ORIGINS_MAX = 10_000
+"""Addresses whose failed logins are remembered; the one that failed longest ago goes first."""
 
 
 class Failures:

@@ -35,7 +35,7 @@ from gateway.broker.observing import observe
 from gateway.broker.restoring import restore
 from gateway.broker.terms import Terms, internal_listeners
 from gateway.clients import (
-    Overlay,
+    OverlayPort,
 )
 from gateway.listening import (
     BACKLOG,
@@ -58,12 +58,12 @@ from gateway.sessions import SessionStore
 
 log = logging.getLogger("veilmq.broker")
 
-#: How often retained messages that have expired are cleared out; nobody sees them in between.
 SWEEP_S = 30.0
-#: Below so many free descriptors the log says so: whoever else opens files has taken those of connections.
+"""How often retained messages that have expired are cleared out; nobody sees them in between."""
 FILES_LOW = 16
-#: Publications that wait for a plugin and have no connection to hold back; more are dropped.
+"""Below so many free descriptors the log says so: whoever else opens files has taken those of connections."""
 WAITING_PUBLICATIONS = 10_000
+"""Publications that wait for a plugin and have no connection to hold back; more are dropped."""
 
 
 class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
@@ -78,7 +78,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         self,
         config: Settings | BrokerConfig | dict[str, Any] | None = None,
         *,
-        overlay: Overlay | None = None,
+        overlay: OverlayPort | None = None,
         overlay_context: ssl.SSLContext | None = None,
         allow_anonymous: bool | None = None,
     ) -> None:
@@ -108,7 +108,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
             self.exchange.inject,
             lambda: self.exchange.overlay,
         )
-        #: Called when everything listens and before the first connection is accepted.
+        # Called when everything listens and before the first connection is accepted.
         self.before_serving: Callable[[EdgeBroker], None] | None = None
         self._flusher = Flusher(self._loop)
         self._store: SessionStore | None = None

@@ -26,11 +26,11 @@ from gateway.broker.offering import offer_for
 from gateway.clients import (
     Client,
     Constraining,
+    DeliveryPlan,
     EntityEvent,
     EntitySeen,
-    Overlay,
-    Owed,
-    Plan,
+    OverlayPort,
+    OwedAck,
     RetainedStore,
     SharedName,
     StoreFullError,
@@ -49,10 +49,8 @@ if TYPE_CHECKING:
     from gateway.sessions import SessionStore
 
 
-#: Only the broker itself publishes here.
 RESERVED_TOPICS = "$SYS/"
-#: Refusals that repeating cannot cure; a 3.1.1 client is acknowledged then, lest it repeats for ever. Not those of the
-#: overlay: what it acknowledges is kept until others have it.
+"""Only the broker itself publishes here."""
 _FINAL_REFUSALS = frozenset(
     {
         ReasonCode.NOT_AUTHORIZED,
@@ -61,10 +59,12 @@ _FINAL_REFUSALS = frozenset(
         ReasonCode.PAYLOAD_FORMAT_INVALID,
     }
 )
-#: An `EntitySeen` at most so often for one client.
+"""Refusals that repeating cannot cure; a 3.1.1 client is acknowledged then, lest it repeats for ever. Not those of the
+overlay: what it acknowledges is kept until others have it."""
 SEEN_INTERVAL_S = 1.0
-#: Stops a plugin of amqtt that invents names below `$SYS/` from filling memory.
+"""An `EntitySeen` at most so often for one client."""
 SYSTEM_TOPICS, SYSTEM_BYTES = 10_000, 16 << 20
+"""Stops a plugin of amqtt that invents names below `$SYS/` from filling memory."""
 
 
 class Exchange(Delivering):
@@ -73,20 +73,20 @@ class Exchange(Delivering):
     def __init__(self, host: PluginHost, limits: Limits, now: Callable[[], float]) -> None:
         super().__init__(host, limits, now)
         self.audit = Audit(now)
-        self.overlay: Overlay | None = None
+        self.overlay: OverlayPort | None = None
         self.watchers: list[Callable[[EntityEvent], None]] = []
         self.tracing: Constraining | None = None  # constrained topics; None: they are ordinary ones
         self.own_topics = OwnTopics()  # beside those below RESERVED_TOPICS
         self.retained = RetainedStore(limits.retained_messages, limits.retained_bytes)
-        #: What the broker and its plugins say below `$SYS/`; not the clients', so neither bounded as theirs nor stored.
+        # What the broker and its plugins say below `$SYS/`; not the clients', so neither bounded as theirs nor stored.
         self.system = RetainedStore(SYSTEM_TOPICS, SYSTEM_BYTES)
-        #: Where persistent sessions and retained messages are kept; None: in memory only.
+        # Where persistent sessions and retained messages are kept; None: in memory only.
         self.store: SessionStore | None = None
-        #: Runs what cannot finish at once and has no connection to hold back; in order. False: there is no room for it.
+        # Runs what cannot finish at once and has no connection to hold back; in order. False: there is no room for it.
         self.in_order: Callable[[Later], bool] = _no_queue
-        #: Wills of which it is not decided yet whether they may be published, by client.
+        # Wills of which it is not decided yet whether they may be published, by client.
         self.undecided: dict[str, list[Undecided]] = {}
-        #: Closes a client's connection as its session wants; the lifecycle fills it in.
+        # Closes a client's connection as its session wants; the lifecycle fills it in.
         self.close: Callable[[Client, Close], None] = _no_lifecycle
 
     def adopt(self, limits: Limits) -> None:
@@ -166,7 +166,7 @@ class Exchange(Delivering):
             return None
         store = self.store
         if store is not None and store.is_full and publish.qos and self._must_store(client, publish):
-            client.owe(Owed(publish, ReasonCode.QUOTA_EXCEEDED))
+            client.owe(OwedAck(publish, ReasonCode.QUOTA_EXCEEDED))
             self._settle(client)
             return None
         if self.tracing is not None and self.tracing.heard(client.client_id, publish) and publish.qos < 2:
@@ -179,7 +179,7 @@ class Exchange(Delivering):
                 return self._accept_later(client, publish, plan)
         return self._pass_on(client, publish)
 
-    async def _accept_later(self, client: Client, publish: Publish, plan: Callable[[], Plan[Client]]) -> None:
+    async def _accept_later(self, client: Client, publish: Publish, plan: Callable[[], DeliveryPlan[Client]]) -> None:
         """A receiver is behind: neither routed nor acknowledged before that has room."""
         await self.holding.until_free(plan, publish.qos, client)
         later = self._pass_on(client, publish)
@@ -191,7 +191,7 @@ class Exchange(Delivering):
         store = self.store
         before = 0 if store is None else store.changes
         message = Message.of(publish, self.now(), client.client_id)
-        owed = Owed(publish)
+        owed = OwedAck(publish)
         if self.overlay is not None and not offer_for(self.overlay, client, owed, message, self.now(), self._settle):
             return None
         if publish.retain:
@@ -210,11 +210,11 @@ class Exchange(Delivering):
         receivers += [member for group in plan.groups for member in group.members]
         return any(receiver.session.journal is not None for receiver in receivers)
 
-    async def _answer_after(self, later: Later, client: Client, owed: Owed, message: Message, before: int) -> None:
+    async def _answer_after(self, later: Later, client: Client, owed: OwedAck, message: Message, before: int) -> None:
         await later
         self._answer(client, owed, message, before)
 
-    def _answer(self, client: Client, owed: Owed, message: Message, before: int) -> None:
+    def _answer(self, client: Client, owed: OwedAck, message: Message, before: int) -> None:
         """Acknowledge now, or when the message is on disk for those who need it: our sessions, the overlay.
 
         `before`: changes of the store before it was routed.
@@ -239,7 +239,7 @@ class Exchange(Delivering):
         if not publish.qos:
             return
         if client.acks:
-            client.owe(Owed(publish, code))
+            client.owe(OwedAck(publish, code))
             self._settle(client)
             return
         data = client.session.acknowledge(publish, ReasonCode(code))

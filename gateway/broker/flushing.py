@@ -11,14 +11,13 @@ from typing import Any, Protocol, TypeAlias
 
 from gateway.mqtt5.types import ReasonCode
 
-#: Above so many bytes that all connections have read in one turn of the event loop, what they caused is written before
-#: more is read: only then do receivers that are slow say so. Stops many senders in one turn from filling memory.
 TURN_BYTES = 1 << 20
+"""Above so many bytes that all connections have read in one turn of the event loop, what they caused is written before
+more is read: only then do receivers that are slow say so. Stops many senders in one turn from filling memory."""
 
 # Why reading is paused; any of them is enough.
 BUSY, UNACKNOWLEDGED, UNREAD, CLOSING, DRAINING = 1, 2, 4, 8, 16
 
-#: What a client did while it was writing.
 CLIENTS_FAULT = frozenset(
     {
         ReasonCode.MALFORMED_PACKET,
@@ -29,6 +28,7 @@ CLIENTS_FAULT = frozenset(
         ReasonCode.QUOTA_EXCEEDED,
     }
 )
+"""What a client did while it was writing."""
 
 Later: TypeAlias = Coroutine[Any, Any, None]
 

@@ -17,11 +17,11 @@ from collections import deque
 from collections.abc import Callable
 
 from gateway.base import Limits
-from gateway.clients import Client, Plan, Reached, Target
+from gateway.clients import Client, DeliveryPlan, Reached, Target
 from gateway.operation import Traffic
 
-#: A receiver that was given up holds up nobody for so many times `hold_s`.
 RESPITE = 6
+"""A receiver that was given up holds up nobody for so many times `hold_s`."""
 
 
 class _Behind:
@@ -106,7 +106,9 @@ class Holding:
 
     # --------------------------------------------------------------------------------------- of publications
 
-    def obstacle(self, plan: Plan[Client], qos: int, sender: Client | None, passed: set[Client]) -> list[Client]:
+    def obstacle(
+        self, plan: DeliveryPlan[Client], qos: int, sender: Client | None, passed: set[Client]
+    ) -> list[Client]:
         """Receivers of which a publication must wait for one; none: it may go. A sender never waits for itself, since
         it would not read."""
         for target in plan.targets:
@@ -119,7 +121,7 @@ class Holding:
                 return there
         return []
 
-    async def until_free(self, plan: Callable[[], Plan[Client]], qos: int, sender: Client | None) -> None:
+    async def until_free(self, plan: Callable[[], DeliveryPlan[Client]], qos: int, sender: Client | None) -> None:
         """Return when the publication may be routed. `plan` is asked again, since subscriptions change."""
         passed = set[Client]()
         self._traffic.held += 1
@@ -144,6 +146,6 @@ def _is_half_full(client: Client) -> bool:
     return 2 * len(session.waiting) >= limits.queue_messages or 2 * session.held_bytes >= limits.queue_bytes
 
 
-def _alone(client: Client) -> Plan[Client]:
+def _alone(client: Client) -> DeliveryPlan[Client]:
     target: Target[Client] = Target(client, 1, False, (), False, ())
-    return Plan(b"", (), (target,), ())
+    return DeliveryPlan(b"", (), (target,), ())

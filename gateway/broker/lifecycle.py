@@ -52,13 +52,13 @@ from gateway.mqtt5.session import (
 from gateway.mqtt5.types import MqttError, ReasonCode
 from gateway.plugins import EdgeSession, PacketView
 
-#: Members have a name space of their own: U+0000 cannot occur in a client id that came over the wire.
 PEER_PREFIX = "\0"
-#: After we paused reading, a client has so long to be heard again before its keep-alive counts.
+"""Members have a name space of their own: U+0000 cannot occur in a client id that came over the wire."""
 HELD_GRACE_S = 1.0
+"""After we paused reading, a client has so long to be heard again before its keep-alive counts."""
 _FAILED_LOGIN = (ReasonCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.NOT_AUTHORIZED)
-#: How often `drain` looks whether everything is decided.
 DRAIN_LOOK_S = 0.005
+"""How often `drain` looks whether everything is decided."""
 
 
 class Lifecycle:
@@ -92,7 +92,7 @@ class Lifecycle:
         self.terms = terms
         self.enhanced_auth = EnhancedAuth(self._host.plugins, self.limits.connect_timeout_s)
         self._host.has_methods = bool(self.enhanced_auth.methods)
-        #: Told to MQTT 5 clients that ask where answers may go; `{client_id}` stands for theirs.
+        # Told to MQTT 5 clients that ask where answers may go; `{client_id}` stands for theirs.
         self.response_information: str | None = None
         exchange.close = self._close
         self.now = exchange.now

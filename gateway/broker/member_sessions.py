@@ -12,25 +12,25 @@ from functools import partial
 
 from bridge.publisher import WINDOW_MAX
 from gateway.broker.flushing import UNACKNOWLEDGED
-from gateway.clients import Client, Overlay, PeerMessage, Reached
+from gateway.clients import Client, OverlayPort, PeerMessage, Reached
 from gateway.mqtt5.actions import SessionLimits
 from gateway.mqtt5.packets import Packet, PubAck, Publish
 from gateway.mqtt5.types import ReasonCode
 
-#: Of the window between two members, what only control wires may take: they do not wait behind a slow region.
 CONTROL_WINDOW = 64
-#: Our Receive Maximum towards members, so that what they are not acknowledged is bounded.
+"""Of the window between two members, what only control wires may take: they do not wait behind a slow region."""
 RECEIVE_MAXIMUM = WINDOW_MAX + CONTROL_WINDOW
-#: What may be in flight to a member that we dialled, and wait for it.
+"""Our Receive Maximum towards members, so that what they are not acknowledged is bounded."""
 LINK_LIMITS = SessionLimits(
     in_flight_messages=RECEIVE_MAXIMUM,
     reserved_in_flight=CONTROL_WINDOW,
     queue_messages=32_768,
     queue_bytes=32 << 20,
 )
+"""What may be in flight to a member that we dialled, and wait for it."""
 
 
-def published(client: Client, publish: Publish, overlay: Overlay) -> None:
+def published(client: Client, publish: Publish, overlay: OverlayPort) -> None:
     """A PUBLISH of a member: to the overlay, which may hold its acknowledgement back."""
     assert client.peer is not None
     hold = overlay.peer_published(client.peer, publish)

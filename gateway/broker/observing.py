@@ -7,10 +7,10 @@ import time
 from gateway.broker.exchange import Exchange
 from gateway.broker.lifecycle import Lifecycle
 from gateway.mqtt5.actions import SessionFigures
-from gateway.operation import Snapshot, add_up
+from gateway.operation import BrokerSnapshot, add_up
 
 
-def observe(lifecycle: Lifecycle, exchange: Exchange) -> Snapshot:
+def observe(lifecycle: Lifecycle, exchange: Exchange) -> BrokerSnapshot:
     """Look at everything: time proportional to sessions, some microseconds for each."""
     total = SessionFigures()
     add_up(total, exchange.traffic.ended)
@@ -33,7 +33,7 @@ def observe(lifecycle: Lifecycle, exchange: Exchange) -> Snapshot:
     reached["in_flight"] += total.waited_in_flight
     reached["subscriptions"] += total.refused_subscriptions
     reached["subscription_bytes"] += total.refused_subscription_bytes
-    return Snapshot(
+    return BrokerSnapshot(
         traffic=exchange.traffic,
         figures=total,
         uptime_s=time.time() - exchange.traffic.started_at,

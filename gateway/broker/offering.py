@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.clients import Client, Done, Overlay, Owed, publication_of, without_reserved
+from gateway.clients import Client, Done, OverlayPort, OwedAck, publication_of, without_reserved
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.types import ReasonCode
 
 
-def offer(overlay: Overlay, client_id: str, message: Message, now: float, done: Done) -> bool:
+def offer(overlay: OverlayPort, client_id: str, message: Message, now: float, done: Done) -> bool:
     """Give a message to the overlay before anybody here hears it. False: it refuses at once, so nobody may.
 
     `done(code)` is called once, now or later, also where the topic stays local.
@@ -33,7 +33,7 @@ def offer(overlay: Overlay, client_id: str, message: Message, now: float, done: 
 
 
 def offer_for(
-    overlay: Overlay, client: Client, owed: Owed, message: Message, now: float, settle: Callable[[Client], None]
+    overlay: OverlayPort, client: Client, owed: OwedAck, message: Message, now: float, settle: Callable[[Client], None]
 ) -> bool:
     """The same for a client's message, whose acknowledgement then waits for the overlay; a refusal is told at once."""
     owed.answers += 1

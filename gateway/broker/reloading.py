@@ -24,8 +24,8 @@ log = logging.getLogger("veilmq.broker")
 
 Change: TypeAlias = Callable[[], None]
 
-#: Sections that are taken over, or that only a restart can.
 _TAKEN = {"limits", "allow_anonymous", "response_information", "log_level", "plugins", "listeners"}
+"""Sections that are taken over, or that only a restart can."""
 
 
 def reload(broker: EdgeBroker, old: Settings, read: Callable[[], Settings]) -> Settings:

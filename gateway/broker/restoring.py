@@ -20,7 +20,7 @@ from gateway.sessions import (
     IN_FLIGHT,
     RELEASED,
     Content,
-    Held,
+    HeldMessage,
     Row,
     SessionRecord,
     SessionStore,
@@ -46,7 +46,7 @@ def restore(store: SessionStore, lifecycle: Lifecycle, exchange: Exchange) -> No
     messages: dict[int, Message] = {}
     for row in content.messages.values():
         message = messages[row[0]] = message_of(row)
-        message.stored = Held(row[0])
+        message.stored = HeldMessage(row[0])
     for row in content.sessions:
         _restore_session(store, lifecycle, row, content, messages, now)
     exchange.keep_in(store)
@@ -92,7 +92,7 @@ def _restore_queue(client: Client, record: SessionRecord, rows: list[Row], messa
         message = messages.get(row[2])
         if message is None:
             raise StoreError("the data directory lacks a queued message; restore it or empty the directory")
-        assert isinstance(message.stored, Held)
+        assert isinstance(message.stored, HeldMessage)
         message.stored.references += 1
         queued = queued_of(row, message)
         if stage == IN_FLIGHT:

@@ -19,14 +19,14 @@ from amqtt.errors import PluginError, PluginLoadError
 from gateway.base import Settings, StartError
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.reloading import reload
-from gateway.clients import Overlay
+from gateway.clients import OverlayPort
 
 log = logging.getLogger("veilmq.broker")
 
 
 def make_broker(
     settings: Settings,
-    overlay: Overlay | None = None,
+    overlay: OverlayPort | None = None,
     overlay_context: ssl.SSLContext | None = None,
 ) -> EdgeBroker:
     """An `EdgeBroker` whose plugins are loaded. Raises StartError if one cannot be."""
@@ -39,7 +39,7 @@ def make_broker(
 
 async def run_broker(
     settings: Settings,
-    overlay: Overlay | None = None,
+    overlay: OverlayPort | None = None,
     *,
     overlay_context: ssl.SSLContext | None = None,
     started: Callable[[EdgeBroker], None] | None = None,

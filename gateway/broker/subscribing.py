@@ -18,15 +18,15 @@ from amqtt.events import BrokerEvents
 from bridge.base import SHARE_PREFIX, TopicError, matches, split_share
 from gateway.broker.exchange import Exchange
 from gateway.broker.flushing import Later
-from gateway.clients import Client, ClientConnection, Group, SharedName, fits
+from gateway.clients import Client, ClientConnection, SharedGroup, SharedName, fits
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Subscribe, Unsubscribe
 from gateway.mqtt5.session import Granted, SessionSubscription
 from gateway.mqtt5.types import ReasonCode
 from gateway.plugins import Action
 
-#: Retained messages of a new subscription are handed over in parts of so many bytes.
 RETAINED_TURN_BYTES = 1 << 20
+"""Retained messages of a new subscription are handed over in parts of so many bytes."""
 
 
 class Subscribing:
@@ -255,7 +255,7 @@ class Subscribing:
         if group is not None:
             self._exchange.in_order(self._give_to_group(group, message))
 
-    async def _give_to_group(self, group: Group[Client], message: Message) -> None:
+    async def _give_to_group(self, group: SharedGroup[Client], message: Message) -> None:
         allowed: set[int] = set()
         for member in list(group.members):
             verdict = self._host.verdict(member.view, message.topic, Action.RECEIVE)

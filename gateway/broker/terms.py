@@ -29,10 +29,10 @@ class Terms:
             session_expiry_max_s=session_expiry_s,
             keep_alive_max_s=limits.keep_alive_max_s,
         )
-        #: To members of the overlay.
+        # To members of the overlay.
         self.peer_offer = replace(self.offer, receive_maximum=RECEIVE_MAXIMUM)
         self._internal_offer = replace(self.offer, session_expiry_max_s=0xFFFF_FFFF, keep_alive_max_s=0)
-        #: Of a session whose listener is not known: it has not connected since the broker started.
+        # Of a session whose listener is not known: it has not connected since the broker started.
         self.usual = SessionLimits(
             in_flight_messages=limits.in_flight,
             queue_messages=limits.queue_messages,

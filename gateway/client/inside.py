@@ -9,7 +9,7 @@ import asyncio
 import socket
 from typing import Any, Protocol
 
-from gateway.client.mqtt_client import Client
+from gateway.client.mqtt_client import MqttClient
 
 
 class Here(Protocol):
@@ -18,7 +18,7 @@ class Here(Protocol):
     def internal(self, listener: str) -> asyncio.Protocol: ...
 
 
-class LocalEnd(Client):
+class LocalEnd(MqttClient):
     """`name`: of its session, and of the bounds that the broker has for it; begins as `gateway.clients.INTERNAL`."""
 
     def __init__(self, name: str, here: Here, **options: Any) -> None:

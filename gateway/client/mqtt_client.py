@@ -1,7 +1,7 @@
 """An asyncio client of MQTT 5: one connection that comes back by itself, with batched reads and writes.
 
 What packets mean is `mqtt5.client_session`; here are sockets, TLS, timers, reconnecting and subscribing anew.
-`Client` serves the links of the overlay and everything that wants to talk to a broker;
+`MqttClient` serves the links of the overlay and everything that wants to talk to a broker;
 `gateway/overlay/region_client.py` has one to each replica of a region. Callbacks run on the event loop and must not
 block.
 
@@ -50,7 +50,7 @@ PACKET_BYTES_MAX = MAXIMUM_REMAINING_LENGTH + 5
 TOO_MUCH = (ReasonCode.PACKET_TOO_LARGE, ReasonCode.QOS_NOT_SUPPORTED, ReasonCode.RETAIN_NOT_SUPPORTED)
 
 
-class Client(asyncio.Protocol):
+class MqttClient(asyncio.Protocol):
     """See the module. `start` (or `connect`), then use it; `close` ends it for good.
 
     `verify_peer`: gets the certificate (DER) after the TLS handshake and says whether it is the one we meant.

@@ -16,7 +16,7 @@ from gateway.clients.overlay_port import (
     EntitySeen,
     LocalBroker,
     Measured,
-    Overlay,
+    OverlayPort,
     SharedName,
 )
 from gateway.clients.publications import message_of, publication_of, without_reserved
@@ -25,13 +25,13 @@ from gateway.clients.record import (
     Client,
     ClientConnection,
     Deadlines,
-    Owed,
+    OwedAck,
     PeerMessage,
     StoredSession,
     Undecided,
 )
 from gateway.clients.retained import EdgeRetained, RetainedStore, StoreFullError
-from gateway.clients.routing import Group, Plan, Router, Target
+from gateway.clients.routing import DeliveryPlan, Router, SharedGroup, Target
 
 __all__ = [
     "INTERNAL",
@@ -39,23 +39,23 @@ __all__ = [
     "ClientConnection",
     "Constraining",
     "Deadlines",
+    "DeliveryPlan",
     "Done",
     "EdgeRetained",
     "EntityConnected",
     "EntityEvent",
     "EntityGone",
     "EntitySeen",
-    "Group",
     "LocalBroker",
     "Measured",
-    "Overlay",
-    "Owed",
+    "OverlayPort",
+    "OwedAck",
     "Pace",
     "PeerMessage",
-    "Plan",
     "Reached",
     "RetainedStore",
     "Router",
+    "SharedGroup",
     "SharedName",
     "StoreFullError",
     "StoredSession",

@@ -16,16 +16,16 @@ from gateway.mqtt5.types import MqttError, ReasonCode
 
 log = logging.getLogger("veilmq.limits")
 
-#: One line for each bound at most so often: a flood must not fill the log too.
 LOG_EVERY_S = 10.0
-#: Publications that are held back wait at least so long, so that a low rate does not cost a wake-up for each.
+"""One line for each bound at most so often: a flood must not fill the log too."""
 PACE_S = 0.01
-#: What a client did that its session ends with such a code.
+"""Publications that are held back wait at least so long, so that a low rate does not cost a wake-up for each."""
 _BY_REASON = {
     ReasonCode.RECEIVE_MAXIMUM_EXCEEDED: "receive_maximum",
     ReasonCode.PACKET_TOO_LARGE: "packet_bytes",
     ReasonCode.TOPIC_ALIAS_INVALID: "topic_aliases",
 }
+"""What a client did that its session ends with such a code."""
 
 
 class Reached:

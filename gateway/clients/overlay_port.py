@@ -1,4 +1,4 @@
-"""What the broker tells the overlay, and asks of it. Types only; `gateway/overlay/driver.py` implements `Overlay`.
+"""What the broker tells the overlay, and asks of it. Types only; `gateway/overlay/driver.py` implements `OverlayPort`.
 
 All methods are called on the event loop and must not block.
 """
@@ -24,21 +24,21 @@ __all__ = [
     "EntitySeen",
     "LocalBroker",
     "Measured",
-    "Overlay",
+    "OverlayPort",
     "SharedName",
     "SharedSubscriptions",
 ]
 
-#: Name and filter of a shared group, without prefix.
 SharedName: TypeAlias = tuple[str, str]
-#: Called once with an MQTT reason code.
+"""Name and filter of a shared group, without prefix."""
 Done: TypeAlias = Callable[[int], None]
+"""Called once with an MQTT reason code."""
 
 
 EntityEvent: TypeAlias = EntityConnected | EntitySeen | EntityGone
 
 
-class Overlay(Protocol):
+class OverlayPort(Protocol):
     """The broker's view of whatever carries publications beyond it. Absent: a plain broker."""
 
     def publish(self, client_id: str, publication: Publication, done: Done) -> bool:
@@ -117,7 +117,7 @@ class Constraining(Protocol):
 
 @runtime_checkable
 class Measured(Protocol):
-    """An `Overlay` that counts: shown to Prometheus. `gauges`: name -> what is so at this moment."""
+    """An `OverlayPort` that counts: shown to Prometheus. `gauges`: name -> what is so at this moment."""
 
     figures: Figures
 
@@ -125,7 +125,7 @@ class Measured(Protocol):
 
 
 class SharedSubscriptions(Protocol):
-    """Optional methods of an `Overlay` that shares groups with other gateways."""
+    """Optional methods of an `OverlayPort` that shares groups with other gateways."""
 
     def group_joined(self, group: str, topic_filter: str) -> None:
         """The first local member of a shared group; after `subscribed`. May be told again."""
@@ -137,7 +137,7 @@ class SharedSubscriptions(Protocol):
 
 
 class Accepted(Protocol):
-    """Optional method of an `Overlay` whose members have to hear of what is subscribed to here."""
+    """Optional method of an `OverlayPort` whose members have to hear of what is subscribed to here."""
 
     def when_accepted(self, topic_filters: Sequence[str], done: Callable[[], None]) -> bool:
         """Call `done` once they know of these filters, share prefixes stripped. False: there is nothing to wait for."""

@@ -11,8 +11,8 @@ from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import NO_PROPERTIES, Properties
 from keys.message import SEALED_PROPERTIES
 
-#: User properties with this prefix belong to the overlay; ordinary clients neither send nor see them.
 RESERVED_PROPERTY = "vmq"
+"""User properties with this prefix belong to the overlay; ordinary clients neither send nor see them."""
 
 
 def publication_of(message: Message, now: float) -> Publication:

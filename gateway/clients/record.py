@@ -28,7 +28,7 @@ INTERNAL = "$veilmq/"
 """What client ids and listeners of parts of this process begin with: bridges, the page. Nobody else may use it."""
 
 
-class Owed:
+class OwedAck:
     """An acknowledgement that we owe a client; `code` None: not decided yet. `answers` are waited for. `binds`: the
     code may not be told as an acceptance, not even to a client whose version has no words for a refusal."""
 
@@ -120,15 +120,15 @@ class Client:
         self.session, self.view = session, view
         self.connection: ClientConnection | None = None
         self.peer: str | None = None
-        #: How fast it may publish; None: as fast as it likes.
+        # How fast it may publish; None: as fast as it likes.
         self.pace: Pace | None = None
-        #: 0 (3.1.1) or 1 (MQTT 5) where a QoS 0 message needs nothing of the session: no alias, no size limit.
+        # 0 (3.1.1) or 1 (MQTT 5) where a QoS 0 message needs nothing of the session: no alias, no size limit.
         self.plain: int | None = None
-        #: What is stored of the session (`store.py`), if anything is.
+        # What is stored of the session (`store.py`), if anything is.
         self.record: StoredSession | None = None
-        self.acks: deque[Owed] | tuple[()] = ()
+        self.acks: deque[OwedAck] | tuple[()] = ()
         self.filters: dict[str, SessionSubscription] = {}
-        #: Do publishers wait while its queue is long, is it so now, and when at the earliest again (`holding.py`).
+        # Do publishers wait while its queue is long, is it so now, and when at the earliest again (`holding.py`).
         self.holds, self.is_behind, self.hold_again_at = True, False, 0.0
         self.alive = True
         self.goodbye = (False, "connection lost")
@@ -139,7 +139,7 @@ class Client:
     def client_id(self) -> str:
         return self.session.client_id
 
-    def owe(self, owed: Owed) -> None:
+    def owe(self, owed: OwedAck) -> None:
         """One more acknowledgement, to be sent after those in `acks`; most clients never make a queue of them."""
         if isinstance(self.acks, tuple):
             self.acks = deque()
@@ -159,10 +159,10 @@ class Undecided:
         self.is_back = False
 
 
-#: Entries that no client waits for any more are cleared out when there are so many more than clients.
 STALE_ENTRIES = 1_024
-#: Clients whose time has come are collected for at least so long, so that thousands cost one wake-up.
+"""Entries that no client waits for any more are cleared out when there are so many more than clients."""
 COLLECT_S = 0.05
+"""Clients whose time has come are collected for at least so long, so that thousands cost one wake-up."""
 
 
 class Deadlines:

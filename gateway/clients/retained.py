@@ -15,8 +15,8 @@ from amqtt.broker import RetainedApplicationMessage
 from bridge.base import NameTree, has_wildcard
 from gateway.mqtt5.message import Message
 
-#: What an entry costs beside its topic and payload, so that many small ones count too.
 ENTRY_BYTES = 256
+"""What an entry costs beside its topic and payload, so that many small ones count too."""
 
 
 class EdgeRetained(RetainedApplicationMessage):  # type: ignore[misc]
@@ -40,7 +40,7 @@ class RetainedStore(UserDict[str, Any]):
         self._names = NameTree()
         self._maximum, self._maximum_bytes = maximum, maximum_bytes
         self.held_bytes = 0
-        #: Told of every change: topic, and message or None.
+        # Told of every change: topic, and message or None.
         self.changed: Callable[[str, Message | None], None] | None = None
         super().__init__()
 

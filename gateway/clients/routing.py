@@ -1,6 +1,6 @@
 """Which clients get a publication, at which QoS and with which identifiers: subscriptions and shared groups.
 
-A `Plan` is computed once per topic and kept until a subscription that matters changes, so that a publication
+A `DeliveryPlan` is computed once per topic and kept until a subscription that matters changes, so that a publication
 costs one or two dict look-ups however many subscribers there are. Knows no sessions, sockets or permissions.
 Source: MQTT 5.0 §3.3.4 (overlapping subscriptions: one copy at the highest QoS, with all identifiers),
 §3.8.3.1 (options), §4.8.2 (shared subscriptions).
@@ -19,7 +19,7 @@ C = TypeVar("C")
 
 
 @dataclass(slots=True, eq=False)
-class Entry(Generic[C]):
+class RouteEntry(Generic[C]):
     """One subscription of one client. `filter`: without share prefix; `identifier` 0: none."""
 
     client: C
@@ -28,17 +28,17 @@ class Entry(Generic[C]):
     identifier: int
 
 
-class Group(Generic[C]):
+class SharedGroup(Generic[C]):
     """A shared subscription: each publication goes to one member, in turn."""
 
     __slots__ = ("filter", "members", "name", "turn")
 
     def __init__(self, name: str, topic_filter: str) -> None:
         self.name, self.filter = name, topic_filter
-        self.members: dict[C, Entry[C]] = {}
+        self.members: dict[C, RouteEntry[C]] = {}
         self.turn = 0
 
-    def in_turn(self) -> Iterator[Entry[C]]:
+    def in_turn(self) -> Iterator[RouteEntry[C]]:
         """The members, beginning with the one whose turn it is; the next call begins one further."""
         members = list(self.members.values())
         start = self.turn = (self.turn + 1) % len(members)
@@ -55,10 +55,10 @@ class Target(Generic[C]):
     retain_as_published: bool
     subscription_ids: tuple[int, ...]
     no_local: bool
-    entries: tuple[Entry[C], ...]
+    entries: tuple[RouteEntry[C], ...]
 
     @classmethod
-    def of(cls, entries: tuple[Entry[C], ...]) -> Target[C]:
+    def of(cls, entries: tuple[RouteEntry[C], ...]) -> Target[C]:
         return cls(
             client=entries[0].client,
             qos=max(entry.options.qos for entry in entries),
@@ -77,7 +77,7 @@ class Target(Generic[C]):
 
 
 @dataclass(slots=True, eq=False)
-class Plan(Generic[C]):
+class DeliveryPlan(Generic[C]):
     """Receivers of one topic. `found` tells whether the index still says the same; `name`: the topic in UTF-8.
 
     `refused`: the bound that the topic exceeds, if any.
@@ -86,7 +86,7 @@ class Plan(Generic[C]):
     name: bytes
     found: tuple[Any, ...]
     targets: tuple[Target[C], ...]
-    groups: tuple[Group[C], ...]
+    groups: tuple[SharedGroup[C], ...]
     refused: str | None = None
 
 
@@ -96,8 +96,8 @@ class Router(Generic[C]):
     def __init__(self, refuses: Callable[[str], str | None] = lambda topic: None) -> None:
         """`refuses`: the bound that a topic exceeds, which its plan then names; asked once while it is remembered."""
         self._refuses = refuses
-        self._index: TopicIndex[Entry[C] | Group[C]] = TopicIndex()
-        self._plans: dict[str, Plan[C]] = {}
+        self._index: TopicIndex[RouteEntry[C] | SharedGroup[C]] = TopicIndex()
+        self._plans: dict[str, DeliveryPlan[C]] = {}
 
     def refuse(self, refuses: Callable[[str], str | None]) -> None:
         """Another answer to which bound a topic exceeds."""
@@ -110,13 +110,13 @@ class Router(Generic[C]):
         Raises `bridge.base.topics.TopicError`.
         """
         group_name, topic_filter = split_share(options.filter)
-        entry = Entry(client, topic_filter, options, identifier)
+        entry = RouteEntry(client, topic_filter, options, identifier)
         if group_name is None:
             return self._index.add(topic_filter, id(client), entry)
         group = self.group(group_name, topic_filter)
         fresh = False
         if group is None:
-            group = Group(group_name, topic_filter)
+            group = SharedGroup(group_name, topic_filter)
             fresh = self._index.add(topic_filter, group_name, group)
         group.members[client] = entry
         return fresh
@@ -131,45 +131,45 @@ class Router(Generic[C]):
             return False
         return self._index.remove(topic_filter, group_name)
 
-    def group(self, name: str, topic_filter: str) -> Group[C] | None:
+    def group(self, name: str, topic_filter: str) -> SharedGroup[C] | None:
         """The shared group of that name and filter (without share prefix), if it has members."""
         found = self._index.entry(topic_filter, name)
-        return found if isinstance(found, Group) else None
+        return found if isinstance(found, SharedGroup) else None
 
     def groups(self) -> list[tuple[str, str]]:
         """Name and filter of every shared group that has members."""
         found = [value for topic_filter in self._index for value in self._index.entries(topic_filter).values()]
-        return [(group.name, group.filter) for group in found if isinstance(group, Group)]
+        return [(group.name, group.filter) for group in found if isinstance(group, SharedGroup)]
 
     def filters(self) -> list[str]:
         """Distinct filters that local clients hold, share prefixes stripped."""
         return list(self._index)
 
-    def entries(self) -> Iterator[Entry[C]]:
+    def entries(self) -> Iterator[RouteEntry[C]]:
         """Every subscription of every client."""
         for topic_filter in self._index:
             for value in self._index.entries(topic_filter).values():
-                if isinstance(value, Group):
+                if isinstance(value, SharedGroup):
                     yield from value.members.values()
                 else:
                     yield value
 
-    def plan(self, topic: str) -> Plan[C]:
+    def plan(self, topic: str) -> DeliveryPlan[C]:
         """Who gets the topic."""
         found = self._index.match(topic)
         plan = self._plans.get(topic)
         # The index hands out the same tuple until a change of its filters could alter it.
         if plan is not None and plan.found is found:
             return plan
-        by_client: dict[int, list[Entry[C]]] = {}
-        groups: list[Group[C]] = []
+        by_client: dict[int, list[RouteEntry[C]]] = {}
+        groups: list[SharedGroup[C]] = []
         for value in found:
-            if isinstance(value, Group):
+            if isinstance(value, SharedGroup):
                 groups.append(value)
             else:
                 by_client.setdefault(id(value.client), []).append(value)
         targets = tuple(Target.of(tuple(entries)) for entries in by_client.values())
-        plan = Plan(topic.encode(), found, targets, tuple(groups), self._refuses(topic))
+        plan = DeliveryPlan(topic.encode(), found, targets, tuple(groups), self._refuses(topic))
         if len(topic) > MEMO_CHARS:
             return plan
         if len(self._plans) >= MEMO_TOPICS:

@@ -22,7 +22,7 @@ from gateway.base.descriptors import SPARE_FILES, allowed_files
 from gateway.client import LinkTls
 from gateway.commands.check_plugins import check_plugins
 from gateway.commands.check_traces import check_traces, check_watched
-from gateway.commands.check_trust import Finding, check_keys, check_rights, identity_of
+from gateway.commands.check_trust import CheckFinding, check_keys, check_rights, identity_of
 from gateway.commands.probing import probe
 from gateway.overlay import NOBODY, PLAIN, logins, of_region
 from gateway.party import outgoing_scopes
@@ -51,8 +51,10 @@ class Fate:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    findings: tuple[Finding, ...]
+class CheckReport:
+    """What `veilmq check` found, and what happens to the topics that were asked for."""
+
+    findings: tuple[CheckFinding, ...]
     fates: tuple[Fate, ...]
 
     @property
@@ -78,13 +80,13 @@ class _Place:
         return self.overlay.policy.calendar.at(self.now)
 
 
-def check(settings: Settings, topics: Sequence[str], probed: bool = False) -> Report:
+def check(settings: Settings, topics: Sequence[str], probed: bool = False) -> CheckReport:
     """Everything that can be known without starting; `probed`: and what hosted brokers show of themselves.
 
     Raises nothing for what is wrong: that is a finding.
     """
     place, findings = _findings(settings, probed)
-    return Report(tuple(findings), tuple(_fate(settings, place, topic) for topic in topics))
+    return CheckReport(tuple(findings), tuple(_fate(settings, place, topic) for topic in topics))
 
 
 def refuse(settings: Settings) -> None:
@@ -98,8 +100,8 @@ def refuse(settings: Settings) -> None:
             raise StartError(finding.text)
 
 
-def _findings(settings: Settings, probed: bool, is_start: bool = False) -> tuple[_Place | None, list[Finding]]:
-    findings: list[Finding] = []
+def _findings(settings: Settings, probed: bool, is_start: bool = False) -> tuple[_Place | None, list[CheckFinding]]:
+    findings: list[CheckFinding] = []
     for name, listener in settings.listeners.items():
         findings += _check_listener(name, listener, is_start)
     if settings.metrics is not None and not is_start:
@@ -126,11 +128,11 @@ def _findings(settings: Settings, probed: bool, is_start: bool = False) -> tuple
 # ------------------------------------------------------------------------------------- listeners, files
 
 
-def _check_listener(name: str, listener: Listener, is_start: bool) -> Iterator[Finding]:
+def _check_listener(name: str, listener: Listener, is_start: bool) -> Iterator[CheckFinding]:
     for what in ("certfile", "keyfile", "cafile"):
         path = getattr(listener, what)
         if path is not None and not path.is_file():
-            yield Finding("error", f"listener {name}: {what} {path} is not a file; correct the path")
+            yield CheckFinding("error", f"listener {name}: {what} {path} is not a file; correct the path")
     if listener.type == "external" or is_start:
         return
     if (path := listener.unix_path) is not None:
@@ -139,27 +141,27 @@ def _check_listener(name: str, listener: Listener, is_start: bool) -> Iterator[F
     yield from _check_port(f"listener {name}", listener.bind)
 
 
-def _check_port(who: str, bind: str) -> Iterator[Finding]:
+def _check_port(who: str, bind: str) -> Iterator[CheckFinding]:
     host, _, port = bind.rpartition(":")
     if not port.isdigit():
-        yield Finding("error", f"{who}: bind {bind} is not HOST:PORT; write e.g. 127.0.0.1:1883")
+        yield CheckFinding("error", f"{who}: bind {bind} is not HOST:PORT; write e.g. 127.0.0.1:1883")
         return
     trouble = _port_trouble(host.strip("[]"), int(port))
     if trouble == IN_USE:  # by this very member, if it runs
-        yield Finding("warning", f"{who}: {bind}: {trouble}")
+        yield CheckFinding("warning", f"{who}: {bind}: {trouble}")
     elif trouble:
-        yield Finding("error", f"{who}: {bind}: {trouble}")
+        yield CheckFinding("error", f"{who}: {bind}: {trouble}")
     else:
-        yield Finding("ok", f"{who}: {bind} is free")
+        yield CheckFinding("ok", f"{who}: {bind} is free")
 
 
-def _check_unix(name: str, path: Path) -> Iterator[Finding]:
+def _check_unix(name: str, path: Path) -> Iterator[CheckFinding]:
     if not path.parent.is_dir():
-        yield Finding("error", f"listener {name}: {path.parent} is no directory; make it or bind another path")
+        yield CheckFinding("error", f"listener {name}: {path.parent} is no directory; make it or bind another path")
     elif path.exists() and not path.is_socket():
-        yield Finding("error", f"listener {name}: {path} is no socket; remove it or bind another path")
+        yield CheckFinding("error", f"listener {name}: {path} is no socket; remove it or bind another path")
     else:
-        yield Finding("ok", f"listener {name}: unix:{path} can be made")
+        yield CheckFinding("ok", f"listener {name}: unix:{path} can be made")
 
 
 def _port_trouble(host: str, port: int) -> str:
@@ -183,12 +185,12 @@ def _port_trouble(host: str, port: int) -> str:
     return ""
 
 
-def _check_limits(limits: Limits) -> Iterator[Finding]:
+def _check_limits(limits: Limits) -> Iterator[CheckFinding]:
     """Bounds that contradict each other or what this process may have."""
     files = allowed_files()
     if files is not None and limits.connections + SPARE_FILES > files:
         cure = f"LimitNOFILE={limits.connections + SPARE_FILES} in the service, or ulimit -n, or a smaller bound"
-        yield Finding(
+        yield CheckFinding(
             "warning", f"limits.connections is {limits.connections}, open files are limited to {files}; {cure}"
         )
     pairs = (
@@ -198,50 +200,56 @@ def _check_limits(limits: Limits) -> Iterator[Finding]:
     )
     for smaller, larger in pairs:
         if smaller in limits.model_fields_set and getattr(limits, smaller) > getattr(limits, larger):
-            yield Finding("warning", f"limits.{smaller} is above limits.{larger}, which holds; lower it")
+            yield CheckFinding("warning", f"limits.{smaller} is above limits.{larger}, which holds; lower it")
     if limits.queue_bytes < limits.packet_bytes:
         cure = "raise it or lower packet_bytes"
-        yield Finding("warning", f"limits.queue_bytes is below limits.packet_bytes: large messages cannot wait; {cure}")
+        yield CheckFinding(
+            "warning", f"limits.queue_bytes is below limits.packet_bytes: large messages cannot wait; {cure}"
+        )
     if limits.retained_bytes < limits.packet_bytes and limits.retained_messages:
         cure = "raise it or lower packet_bytes"
-        yield Finding("warning", f"limits.retained_bytes is below limits.packet_bytes: some cannot be retained; {cure}")
+        yield CheckFinding(
+            "warning", f"limits.retained_bytes is below limits.packet_bytes: some cannot be retained; {cure}"
+        )
 
 
-def _check_data(data: Path) -> Finding:
+def _check_data(data: Path) -> CheckFinding:
     existing = data
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
     if not existing.is_dir():
-        return Finding("error", f"data directory {data}: {existing} is not a directory; name another")
+        return CheckFinding("error", f"data directory {data}: {existing} is not a directory; name another")
     if data.exists() and data.stat().st_mode & 0o077:
-        return Finding("warning", f"data directory {data} is open to others; chmod 700 {data}")
-    return Finding("ok", f"data directory {data}")
+        return CheckFinding("warning", f"data directory {data} is open to others; chmod 700 {data}")
+    return CheckFinding("ok", f"data directory {data}")
 
 
 # --------------------------------------------------------------------------------------------- overlay
 
 
-def _check_overlay(settings: Settings, now: float) -> tuple[_Place | None, list[Finding]]:
+def _check_overlay(settings: Settings, now: float) -> tuple[_Place | None, list[CheckFinding]]:
     section = settings.overlay
     assert section is not None
-    findings: list[Finding] = []
+    findings: list[CheckFinding] = []
     try:
         local = LocalIdentity.load(section.identity)
-        findings.append(Finding("ok", f"identity {local.name} ({local.role.value}) of {local.card.domain}"))
+        findings.append(CheckFinding("ok", f"identity {local.name} ({local.role.value}) of {local.card.domain}"))
         overlay = load_overlay(section.overlay, int(now * 1000))
         local = identity_of(local, overlay)
         LinkTls(local.name, local.cert, local.key, overlay.members)
         secrets = load_secrets(local, overlay)[0] if local.role in (Role.GATEWAY, Role.INGEST) else []
         outgoing = outgoing_scopes(section, overlay, [s for s in secrets if not s.scope.retiring])
     except OperatorError as error:
-        return None, [*findings, Finding("error", str(error))]
+        return None, [*findings, CheckFinding("error", str(error))]
     certificate = overlay.certificate(local.name)
     days = int(certificate.not_after_ms - now * 1000) // DAY_MS
     policy = overlay.policy
-    findings.append(Finding("ok", f"overlay {policy.overlay} version {policy.version}, certificate for {days} days"))
+    findings.append(
+        CheckFinding("ok", f"overlay {policy.overlay} version {policy.version}, certificate for {days} days")
+    )
     if days < EXPIRY_WARNING_DAYS:
         findings.append(
-            Finding("warning", f"certificate of {local.name} ends in {days} days; ask the owner to sign anew")
+            CheckFinding("warning", f"certificate of {local.name} ends in {days} days; ask the owner to sign anew")
         )
     findings += check_keys(settings, local, overlay, now)
     if local.role in (Role.REPLICA, Role.KEY_SERVER):
@@ -250,7 +258,7 @@ def _check_overlay(settings: Settings, now: float) -> tuple[_Place | None, list[
     return _Place(local, overlay, outgoing, now, secrets), findings
 
 
-def _check_hosted(settings: Settings, place: _Place, probed: bool) -> Iterator[Finding]:
+def _check_hosted(settings: Settings, place: _Place, probed: bool) -> Iterator[CheckFinding]:
     overlay, section = place.overlay, settings.overlay
     assert section is not None
     try:
@@ -258,33 +266,39 @@ def _check_hosted(settings: Settings, place: _Place, probed: bool) -> Iterator[F
         for broker in of_region(overlay, place.local.name):
             login, address = known.get(broker, NOBODY), overlay.members[broker].address
             if address.startswith(PLAIN) and login.password is not None:
-                yield Finding("warning", f"{broker} ({address}): the password goes there in clear; use a TLS listener")
+                yield CheckFinding(
+                    "warning", f"{broker} ({address}): the password goes there in clear; use a TLS listener"
+                )
             elif not probed:
-                yield Finding("ok", f"{broker} ({address}) is a hosted broker; --probe asks it what it carries")
+                yield CheckFinding("ok", f"{broker} ({address}) is a hosted broker; --probe asks it what it carries")
         if probed:
             readable = [s for s in place.secrets if overlay.may_read(place.local.name, s.scope, place.epoch)]
             yield from probe(overlay, place.local.name, section.hosted, [s.scope.filter for s in readable])
     except ConfigError as error:
-        yield Finding("error", str(error))
+        yield CheckFinding("error", str(error))
 
 
-def _check_listens(settings: Settings, role: Role) -> list[Finding]:
+def _check_listens(settings: Settings, role: Role) -> list[CheckFinding]:
     if any(listener.overlay for listener in settings.listeners.values()):
         return []
     who = "replica" if role is Role.REPLICA else "key server"
-    return [Finding("error", f"a {who} needs a listener with overlay: true; add one on the address in the overlay")]
+    return [
+        CheckFinding("error", f"a {who} needs a listener with overlay: true; add one on the address in the overlay")
+    ]
 
 
-def _check_reports(settings: Settings, place: _Place) -> Iterator[Finding]:
+def _check_reports(settings: Settings, place: _Place) -> Iterator[CheckFinding]:
     """Whether reports of traces leave; that they do not leave unsealed is the configuration's rule."""
     if settings.traces is None or settings.traces.report is None:
         return
     topic = f"{settings.traces.report.prefix}/{place.local.name}/ENTITY/trace"
     fate = _fate(settings, place, topic)
     if fate.fate == "protected":
-        yield Finding("ok", f"traces.report: {topic} leaves sealed")
+        yield CheckFinding("ok", f"traces.report: {topic} leaves sealed")
     else:
-        yield Finding("warning", f"traces.report: {topic}: {fate.fate}: {fate.why}; choose a prefix that is protected")
+        yield CheckFinding(
+            "warning", f"traces.report: {topic}: {fate.fate}: {fate.why}; choose a prefix that is protected"
+        )
 
 
 def _fate(settings: Settings, place: _Place | None, topic: str) -> Fate:

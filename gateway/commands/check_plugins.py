@@ -10,23 +10,23 @@ from amqtt.plugins.base import BaseAuthPlugin
 from gateway.auth import EnhancedAuthPlugin
 from gateway.base import Settings, StartError
 from gateway.broker import make_broker
-from gateway.commands.check_trust import Finding
+from gateway.commands.check_trust import CheckFinding
 
 
-def check_plugins(settings: Settings) -> Iterator[Finding]:
+def check_plugins(settings: Settings) -> Iterator[CheckFinding]:
     """A plugin that cannot be loaded is an error; that nobody can log in, and what plugins say, is a warning."""
     try:
         plugins = asyncio.run(_loaded(settings))
     except StartError as error:
-        yield Finding("error", str(error))
+        yield CheckFinding("error", str(error))
         return
     for plugin in plugins:
         for said in getattr(plugin, "warnings", ()):
-            yield Finding("warning", said)
+            yield CheckFinding("warning", said)
     asks = any(isinstance(plugin, BaseAuthPlugin | EnhancedAuthPlugin) for plugin in plugins)
     if not asks and not settings.allow_anonymous and settings.overlay is None:
         cure = "add an auth plugin, or allow_anonymous: true"
-        yield Finding("warning", f"no client can log in: no plugin authenticates anybody; {cure}")
+        yield CheckFinding("warning", f"no client can log in: no plugin authenticates anybody; {cure}")
 
 
 async def _loaded(settings: Settings) -> tuple[object, ...]:

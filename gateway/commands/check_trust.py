@@ -23,7 +23,7 @@ RIGHTS_WARNING_S = 30 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """`level`: ok, warning or error. `text`: one line; cause and cure unless ok."""
 
     level: str
@@ -42,56 +42,60 @@ def identity_of(local: LocalIdentity, overlay: Overlay) -> LocalIdentity:
     return LocalIdentity.load(local.directory / NEXT)
 
 
-def check_keys(settings: Settings, local: LocalIdentity, overlay: Overlay, now: float) -> Iterator[Finding]:
+def check_keys(settings: Settings, local: LocalIdentity, overlay: Overlay, now: float) -> Iterator[CheckFinding]:
     """Rotation, key service, epochs and, for a key server, its material."""
     if (before := overlay.members[local.name].before) is not None:
         until = date_of(before.not_after_ms / 1000)
-        yield Finding("ok", f"the key of {local.name} was rotated; the former one counts until {until}")
+        yield CheckFinding("ok", f"the key of {local.name} was rotated; the former one counts until {until}")
     policy, calendar = overlay.policy, overlay.policy.calendar
     if policy.issuer is not Issuer.OWNER:
         count, faults = len(policy.key_servers), policy.server_faults
-        yield Finding("ok", f"key service: {policy.issuer.name.lower()} of {count}, bears {faults} that lie")
+        yield CheckFinding("ok", f"key service: {policy.issuer.name.lower()} of {count}, bears {faults} that lie")
         epoch = calendar.at(now)
         if now < calendar.start_s(0):
-            yield Finding("warning", f"epochs begin at {date_of(calendar.start_s(0))}, after our clock; set the clock")
+            yield CheckFinding(
+                "warning", f"epochs begin at {date_of(calendar.start_s(0))}, after our clock; set the clock"
+            )
         ahead = date_of(calendar.fetch_from_s(epoch + 1))
-        yield Finding("ok", f"epoch {epoch} until {date_of(calendar.end_s(epoch))}, keys of the next from {ahead}")
+        yield CheckFinding("ok", f"epoch {epoch} until {date_of(calendar.end_s(epoch))}, keys of the next from {ahead}")
     if local.role is Role.KEY_SERVER:
         yield from _check_key_server(settings, local, overlay)
     elif settings.overlay is not None and settings.overlay.key_server is not None:
-        yield Finding("error", f"overlay.key_server is for key servers, {local.name} is a {local.role}; remove it")
+        yield CheckFinding("error", f"overlay.key_server is for key servers, {local.name} is a {local.role}; remove it")
 
 
-def _check_key_server(settings: Settings, local: LocalIdentity, overlay: Overlay) -> Iterator[Finding]:
+def _check_key_server(settings: Settings, local: LocalIdentity, overlay: Overlay) -> Iterator[CheckFinding]:
     section = settings.overlay.key_server if settings.overlay else None
     if local.name not in overlay.policy.key_servers:
         cure = "ask the owner to sign you in as one"
-        yield Finding("warning", f"{local.name} is none of the overlay's key servers; {cure}")
+        yield CheckFinding("warning", f"{local.name} is none of the overlay's key servers; {cure}")
     if section is None:
-        yield Finding("error", "a key server needs overlay.key_server; add key_server: {material: FILE}")
+        yield CheckFinding("error", "a key server needs overlay.key_server; add key_server: {material: FILE}")
         return
     kept = settings.data is not None and (settings.data / DIRECTORY / "material").exists()
     if section.material.exists():
         yield _check_material(section.material)
     elif kept:
-        yield Finding("ok", "key material is kept in the data directory")
+        yield CheckFinding("ok", "key material is kept in the data directory")
     else:
-        yield Finding("error", f"{section.material}: no such file, and none is kept; ask the overlay's owner for it")
+        yield CheckFinding(
+            "error", f"{section.material}: no such file, and none is kept; ask the overlay's owner for it"
+        )
 
 
-def _check_material(path: Path) -> Finding:
+def _check_material(path: Path) -> CheckFinding:
     try:
         Material.decode(read_private(path))
     except PrivateFileError as error:
-        return Finding("error", str(error))
+        return CheckFinding("error", str(error))
     except BadFrame as error:
-        return Finding("error", f"{path}: is not key material ({error}); ask the overlay's owner for it")
-    return Finding("ok", f"key material in {path}; the first start takes it in and erases the file")
+        return CheckFinding("error", f"{path}: is not key material ({error}); ask the overlay's owner for it")
+    return CheckFinding("ok", f"key material in {path}; the first start takes it in and erases the file")
 
 
 def check_rights(
     name: str, overlay: Overlay, secrets: Sequence[ScopeSecret], outgoing: Sequence[ScopeSecret], now: float
-) -> Iterator[Finding]:
+) -> Iterator[CheckFinding]:
     """What `name` may do now, what ends soon, and what is of no use."""
     calendar = overlay.policy.calendar
     epoch = calendar.at(now)
@@ -99,7 +103,7 @@ def check_rights(
     for secret in outgoing:
         if not overlay.may_publish_in(name, secret.scope, epoch):
             cure = "ask the owner for the right, or remove it here"
-            yield Finding("error", f"{secret.clear_filter}: we have no right to publish there; {cure}")
+            yield CheckFinding("error", f"{secret.clear_filter}: we have no right to publish there; {cure}")
     for grant in overlay.grants_of(name):
         what = clear.get(grant.filter, grant.filter)
         if grant.last_epoch == ENDLESS or _goes_on(grant, overlay):
@@ -107,12 +111,14 @@ def check_rights(
         elif grant.last_epoch >= epoch and calendar.end_s(grant.last_epoch) - now < RIGHTS_WARNING_S:
             rights = " and ".join(str(right.name).lower() for right in grant.rights)
             ends = date_of(calendar.end_s(grant.last_epoch))
-            yield Finding("warning", f"the right to {rights} {what} ends at {ends}; ask the owner for more")
+            yield CheckFinding("warning", f"the right to {rights} {what} ends at {ends}; ask the owner for more")
         if Right.READ in grant.rights and not any(covers(grant.filter, s.filter) for s in overlay.policy.scopes):
-            yield Finding("warning", f"the right to read {what} covers no whole scope and gives nothing; ask the owner")
+            yield CheckFinding(
+                "warning", f"the right to read {what} covers no whole scope and gives nothing; ask the owner"
+            )
     retiring = sorted({secret.clear_filter for secret in secrets if secret.scope.retiring})
     if retiring:
-        yield Finding("ok", f"{', '.join(retiring)}: names are hidden anew; what has the old tokens is still read")
+        yield CheckFinding("ok", f"{', '.join(retiring)}: names are hidden anew; what has the old tokens is still read")
 
 
 def _goes_on(grant: Grant, overlay: Overlay) -> bool:

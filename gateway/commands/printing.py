@@ -17,6 +17,7 @@ def as_text(value: object) -> str:
 
 
 def print_json(content: object) -> None:
+    """Indented JSON on standard output."""
     print(json.dumps(content, indent=2, ensure_ascii=False))
 
 

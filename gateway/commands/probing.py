@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 from bridge.document import HOSTED_PROPERTY_CHARS, Overlay
 from gateway.base import Hosted
-from gateway.client import PACKET_BYTES_MAX, Client, ClientError
-from gateway.commands.check_trust import Finding
+from gateway.client import PACKET_BYTES_MAX, ClientError, MqttClient
+from gateway.commands.check_trust import CheckFinding
 from gateway.mqtt5.packets import Publish
 from gateway.overlay import hosted
 
@@ -38,7 +38,7 @@ class UnfitError(Exception):
     """What a broker cannot do: the rest of a line that begins with its name."""
 
 
-def probe(overlay: Overlay, name: str, logins: Mapping[str, Hosted], filters: Sequence[str]) -> Iterator[Finding]:
+def probe(overlay: Overlay, name: str, logins: Mapping[str, Hosted], filters: Sequence[str]) -> Iterator[CheckFinding]:
     """One finding a hosted broker of our region. `filters`: wire filters of what we read."""
     known = hosted.logins(overlay, name, logins)
     for broker in hosted.of_region(overlay, name):
@@ -58,16 +58,16 @@ class _Probe:
     login: hosted.Login
     got: asyncio.Queue[Publish] = field(default_factory=asyncio.Queue)
 
-    async def run(self, filters: Sequence[str]) -> Finding:
+    async def run(self, filters: Sequence[str]) -> CheckFinding:
         where = f"{self.broker} ({self.overlay.members[self.broker].address})"
         try:
             limit = await self._run(filters)
         except (ClientError, UnfitError) as error:
-            return Finding("error", f"{where}: {error}")
+            return CheckFinding("error", f"{where}: {error}")
         except TimeoutError:
-            return Finding("error", f"{where}: lets no answer through within {ANSWER_S:.0f} s; ask who runs it")
+            return CheckFinding("error", f"{where}: lets no answer through within {ANSWER_S:.0f} s; ask who runs it")
         most = "" if limit == PACKET_BYTES_MAX else f", packets of up to {limit} bytes"
-        return Finding("ok", f"{where}: carries retained, user properties, QoS 1{most}")
+        return CheckFinding("ok", f"{where}: carries retained, user properties, QoS 1{most}")
 
     async def _run(self, filters: Sequence[str]) -> int:
         topic = f"{CONTROL_ROOT}/probe/{secrets.token_urlsafe(16)}"
@@ -90,7 +90,7 @@ class _Probe:
             return first.packet_limit
 
     @contextlib.asynccontextmanager
-    async def _connected(self, which: str) -> AsyncIterator[Client]:
+    async def _connected(self, which: str) -> AsyncIterator[MqttClient]:
         client = hosted.dial(
             self.overlay, self.name, self.broker, self.login, session_expiry_s=0,
             client_id=f"{hosted.client_id(self.overlay, self.name)[:22]}{which[0]}",
@@ -103,7 +103,7 @@ class _Probe:
         finally:
             await client.close()
 
-    async def _subscribe(self, client: Client, topic_filter: str, retain_handling: int = 0) -> None:
+    async def _subscribe(self, client: MqttClient, topic_filter: str, retain_handling: int = 0) -> None:
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         client.subscribe(topic_filter, 1, retain_handling=retain_handling, on_answer=answer.set_result)
         async with asyncio.timeout(ANSWER_S):
@@ -111,7 +111,7 @@ class _Probe:
         if code != 1:
             raise UnfitError(f"does not let us subscribe to {topic_filter} at QoS 1 (0x{code:02x}); ask for the right")
 
-    async def _publish(self, client: Client, topic: str, payload: bytes, user: tuple[tuple[str, str], ...]) -> None:
+    async def _publish(self, client: MqttClient, topic: str, payload: bytes, user: tuple[tuple[str, str], ...]) -> None:
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         client.publish(topic, payload, 1, True, user, lambda: answer.set_result(0), answer.set_result)
         async with asyncio.timeout(ANSWER_S):

@@ -28,7 +28,7 @@ _ORDER = ("failed", "disconnected", "suspected", UNKNOWN, "silent", "alive")
 
 
 @dataclass(slots=True)
-class Row:
+class TraceRow:
     """One entity. `state`: its own word; `health`: its broker's."""
 
     entity: str
@@ -50,7 +50,7 @@ class Row:
         }  # fmt: skip
 
 
-class Followed(Protocol):
+class FollowedRow(Protocol):
     """A tracker, as far as it says what is wrong."""
 
     @property
@@ -65,7 +65,7 @@ class Followed(Protocol):
 class Troubles:
     """What keeps a tracker from observing what it follows. Each is news once, while it lasts."""
 
-    def __init__(self, tracker: Followed, entities: Sequence[str], now: float) -> None:
+    def __init__(self, tracker: FollowedRow, entities: Sequence[str], now: float) -> None:
         self._tracker, self._entities = tracker, list(entities)
         self._looks_at = now + PATIENCE_S
         self._known: set[str] = set()
@@ -93,15 +93,15 @@ class Troubles:
         return news
 
 
-class Board:
+class TraceBoard:
     """Rows by entity."""
 
     def __init__(self, entities: tuple[str, ...] = ()) -> None:
-        self.rows = {entity: Row(entity) for entity in entities}
+        self.rows = {entity: TraceRow(entity) for entity in entities}
 
     def take(self, seen: Observed) -> None:
         """What a trace changes."""
-        row = self.rows.setdefault(seen.entity, Row(seen.entity))
+        row = self.rows.setdefault(seen.entity, TraceRow(seen.entity))
         row.seen_ms = max(row.seen_ms, seen.time_ms)
         health = _HEALTH.get(seen.kind)
         since_ms = seen.fields.get("since_ms")
@@ -117,7 +117,7 @@ class Board:
             if isinstance(seen.fields.get(name), int | float):
                 setattr(row, name, seen.fields[name])
 
-    def sorted(self) -> list[Row]:
+    def sorted(self) -> list[TraceRow]:
         """What needs somebody first, then by name."""
         return sorted(self.rows.values(), key=lambda row: (_ORDER.index(row.health), row.entity))
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from bridge.traces import Observed
-    from gateway.commands.trace_board import Board
+    from gateway.commands.trace_board import TraceBoard
 
 traces_app = typer.Typer(help="Which entities are alive.", **OPTIONS)
 
@@ -47,14 +47,14 @@ def watch(
 ) -> None:
     """Follow entities: a live table, or JSON lines; Ctrl-C ends it. What is wrong is said within 5 s; status 2 then."""
     from bridge.traces import is_pattern
-    from gateway.commands.trace_board import Board, Troubles
+    from gateway.commands.trace_board import TraceBoard, Troubles
     from gateway.tracing.client import Tracker, address, connection
     from gateway.tracing.store import TraceStore
 
     store = TraceStore(history) if history is not None else None
     brokers = [address(each) for each in gateway]
     until = None if seconds is None else time.monotonic() + seconds
-    board = Board(tuple(each for each in entities if not is_pattern(each)))
+    board = TraceBoard(tuple(each for each in entities if not is_pattern(each)))
     try:
         with Tracker(credentials, brokers, configure=connection(username, password_file, cafile)) as tracker:
             for entity in entities:
@@ -91,9 +91,9 @@ def list_entities(
     """The latest that was observed of each entity, and how often it went."""
     from bridge.traces import matches
     from bridge.traces.tracker import Observed
-    from gateway.commands.trace_board import AWAY, Board
+    from gateway.commands.trace_board import AWAY, TraceBoard
 
-    board = Board()
+    board = TraceBoard()
     with _opened(history) as store:
         changes = [seen for seen in store.changes() if matches(pattern, seen.entity)]
         latest = [seen for seen in store.latest() if matches(pattern, seen.entity)]
@@ -167,7 +167,7 @@ def _lines(seen: Observed | None) -> None:
 class _Screen:
     """A live table."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: TraceBoard) -> None:
         self._board = board
 
     def __enter__(self) -> _Screen:
@@ -195,7 +195,7 @@ _COLUMNS = ("entity", "health", "state", "since", "went", "seen", "latency", "lo
 _STYLES = {"alive": "green", "suspected": "yellow", "failed": "red", "disconnected": "red"}
 
 
-def _table(board: Board) -> Table:
+def _table(board: TraceBoard) -> Table:
     from rich.box import SIMPLE
     from rich.table import Table
     from rich.text import Text

@@ -91,16 +91,16 @@ def group_(
     file: File, name: Name, rule: Rules = None, delete: Annotated[bool, typer.Option("-D", help="Remove it.")] = False
 ) -> None:
     """Make a group with these rules, or remove it; NAME `everybody`: rules that count for all."""
-    from gateway.auth.security import Group, SecurityError
+    from gateway.auth.security import SecurityError, UserGroup
 
     with _changing(file) as security:
         if name == "everybody":
-            security.everybody = Group(acl=rule or [])
+            security.everybody = UserGroup(acl=rule or [])
         elif delete:
             if security.groups.pop(name, None) is None:
                 raise SecurityError(f"{file}: no group {name}; nothing is changed")
         else:
-            security.groups[name] = Group(acl=rule or [])
+            security.groups[name] = UserGroup(acl=rule or [])
     print(f"{name} is {'removed from' if delete else 'in'} {file}")
 
 

@@ -22,9 +22,9 @@ from prometheus_client.registry import Collector
 from bridge.base import TopicError, check_filter, check_name
 from gateway.auth.dynamic import DynamicPlugin
 from gateway.auth.password_hashes import make_hash
-from gateway.auth.security import Group, Security, SecurityError, User
+from gateway.auth.security import Security, SecurityError, User, UserGroup
 from gateway.base.config_console import Console
-from gateway.client import Client, LocalEnd
+from gateway.client import LocalEnd, MqttClient
 from gateway.clients import INTERNAL
 from gateway.console.logins import Logins
 from gateway.console.operations import document
@@ -48,7 +48,7 @@ class ApiError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ApiRequest:
     """One request. `id`: the last part of the path, where it names something."""
 
     user: str
@@ -71,7 +71,7 @@ class Answering:
         self._settings, self._shown, self._logins, self._dynamic = settings, shown, logins, dynamic
         self._broker, self._host = shown.broker, shown.broker.host
         self._streams = 0
-        self._clients: set[Client] = set()
+        self._clients: set[MqttClient] = set()
         self._publisher: LocalEnd | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -103,25 +103,25 @@ class Answering:
         known = self._host.verdict(view, topic, action)
         return known if known is not None else await self._host.ask(view, topic, action)
 
-    async def me(self, asked: Asked) -> Any:
+    async def me(self, asked: ApiRequest) -> Any:
         is_admin = asked.user in self._settings.admins
         return {"user": asked.user, "admin": is_admin, "write": is_admin and self._settings.write,
                 "users": self._dynamic is not None}  # fmt: skip
 
-    async def document(self, asked: Asked) -> Any:
+    async def document(self, asked: ApiRequest) -> Any:
         return document()
 
-    async def tokens(self, asked: Asked) -> Any:
+    async def tokens(self, asked: ApiRequest) -> Any:
         whose = None if asked.user in self._settings.admins else asked.user
         found = self._logins.tokens(whose, time.time())
         return {"tokens": [{"id": t.id, "user": t.user, "ends": t.ends, "note": t.note} for t in found]}
 
-    async def issue_token(self, asked: Asked) -> Any:
+    async def issue_token(self, asked: ApiRequest) -> Any:
         days = min(max(int(asked.body.get("days", self._settings.token_days)), 1), self._settings.token_days)
         secret, token = self._logins.issue(asked.user, days, str(asked.body.get("note", ""))[:200], time.time())
         return {"token": secret, "id": token.id, "ends": token.ends}
 
-    async def revoke_token(self, asked: Asked) -> Any:
+    async def revoke_token(self, asked: ApiRequest) -> Any:
         whose = None if asked.user in self._settings.admins else asked.user
         if not self._logins.revoke(asked.id, whose):
             raise ApiError(404, "there is no such token")
@@ -129,7 +129,7 @@ class Answering:
 
     # ------------------------------------------------------------------------------------------ messages
 
-    async def publish(self, asked: Asked) -> Any:
+    async def publish(self, asked: ApiRequest) -> Any:
         body = asked.body
         topic, qos = body["topic"], int(body.get("qos", 0))
         try:
@@ -163,7 +163,7 @@ class Answering:
             raise ApiError(409, f"the broker refused it (0x{code:02x})")
         return {"topic": topic}
 
-    async def retained(self, asked: Asked) -> Any:
+    async def retained(self, asked: ApiRequest) -> Any:
         topic_filter = self._filter(asked)
         found: list[dict[str, Any]] = []
         for message in list(self._shown.retained(topic_filter, LIST_MAX)):
@@ -171,19 +171,19 @@ class Answering:
                 found.append(message_json(message))
         return {"messages": found}
 
-    async def clear_retained(self, asked: Asked) -> Any:
+    async def clear_retained(self, asked: ApiRequest) -> Any:
         if not self._shown.clear_retained(asked.query.get("topic", "")):
             raise ApiError(404, "nothing is retained on this topic")
         return {}
 
-    def _filter(self, asked: Asked) -> str:
+    def _filter(self, asked: ApiRequest) -> str:
         topic_filter = asked.query.get("filter", "#")
         try:
             return check_filter(topic_filter)
         except TopicError as error:
             raise ApiError(400, str(error)) from None
 
-    async def stream(self, asked: Asked) -> web.StreamResponse:
+    async def stream(self, asked: ApiRequest) -> web.StreamResponse:
         """Until the browser goes; a slow one misses messages, and is told how many."""
         topic_filter = self._filter(asked)
         if topic_filter.startswith("$share/") or not await self._may(asked.user, topic_filter, Action.SUBSCRIBE):
@@ -230,41 +230,41 @@ class Answering:
 
     # -------------------------------------------------------------------------------------------- showing
 
-    async def overview(self, asked: Asked) -> Any:
+    async def overview(self, asked: ApiRequest) -> Any:
         return self._shown.overview()
 
-    async def overlay(self, asked: Asked) -> Any:
+    async def overlay(self, asked: ApiRequest) -> Any:
         return self._shown.overlay()
 
-    async def clients(self, asked: Asked) -> Any:
+    async def clients(self, asked: ApiRequest) -> Any:
         return self._shown.clients(asked.limit, asked.query.get("search", ""))
 
-    async def client(self, asked: Asked) -> Any:
+    async def client(self, asked: ApiRequest) -> Any:
         found = self._shown.client(asked.id)
         if found is None:
             raise ApiError(404, "there is no such client")
         return found
 
-    async def disconnect(self, asked: Asked) -> Any:
+    async def disconnect(self, asked: ApiRequest) -> Any:
         if not self._shown.disconnect(asked.id):
             raise ApiError(404, "there is no such client connected")
         return {}
 
-    async def forget(self, asked: Asked) -> Any:
+    async def forget(self, asked: ApiRequest) -> Any:
         if not self._shown.forget(asked.id):
             raise ApiError(404, "there is no such client")
         return {}
 
-    async def subscriptions(self, asked: Asked) -> Any:
+    async def subscriptions(self, asked: ApiRequest) -> Any:
         return self._shown.subscriptions(asked.limit, asked.query.get("search", ""))
 
-    async def entities(self, asked: Asked) -> Any:
+    async def entities(self, asked: ApiRequest) -> Any:
         return {"entities": self._shown.entities(LIST_MAX)}
 
-    async def log(self, asked: Asked) -> Any:
+    async def log(self, asked: ApiRequest) -> Any:
         return {"lines": self._shown.log()}
 
-    async def metrics(self, asked: Asked) -> Any:
+    async def metrics(self, asked: ApiRequest) -> Any:
         registry, operation = CollectorRegistry(), self._broker.operation
 
         class Collected(Collector):
@@ -279,7 +279,7 @@ class Answering:
 
     # -------------------------------------------------------------------------------------------- changing
 
-    async def users(self, asked: Asked) -> Any:
+    async def users(self, asked: ApiRequest) -> Any:
         security = self._known().security
         users = {
             name: {"groups": user.groups, "acl": user.acl, "enabled": user.enabled}
@@ -288,7 +288,7 @@ class Answering:
         groups = {name: {"acl": group.acl} for name, group in security.groups.items()}
         return {"users": users, "groups": groups, "everybody": {"acl": security.everybody.acl}}
 
-    async def put_user(self, asked: Asked) -> Any:
+    async def put_user(self, asked: ApiRequest) -> Any:
         security = self._known().security.model_copy(deep=True)
         known, body = security.users.get(asked.id), asked.body
         hashed = known.hash if known else ""
@@ -307,7 +307,7 @@ class Answering:
             self._send_away(asked.id)
         return {}
 
-    async def remove_user(self, asked: Asked) -> Any:
+    async def remove_user(self, asked: ApiRequest) -> Any:
         security = self._known().security.model_copy(deep=True)
         if security.users.pop(asked.id, None) is None:
             raise ApiError(404, "there is no such user")
@@ -315,22 +315,22 @@ class Answering:
         self._send_away(asked.id)
         return {}
 
-    async def put_group(self, asked: Asked) -> Any:
+    async def put_group(self, asked: ApiRequest) -> Any:
         security = self._known().security.model_copy(deep=True)
-        security.groups[asked.id] = Group(acl=asked.body.get("acl", []))
+        security.groups[asked.id] = UserGroup(acl=asked.body.get("acl", []))
         self._change(security)
         return {}
 
-    async def remove_group(self, asked: Asked) -> Any:
+    async def remove_group(self, asked: ApiRequest) -> Any:
         security = self._known().security.model_copy(deep=True)
         if security.groups.pop(asked.id, None) is None:
             raise ApiError(404, "there is no such group")
         self._change(security)
         return {}
 
-    async def put_everybody(self, asked: Asked) -> Any:
+    async def put_everybody(self, asked: ApiRequest) -> Any:
         security = self._known().security.model_copy(deep=True)
-        security.everybody = Group(acl=asked.body.get("acl", []))
+        security.everybody = UserGroup(acl=asked.body.get("acl", []))
         self._change(security)
         return {}
 

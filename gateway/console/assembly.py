@@ -12,7 +12,7 @@ from gateway.base.config_console import Console
 from gateway.broker import EdgeBroker
 from gateway.console.answering import Answering
 from gateway.console.logins import Logins
-from gateway.console.serving import Server
+from gateway.console.serving import ConsoleServer
 from gateway.console.shown import LogTail, Shown
 
 TOKENS = "console-tokens.json"
@@ -25,8 +25,8 @@ def make_server(
     status: Callable[[], dict[str, Any]],
     prefix: str,
     log: LogTail,
-) -> Server:
+) -> ConsoleServer:
     """`prefix`: of availability topics. Raises PrivateFileError."""
     logins = Logins(None if data is None else data / TOKENS, os.urandom)
     dynamic = next((plugin for plugin in broker.host.plugins if isinstance(plugin, DynamicPlugin)), None)
-    return Server(settings, logins, Answering(settings, Shown(broker, status, prefix, log), logins, dynamic))
+    return ConsoleServer(settings, logins, Answering(settings, Shown(broker, status, prefix, log), logins, dynamic))

@@ -31,7 +31,7 @@ class TooManyError(Exception):
 
 
 @dataclass(slots=True)
-class Login:
+class ConsoleLogin:
     """One login of the page."""
 
     user: str
@@ -40,7 +40,7 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class ApiToken:
     """One token of a program. `digest`: SHA-256 of its secret, in hex; `id`: its beginning, to name it by."""
 
     digest: str
@@ -59,13 +59,13 @@ class Logins:
     def __init__(self, path: Path | None, random: Callable[[int], bytes]) -> None:
         """Raises PrivateFileError for a file that others may read, or that is none."""
         self._path, self._random = path, random
-        self._logins: dict[str, Login] = {}
-        self._tokens: dict[str, Token] = {}
+        self._logins: dict[str, ConsoleLogin] = {}
+        self._tokens: dict[str, ApiToken] = {}
         self._failures: dict[str, list[float]] = {}
         if path is not None and path.exists():
             try:
                 entries = json.loads(read_private(path))
-                self._tokens = {entry["digest"]: Token(**entry) for entry in entries}
+                self._tokens = {entry["digest"]: ApiToken(**entry) for entry in entries}
             except (ValueError, TypeError, KeyError):
                 raise PrivateFileError(f"{path}: holds no tokens; remove it and make new ones") from None
 
@@ -94,7 +94,7 @@ class Logins:
         if len(self._logins) >= LOGINS_MAX:
             del self._logins[min(self._logins, key=lambda digest: self._logins[digest].seen)]
         secret = self._random(SECRET_BYTES).hex()
-        self._logins[_digest(secret)] = Login(user, now, now)
+        self._logins[_digest(secret)] = ConsoleLogin(user, now, now)
         return secret
 
     def user_of_login(self, secret: str, now: float) -> str | None:
@@ -121,13 +121,13 @@ class Logins:
 
     # --------------------------------------------------------------------------------------------- tokens
 
-    def issue(self, user: str, days: int, note: str, now: float) -> tuple[str, Token]:
+    def issue(self, user: str, days: int, note: str, now: float) -> tuple[str, ApiToken]:
         """A new token: the secret, which is shown once, and what is kept. Raises PrivateFileError, TooManyError."""
         self._tokens = {digest: token for digest, token in self._tokens.items() if token.ends > now}
         if len(self._tokens) >= TOKENS_MAX:
             raise TooManyError
         secret = self._random(SECRET_BYTES).hex()
-        token = Token(_digest(secret), user, now + days * 86_400.0, note)
+        token = ApiToken(_digest(secret), user, now + days * 86_400.0, note)
         self._tokens[token.digest] = token
         self._save()
         return secret, token
@@ -136,7 +136,7 @@ class Logins:
         token = self._tokens.get(_digest(secret))
         return token.user if token is not None and token.ends > now else None
 
-    def tokens(self, user: str | None, now: float) -> list[Token]:
+    def tokens(self, user: str | None, now: float) -> list[ApiToken]:
         """Those of a user, or (None) all, that still count."""
         return [token for token in self._tokens.values() if token.ends > now and user in (None, token.user)]
 

@@ -22,7 +22,7 @@ PAGED = {"limit": WHOLE, "search": TEXT}
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ApiOperation:
     """`query`, `body`: JSON schema of each parameter or field; `needed`: fields that have to be there."""
 
     method: str
@@ -36,40 +36,40 @@ class Operation:
 
 
 OPERATIONS = (
-    Operation("POST", "/login", "login", ANYBODY, "Log in; answers with a cookie for the page.",
+    ApiOperation("POST", "/login", "login", ANYBODY, "Log in; answers with a cookie for the page.",
               body={"user": TEXT, "password": TEXT}, needed=("user", "password")),
-    Operation("POST", "/logout", "logout", USER, "End this login."),
-    Operation("GET", "/me", "me", USER, "Who is logged in, and what that user may do here."),
-    Operation("GET", "/openapi.json", "document", ANYBODY, "This document."),
-    Operation("GET", "/tokens", "tokens", USER, "Tokens of this user; of all, for an admin."),
-    Operation("POST", "/tokens", "issue_token", USER, "A token for a program, shown once, with this user's rights.",
+    ApiOperation("POST", "/logout", "logout", USER, "End this login."),
+    ApiOperation("GET", "/me", "me", USER, "Who is logged in, and what that user may do here."),
+    ApiOperation("GET", "/openapi.json", "document", ANYBODY, "This document."),
+    ApiOperation("GET", "/tokens", "tokens", USER, "Tokens of this user; of all, for an admin."),
+    ApiOperation("POST", "/tokens", "issue_token", USER, "A token for a program, shown once, with this user's rights.",
               body={"note": TEXT, "days": WHOLE}),
-    Operation("DELETE", "/tokens/{id}", "revoke_token", USER, "End a token."),
-    Operation("POST", "/publish", "publish", USER, "Publish a message, as this user might over MQTT.",
+    ApiOperation("DELETE", "/tokens/{id}", "revoke_token", USER, "End a token."),
+    ApiOperation("POST", "/publish", "publish", USER, "Publish a message, as this user might over MQTT.",
               body={"topic": TEXT, "payload": TEXT, "qos": WHOLE, "retain": TRUTH}, needed=("topic", "payload")),
-    Operation("GET", "/stream", "stream", USER, "Messages of a filter as they come, as server-sent events.",
+    ApiOperation("GET", "/stream", "stream", USER, "Messages of a filter as they come, as server-sent events.",
               query={"filter": TEXT}),
-    Operation("GET", "/retained", "retained", USER, "Retained messages that this user may receive.",
+    ApiOperation("GET", "/retained", "retained", USER, "Retained messages that this user may receive.",
               query={"filter": TEXT, "limit": WHOLE}),
-    Operation("DELETE", "/retained", "clear_retained", CHANGE, "Clear the retained message of a topic.",
+    ApiOperation("DELETE", "/retained", "clear_retained", CHANGE, "Clear the retained message of a topic.",
               query={"topic": TEXT}),
-    Operation("GET", "/overview", "overview", ADMIN, "Totals, and what is wrong now."),
-    Operation("GET", "/overlay", "overlay", ADMIN, "Regions, links and their traffic, blame, outbox."),
-    Operation("GET", "/clients", "clients", ADMIN, "Sessions of clients, connected or kept.", query=PAGED),
-    Operation("GET", "/clients/{id}", "client", ADMIN, "One session with its subscriptions."),
-    Operation("POST", "/clients/{id}/disconnect", "disconnect", CHANGE, "Close a client's connection."),
-    Operation("DELETE", "/clients/{id}", "forget", CHANGE, "End a session with all that waits for it."),
-    Operation("GET", "/subscriptions", "subscriptions", ADMIN, "Filters of all clients.", query=PAGED),
-    Operation("GET", "/entities", "entities", ADMIN, "Availability of entities.", query={"limit": WHOLE}),
-    Operation("GET", "/log", "log", ADMIN, "The last lines of the log."),
-    Operation("GET", "/metrics", "metrics", ADMIN, "Prometheus metrics."),
-    Operation("GET", "/users", "users", ADMIN, "Users, groups and rights, without hashes."),
-    Operation("PUT", "/users/{id}", "put_user", CHANGE, "Make or change a user.",
+    ApiOperation("GET", "/overview", "overview", ADMIN, "Totals, and what is wrong now."),
+    ApiOperation("GET", "/overlay", "overlay", ADMIN, "Regions, links and their traffic, blame, outbox."),
+    ApiOperation("GET", "/clients", "clients", ADMIN, "Sessions of clients, connected or kept.", query=PAGED),
+    ApiOperation("GET", "/clients/{id}", "client", ADMIN, "One session with its subscriptions."),
+    ApiOperation("POST", "/clients/{id}/disconnect", "disconnect", CHANGE, "Close a client's connection."),
+    ApiOperation("DELETE", "/clients/{id}", "forget", CHANGE, "End a session with all that waits for it."),
+    ApiOperation("GET", "/subscriptions", "subscriptions", ADMIN, "Filters of all clients.", query=PAGED),
+    ApiOperation("GET", "/entities", "entities", ADMIN, "Availability of entities.", query={"limit": WHOLE}),
+    ApiOperation("GET", "/log", "log", ADMIN, "The last lines of the log."),
+    ApiOperation("GET", "/metrics", "metrics", ADMIN, "Prometheus metrics."),
+    ApiOperation("GET", "/users", "users", ADMIN, "Users, groups and rights, without hashes."),
+    ApiOperation("PUT", "/users/{id}", "put_user", CHANGE, "Make or change a user.",
               body={"password": TEXT, "groups": TEXTS, "acl": TEXTS, "enabled": TRUTH}),
-    Operation("DELETE", "/users/{id}", "remove_user", CHANGE, "Remove a user and send its clients away."),
-    Operation("PUT", "/groups/{id}", "put_group", CHANGE, "Make or change a group.", body={"acl": TEXTS}),
-    Operation("DELETE", "/groups/{id}", "remove_group", CHANGE, "Remove a group that nobody is in."),
-    Operation("PUT", "/everybody", "put_everybody", CHANGE, "Rules that count for everybody.", body={"acl": TEXTS}),
+    ApiOperation("DELETE", "/users/{id}", "remove_user", CHANGE, "Remove a user and send its clients away."),
+    ApiOperation("PUT", "/groups/{id}", "put_group", CHANGE, "Make or change a group.", body={"acl": TEXTS}),
+    ApiOperation("DELETE", "/groups/{id}", "remove_group", CHANGE, "Remove a group that nobody is in."),
+    ApiOperation("PUT", "/everybody", "put_everybody", CHANGE, "Rules that count for everybody.", body={"acl": TEXTS}),
 )  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def document() -> dict[str, Any]:
     }
 
 
-def checked(one: Operation, content: object) -> dict[str, Any]:
+def checked(one: ApiOperation, content: object) -> dict[str, Any]:
     """A body of this operation. Raises ValueError in words for whoever sent it."""
     if not isinstance(content, dict):
         raise ValueError("the body is no JSON object")

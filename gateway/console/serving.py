@@ -20,9 +20,9 @@ from aiohttp import web
 
 from gateway.base import StartError
 from gateway.base.config_console import Console
-from gateway.console.answering import Answering, ApiError, Asked
+from gateway.console.answering import Answering, ApiError, ApiRequest
 from gateway.console.logins import Logins, TooManyError
-from gateway.console.operations import ADMIN, ANYBODY, API, CHANGE, OPERATIONS, Operation, checked
+from gateway.console.operations import ADMIN, ANYBODY, API, CHANGE, OPERATIONS, ApiOperation, checked
 
 log = logging.getLogger("veilmq.console")
 
@@ -45,7 +45,7 @@ HEADERS = {
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Server:
+class ConsoleServer:
     """One process's. `start`, then `stop`."""
 
     def __init__(self, settings: Console, logins: Logins, answering: Answering) -> None:
@@ -90,7 +90,7 @@ class Server:
 
     # ------------------------------------------------------------------------------------------- requests
 
-    def _handler(self, one: Operation) -> Handler:
+    def _handler(self, one: ApiOperation) -> Handler:
         act = getattr(self._answering, one.name) if one.name not in ("login", "logout") else None
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -106,7 +106,7 @@ class Server:
                 if act is None:
                     return self._logout(request)
                 body = await self._body(one, request)
-                asked = Asked(user or "", address, request.match_info.get("id", ""), request.query, body, request)
+                asked = ApiRequest(user or "", address, request.match_info.get("id", ""), request.query, body, request)
                 answer = await act(asked)
             except TooManyError:
                 return _error(429, "too many wrong attempts from this address; wait a minute")
@@ -118,7 +118,7 @@ class Server:
 
         return handle
 
-    async def _body(self, one: Operation, request: web.Request) -> dict[str, Any]:
+    async def _body(self, one: ApiOperation, request: web.Request) -> dict[str, Any]:
         if request.method in ("GET", "HEAD"):
             return {}
         data = await request.read()
@@ -151,7 +151,7 @@ class Server:
             raise ApiError(401, "this user is no more")
         return user
 
-    def _allow(self, one: Operation, user: str | None) -> None:
+    def _allow(self, one: ApiOperation, user: str | None) -> None:
         if one.who in (ADMIN, CHANGE) and user not in self._settings.admins:
             raise ApiError(403, "only for users that console.admins names")
         if one.who == CHANGE and not self._settings.write:

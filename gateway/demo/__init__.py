@@ -25,8 +25,8 @@ from rich.console import Console
 from bridge.document import OverlayError
 from gateway.demo.operators import Operators
 from gateway.demo.play import Play, print_json
-from gateway.demo.processes import ENDING_SIGNALS, Fleet, undisturbed
-from gateway.demo.report import Report, render
+from gateway.demo.processes import ENDING_SIGNALS, DemoProcesses, undisturbed
+from gateway.demo.report import DemoReport, render
 from gateway.demo.setup import KEY_SERVERS, REGIONS, DemoError, build
 from gateway.demo.timeline import Timeline
 from gateway.trust import TrustError
@@ -70,7 +70,7 @@ def run(seconds: float, json_output: bool, keep: bool, seed: int | None = None) 
 def _run(directory: Path, timeline: Timeline, progress: Console, json_output: bool, keep: bool) -> int:
     try:
         layout = build(directory, time.time())
-        with closing(Operators(layout.client_ports)) as operators, Fleet(directory) as fleet:
+        with closing(Operators(layout.client_ports)) as operators, DemoProcesses(directory) as fleet:
             play = Play(layout, timeline, fleet, operators.ledger, progress)
             play.start()
             play.wait_ready()
@@ -87,7 +87,7 @@ def _run(directory: Path, timeline: Timeline, progress: Console, json_output: bo
     return 1 if report.failures() else 0
 
 
-def _show(report: Report, json_output: bool) -> None:
+def _show(report: DemoReport, json_output: bool) -> None:
     if json_output:
         print_json(report)
     else:

@@ -59,6 +59,7 @@ class Liar(Adversary):
 
 
 def main() -> int:
+    """The process of its own."""
     parser = argparse.ArgumentParser(description="A replica that lies between SIGUSR1 and SIGUSR2.")
     parser.add_argument("-c", "--config", type=Path, required=True)
     parser.add_argument("--seed", type=int, required=True)

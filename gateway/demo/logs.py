@@ -37,7 +37,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenMessage:
     """One message as the subscriber got it. `id` is empty where the payload holds none."""
 
     id: str
@@ -115,10 +115,10 @@ def sent_messages(lines: Iterable[Mapping[str, Any]]) -> dict[str, Sent]:
     }
 
 
-def seen_messages(lines: Iterable[Mapping[str, Any]], path: str) -> list[Seen]:
+def seen_messages(lines: Iterable[Mapping[str, Any]], path: str) -> list[SeenMessage]:
     """In order of arrival: what the subscriber got on `path` ("sealed" or "plain")."""
     return [
-        Seen(
+        SeenMessage(
             id=str(entry["id"]),
             topic=str(entry["topic"]),
             digest=str(entry["digest"]),

@@ -23,9 +23,19 @@ from rich.markup import escape
 
 from gateway.demo.logs import PROBE, Sent, read_lines, seen_messages, sent_messages
 from gateway.demo.operators import Ledger
-from gateway.demo.processes import Fleet
-from gateway.demo.report import KeyServiceTally, Report, Row, Sample, tally, tally_spark
-from gateway.demo.setup import AVAILABILITY, GATEWAYS, HOST, INGEST, KEY_SERVERS, REPLICAS, TELEMETRY, DemoError, Layout
+from gateway.demo.processes import DemoProcesses
+from gateway.demo.report import DemoReport, KeyServiceTally, ReportRow, ReportSample, tally, tally_spark
+from gateway.demo.setup import (
+    AVAILABILITY,
+    GATEWAYS,
+    HOST,
+    INGEST,
+    KEY_SERVERS,
+    REPLICAS,
+    TELEMETRY,
+    DemoError,
+    DemoLayout,
+)
 from gateway.demo.timeline import Action, Step, Timeline
 from keys.envelope import PROPERTY_HEADER, PROPERTY_SHARES, SignedHeader, from_property
 from keys.errors import KeysError
@@ -47,7 +57,9 @@ DISK_LOW_BYTES = 16 << 20
 class Play:
     """State of one run. `directory` holds what `setup.build` made; processes belong to `fleet`."""
 
-    def __init__(self, layout: Layout, timeline: Timeline, fleet: Fleet, ledger: Ledger, console: Console) -> None:
+    def __init__(
+        self, layout: DemoLayout, timeline: Timeline, fleet: DemoProcesses, ledger: Ledger, console: Console
+    ) -> None:
         self._layout = layout
         self._timeline = timeline
         self._fleet = fleet
@@ -230,12 +242,12 @@ class Play:
 
     # ------------------------------------------------------------------------------------------- counting
 
-    def report(self) -> Report:
+    def report(self) -> DemoReport:
         """Figures from the logs of both ends and from Spark's sink."""
         sent = sent_messages(read_lines(self._log / "sent.jsonl"))
         received = list(read_lines(self._log / "received.jsonl"))
         rows = list(read_sink(self._sink))
-        return Report(
+        return DemoReport(
             sealed=tally(sent, seen_messages(received, "sealed")),
             plain=tally(sent, seen_messages(received, "plain"), plain=True),
             unconfirmed=sum(not message.confirmed for message in sent.values()),
@@ -268,16 +280,16 @@ class Play:
                 self._turn(0.5)
 
 
-def read_sink(path: Path) -> Iterator[Row]:
+def read_sink(path: Path) -> Iterator[ReportRow]:
     """The rows that Spark wrote. Raises DemoError if there is no sink."""
     if not path.exists():
         raise DemoError(f"{path}: Spark wrote no sink", 1)
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         for row in database.execute("SELECT publisher, sequence, id, topic, digest FROM publications"):
-            yield Row(str(row[0]), int(row[1]), str(row[2] or ""), str(row[3]), str(row[4]))
+            yield ReportRow(str(row[0]), int(row[1]), str(row[2] or ""), str(row[3]), str(row[4]))
 
 
-def find_sample(replica: str, path: Path, rows: list[Row], sent: dict[str, Sent]) -> Sample | None:
+def find_sample(replica: str, path: Path, rows: list[ReportRow], sent: dict[str, Sent]) -> ReportSample | None:
     """Of the messages that the replica wrote down and whose clear form we know: the first that brought a share.
 
     Publisher and sequence, which every replica can read, lead to the row in Spark and so to what was sent.
@@ -293,7 +305,7 @@ def find_sample(replica: str, path: Path, rows: list[Row], sent: dict[str, Sent]
             continue
         message = sent.get(known.get((header.publisher.hex(), header.sequence), ""))
         if message is not None:
-            sample = Sample(
+            sample = ReportSample(
                 replica=replica,
                 wire_topic=str(line["topic"]),
                 content=bytes.fromhex(line["content"]),
@@ -307,6 +319,6 @@ def find_sample(replica: str, path: Path, rows: list[Row], sent: dict[str, Sent]
     return first
 
 
-def print_json(report: Report) -> None:
+def print_json(report: DemoReport) -> None:
     """Exactly one object on standard output."""
     print(json.dumps(report.to_json(), ensure_ascii=False), flush=True)

@@ -159,14 +159,14 @@ class Process:
                     pipe.close()
 
 
-class Fleet:
+class DemoProcesses:
     """All processes of one demonstration; on exit from the `with` block none of them is left."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._processes: dict[str, Process] = {}
 
-    def __enter__(self) -> Fleet:
+    def __enter__(self) -> DemoProcesses:
         return self
 
     def __exit__(

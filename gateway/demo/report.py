@@ -17,7 +17,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from gateway.demo.logs import PROBE, Seen, Sent
+from gateway.demo.logs import PROBE, SeenMessage, Sent
 from gateway.demo.timeline import Timeline
 from keys.envelope import PROPERTY_SHARES
 
@@ -35,7 +35,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReportRow:
     """One row of Spark's sink. `publisher` in hex."""
 
     publisher: str
@@ -70,7 +70,7 @@ class Blamed:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ReportSample:
     """One message as a replica saw it, and what its sender had written. Properties are the decoded frames."""
 
     replica: str
@@ -95,7 +95,7 @@ class KeyServiceTally:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DemoReport:
     """Everything that the table and `--json` show.
 
     `entities`: how many Spark knows, and how many of them are online. `unlinked`: roles that lack links at the
@@ -111,7 +111,7 @@ class Report:
     blamed: Blamed
     timeline: Timeline
     key_service: KeyServiceTally
-    sample: Sample | None
+    sample: ReportSample | None
 
     def failures(self) -> list[str]:
         """One line for each reason to end with status 1."""
@@ -178,7 +178,7 @@ class Report:
         }
 
 
-def tally(sent: Mapping[str, Sent], seen: Iterable[Seen], *, plain: bool = False) -> Tally:
+def tally(sent: Mapping[str, Sent], seen: Iterable[SeenMessage], *, plain: bool = False) -> Tally:
     """Compare what was confirmed with what arrived. `plain`: latency against the twin at the ordinary broker.
 
     An unconfirmed message is neither published nor lost; that it arrives all the same is no error.
@@ -202,7 +202,7 @@ def tally(sent: Mapping[str, Sent], seen: Iterable[Seen], *, plain: bool = False
     return Tally(len(published), arrived, len(published) - arrived, wrong, duplicated, tuple(latencies))
 
 
-def tally_spark(sent: Mapping[str, Sent], rows: Iterable[Row]) -> SparkTally:
+def tally_spark(sent: Mapping[str, Sent], rows: Iterable[ReportRow]) -> SparkTally:
     """Compare what was confirmed with the rows of Spark's sink."""
     counts: Counter[str] = Counter()
     wrong = 0
@@ -236,7 +236,7 @@ def _percentiles(way: Tally) -> dict[str, float | None]:
 # ------------------------------------------------------------------------------------------- the table
 
 
-def render(report: Report) -> Group:
+def render(report: DemoReport) -> Group:
     """The table, what a replica saw, and the verdict, for a rich console."""
     table = Table(
         title="VeilMQ: six replicas, two regions, one liar, one crash", show_header=False, title_justify="left"
@@ -269,7 +269,7 @@ def render(report: Report) -> Group:
     return Group(*parts)
 
 
-def _render_sample(sample: Sample) -> Table:
+def _render_sample(sample: ReportSample) -> Table:
     table = Table(title="One message", show_header=True, title_justify="left")
     table.add_column("")
     table.add_column("as its sender wrote it", overflow="fold")

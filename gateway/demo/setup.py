@@ -66,7 +66,7 @@ class DemoError(OperatorError):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DemoLayout:
     """Where everything is. Ports on the loopback interface."""
 
     directory: Path
@@ -90,7 +90,7 @@ class Layout:
         return self.directory / "identities" / name
 
 
-def build(directory: Path, now: float) -> Layout:
+def build(directory: Path, now: float) -> DemoLayout:
     """Write all files into the empty directory `directory`. Raises DemoError, TrustError, OverlayError, OSError."""
     free = shutil.disk_usage(directory).free
     if free < FREE_BYTES_MIN:
@@ -98,7 +98,7 @@ def build(directory: Path, now: float) -> Layout:
             f"{directory}: only {free >> 20} MiB are free, {FREE_BYTES_MIN >> 20} are needed; make room or set TMPDIR"
         )
     ports = iter(free_ports(2 * len(REPLICAS) + len(KEY_SERVERS) + len(GATEWAYS) + 1))
-    layout = Layout(
+    layout = DemoLayout(
         directory=directory,
         overlay_ports={name: next(ports) for name in (*REPLICAS, *KEY_SERVERS)},
         client_ports={name: next(ports) for name in (*REPLICAS, *GATEWAYS)},
@@ -145,7 +145,7 @@ def free_ports(count: int) -> list[int]:
     raise DemoError(f"fewer than {count} ports from {PORTS.start} to {PORTS.stop} are free; stop what uses them")
 
 
-def overlay_description(layout: Layout) -> dict[str, Any]:
+def overlay_description(layout: DemoLayout) -> dict[str, Any]:
     """The owner's description: who is in, how regions are joined, what is sealed, who may do what."""
     members = {
         "site": {"publish": [TELEMETRY, f"{AVAILABILITY_PREFIX}/site/#"], "read": []},
@@ -181,7 +181,7 @@ def overlay_description(layout: Layout) -> dict[str, Any]:
     }
 
 
-def replica_settings(layout: Layout, name: str) -> dict[str, Any]:
+def replica_settings(layout: DemoLayout, name: str) -> dict[str, Any]:
     """A replica: one listener for the overlay (mutual TLS), one for its operator on this machine."""
     return {
         "listeners": {
@@ -194,7 +194,7 @@ def replica_settings(layout: Layout, name: str) -> dict[str, Any]:
     }
 
 
-def key_server_settings(layout: Layout, name: str) -> dict[str, Any]:
+def key_server_settings(layout: DemoLayout, name: str) -> dict[str, Any]:
     """A key server: one listener for members of the overlay, and what the owner handed over."""
     return {
         "listeners": {"overlay": {"bind": f"{HOST}:{layout.overlay_ports[name]}", "overlay": True}},
@@ -207,7 +207,7 @@ def key_server_settings(layout: Layout, name: str) -> dict[str, Any]:
     }
 
 
-def gateway_settings(layout: Layout, name: str) -> dict[str, Any]:
+def gateway_settings(layout: DemoLayout, name: str) -> dict[str, Any]:
     """A gateway: an ordinary listener for its clients, and what of their traffic is sealed."""
     protect: list[dict[str, Any]] = [{"filter": AVAILABILITY}]
     if name == "site":
@@ -225,7 +225,7 @@ def gateway_settings(layout: Layout, name: str) -> dict[str, Any]:
     }
 
 
-def _card(layout: Layout, name: str) -> str:
+def _card(layout: DemoLayout, name: str) -> str:
     return str((layout.identity(name) / "card.json").relative_to(layout.directory))
 
 

@@ -40,7 +40,7 @@ CONFIRM_S = 30.0
 KEEP_ALIVE_S = 30
 
 
-class Device:
+class DemoDevice:
     """A paho client and the ids of its messages that are not confirmed yet."""
 
     def __init__(self, name: str, port: int, protocol: MQTTProtocolVersion, log: LineLog | None) -> None:
@@ -104,11 +104,11 @@ class Publishers:
         self._log = log
         self._machine = machine_id()
         self.devices = (
-            Device("sensors-v3", site_port, MQTTProtocolVersion.MQTTv311, log),
-            Device("sensors-v5", site_port, MQTTProtocolVersion.MQTTv5, log),
+            DemoDevice("sensors-v3", site_port, MQTTProtocolVersion.MQTTv311, log),
+            DemoDevice("sensors-v5", site_port, MQTTProtocolVersion.MQTTv5, log),
         )
-        self._owners: dict[tuple[str, int], Device] = {}  # each sensor stays with one client: order on its topic
-        self._twin = Device("sensors-twin", plain_port, MQTTProtocolVersion.MQTTv5, None)
+        self._owners: dict[tuple[str, int], DemoDevice] = {}  # each sensor stays with one client: order on its topic
+        self._twin = DemoDevice("sensors-twin", plain_port, MQTTProtocolVersion.MQTTv5, None)
 
     def wait_connected(self, timeout_s: float) -> bool:
         until = time.monotonic() + timeout_s
@@ -175,6 +175,7 @@ def publish_for(publishers: Publishers, commands: Commands, rate: float, seconds
 
 
 def main() -> None:
+    """The process of its own."""
     parser = argparse.ArgumentParser(description="Publishes this machine's telemetry.")
     parser.add_argument("--site", type=int, required=True)
     parser.add_argument("--plain", type=int, required=True)

@@ -83,6 +83,7 @@ def _state(payload: bytes) -> str:
 
 
 def main() -> None:
+    """The process of its own."""
     parser = argparse.ArgumentParser(description="Subscribes in the control room and logs what comes.")
     parser.add_argument("--control", type=int, required=True)
     parser.add_argument("--plain", type=int, required=True)

@@ -5,9 +5,9 @@ Imports `overlay` for how it stands, and below; is handed what it looks at.
 
 from __future__ import annotations
 
-from gateway.health.judging import BROKEN, DEGRADED, WELL, Finding, Report, View, judge
+from gateway.health.judging import BROKEN, DEGRADED, WELL, Finding, HealthReport, View, judge
 from gateway.health.looking import Certificates, certificate_end, look
-from gateway.health.watching import Watch
+from gateway.health.watching import HealthWatch
 
 __all__ = [
     "BROKEN",
@@ -15,9 +15,9 @@ __all__ = [
     "WELL",
     "Certificates",
     "Finding",
-    "Report",
+    "HealthReport",
+    "HealthWatch",
     "View",
-    "Watch",
     "certificate_end",
     "judge",
     "look",

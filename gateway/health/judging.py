@@ -58,7 +58,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class HealthReport:
     """What `/status` answers."""
 
     level: str
@@ -84,14 +84,14 @@ def all_ends(view: View) -> dict[str, float]:
     return {**view.ends, **(view.overlay.ends if view.overlay else {})}
 
 
-def judge(view: View) -> Report:
+def judge(view: View) -> HealthReport:
     """Everything that is wrong, worst first."""
     findings = [*view.more, *_ends(view), *_disk(view), *_connections(view)]
     if view.overlay is not None:
         findings += _overlay(view.overlay)
     findings.sort(key=lambda finding: (-LEVELS.index(finding.level), finding.key))
     level = max((finding.level for finding in findings), key=LEVELS.index, default=WELL)
-    return Report(level, tuple(findings), view)
+    return HealthReport(level, tuple(findings), view)
 
 
 def _ends(view: View) -> Iterator[Finding]:

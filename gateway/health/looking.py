@@ -10,7 +10,7 @@ from cryptography import x509
 
 from gateway.base import Settings
 from gateway.health.judging import View
-from gateway.operation import Snapshot
+from gateway.operation import BrokerSnapshot
 from gateway.overlay import OverlayStanding
 
 
@@ -41,7 +41,11 @@ def certificate_end(path: Path) -> float | None:
 
 
 def look(
-    settings: Settings, certificates: Certificates, snapshot: Snapshot, overlay: OverlayStanding | None, now: float
+    settings: Settings,
+    certificates: Certificates,
+    snapshot: BrokerSnapshot,
+    overlay: OverlayStanding | None,
+    now: float,
 ) -> View:
     """Everything but what parts say of themselves. `now`: UNIX time."""
     ends = {}

@@ -12,7 +12,7 @@ from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from gateway.health.judging import BROKEN, LEVELS, Finding, Report, View, all_ends, judge
+from gateway.health.judging import BROKEN, LEVELS, Finding, HealthReport, View, all_ends, judge
 
 log = logging.getLogger("veilmq.health")
 
@@ -22,7 +22,7 @@ SETTLE_S = 10.0
 AGAIN_S = 86_400.0
 
 
-class Watch:
+class HealthWatch:
     """One process's. `look` returns the view of this moment; `clock`: seconds of a clock that does not jump."""
 
     def __init__(self, look: Callable[[], View], clock: Callable[[], float]) -> None:
@@ -40,7 +40,7 @@ class Watch:
         if self._task is not None:
             self._task.cancel()
 
-    def report(self) -> Report:
+    def report(self) -> HealthReport:
         """How it stands now."""
         return judge(self._look())
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bridge.base import TopicError, check_filter, check_name, split_share
 from gateway.importing.mosquitto_db import Database, DbError, StoredClient, StoredDelivery, StoredMessage, parse_db
-from gateway.mqtt5.actions import Kept, SessionSubscription
+from gateway.mqtt5.actions import KeptSession, SessionSubscription
 from gateway.mqtt5.delivery import Queued
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Properties, Subscription, Version
@@ -137,7 +137,7 @@ class _Writing:
             return
         is_v5 = client.expiry_s != NEVER or any(one.identifier or one.options for one in client.subscriptions)
         version = Version.V5 if is_v5 else Version.V311  # the file does not say; the next CONNECT does
-        kept = Kept(version, expiry_s, None, None, ends_at)
+        kept = KeptSession(version, expiry_s, None, None, ends_at)
         session = self._new_id()
         is_anonymous = client.username is None
         changes.sessions.append(session_row(session, client.client_id, client.username, is_anonymous, False, kept))

@@ -20,8 +20,8 @@ from gateway.mqtt5.types import MqttError
 MAGIC = b"\x00\xb5\x00mosquitto db"
 VERSIONS = (5, 6)
 CONFIGURATION, MESSAGE, QUEUED, RETAINED, SUBSCRIPTION, CLIENT = 1, 2, 3, 4, 5, 6
-#: States of a queued message whose content the receiver has already: only the end of the QoS 2 handshake is left.
 _RECEIVED_STATES = frozenset({6, 7, 9})
+"""States of a queued message whose content the receiver has already: only the end of the QoS 2 handshake is left."""
 _INCOMING = 0
 
 

@@ -22,7 +22,6 @@ PASSWORDS, ACL = "passwords", "acl"
 PASSWORD_PLUGIN = "gateway.auth.passwords.PasswordPlugin"  # noqa: S105  a name
 ACL_PLUGIN = "gateway.auth.acl_file.AclFilePlugin"
 
-#: What needs no counterpart, and why.
 NEEDLESS = {
     "autosave_interval": "changes are on disk before they are acknowledged",
     "autosave_on_changes": "changes are on disk before they are acknowledged",
@@ -43,7 +42,7 @@ NEEDLESS = {
     "max_inflight_bytes": "limits.queue_bytes counts what is in flight too",
     "allow_duplicate_messages": "overlapping subscriptions get one copy, as MQTT 5 says",
 }  # fmt: skip
-#: What restricts or changes who may do what, and cannot be carried over: what follows from that.
+"""What needs no counterpart, and why."""
 LEFT = {
     "plugin": "its checks do not happen; without another way to log in nobody gets in",
     "plugin_load": "its checks do not happen; without another way to log in nobody gets in",
@@ -56,6 +55,7 @@ LEFT = {
     "check_retain_source": "retained messages stay when their publisher loses its rights",
     "max_qos": "clients may use every QoS",
 }
+"""What restricts or changes who may do what, and cannot be carried over: what follows from that."""
 
 
 def translate(conf: Conf) -> Translated:

@@ -21,20 +21,20 @@ from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
 
 from gateway.base import Settings, StartError
 
-#: Connections that the kernel holds for us while we are busy.
 BACKLOG = 1_024
-#: A Unix socket is for its owner and group; who else may use it is a matter of the directory's rights.
+"""Connections that the kernel holds for us while we are busy."""
 UNIX_MODE = 0o660
-#: Stops an external peer that does not read from filling memory; it is then cut off.
+"""A Unix socket is for its owner and group; who else may use it is a matter of the directory's rights."""
 STREAM_BUFFER_BYTES = 8 << 20
+"""Stops an external peer that does not read from filling memory; it is then cut off."""
 
 
-#: Plugins of amqtt that ours take the place of, with the same options: its rules of access let more through than they
-#: say, and its password check stops the event loop.
 OURS = {
     "amqtt.plugins.topic_checking.TopicAccessControlListPlugin": "gateway.auth.acl_file.AclPlugin",
     "amqtt.plugins.authentication.FileAuthPlugin": "gateway.auth.passwords.PasswordPlugin",
 }
+"""Plugins of amqtt that ours take the place of, with the same options: its rules of access let more through than they
+say, and its password check stops the event loop."""
 
 
 def amqtt_listener(listener: Any) -> ListenerConfig:

@@ -20,10 +20,10 @@ from websockets.http11 import Request, Response
 from websockets.protocol import SEND_EOF, State
 from websockets.server import ServerProtocol
 
-#: A frame may hold a largest packet and so much of its neighbours; more ends the connection with code 1009.
 FRAME_SPARE_BYTES = 64 << 10
-#: `mqttv3.1` is what clients of MQTT 3.1 ask for; the later versions know `mqtt` only (MQTT-6.0.0-3).
+"""A frame may hold a largest packet and so much of its neighbours; more ends the connection with code 1009."""
 SUBPROTOCOLS = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
+"""`mqttv3.1` is what clients of MQTT 3.1 ask for; the later versions know `mqtt` only (MQTT-6.0.0-3)."""
 
 log = logging.getLogger("veilmq.websocket")
 # `websockets` writes every frame to a logger that is enabled for DEBUG, and payloads do not belong into logs.

@@ -55,7 +55,7 @@ class SessionFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSession:
     """What a server's session is beside its flows and subscriptions, for whoever stores it. Times: UNIX epoch."""
 
     version: Version
@@ -67,6 +67,8 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class SessionSubscription:
+    """A subscription as a session holds it, with its identifier."""
+
     options: Subscription
     identifier: int = 0  # subscription identifier, 0 if none
 

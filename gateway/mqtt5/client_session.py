@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from gateway.mqtt5.actions import Close, SessionLimits
 from gateway.mqtt5.delivery import Connection, Queued
 from gateway.mqtt5.encoding import encode
-from gateway.mqtt5.exchange import Exchange
+from gateway.mqtt5.exchange import SessionExchange
 from gateway.mqtt5.flows import MAXIMUM_REQUESTS, InboundAliases, InboundFlows, OutboundAliases
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import (
@@ -108,7 +108,7 @@ class _Request:
     token: object
 
 
-class ClientSession(Exchange):
+class ClientSession(SessionExchange):
     """See the module. Keeps the `Connect` it was made with, and the password in it, for reconnects.
 
     Unlike a broker a client loses nothing in silence: a full queue refuses `publish`. After a reconnect

@@ -103,7 +103,7 @@ class Decoder:
         self.maximum_packet_size = maximum_packet_size
         self.first_packet_size = min(first_packet_size, maximum_packet_size)
         self.error: MqttError | None = None
-        #: The first packet was refused, and was a CONNECT of MQTT 5: its sender understands a reason code (§4.13.1).
+        # The first packet was refused, and was a CONNECT of MQTT 5: its sender understands a reason code (§4.13.1).
         self.answers_v5 = False
         self._role = role
         self._copies = copies if version == Version.V5 and role == "client" else None

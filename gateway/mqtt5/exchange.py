@@ -13,12 +13,12 @@ from typing import Any
 from gateway.mqtt5.actions import SessionLimits
 from gateway.mqtt5.delivery import Connection, Delivery, Queued
 from gateway.mqtt5.encoding import encode
-from gateway.mqtt5.flows import Answer, Heard, InboundAliases, InboundFlows
+from gateway.mqtt5.flows import Answer, HeardFlow, InboundAliases, InboundFlows
 from gateway.mqtt5.packets import PubAck, PubComp, Publish, PubRec, PubRel, Version
 from gateway.mqtt5.types import ReasonCode
 
 
-class Exchange(Delivery):
+class SessionExchange(Delivery):
     """Flows of both directions. Lists named `actions` belong to the caller; bytes in them are to be written."""
 
     def __init__(self, limits: SessionLimits) -> None:
@@ -86,15 +86,15 @@ class Exchange(Delivery):
         self._pump(now, send)
 
     def _on_puback(self, packet: PubAck, now: float, actions: list[Any]) -> None:
-        self._heard(packet, Heard.PUBACK, now, actions)
+        self._heard(packet, HeardFlow.PUBACK, now, actions)
 
     def _on_pubrec(self, packet: PubRec, now: float, actions: list[Any]) -> None:
-        self._heard(packet, Heard.PUBREC if packet.code < 0x80 else Heard.PUBREC_REFUSED, now, actions)
+        self._heard(packet, HeardFlow.PUBREC if packet.code < 0x80 else HeardFlow.PUBREC_REFUSED, now, actions)
 
     def _on_pubcomp(self, packet: PubComp, now: float, actions: list[Any]) -> None:
-        self._heard(packet, Heard.PUBCOMP, now, actions)
+        self._heard(packet, HeardFlow.PUBCOMP, now, actions)
 
-    def _heard(self, packet: PubAck | PubRec | PubComp, what: Heard, now: float, actions: list[Any]) -> None:
+    def _heard(self, packet: PubAck | PubRec | PubComp, what: HeardFlow, now: float, actions: list[Any]) -> None:
         packet_id = packet.packet_id
         answer, queued = self.outbound.heard(packet_id, what)
         if queued is not None:

@@ -16,7 +16,7 @@ from gateway.mqtt5.packets import Publish
 from gateway.mqtt5.types import MAXIMUM_PACKET_ID, ProtocolViolation, ReceiveMaximumExceeded, TopicAliasInvalid
 
 
-class Stage(IntEnum):
+class FlowStage(IntEnum):
     """Where one packet identifier stands. FREE: no flow uses it.
 
     ACCEPTING: a message came, was handed to the application and is not yet acknowledged.
@@ -31,7 +31,7 @@ class Stage(IntEnum):
     AWAIT_PUBREL = auto()
 
 
-class Heard(IntEnum):
+class HeardFlow(IntEnum):
     """What the peer said about a packet identifier.
 
     PUBREC_REFUSED: PUBREC with a code of 0x80 or more. PUBLISH_1_DUP: PUBLISH of QoS 1 with DUP set.
@@ -61,55 +61,57 @@ class Answer(IntEnum):
     VIOLATION = auto()
 
 
-class Step(NamedTuple):
-    next: Stage
+class FlowStep(NamedTuple):
+    """What follows in a flow: the next stage, and what is answered."""
+
+    next: FlowStage
     answer: Answer
 
 
-_S, _H, _A = Stage, Heard, Answer
-_WRONG = Step(_S.FREE, _A.VIOLATION)
+_S, _H, _A = FlowStage, HeardFlow, Answer
+_WRONG = FlowStep(_S.FREE, _A.VIOLATION)
 
 # Sender (§4.3.2, §4.3.3). An acknowledgement of a free identifier is not an error: it may answer what a
 # lost session of ours had sent. One that belongs to another QoS than the flow's is.
-OUTBOUND: dict[tuple[Stage, Heard], Step] = {
-    (_S.FREE, _H.PUBACK): Step(_S.FREE, _A.NOTHING),
-    (_S.FREE, _H.PUBREC): Step(_S.FREE, _A.SEND_PUBREL_UNKNOWN),
-    (_S.FREE, _H.PUBREC_REFUSED): Step(_S.FREE, _A.NOTHING),
-    (_S.FREE, _H.PUBCOMP): Step(_S.FREE, _A.NOTHING),
-    (_S.AWAIT_PUBACK, _H.PUBACK): Step(_S.FREE, _A.DONE),
+OUTBOUND: dict[tuple[FlowStage, HeardFlow], FlowStep] = {
+    (_S.FREE, _H.PUBACK): FlowStep(_S.FREE, _A.NOTHING),
+    (_S.FREE, _H.PUBREC): FlowStep(_S.FREE, _A.SEND_PUBREL_UNKNOWN),
+    (_S.FREE, _H.PUBREC_REFUSED): FlowStep(_S.FREE, _A.NOTHING),
+    (_S.FREE, _H.PUBCOMP): FlowStep(_S.FREE, _A.NOTHING),
+    (_S.AWAIT_PUBACK, _H.PUBACK): FlowStep(_S.FREE, _A.DONE),
     (_S.AWAIT_PUBACK, _H.PUBREC): _WRONG,
     (_S.AWAIT_PUBACK, _H.PUBREC_REFUSED): _WRONG,
     (_S.AWAIT_PUBACK, _H.PUBCOMP): _WRONG,
     (_S.AWAIT_PUBREC, _H.PUBACK): _WRONG,
-    (_S.AWAIT_PUBREC, _H.PUBREC): Step(_S.AWAIT_PUBCOMP, _A.SEND_PUBREL),
-    (_S.AWAIT_PUBREC, _H.PUBREC_REFUSED): Step(_S.FREE, _A.DONE),
+    (_S.AWAIT_PUBREC, _H.PUBREC): FlowStep(_S.AWAIT_PUBCOMP, _A.SEND_PUBREL),
+    (_S.AWAIT_PUBREC, _H.PUBREC_REFUSED): FlowStep(_S.FREE, _A.DONE),
     (_S.AWAIT_PUBREC, _H.PUBCOMP): _WRONG,
     (_S.AWAIT_PUBCOMP, _H.PUBACK): _WRONG,
-    (_S.AWAIT_PUBCOMP, _H.PUBREC): Step(_S.AWAIT_PUBCOMP, _A.SEND_PUBREL),
-    (_S.AWAIT_PUBCOMP, _H.PUBREC_REFUSED): Step(_S.FREE, _A.DONE),
-    (_S.AWAIT_PUBCOMP, _H.PUBCOMP): Step(_S.FREE, _A.DONE),
+    (_S.AWAIT_PUBCOMP, _H.PUBREC): FlowStep(_S.AWAIT_PUBCOMP, _A.SEND_PUBREL),
+    (_S.AWAIT_PUBCOMP, _H.PUBREC_REFUSED): FlowStep(_S.FREE, _A.DONE),
+    (_S.AWAIT_PUBCOMP, _H.PUBCOMP): FlowStep(_S.FREE, _A.DONE),
 }
 
 # Receiver. At QoS 2 a PUBLISH on an identifier whose PUBREL has not come is the same message again, whatever
 # its DUP flag says (MQTT-4.3.3-10). QoS 1 has no memory beyond our PUBACK (MQTT-4.3.2-5); before it, only DUP
 # tells a repetition from a second message on an identifier in use, which must not be dropped in silence.
-INBOUND: dict[tuple[Stage, Heard], Step] = {
-    (_S.FREE, _H.PUBLISH_1): Step(_S.ACCEPTING_1, _A.ROUTE),
-    (_S.FREE, _H.PUBLISH_1_DUP): Step(_S.ACCEPTING_1, _A.ROUTE),
-    (_S.FREE, _H.PUBLISH_2): Step(_S.ACCEPTING_2, _A.ROUTE),
-    (_S.FREE, _H.PUBREL): Step(_S.FREE, _A.SEND_PUBCOMP_UNKNOWN),
+INBOUND: dict[tuple[FlowStage, HeardFlow], FlowStep] = {
+    (_S.FREE, _H.PUBLISH_1): FlowStep(_S.ACCEPTING_1, _A.ROUTE),
+    (_S.FREE, _H.PUBLISH_1_DUP): FlowStep(_S.ACCEPTING_1, _A.ROUTE),
+    (_S.FREE, _H.PUBLISH_2): FlowStep(_S.ACCEPTING_2, _A.ROUTE),
+    (_S.FREE, _H.PUBREL): FlowStep(_S.FREE, _A.SEND_PUBCOMP_UNKNOWN),
     (_S.ACCEPTING_1, _H.PUBLISH_1): _WRONG,
-    (_S.ACCEPTING_1, _H.PUBLISH_1_DUP): Step(_S.ACCEPTING_1, _A.NOTHING),
+    (_S.ACCEPTING_1, _H.PUBLISH_1_DUP): FlowStep(_S.ACCEPTING_1, _A.NOTHING),
     (_S.ACCEPTING_1, _H.PUBLISH_2): _WRONG,
     (_S.ACCEPTING_1, _H.PUBREL): _WRONG,
     (_S.ACCEPTING_2, _H.PUBLISH_1): _WRONG,
     (_S.ACCEPTING_2, _H.PUBLISH_1_DUP): _WRONG,
-    (_S.ACCEPTING_2, _H.PUBLISH_2): Step(_S.ACCEPTING_2, _A.NOTHING),
+    (_S.ACCEPTING_2, _H.PUBLISH_2): FlowStep(_S.ACCEPTING_2, _A.NOTHING),
     (_S.ACCEPTING_2, _H.PUBREL): _WRONG,
     (_S.AWAIT_PUBREL, _H.PUBLISH_1): _WRONG,
     (_S.AWAIT_PUBREL, _H.PUBLISH_1_DUP): _WRONG,
-    (_S.AWAIT_PUBREL, _H.PUBLISH_2): Step(_S.AWAIT_PUBREL, _A.SEND_PUBREC),
-    (_S.AWAIT_PUBREL, _H.PUBREL): Step(_S.FREE, _A.SEND_PUBCOMP),
+    (_S.AWAIT_PUBREL, _H.PUBLISH_2): FlowStep(_S.AWAIT_PUBREL, _A.SEND_PUBREC),
+    (_S.AWAIT_PUBREL, _H.PUBREL): FlowStep(_S.FREE, _A.SEND_PUBCOMP),
 }
 
 Item = TypeVar("Item")
@@ -146,7 +148,7 @@ class OutboundFlows(Generic[Item]):
         self.requests: Mapping[int, object] = {}  # SUBSCRIBE and UNSUBSCRIBE in progress (a client's side only)
         self.unacknowledged: dict[int, tuple[Item, int]] = {}  # packet id -> (item, QoS)
         self.released: dict[int, bool] = {}  # packet id -> did its PUBLISH take quota of this connection
-        #: Unacknowledged, not yet sent again on this connection. Most connections have none: () saves 0.6 kB.
+        # Unacknowledged, not yet sent again on this connection. Most connections have none: () saves 0.6 kB.
         self.repeat: deque[int] | tuple[()] = ()
         self.quota = self._most = 0
         self._last_id = 0
@@ -215,18 +217,18 @@ class OutboundFlows(Generic[Item]):
         del self.unacknowledged[packet_id]
         self._give_back(True)
 
-    def stage(self, packet_id: int) -> Stage:
+    def stage(self, packet_id: int) -> FlowStage:
         entry = self.unacknowledged.get(packet_id)
         if entry is not None:
-            return Stage.AWAIT_PUBACK if entry[1] == 1 else Stage.AWAIT_PUBREC
-        return Stage.AWAIT_PUBCOMP if packet_id in self.released else Stage.FREE
+            return FlowStage.AWAIT_PUBACK if entry[1] == 1 else FlowStage.AWAIT_PUBREC
+        return FlowStage.AWAIT_PUBCOMP if packet_id in self.released else FlowStage.FREE
 
-    def heard(self, packet_id: int, what: Heard) -> tuple[Answer, Item | None]:
+    def heard(self, packet_id: int, what: HeardFlow) -> tuple[Answer, Item | None]:
         """Apply one acknowledgement: what to do, and the item that has left `unacknowledged`, if any.
 
         Raises ProtocolViolation.
         """
-        if what is Heard.PUBACK and not self.repeat:
+        if what is HeardFlow.PUBACK and not self.repeat:
             # Most of what is heard, and what the table says of it: AWAIT_PUBACK is done.
             known = self.unacknowledged.get(packet_id)
             if known is not None and known[1] == 1:
@@ -240,7 +242,7 @@ class OutboundFlows(Generic[Item]):
         if entry is not None:
             # Acknowledged before we repeated it: such a message took no quota of this connection.
             took_quota = not (self.repeat and packet_id in self.repeat)
-            if step.next is Stage.AWAIT_PUBCOMP:
+            if step.next is FlowStage.AWAIT_PUBCOMP:
                 self.released[packet_id] = took_quota
             else:
                 self._give_back(took_quota)
@@ -286,19 +288,19 @@ class InboundFlows:
         """No further QoS 1 or 2 message is welcome: stop reading from a peer that knows no Receive Maximum."""
         return self.unfinished >= self._receive_maximum
 
-    def stage(self, packet_id: int) -> Stage:
+    def stage(self, packet_id: int) -> FlowStage:
         publish = self.accepting.get(packet_id)
         if publish is not None:
-            return Stage.ACCEPTING_1 if publish.qos == 1 else Stage.ACCEPTING_2
-        return Stage.AWAIT_PUBREL if packet_id in self.awaiting_pubrel else Stage.FREE
+            return FlowStage.ACCEPTING_1 if publish.qos == 1 else FlowStage.ACCEPTING_2
+        return FlowStage.AWAIT_PUBREL if packet_id in self.awaiting_pubrel else FlowStage.FREE
 
     def published(self, publish: Publish) -> Answer:
         """A PUBLISH of QoS 1 or 2 came. Raises ProtocolViolation, ReceiveMaximumExceeded (MQTT 5 peers)."""
         packet_id = publish.packet_id
         if packet_id in self.accepting or packet_id in self.awaiting_pubrel:
-            what = Heard.PUBLISH_2
+            what = HeardFlow.PUBLISH_2
             if publish.qos == 1:
-                what = Heard.PUBLISH_1_DUP if publish.dup else Heard.PUBLISH_1
+                what = HeardFlow.PUBLISH_1_DUP if publish.dup else HeardFlow.PUBLISH_1
             answer = INBOUND[self.stage(packet_id), what].answer
             if answer is Answer.VIOLATION:
                 raise ProtocolViolation(f"packet identifier {packet_id} is in use")
@@ -345,7 +347,7 @@ class InboundFlows:
 
     def released(self, packet_id: int) -> Answer:
         """A PUBREL came. Raises ProtocolViolation."""
-        answer = INBOUND[self.stage(packet_id), Heard.PUBREL].answer
+        answer = INBOUND[self.stage(packet_id), HeardFlow.PUBREL].answer
         if answer is Answer.VIOLATION:
             raise ProtocolViolation(f"PUBREL for packet identifier {packet_id} before its PUBREC")
         self.awaiting_pubrel.pop(packet_id, None)

@@ -54,7 +54,7 @@ class Message:
         self.properties = properties
         self.expires_at = expires_at
         self.publisher = publisher
-        #: What a store of the broker knows of it.
+        # What a store of the broker knows of it.
         self.stored: object = None
         self._properties_bytes: bytes | None = None
         self._packets: dict[int, bytes | PublishTemplate] = {}

@@ -78,6 +78,8 @@ NO_PROPERTIES = Properties()
 
 @dataclass(slots=True)
 class Will:
+    """The will in a CONNECT (MQTT 5.0 §3.1.2.5)."""
+
     topic: str
     payload: bytes
     qos: int = 0
@@ -87,6 +89,8 @@ class Will:
 
 @dataclass(slots=True)
 class Connect:
+    """CONNECT (MQTT 5.0 §3.1)."""
+
     client_id: str
     version: Version = Version.V5
     clean_start: bool = True
@@ -99,6 +103,8 @@ class Connect:
 
 @dataclass(slots=True)
 class ConnAck:
+    """CONNACK (MQTT 5.0 §3.2)."""
+
     session_present: bool
     code: int = 0
     properties: Properties = NO_PROPERTIES
@@ -106,6 +112,8 @@ class ConnAck:
 
 @dataclass(slots=True)
 class Publish:
+    """PUBLISH (MQTT 5.0 §3.3)."""
+
     topic: str
     payload: bytes
     qos: int = 0
@@ -117,6 +125,8 @@ class Publish:
 
 @dataclass(slots=True)
 class PubAck:
+    """PUBACK (MQTT 5.0 §3.4)."""
+
     packet_id: int
     code: int = 0
     properties: Properties = NO_PROPERTIES
@@ -124,6 +134,8 @@ class PubAck:
 
 @dataclass(slots=True)
 class PubRec:
+    """PUBREC (MQTT 5.0 §3.5)."""
+
     packet_id: int
     code: int = 0
     properties: Properties = NO_PROPERTIES
@@ -131,6 +143,8 @@ class PubRec:
 
 @dataclass(slots=True)
 class PubRel:
+    """PUBREL (MQTT 5.0 §3.6)."""
+
     packet_id: int
     code: int = 0
     properties: Properties = NO_PROPERTIES
@@ -138,6 +152,8 @@ class PubRel:
 
 @dataclass(slots=True)
 class PubComp:
+    """PUBCOMP (MQTT 5.0 §3.7)."""
+
     packet_id: int
     code: int = 0
     properties: Properties = NO_PROPERTIES
@@ -156,6 +172,8 @@ class Subscription:
 
 @dataclass(slots=True)
 class Subscribe:
+    """SUBSCRIBE (MQTT 5.0 §3.8)."""
+
     packet_id: int
     subscriptions: tuple[Subscription, ...]
     properties: Properties = NO_PROPERTIES
@@ -163,6 +181,8 @@ class Subscribe:
 
 @dataclass(slots=True)
 class SubAck:
+    """SUBACK (MQTT 5.0 §3.9)."""
+
     packet_id: int
     codes: tuple[int, ...]
     properties: Properties = NO_PROPERTIES
@@ -170,6 +190,8 @@ class SubAck:
 
 @dataclass(slots=True)
 class Unsubscribe:
+    """UNSUBSCRIBE (MQTT 5.0 §3.10)."""
+
     packet_id: int
     filters: tuple[str, ...]
     properties: Properties = NO_PROPERTIES
@@ -177,6 +199,8 @@ class Unsubscribe:
 
 @dataclass(slots=True)
 class UnsubAck:
+    """UNSUBACK (MQTT 5.0 §3.11)."""
+
     packet_id: int
     codes: tuple[int, ...] = ()
     properties: Properties = NO_PROPERTIES
@@ -184,22 +208,26 @@ class UnsubAck:
 
 @dataclass(slots=True)
 class PingReq:
-    pass
+    """PINGREQ (MQTT 5.0 §3.12)."""
 
 
 @dataclass(slots=True)
 class PingResp:
-    pass
+    """PINGRESP (MQTT 5.0 §3.13)."""
 
 
 @dataclass(slots=True)
 class Disconnect:
+    """DISCONNECT (MQTT 5.0 §3.14)."""
+
     code: int = 0
     properties: Properties = NO_PROPERTIES
 
 
 @dataclass(slots=True)
 class Auth:
+    """AUTH (MQTT 5.0 §3.15)."""
+
     code: int = 0
     properties: Properties = NO_PROPERTIES
 

@@ -23,7 +23,7 @@ from gateway.mqtt5.actions import (
     Action,
     Close,
     Granted,
-    Kept,
+    KeptSession,
     PublishWill,
     ServerOffer,
     SessionEnded,
@@ -34,7 +34,7 @@ from gateway.mqtt5.actions import (
 from gateway.mqtt5.delivery import Connection, Queued
 from gateway.mqtt5.encoding import encode
 from gateway.mqtt5.endings import acceptance, answer_bytes, check_connect, farewell, granted_times, refusal
-from gateway.mqtt5.exchange import Exchange
+from gateway.mqtt5.exchange import SessionExchange
 from gateway.mqtt5.flows import InboundAliases, InboundFlows, OutboundAliases
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import (
@@ -72,7 +72,7 @@ from gateway.mqtt5.types import (
 )
 
 
-class ServerSession(Exchange):
+class ServerSession(SessionExchange):
     """See the module; `deliver`, `pause`, `resume` and the policy of the queue are in `delivery.Delivery`.
 
     One instance per client id; the broker calls from one thread.
@@ -118,11 +118,11 @@ class ServerSession(Exchange):
             self.journal.finished(packet.packet_id, queued)
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> KeptSession:
         """What must survive a restart beside flows and subscriptions."""
-        return Kept(self.version, self.session_expiry_s, self.will, self._will_at, self._ends_at)
+        return KeptSession(self.version, self.session_expiry_s, self.will, self._will_at, self._ends_at)
 
-    def restore(self, kept: Kept, awaiting_pubrel: Iterable[int]) -> None:
+    def restore(self, kept: KeptSession, awaiting_pubrel: Iterable[int]) -> None:
         """Continue a session of an earlier process. If that was connected when it ended, call `begin_absence`."""
         self.begun, self.version, self.will = True, kept.version, kept.will
         self.session_expiry_s = kept.session_expiry_s
@@ -353,7 +353,7 @@ __all__ = [
     "Close",
     "Connection",
     "Granted",
-    "Kept",
+    "KeptSession",
     "PublishWill",
     "ServerOffer",
     "ServerSession",

@@ -89,46 +89,66 @@ class MqttError(Exception):
 
 
 class MalformedPacket(MqttError):
+    """Bytes that are no packet (0x81)."""
+
     default_reason = ReasonCode.MALFORMED_PACKET
 
 
 class ProtocolViolation(MqttError):
+    """A packet that may not come now, or not with these contents (0x82)."""
+
     default_reason = ReasonCode.PROTOCOL_ERROR
 
 
 class UnsupportedVersion(MqttError):
+    """A version of MQTT that we do not speak (0x84)."""
+
     default_reason = ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
 
 
 class ClientIdentifierNotValid(MqttError):
+    """A client id that cannot be used (0x85)."""
+
     default_reason = ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
 
 
 class ReceiveMaximumExceeded(MqttError):
+    """More in flight than was agreed (0x93)."""
+
     default_reason = ReasonCode.RECEIVE_MAXIMUM_EXCEEDED
 
 
 class TopicAliasInvalid(MqttError):
+    """An alias that stands for no topic, or is too large (0x94)."""
+
     default_reason = ReasonCode.TOPIC_ALIAS_INVALID
 
 
 class PacketTooLarge(MqttError):
+    """A packet above the size that was agreed (0x95)."""
+
     default_reason = ReasonCode.PACKET_TOO_LARGE
 
 
 class RetainNotSupported(MqttError):
+    """RETAIN where the server keeps nothing (0x9A)."""
+
     default_reason = ReasonCode.RETAIN_NOT_SUPPORTED
 
 
 class QosNotSupported(MqttError):
+    """A QoS that the server does not offer (0x9B)."""
+
     default_reason = ReasonCode.QOS_NOT_SUPPORTED
 
 
 class Refused(MqttError):
-    pass
+    """The other end refused, with the reason code that it gave."""
 
 
 class UnsendablePacket(MqttError):
+    """A packet that cannot be written as this version of MQTT."""
+
     default_reason = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
 
 

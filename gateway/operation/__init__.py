@@ -6,12 +6,12 @@ Imports `clients` and below; is handed what it shows.
 from __future__ import annotations
 
 from gateway.operation.operation import Operation
-from gateway.operation.snapshot import Snapshot
+from gateway.operation.snapshot import BrokerSnapshot
 from gateway.operation.traffic import Traffic, add_up
 
 __all__ = [
+    "BrokerSnapshot",
     "Operation",
-    "Snapshot",
     "Traffic",
     "add_up",
 ]

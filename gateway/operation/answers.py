@@ -21,7 +21,7 @@ ANSWER_S = 5.0
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-class Health(Protocol):
+class BrokerHealth(Protocol):
     """Who knows how the process stands (`gateway/health`). Called on the event loop."""
 
     @property
@@ -30,10 +30,10 @@ class Health(Protocol):
     def metrics(self) -> Iterable[Metric]: ...
 
 
-class Answers:
+class HttpAnswers:
     """The application. `health` None: there is nothing to know beyond that the loop turns."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, metrics: Wsgi, health: Health | None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, metrics: Wsgi, health: BrokerHealth | None) -> None:
         self._loop, self._metrics, self._health = loop, metrics, health
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from gateway.clients import Measured
-from gateway.operation.answers import Health
+from gateway.operation.answers import BrokerHealth
 from gateway.operation.prometheus import Endpoint, broker_metrics, overlay_metrics, tracing_metrics
-from gateway.operation.snapshot import Snapshot
+from gateway.operation.snapshot import BrokerSnapshot
 from gateway.operation.sys_topics import INTERVAL_S, ROOT, SysTopics
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ class Tallied(Protocol):
     def gauges(self) -> dict[str, int | float]: ...
 
 
-#: amqtt's plugin that fills the same topics. Where it alone is configured, it does, as with amqtt.
 AMQTT_PLUGIN = "BrokerSysPlugin"
+"""amqtt's plugin that fills the same topics. Where it alone is configured, it does, as with amqtt."""
 
 
 class Operation:
@@ -44,14 +44,14 @@ class Operation:
         self,
         settings: Settings | None,
         limits: Limits,
-        observe: Callable[[], Snapshot],
+        observe: Callable[[], BrokerSnapshot],
         publish: Callable[[Message], None],
         overlay: Callable[[], object],
     ) -> None:
         self._settings, self.limits = settings, limits
         self.observe, self._publish, self._overlay = observe, publish, overlay
         self.endpoint: Endpoint | None = None
-        self.health: Health | None = None
+        self.health: BrokerHealth | None = None
         """Who knows how the process stands, if anybody; before `start`."""
         self.sys_topics: SysTopics | None = None
         self.tracing: Tallied | None = None

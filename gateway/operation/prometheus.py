@@ -19,30 +19,30 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateway.base import Figures, Limits, LinkState, StartError
-from gateway.operation.answers import Answers, Health
-from gateway.operation.registry import BROKER_FIGURES, Kind
-from gateway.operation.snapshot import Snapshot
+from gateway.operation.answers import BrokerHealth, HttpAnswers
+from gateway.operation.registry import BROKER_FIGURES, FigureKind
+from gateway.operation.snapshot import BrokerSnapshot
 from gateway.operation.sys_topics import release
 
 log = logging.getLogger("veilmq.metrics")
 
 PREFIX = "veilmq_"
-#: A scrape that the event loop does not answer in so long fails; Prometheus asks again.
 COLLECT_S = 5.0
-#: Whoever connects and asks nothing, or does not read the answer, holds up the next scrape for so long.
+"""A scrape that the event loop does not answer in so long fails; Prometheus asks again."""
 REQUEST_S = 5.0
-#: How often the thread looks whether it is to end, and how long the broker's end waits for it.
+"""Whoever connects and asks nothing, or does not read the answer, holds up the next scrape for so long."""
 LOOK_S, STOP_S = 0.1, 0.5
+"""How often the thread looks whether it is to end, and how long the broker's end waits for it."""
 
 
-def broker_metrics(snapshot: Snapshot, limits: Limits) -> Iterator[Metric]:
+def broker_metrics(snapshot: BrokerSnapshot, limits: Limits) -> Iterator[Metric]:
     """What the broker says of itself."""
     build = GaugeMetricFamily(PREFIX + "build_info", "Always 1.", labels=["version"])
     build.add_metric([release()], 1)
     yield build
     for figure in BROKER_FIGURES:
         if figure.name:
-            family = GaugeMetricFamily if figure.kind is Kind.GAUGE else CounterMetricFamily
+            family = GaugeMetricFamily if figure.kind is FigureKind.GAUGE else CounterMetricFamily
             yield family(PREFIX + figure.name, figure.text, value=figure.value(snapshot))
     dropped = CounterMetricFamily(
         PREFIX + "publications_dropped", "Publications that a receiver did not get.", labels=["reason"]
@@ -53,7 +53,7 @@ def broker_metrics(snapshot: Snapshot, limits: Limits) -> Iterator[Metric]:
     yield from _limits(snapshot, limits)
 
 
-def _limits(snapshot: Snapshot, limits: Limits) -> Iterator[Metric]:
+def _limits(snapshot: BrokerSnapshot, limits: Limits) -> Iterator[Metric]:
     bounds = GaugeMetricFamily(PREFIX + "limit", "The bound as configured, in the unit of its name.", labels=["limit"])
     reached = CounterMetricFamily(PREFIX + "limit_reached", "How often the bound was reached.", labels=["limit"])
     for name, value in limits:
@@ -199,12 +199,12 @@ class Endpoint:
     def port(self) -> int:
         return int(self._server.server_port)
 
-    def start(self, health: Health | None = None) -> None:
+    def start(self, health: BrokerHealth | None = None) -> None:
         registry = CollectorRegistry()
         loop = asyncio.get_running_loop()
         registry.register(_OnLoop(loop, self._collect))
         ProcessCollector(namespace=PREFIX.rstrip("_"), registry=registry)
-        self._server.set_app(Answers(loop, make_wsgi_app(registry), health))
+        self._server.set_app(HttpAnswers(loop, make_wsgi_app(registry), health))
         self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
         self._thread.start()
         log.info("metrics: http://%s:%s/metrics", *self._server.server_address[:2])

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from gateway.operation.snapshot import Snapshot
+from gateway.operation.snapshot import BrokerSnapshot
 
 Number = int | float
 
 
-class Kind(Enum):
+class FigureKind(Enum):
     """A gauge goes up and down, a counter since the start only up; what has neither name is for `$SYS` alone."""
 
     GAUGE = "gauge"
@@ -28,26 +28,28 @@ class BrokerFigure:
     names. `load`: the name under which `$SYS/broker/load/` averages it."""
 
     name: str
-    kind: Kind
+    kind: FigureKind
     text: str
-    value: Callable[[Snapshot], Number]
+    value: Callable[[BrokerSnapshot], Number]
     topics: tuple[str, ...] = ()
     load: str = ""
 
 
-def _gauge(name: str, text: str, value: Callable[[Snapshot], Number], *topics: str) -> BrokerFigure:
-    return BrokerFigure(name, Kind.GAUGE, text, value, topics)
+def _gauge(name: str, text: str, value: Callable[[BrokerSnapshot], Number], *topics: str) -> BrokerFigure:
+    return BrokerFigure(name, FigureKind.GAUGE, text, value, topics)
 
 
-def _counter(name: str, text: str, value: Callable[[Snapshot], Number], *topics: str, load: str = "") -> BrokerFigure:
-    return BrokerFigure(name, Kind.COUNTER, text, value, topics, load)
+def _counter(
+    name: str, text: str, value: Callable[[BrokerSnapshot], Number], *topics: str, load: str = ""
+) -> BrokerFigure:
+    return BrokerFigure(name, FigureKind.COUNTER, text, value, topics, load)
 
 
-def _away(now: Snapshot) -> int:
+def _away(now: BrokerSnapshot) -> int:
     return now.sessions - now.clients_connected
 
 
-def _stored(now: Snapshot) -> int:
+def _stored(now: BrokerSnapshot) -> int:
     return now.retained_messages + now.queued_messages
 
 
@@ -132,7 +134,7 @@ BROKER_FIGURES = (
         "publications_repeated", "PUBLISH packets written again after a reconnect.", lambda s: s.figures.repeated
     ),
     BrokerFigure(
-        "", Kind.COUNTER, "Publications that a receiver did not get; by reason for Prometheus.",
+        "", FigureKind.COUNTER, "Publications that a receiver did not get; by reason for Prometheus.",
         lambda s: sum(s.dropped.values()), ("publish/messages/dropped",), "publish/dropped",
     ),
 )  # fmt: skip

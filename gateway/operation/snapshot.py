@@ -9,7 +9,7 @@ from gateway.operation.traffic import Traffic
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class BrokerSnapshot:
     """The broker at one moment: gauges as they are, totals since the start."""
 
     traffic: Traffic

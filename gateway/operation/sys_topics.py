@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from gateway.mqtt5.message import Message
 from gateway.operation.registry import BROKER_FIGURES
-from gateway.operation.snapshot import Snapshot
+from gateway.operation.snapshot import BrokerSnapshot
 
 ROOT = "$SYS/broker/"
 INTERVAL_S = 10
@@ -47,7 +47,9 @@ class Load:
 class SysTopics:
     """Publishes what `observe` returns. `publish` retains and routes a message; it must not raise."""
 
-    def __init__(self, observe: Callable[[], Snapshot], publish: Callable[[Message], None], interval_s: float) -> None:
+    def __init__(
+        self, observe: Callable[[], BrokerSnapshot], publish: Callable[[Message], None], interval_s: float
+    ) -> None:
         self._observe, self._publish, self._interval_s = observe, publish, interval_s
         self._loads: dict[str, Load] = {}
         self._said: dict[str, str] = {}
@@ -92,7 +94,7 @@ class SysTopics:
             self._publish(Message(topic, text.encode(), 2, retain=True))
 
 
-def values(snapshot: Snapshot) -> Iterator[tuple[str, object]]:
+def values(snapshot: BrokerSnapshot) -> Iterator[tuple[str, object]]:
     """(topic below the root, value) of everything but loads and version."""
     yield "uptime", f"{int(snapshot.uptime_s)} seconds"
     for figure in BROKER_FIGURES:
@@ -100,6 +102,6 @@ def values(snapshot: Snapshot) -> Iterator[tuple[str, object]]:
             yield topic, figure.value(snapshot)
 
 
-def totals(snapshot: Snapshot) -> dict[str, int]:
+def totals(snapshot: BrokerSnapshot) -> dict[str, int]:
     """What `load/` is computed of."""
     return {figure.load: int(figure.value(snapshot)) for figure in BROKER_FIGURES if figure.load}

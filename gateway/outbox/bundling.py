@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.contract import BATCH_BYTES, RECORDS_MAX, Numbered, packed, size_of
-from gateway.outbox.database import Row, encode_publication
+from gateway.outbox.database import StoredRow, encode_publication
 
 
-def bundled(rows: Sequence[Row]) -> list[Row]:
+def bundled(rows: Sequence[StoredRow]) -> list[StoredRow]:
     """Rows that name a batch topic, put together; the others as they are. In order of the first number of each."""
-    done: list[Row] = []
-    open_: dict[str, tuple[list[Row], int]] = {}
+    done: list[StoredRow] = []
+    open_: dict[str, tuple[list[StoredRow], int]] = {}
     for row in rows:
         if row.batch is None:
             done.append(row)
@@ -31,9 +31,9 @@ def bundled(rows: Sequence[Row]) -> list[Row]:
     return sorted(done, key=lambda row: row.sequence)
 
 
-def _together(members: Sequence[Row]) -> Row:
+def _together(members: Sequence[StoredRow]) -> StoredRow:
     first = members[0]
     assert first.batch is not None
     batch = packed(first.batch, [Numbered(row.sequence, row.publication) for row in members])
     sequences = tuple([row.sequence for row in members])
-    return Row(first.sequence, first.batch, batch.qos, encode_publication(batch), batch, sequences=sequences)
+    return StoredRow(first.sequence, first.batch, batch.qos, encode_publication(batch), batch, sequences=sequences)

@@ -70,7 +70,7 @@ class OutboxFullError(StoreError):
 
 
 @dataclass(slots=True)
-class Row:
+class StoredRow:
     """A publication on its way to the disk: `frame` is `encode_publication`, `commit` sets `previous`.
 
     `batch`: it has no frame, and goes into a row with others that name the same topic (`bundling`). `sequences`: what
@@ -154,7 +154,9 @@ class Outbox:
 
     # ------------------------------------------------------------------------------------- writer
 
-    def commit(self, rows: Sequence[Row], gone: Iterable[int], reserve: bool, now_ms: int) -> tuple[int, int] | None:
+    def commit(
+        self, rows: Sequence[StoredRow], gone: Iterable[int], reserve: bool, now_ms: int
+    ) -> tuple[int, int] | None:
         """One transaction: insert `rows`, delete `gone`, and reserve the block [first, end) it returns.
 
         Raises StoreError; then nothing of it happened.
@@ -176,7 +178,7 @@ class Outbox:
         self._topic_count = count
         return block
 
-    def _insert(self, db: sqlite3.Connection, rows: Sequence[Row], now_ms: int) -> int:
+    def _insert(self, db: sqlite3.Connection, rows: Sequence[StoredRow], now_ms: int) -> int:
         """Returns how many topics have a predecessor on disk."""
         touched: dict[bytes, int] = {}
         values = []

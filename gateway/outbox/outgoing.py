@@ -11,9 +11,9 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from bridge.contract import Appending, Committed, Count, Event, NotAppended, Page, Publication, Unstored, fits
+from bridge.contract import Appending, Committed, Count, Event, NotAppended, OutboxPage, Publication, Unstored, fits
 from gateway.base import Figures
-from gateway.outbox.store import Entry, OutboxFullError, Store, StoreError
+from gateway.outbox.store import OutboxFullError, Store, StoredEntry, StoreError
 
 log = logging.getLogger("veilmq.links")
 
@@ -75,7 +75,7 @@ class Outgoing:
         if len(self._alone) > TOPICS_MAX:
             self._alone.popitem(last=False)
 
-    def _stored(self, sequence: int, result: Entry | StoreError, done: Callable[[int], None]) -> None:
+    def _stored(self, sequence: int, result: StoredEntry | StoreError, done: Callable[[int], None]) -> None:
         """The disk's answer to one append; entries themselves come in `_committed`."""
         if isinstance(result, StoreError):
             asyncio.get_running_loop().call_soon(self._handle, NotAppended(sequence))
@@ -83,7 +83,7 @@ class Outgoing:
         else:
             done(SUCCESS)
 
-    def _committed(self, entries: Sequence[Entry]) -> None:
+    def _committed(self, entries: Sequence[StoredEntry]) -> None:
         self._handle(Committed(tuple((e.sequence, e.previous, e.publication) for e in entries)))
 
     def leave(self, sequences: Sequence[int]) -> None:
@@ -97,7 +97,7 @@ class Outgoing:
             page = self._store.page(start)
         except StoreError as error:
             self._say(error)
-            self._handle(Page((), start, unreadable=True))
+            self._handle(OutboxPage((), start, unreadable=True))
             return
         if page.damaged is not None:
             self._say(page.damaged)
@@ -105,7 +105,7 @@ class Outgoing:
         for row in page.rows:
             if row.publication.retain:
                 self._keep_alone(row.publication.topic)
-        self._handle(Page(tuple((r.sequence, r.previous, r.publication) for r in page.rows), page.following))
+        self._handle(OutboxPage(tuple((r.sequence, r.previous, r.publication) for r in page.rows), page.following))
 
     def _refuse(self, error: StoreError, done: Callable[[int], None]) -> None:
         self._say(error)

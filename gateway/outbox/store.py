@@ -35,9 +35,17 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from bridge.contract import Publication, size_of
 from gateway.base import PrivateFileError, erase, lock_exclusively, private_directory, read_private, write_private
 from gateway.outbox.bundling import bundled
-from gateway.outbox.database import SEQUENCE_BLOCK, Outbox, OutboxFullError, Page, Row, StoreError, encode_publication
+from gateway.outbox.database import (
+    SEQUENCE_BLOCK,
+    Outbox,
+    OutboxFullError,
+    Page,
+    StoredRow,
+    StoreError,
+    encode_publication,
+)
 
-__all__ = ["Entry", "OutboxFullError", "Page", "Store", "StoreError"]
+__all__ = ["OutboxFullError", "Page", "Store", "StoreError", "StoredEntry"]
 
 MAX_OUTBOX_BYTES = 1 << 30
 """Stops days without uplink from filling the disk."""
@@ -54,7 +62,7 @@ each time. At the 5 ms that Python begins with, commits beside a busy loop took 
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoredEntry:
     """A publication that is on disk. `previous`: the QoS >= 1 one before it on the same topic, or 0."""
 
     sequence: int
@@ -62,13 +70,13 @@ class Entry:
     publication: Publication
 
 
-Done: TypeAlias = Callable[[Entry | StoreError], None]
+Done: TypeAlias = Callable[[StoredEntry | StoreError], None]
 """Called on the event loop, in the order of the appends."""
 
 
 @dataclass(slots=True)
 class _Append:
-    row: Row
+    row: StoredRow
     publication: Publication
     done: Done | None
 
@@ -92,7 +100,7 @@ class Store:
     def __init__(self, directory: Path, max_bytes: int) -> None:
         self.directory = directory
         self.max_bytes = max_bytes
-        self.on_committed: Callable[[Sequence[Entry]], None] | None = None
+        self.on_committed: Callable[[Sequence[StoredEntry]], None] | None = None
         """Called once per group commit with all its entries, after their own callbacks."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
@@ -183,15 +191,15 @@ class Store:
         self._count += 1
         self._bytes += size
         self._delete_gone()
-        row = Row(sequence, publication.topic, publication.qos, frame, publication, batch, after)
+        row = StoredRow(sequence, publication.topic, publication.qos, frame, publication, batch, after)
         self._work.put(_Append(row, publication, done))
         return sequence
 
-    async def put(self, publication: Publication) -> Entry:
+    async def put(self, publication: Publication) -> StoredEntry:
         """`append` and wait for the commit. Raises StoreError."""
-        future: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[StoredEntry] = asyncio.get_running_loop().create_future()
 
-        def done(result: Entry | StoreError) -> None:
+        def done(result: StoredEntry | StoreError) -> None:
             if future.done():
                 return
             if isinstance(result, StoreError):
@@ -342,7 +350,7 @@ class Store:
         gone = self._ungone + [s for item in batch if isinstance(item, _Forget) for s in item.sequences]
         reserve = any(isinstance(item, _Reserve) for item in batch)
         error: StoreError | None = None
-        block, rows = None, list[Row]()
+        block, rows = None, list[StoredRow]()
         self._ungone = []
         try:
             rows = bundled([a.row for a in appends])
@@ -364,18 +372,18 @@ class Store:
 
     # ------------------------------------------------------------------------------- on the loop
 
-    def _report(self, appends: list[_Append], rows: list[Row], gone: list[int], error: StoreError | None) -> None:
-        entries = [] if error else [Entry(row.sequence, row.previous, row.publication) for row in rows]
+    def _report(self, appends: list[_Append], rows: list[StoredRow], gone: list[int], error: StoreError | None) -> None:
+        entries = [] if error else [StoredEntry(row.sequence, row.previous, row.publication) for row in rows]
         if error is None:
             self._deleting.difference_update(gone)
         for item in appends:
-            result: Entry | StoreError
+            result: StoredEntry | StoreError
             if error is not None:
                 self._bytes -= self._in_hand.pop(item.row.sequence)
                 self._count -= 1
                 result = error
             else:
-                result = Entry(item.row.sequence, item.row.previous, item.publication)
+                result = StoredEntry(item.row.sequence, item.row.previous, item.publication)
             if item.done is not None:
                 item.done(result)
         for row in rows if error is None else ():

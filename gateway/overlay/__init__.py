@@ -14,9 +14,9 @@ from gateway.overlay.key_material import DIRECTORY, KeyMaterial, KeyMaterialErro
 from gateway.overlay.neighbours import Neighbours
 from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.region_client import (
-    Client,
     ClientError,
     ConfigError,
+    MqttClient,
     MqttError,
     OverlayError,
     PrivateFileError,
@@ -34,7 +34,6 @@ __all__ = [
     "NOBODY",
     "PLAIN",
     "BrokerOverlay",
-    "Client",
     "ClientError",
     "ConfigError",
     "Dials",
@@ -42,6 +41,7 @@ __all__ = [
     "KeyCache",
     "KeyMaterial",
     "KeyMaterialError",
+    "MqttClient",
     "MqttError",
     "Neighbours",
     "OverlayError",

@@ -25,7 +25,7 @@ from functools import partial
 from bridge.contract import Count
 from bridge.document import Overlay
 from bridge.wire import CONTROL_ROOT
-from gateway.client import Client
+from gateway.client import MqttClient
 from gateway.clients import Done
 from gateway.mqtt5.packets import Publish
 from keys.envelope import PROPERTY_HEADER
@@ -57,7 +57,7 @@ class Backpressure:
     """One replica's. `lanes`: the client towards each replica of a next region; `count` gets figures."""
 
     def __init__(
-        self, overlay: Callable[[], Overlay], lanes: Mapping[str, Client], count: Callable[[Count], None]
+        self, overlay: Callable[[], Overlay], lanes: Mapping[str, MqttClient], count: Callable[[Count], None]
     ) -> None:
         self._overlay, self._lanes, self._count = overlay, lanes, count
         self._stalled: set[int] = set()  # regions without room
@@ -75,7 +75,7 @@ class Backpressure:
 
     # ------------------------------------------------------------------------------------ lanes
 
-    def passing(self, peer: str, client: Client) -> Callable[[], None] | None:
+    def passing(self, peer: str, client: MqttClient) -> Callable[[], None] | None:
         """A publication is about to be sent to `peer`: whom to tell when it is acknowledged, if that matters."""
         in_flight, waiting, held_bytes = client.load
         if self._stalled or in_flight + waiting >= MARK_MESSAGES or held_bytes >= MARK_BYTES:

@@ -39,7 +39,7 @@ from bridge.document import Overlay, OwnTopics, constrained
 from bridge.node import GatewayNode
 from bridge.traces import Announce, Availability, AvailabilityEvent
 from gateway.base import FIGURES_TOPIC, Figures
-from gateway.client import Client
+from gateway.client import MqttClient
 from gateway.clients import Done, LocalBroker
 from gateway.mqtt5.packets import Publish
 from gateway.outbox import Outgoing, Store
@@ -302,7 +302,7 @@ class BrokerOverlay:
     def link_down(self, peer: str) -> None:
         self._wires.link_down(peer)
 
-    def link_published(self, peer: str, publish: Publish, client: Client) -> None:
+    def link_published(self, peer: str, publish: Publish, client: MqttClient) -> None:
         self._received(peer, publish)
         if client.manual_ack and publish.qos and self._broker is not None:
             # Once what it changed is on disk, with what was delivered: so a restart neither loses nor repeats.

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from bridge.contract import Watch
 from gateway.base import LinkState
-from gateway.client import PACKET_BYTES_MAX, Client
+from gateway.client import PACKET_BYTES_MAX, MqttClient
 from gateway.mqtt5.packets import Publish
 
 log = logging.getLogger("veilmq.links")
@@ -32,23 +32,23 @@ class LinkEvents(Protocol):
 
     def link_down(self, peer: str) -> None: ...
 
-    def link_published(self, peer: str, publish: Publish, client: Client) -> None: ...
+    def link_published(self, peer: str, publish: Publish, client: MqttClient) -> None: ...
 
     def link_watched(self, peer: str, ticket: int) -> None: ...
 
 
-class Dials(Mapping[str, Client]):
+class Dials(Mapping[str, MqttClient]):
     """See the module. `dial(peer)` makes the client for a member where the overlay in force says it listens."""
 
-    def __init__(self, dial: Callable[[str], Client]) -> None:
+    def __init__(self, dial: Callable[[str], MqttClient]) -> None:
         self._dial = dial
-        self._clients: dict[str, Client] = {}
+        self._clients: dict[str, MqttClient] = {}
         self._events: LinkEvents | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._redialling: asyncio.Task[None] | None = None
         self._came_up = asyncio.Event()
 
-    def __getitem__(self, peer: str) -> Client:
+    def __getitem__(self, peer: str) -> MqttClient:
         return self._clients[peer]
 
     def __iter__(self) -> Iterator[str]:
@@ -133,7 +133,7 @@ class Dials(Mapping[str, Client]):
             for task in late:
                 task.cancel()
 
-    def _begin(self, peer: str, client: Client | None = None) -> None:
+    def _begin(self, peer: str, client: MqttClient | None = None) -> None:
         client = self._clients[peer] = client or self._dial(peer)
         events = self._events
         assert events is not None

@@ -36,7 +36,7 @@ _PARTY = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundMember:
     """One advertisement, as it was heard: believed by nobody yet. `party`: 32 hex digits (`Identity.party_id`)."""
 
     overlay: str
@@ -52,7 +52,7 @@ class Found:
         return tuple(f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}" for host in self.hosts)
 
 
-def known(found: Found, overlay: Overlay) -> bool:
+def known(found: FoundMember, overlay: Overlay) -> bool:
     """Whether the overlay lists this name with this key and role. Its holder must still prove it by TLS."""
     member = overlay.members.get(found.name)
     if member is None or found.overlay != overlay.policy.overlay or found.role is not member.certificate.role:
@@ -72,7 +72,7 @@ class Neighbourhood:
         self._zeroconf: AsyncZeroconf | None = None
         self._browser: AsyncServiceBrowser | None = None
         self._resolving: dict[str, asyncio.Task[None]] = {}
-        self._found: dict[str, Found] = {}
+        self._found: dict[str, FoundMember] = {}
         self._told: AsyncServiceInfo | None = None
 
     async def __aenter__(self) -> Neighbourhood:
@@ -99,7 +99,7 @@ class Neighbourhood:
         if self._zeroconf is not None:
             await self._zeroconf.async_close()
 
-    async def advertise(self, me: Found) -> None:
+    async def advertise(self, me: FoundMember) -> None:
         """Say where we are until the end, or the next call. Raises StartError when somebody else has the name."""
         assert self._zeroconf is not None
         if self._told is not None:
@@ -124,11 +124,11 @@ class Neighbourhood:
         self._told = info
 
     @property
-    def found(self) -> tuple[Found, ...]:
+    def found(self) -> tuple[FoundMember, ...]:
         """What was heard and not taken back since; nothing of it is verified."""
         return tuple(self._found.values())
 
-    def find(self, on_found: Callable[[Found], object]) -> None:
+    def find(self, on_found: Callable[[FoundMember], object]) -> None:
         """Call `on_found` for each advertisement, again when it changes, until the end."""
         assert self._zeroconf is not None
 
@@ -142,7 +142,7 @@ class Neighbourhood:
 
         self._browser = AsyncServiceBrowser(self._zeroconf.zeroconf, SERVICE, handlers=[changed])
 
-    async def _resolve(self, zeroconf: Zeroconf, name: str, on_found: Callable[[Found], object]) -> None:
+    async def _resolve(self, zeroconf: Zeroconf, name: str, on_found: Callable[[FoundMember], object]) -> None:
         info = AsyncServiceInfo(SERVICE, name)
         with contextlib.suppress(ZeroconfError, OSError):
             if not await info.async_request(zeroconf, RESOLVE_MS):
@@ -154,7 +154,7 @@ class Neighbourhood:
                 on_found(found)
 
 
-def read(info: AsyncServiceInfo) -> Found | None:
+def read(info: AsyncServiceInfo) -> FoundMember | None:
     """An advertisement that is one of ours and well-formed; None for anything else that the network sends."""
     try:
         text = {key.decode("ascii"): (value or b"").decode("ascii") for key, value in info.properties.items()}
@@ -164,7 +164,7 @@ def read(info: AsyncServiceInfo) -> Found | None:
             return None
         if not (_NAME.fullmatch(name) and _NAME.fullmatch(overlay) and _PARTY.fullmatch(party)):
             return None
-        return Found(overlay, name, Role(text["role"]), party, hosts, info.port)
+        return FoundMember(overlay, name, Role(text["role"]), party, hosts, info.port)
     except (KeyError, ValueError):
         return None
 

@@ -26,7 +26,7 @@ from bridge.contract import (
     Forget,
     Keep,
     KeysChanged,
-    Leave,
+    LeaveOnDisk,
     NotAdopted,
     Offered,
     OverlayNode,
@@ -150,7 +150,7 @@ class Driver:
                 hands.deliver_shared(effect)
             case Forget(sequences):
                 hands.forget(sequences)
-            case Leave(sequences):
+            case LeaveOnDisk(sequences):
                 hands.leave(sequences)
             case ReadPage(start):
                 # Not from inside the handling of another event, and with turns for others between two pages.

@@ -17,7 +17,7 @@ from typing import Any
 
 from bridge.document import Overlay
 from gateway.base import ConfigError, Hosted, PrivateFileError, load_hosted, read_private
-from gateway.client import Client, split_host_port
+from gateway.client import MqttClient, split_host_port
 from gateway.mqtt5.packets import ConnAck
 
 PLAIN = "tcp://"
@@ -72,13 +72,15 @@ def _login(broker: str, settings: Hosted) -> Login:
     return Login(settings.username, password, settings.certfile, settings.keyfile)
 
 
-def dial(overlay: Overlay, name: str, broker: str, login: Login, *, session_expiry_s: int, **options: Any) -> Client:
+def dial(
+    overlay: Overlay, name: str, broker: str, login: Login, *, session_expiry_s: int, **options: Any
+) -> MqttClient:
     """The client that member `name` reaches a hosted broker with. Raises ConfigError for a certificate that is none.
 
-    `options`: further arguments of `Client`.
+    `options`: further arguments of `MqttClient`.
     """
     address = overlay.members[broker].address
-    return Client(
+    return MqttClient(
         *split_host_port(address.removeprefix(PLAIN)),
         ssl=None if address.startswith(PLAIN) else tls_context(overlay, broker, login),
         username=login.username,

@@ -19,7 +19,7 @@ import ifaddr
 
 from gateway.base import Discovery, Listener, Settings
 from gateway.client import Address
-from gateway.overlay.discovery import Found, Neighbourhood, known
+from gateway.overlay.discovery import FoundMember, Neighbourhood, known
 from gateway.trust import LiveOverlay
 
 log = logging.getLogger("veilmq.discovery")
@@ -77,7 +77,7 @@ class Neighbours:
         while True:
             local = self._live.local
             party = local.identity.party_id.hex()
-            me = Found(self._live.overlay.policy.overlay, local.name, local.role, party, hosts, port)
+            me = FoundMember(self._live.overlay.policy.overlay, local.name, local.role, party, hosts, port)
             if me != told:
                 try:
                     await here.advertise(me)

@@ -5,7 +5,7 @@ over each wire together with the replica it came from; it fetches epoch keys and
 is opened here: whoever receives the wires recombines shares and decrypts with `keys`, knowing certificates, hops, scope
 secrets and epoch keys from the properties below. It does not collect, deduplicate or order either.
 
-`Client` and what else a receiver names are re-exported, so that it need not know how the gateway is divided.
+`MqttClient` and what else a receiver names are re-exported, so that it need not know how the gateway is divided.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, VIEWS_TOPIC
 from bridge.node import ReaderNode
 from bridge.wire import KEYS_TOPIC
 from gateway.base import ConfigError, Figures, LinkState, PrivateFileError, read_private
-from gateway.client import Address, Client, ClientError, LinkTls, TlsError, split_host_port
+from gateway.client import Address, ClientError, LinkTls, MqttClient, TlsError, split_host_port
 from gateway.mqtt5.copies import Copies
 from gateway.mqtt5.packets import Properties, Publish
 from gateway.mqtt5.types import MqttError
@@ -51,9 +51,9 @@ log = logging.getLogger("veilmq.links")
 __all__ = [
     "KEYS_TOPIC",
     "Arrival",
-    "Client",
     "ClientError",
     "ConfigError",
+    "MqttClient",
     "MqttError",
     "OverlayError",
     "PrivateFileError",
@@ -80,7 +80,7 @@ class Arrival:
     replica: str
     wire: Wire
     _publish: Publish = field(repr=False)
-    _client: Client = field(repr=False)
+    _client: MqttClient = field(repr=False)
 
     def done(self) -> None:
         """PUBACK: what it brought is durable. On the event loop, in any order, at any time later."""
@@ -97,16 +97,16 @@ def dial(
     logins: Mapping[str, hosted.Login],
     elsewhere: Callable[[], Sequence[Address]] = tuple,
     **options: Any,
-) -> Client:
+) -> MqttClient:
     """The client that member `name` reaches a replica with: mutual TLS, the replica's certified key, a kept session.
 
     `logins`: at hosted brokers, which are reached as any client reaches them, and never `elsewhere`: their name counts,
-    not a key. `options`: further arguments of `Client`.
+    not a key. `options`: further arguments of `MqttClient`.
     """
     if replica in overlay.hosted:
         login = logins.get(replica, hosted.NOBODY)
         return hosted.dial(overlay, name, replica, login, session_expiry_s=session_expiry_s, **options)
-    return Client(
+    return MqttClient(
         *split_host_port(overlay.members[replica].address),
         client_id=name,
         ssl=tls.client,
@@ -124,7 +124,7 @@ def _wire(publish: Publish) -> Wire:
 
 
 def _one_by_one(
-    on_arrival: Callable[[Arrival], object], replica: str, publishes: Sequence[Publish], client: Client
+    on_arrival: Callable[[Arrival], object], replica: str, publishes: Sequence[Publish], client: MqttClient
 ) -> None:
     for publish in publishes:
         on_arrival(Arrival(replica, _wire(publish), publish, client))
@@ -149,7 +149,7 @@ class RegionClient(NoHands):
         filters: Iterable[str],
         on_arrival: Callable[[Arrival], object] = lambda arrival: None,
         *,
-        on_arrivals: Callable[[str, Sequence[Publish], Client], object] | None = None,
+        on_arrivals: Callable[[str, Sequence[Publish], MqttClient], object] | None = None,
         on_keys: Callable[[], object] = lambda: None,
         logins: Path | None = None,
         receive_maximum: int = 4096,
@@ -265,10 +265,10 @@ class RegionClient(NoHands):
     def link_watched(self, peer: str, ticket: int) -> None:
         self._driver.handle(Acked(peer, ticket))
 
-    def link_published(self, peer: str, publish: Publish, client: Client) -> None:
+    def link_published(self, peer: str, publish: Publish, client: MqttClient) -> None:
         self._published(peer, client, (publish,))
 
-    def _published(self, peer: str, client: Client, publishes: Sequence[Publish]) -> None:
+    def _published(self, peer: str, client: MqttClient, publishes: Sequence[Publish]) -> None:
         """What one read brought."""
         ours = peer in self._replicas
         if not ours or not CONTROL_TOPICS.isdisjoint([publish.topic for publish in publishes]):
@@ -290,7 +290,7 @@ class RegionClient(NoHands):
         epoch = self.overlay.policy.calendar.at(self._clock())
         return [s for s in self.secrets if self.overlay.may_read(self.local.name, s.scope, epoch)]
 
-    def _dial(self, peer: str) -> Client:
+    def _dial(self, peer: str) -> MqttClient:
         client = dial(
             self.overlay,
             self.local.name,

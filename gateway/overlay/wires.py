@@ -15,7 +15,7 @@ from functools import partial
 
 from bridge.contract import Acked, Count, Event, LinkDown, LinkUp, UserProperties, Wire
 from gateway.base import Figures
-from gateway.client import Client
+from gateway.client import MqttClient
 from gateway.clients import LocalBroker
 from gateway.mqtt5.packets import Properties
 from gateway.overlay.backpressure import Backpressure, is_control
@@ -41,7 +41,7 @@ class Wires:
         self._clock = clock
         self._broker: LocalBroker | None = None
         self._cut: set[str] = set()  # peers whose queue was full: the node sends them nothing until there is room
-        self._lanes: dict[str, Client] = {}  # clients towards replicas of next regions that the node knows of
+        self._lanes: dict[str, MqttClient] = {}  # clients towards replicas of next regions that the node knows of
 
     def start(self, broker: LocalBroker) -> None:
         """We dial already: what comes before a peer is there waits for it in its lane."""
@@ -108,7 +108,7 @@ class Wires:
             client.note(f"{peer} refuses our publications (0x{code:02x}); ask who runs it for the right and the room")
             self._relink(peer, client, REFUSED_S)
 
-    def _relink(self, peer: str, client: Client, pause_s: float = RELINK_S) -> None:
+    def _relink(self, peer: str, client: MqttClient, pause_s: float = RELINK_S) -> None:
         """What was not taken will never be acknowledged: begin anew with this peer, which repeats what it lacks.
 
         A lane that lost something begins anew, with statements and keys, once the peer has taken what it holds.

@@ -66,6 +66,8 @@ CarrierEntry = Annotated[
 
 
 class RegionEntry(_Model):
+    """One region of the description: its replicas and their number."""
+
     name: str = Field(description="for people; edges and members name it")
     id: int | None = Field(default=None, ge=1, le=0xFFFF, description="on the wire; absent: numbered as listed")
     members: list[CarrierEntry] = Field(
@@ -85,6 +87,8 @@ class RefreshEntry(_Model):
 
 
 class ScopeEntry(_Model):
+    """One scope of the description: a filter, and how its publications travel."""
+
     filter: str = Field(description="in clear names; one topic, or a filter that ends in #")
     mode: Literal["auto", "copies", "one", "blocks", "plain"] = Field(
         default="auto", description="how content travels; plain: signed, not sealed"
@@ -105,6 +109,8 @@ class ScopeEntry(_Model):
 
 
 class MemberEntry(_Model):
+    """A gateway or ingest job of the description, with its rights."""
+
     card: Path = Field(description="card.json that the party made")
     region: str = Field(description="the region that it is attached to")
     publish: list[str] = Field(
@@ -114,6 +120,8 @@ class MemberEntry(_Model):
 
 
 class KeyServiceEntry(_Model):
+    """Who issues epoch keys, as the description says."""
+
     issuer: Literal["chain", "threshold"] = Field(
         description="chain: servers of one party; threshold: each of another party"
     )

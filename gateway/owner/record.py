@@ -32,7 +32,7 @@ RECORDS = "overlays"
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class GrantedRight:
     """One right of one member on a clear filter. `since`: bumps of scopes when it was given, where the owner issues
     keys; scopes that are not named were at 0, or their history was given too."""
 
@@ -54,7 +54,7 @@ class KnownScope:
 
 
 @dataclass
-class Record:
+class OwnerRecord:
     """See the module. `retiring`: the token generation before the present one, as long as it is read; `bumps`: by wire
     filter, also of scopes that are gone: a scope that comes back may not come back under old keys."""
 
@@ -62,7 +62,7 @@ class Record:
     generation: int = 0
     retiring: int | None = None
     scopes: dict[str, KnownScope] = field(default_factory=dict)
-    granted: list[Granted] = field(default_factory=list)
+    granted: list[GrantedRight] = field(default_factory=list)
     bumps: dict[str, int] = field(default_factory=dict)
     document: dict[str, Any] | None = None
 
@@ -90,9 +90,9 @@ class Record:
             Grant(member, wire, rights, first, last) for (member, wire, first, last), rights in sorted(merged.items())
         )
 
-    def granted_by_member(self) -> dict[str, list[Granted]]:
+    def granted_by_member(self) -> dict[str, list[GrantedRight]]:
         """The same, for those who ask member by member: there may be thousands."""
-        found: dict[str, list[Granted]] = {}
+        found: dict[str, list[GrantedRight]] = {}
         for granted in self.granted:
             found.setdefault(granted.member, []).append(granted)
         return found
@@ -126,7 +126,7 @@ class Record:
         return json.dumps(content, separators=(",", ":")).encode() + b"\n"
 
     @classmethod
-    def from_json(cls, content: bytes) -> Record:
+    def from_json(cls, content: bytes) -> OwnerRecord:
         """Raises ValueError, KeyError or TypeError for what is no record."""
         fields = json.loads(content)
         if fields["veilmq_owner"] != RECORD_FORMAT:
@@ -137,7 +137,7 @@ class Record:
             generation=int(fields["generation"]),
             retiring=None if fields["retiring"] is None else int(fields["retiring"]),
             scopes={scope.wire: scope for scope in scopes},
-            granted=[Granted(m, f, Right(right), first, last, since) for m, f, right, first, last, since in
+            granted=[GrantedRight(m, f, Right(right), first, last, since) for m, f, right, first, last, since in
                      fields["granted"]],
             bumps={str(wire): int(bump) for wire, bump in fields["bumps"].items()},
             document=fields["document"],
@@ -145,10 +145,11 @@ class Record:
 
 
 def record_path(domain: TrustDomain, overlay: str) -> Path:
+    """Where an owner keeps its record of an overlay."""
     return domain.directory / RECORDS / f"{overlay}.json"
 
 
-def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[Record, Overlay | None]:
+def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[OwnerRecord, Overlay | None]:
     """The record of an overlay, empty if this owner never signed one of that name, and what was signed last.
 
     `out`: the signed file as it lies there. Raises TrustError if it is of another owner or overlay, or newer than the
@@ -161,9 +162,9 @@ def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[Record, O
     if not path.exists():
         if present is not None:
             raise TrustError(f"{path}: is missing, but {out} was signed before; restore it from a backup")
-        return Record(overlay), None
+        return OwnerRecord(overlay), None
     try:
-        record = Record.from_json(read_private(path))
+        record = OwnerRecord.from_json(read_private(path))
         document = record.document or {}
         if present is not None:  # which may be a member's copy: who endorsed our views is said there only
             document |= {"endorsements": document["endorsements"] + present.to_document()["endorsements"]}
@@ -181,7 +182,7 @@ def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[Record, O
     return record, newest
 
 
-def open_record_of(domain: TrustDomain, out: Path) -> tuple[Record, Overlay]:
+def open_record_of(domain: TrustDomain, out: Path) -> tuple[OwnerRecord, Overlay]:
     """The same for a signed file that has to be there."""
     present = _at(out, domain)
     if present is None:
@@ -209,7 +210,7 @@ def locked(domain: TrustDomain) -> Iterator[None]:
         os.close(descriptor)
 
 
-def save_record(domain: TrustDomain, record: Record, overlay: Overlay) -> None:
+def save_record(domain: TrustDomain, record: OwnerRecord, overlay: Overlay) -> None:
     """Remember what is about to be given out. Raises TrustError."""
     path = record_path(domain, record.overlay)
     stored = replace(record, document=overlay.to_document())

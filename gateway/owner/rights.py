@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from bridge.base import TopicError, check_filter, covers, overlaps
 from bridge.document import Issuer, Policy, Scope
-from gateway.owner.record import Granted, Record
+from gateway.owner.record import GrantedRight, OwnerRecord
 from gateway.trust import TrustError
 from keys.epochs import Calendar
 from keys.grants import ENDLESS, Grant, Right
@@ -46,7 +46,7 @@ def check_wanted(wanted: Iterable[tuple[str, Right]], where: str) -> None:
             raise TrustError(f"{where}: {word(right)}: {clear}: {error}") from None
 
 
-def give(record: Record, policy: Policy, member: str, wanted: Wanted, history: bool, now: float) -> None:
+def give(record: OwnerRecord, policy: Policy, member: str, wanted: Wanted, history: bool, now: float) -> None:
     """Add rights from the present epoch on, or as far back as keys are kept. Raises TrustError."""
     check_wanted(wanted, member)
     clears = sorted({scope.clear for scope in record.scopes.values()})
@@ -60,7 +60,7 @@ def give(record: Record, policy: Policy, member: str, wanted: Wanted, history: b
         )
     first = max(0, present - kept) if history else present
     since = {} if history else dict(record.bumps)
-    asked = [Granted(member, clear, right, first, ENDLESS, since) for clear, right in dict.fromkeys(wanted)]
+    asked = [GrantedRight(member, clear, right, first, ENDLESS, since) for clear, right in dict.fromkeys(wanted)]
     fresh = [each for each in asked if not any(_has(granted, each) for granted in record.granted)]
     if not fresh:
         raise TrustError(f"{member} has these rights already; nothing to change")
@@ -68,7 +68,7 @@ def give(record: Record, policy: Policy, member: str, wanted: Wanted, history: b
 
 
 def take(
-    record: Record, policy: Policy, root: bytes, member: str, wanted: Wanted | None, at_once: bool, now: float
+    record: OwnerRecord, policy: Policy, root: bytes, member: str, wanted: Wanted | None, at_once: bool, now: float
 ) -> Taken:
     """End rights of a member; None: all of them. Raises TrustError."""
     calendar, present = policy.calendar, policy.calendar.at(now)
@@ -83,7 +83,7 @@ def take(
     if not ending:
         raise TrustError(f"{member} has no rights that could end; nothing to change")
     before = record.grants(root)
-    kept: list[Granted] = []
+    kept: list[GrantedRight] = []
     for granted in record.granted:
         if not any(granted is each for each in ending):
             kept.append(granted)
@@ -116,14 +116,14 @@ def holds_key(scope: Scope, member: str, grants: Iterable[Grant], epoch: int) ->
     )
 
 
-def differences(held: Iterable[Granted], wanted: Wanted) -> list[str]:
+def differences(held: Iterable[GrantedRight], wanted: Wanted) -> list[str]:
     """Where the owner's file and a member's rights that were signed before differ, as text; empty if they agree."""
     signed = {(g.filter, g.right) for g in held if g.last_epoch == ENDLESS}
     found = [f"{word(right)} {clear} is new" for clear, right in wanted if (clear, right) not in signed]
     return found + [f"{word(right)} {clear} is gone" for clear, right in sorted(signed - set(wanted))]
 
 
-def forget_ended(record: Record, calendar: Calendar, members: Mapping[str, object], now: float) -> None:
+def forget_ended(record: OwnerRecord, calendar: Calendar, members: Mapping[str, object], now: float) -> None:
     """Drop rights of those who left, and those that ended so long ago that nothing sealed then is left to open."""
     record.granted = [
         granted
@@ -138,7 +138,7 @@ def word(right: Right) -> str:
     return str(right.name).lower()
 
 
-def _has(granted: Granted, wanted: Granted) -> bool:
+def _has(granted: GrantedRight, wanted: GrantedRight) -> bool:
     """Whether what is wanted, which has no end, would add nothing."""
     same = (granted.member, granted.filter, granted.right) == (wanted.member, wanted.filter, wanted.right)
     older = all(bump <= wanted.since.get(scope, 0) for scope, bump in granted.since.items())

@@ -25,7 +25,7 @@ from bridge.document.overlay import Endorsement, RegionView
 from gateway.base import PrivateFileError, private_directory, write_private, write_public
 from gateway.owner.cards import SignOptions, certify
 from gateway.owner.description import Description, ScopeEntry, read_description, region_id, region_ids
-from gateway.owner.record import Granted, KnownScope, Record, locked, open_record, open_record_of, save_record
+from gateway.owner.record import GrantedRight, KnownScope, OwnerRecord, locked, open_record, open_record_of, save_record
 from gateway.owner.rights import (
     Taken,
     check_wanted,
@@ -122,7 +122,7 @@ def grant(
 ) -> Overlay:
     """The next version, in which `member` has these rights too. Raises TrustError, OverlayError."""
 
-    def change(record: Record, overlay: Overlay, root: bytes) -> None:
+    def change(record: OwnerRecord, overlay: Overlay, root: bytes) -> None:
         give(record, overlay.policy, member, wanted, history, now)
 
     return _change(out, owner, member, now, change)[0]
@@ -138,7 +138,7 @@ def revoke(
 ) -> tuple[Overlay, Taken]:
     """The next version, in which these rights of `member` end; None: all. Raises TrustError, OverlayError."""
 
-    def change(record: Record, overlay: Overlay, root: bytes) -> Taken:
+    def change(record: OwnerRecord, overlay: Overlay, root: bytes) -> Taken:
         return take(record, overlay.policy, root, member, wanted, at_once, now)
 
     overlay, taken = _change(out, owner, member, now, change)
@@ -147,7 +147,7 @@ def revoke(
 
 
 def _change(
-    out: Path, owner: Path, member: str, now: float, change: Callable[[Record, Overlay, bytes], Taken | None]
+    out: Path, owner: Path, member: str, now: float, change: Callable[[OwnerRecord, Overlay, bytes], Taken | None]
 ) -> tuple[Overlay, Taken | None]:
     domain = TrustDomain.load(owner)
     with locked(domain):
@@ -155,7 +155,11 @@ def _change(
 
 
 def _changed(
-    domain: TrustDomain, out: Path, member: str, now: float, change: Callable[[Record, Overlay, bytes], Taken | None]
+    domain: TrustDomain,
+    out: Path,
+    member: str,
+    now: float,
+    change: Callable[[OwnerRecord, Overlay, bytes], Taken | None],
 ) -> tuple[Overlay, Taken | None]:
     record, previous = open_record_of(domain, out)
     entry = previous.members.get(member)
@@ -177,7 +181,7 @@ def check_certificates(out: Path, overlay: Overlay, now: float) -> None:
 
 def next_version(
     domain: TrustDomain,
-    record: Record,
+    record: OwnerRecord,
     previous: Overlay,
     views: Sequence[RegionView],
     added: Mapping[str, Member],
@@ -223,7 +227,7 @@ def _epochs(wanted: Description, previous: Overlay | None, rekey: bool, now: flo
     return wanted.calendar(zero_ms), present
 
 
-def _restart(record: Record, previous: Overlay, issuer: Issuer) -> None:
+def _restart(record: OwnerRecord, previous: Overlay, issuer: Issuer) -> None:
     """Another issuer. Where it is the owner there are no epochs: rights that were ending end, and old keys end too."""
     if issuer is Issuer.OWNER:
         record.raise_bumps(previous.policy.scopes)
@@ -265,7 +269,9 @@ def _deal(policy: Policy, epoch: int, directory: Path, replace_undealt: bool) ->
 # --------------------------------------------------------------------------------------------- scopes and rights
 
 
-def _scopes(wanted: Description, ids: dict[str, int], record: Record, root: bytes, options: SignOptions) -> list[Scope]:
+def _scopes(
+    wanted: Description, ids: dict[str, int], record: OwnerRecord, root: bytes, options: SignOptions
+) -> list[Scope]:
     """The policy's scopes and, in the record, their names. Those of the generation before are kept while it retires."""
     if options.new_tokens:
         if record.retiring is not None:
@@ -316,7 +322,7 @@ def _refreshed(scopes: Sequence[Scope], previous: Overlay | None) -> list[Scope]
 def _rights(
     description: Path,
     wanted: Description,
-    record: Record,
+    record: OwnerRecord,
     members: dict[str, Member],
     previous: Overlay | None,
     present: int,
@@ -336,7 +342,9 @@ def _rights(
                 )
             continue
         since = dict(record.bumps)
-        held[name] = [Granted(name, clear, right, present, ENDLESS, since) for clear, right in dict.fromkeys(rights)]
+        held[name] = [
+            GrantedRight(name, clear, right, present, ENDLESS, since) for clear, right in dict.fromkeys(rights)
+        ]
     record.granted = [granted for of_member in held.values() for granted in of_member]
 
 
@@ -363,7 +371,7 @@ def _gone(
 
 def _signed(
     domain: TrustDomain,
-    record: Record,
+    record: OwnerRecord,
     policy: Policy,
     views: Sequence[RegionView],
     members: dict[str, Member],
@@ -391,7 +399,12 @@ def _signed(
 
 
 def _box(
-    root: bytes, record: Record, policy: Policy, member: Member, mine: Sequence[Grant], held: Sequence[Granted]
+    root: bytes,
+    record: OwnerRecord,
+    policy: Policy,
+    member: Member,
+    mine: Sequence[Grant],
+    held: Sequence[GrantedRight],
 ) -> bytes:
     """What the owner hands to one member; empty for those who read and publish nothing."""
     name = member.certificate.name
@@ -410,7 +423,7 @@ def _box(
 
 
 def _own_keys(
-    root: bytes, record: Record, scope: Scope, mine: Sequence[Grant], held: Sequence[Granted]
+    root: bytes, record: OwnerRecord, scope: Scope, mine: Sequence[Grant], held: Sequence[GrantedRight]
 ) -> tuple[tuple[KeyName, bytes], ...]:
     """Keys of the endless epoch: for readers since they have been readers, for publishers the present one."""
     first, known = scope.bump, record.scopes[scope.filter]
@@ -425,7 +438,7 @@ def _own_keys(
     return tuple((key, scope_key(root, *key)) for key in names)
 
 
-def publish(domain: TrustDomain, record: Record, overlay: Overlay, out: Path) -> None:
+def publish(domain: TrustDomain, record: OwnerRecord, overlay: Overlay, out: Path) -> None:
     """Remember the version, and write it where members will be given it from. Raises TrustError."""
     save_record(domain, record, overlay)
     try:

@@ -30,13 +30,13 @@ log = logging.getLogger("veilmq.broker")
 
 __all__ = ["Action", "BusyError", "EdgeSession", "PacketView", "PluginHost", "application_message"]
 
-#: Modules of amqtt whose topic plugins decide from their arguments and configuration alone. Others that amqtt
-#: ships ask a database or a web service, where a right may be taken away at any time.
 _STEADY_PLUGINS = frozenset({"amqtt.plugins.topic_checking", "amqtt.contrib.shadows.plugin", "gateway.auth.acl_file"})
-#: Stops clients that invent topic names from filling memory with remembered verdicts (per session).
+"""Modules of amqtt whose topic plugins decide from their arguments and configuration alone. Others that amqtt ships ask
+a database or a web service, where a right may be taken away at any time."""
 VERDICTS_PER_SESSION = 1_024
-#: Above so many event handlers that were started and have not finished, the sender's connection waits.
+"""Stops clients that invent topic names from filling memory with remembered verdicts (per session)."""
 PENDING_EVENTS = 1_024
+"""Above so many event handlers that were started and have not finished, the sender's connection waits."""
 
 
 class BusyError(Exception):
@@ -103,7 +103,7 @@ class EdgeSession(Session):  # type: ignore[misc]
     def _init_states(self) -> None:
         self.transitions = _Phase(self)
         self.verdicts: dict[tuple[str, Action], bool] = {}
-        #: False in a session that amqtt's persistence plugin brings back: it does not keep the user name.
+        # False in a session that amqtt's persistence plugin brings back: it does not keep the user name.
         self.owner_known = True
 
     @classmethod
@@ -174,8 +174,8 @@ _PACKET_NAMES = (
     *("Connect", "ConnAck", "Publish", "PubAck", "PubRec", "PubRel", "PubComp", "Subscribe", "SubAck"),
     *("Unsubscribe", "UnsubAck", "PingReq", "PingResp", "Disconnect", "Auth"),
 )
-#: Packet types by name (MQTT 5.0 §2.1.2).
 _TYPES = {name: number for number, name in enumerate(_PACKET_NAMES, start=1)}
+"""Packet types by name (MQTT 5.0 §2.1.2)."""
 
 
 def application_message(publish: Publish) -> IncomingApplicationMessage:
@@ -193,22 +193,22 @@ class PluginHost:
 
     def __init__(self, manager: PluginManager[Any], *, allow_anonymous: bool = False) -> None:
         self._manager = manager
-        #: All that the configuration names, and no others.
+        # All that the configuration names, and no others.
         self.plugins: tuple[Any, ...] = tuple(manager._plugins)
-        #: User names are proven by enhanced authentication (`enhanced_auth.py`).
+        # User names are proven by enhanced authentication (`enhanced_auth.py`).
         self.has_methods = False
         self._allow_anonymous = allow_anonymous
         self._steady = all(type(plugin).__module__ in _STEADY_PLUGINS for plugin in manager._topic_plugins)
         deciding = [getattr(plugin, "decides", None) for plugin in manager._topic_plugins]
-        #: Where every topic plugin can say at once, nobody waits for verdicts (`auth/acl_file.py`).
+        # Where every topic plugin can say at once, nobody waits for verdicts (`auth/acl_file.py`).
         self._deciding = tuple(filter(None, deciding)) if all(deciding) else ()
-        #: Without topic plugins everything is permitted and nobody is asked.
+        # Without topic plugins everything is permitted and nobody is asked.
         self.filters_topics = bool(manager._topic_plugins)
         declared = manager._event_plugin_callbacks
         self.sees_packets_received = MQTTEvents.PACKET_RECEIVED in declared
         self.sees_packets_sent = MQTTEvents.PACKET_SENT in declared
         self.sees_messages = BrokerEvents.MESSAGE_RECEIVED in declared or BrokerEvents.MESSAGE_BROADCAST in declared
-        #: No plugin has a say in publications, or wants to know of them.
+        # No plugin has a say in publications, or wants to know of them.
         self.is_absent = not (self.filters_topics or self.sees_messages)
 
     async def proves(self, session: EdgeSession) -> bool:

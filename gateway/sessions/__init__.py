@@ -5,7 +5,7 @@ Imports `clients`, `outbox` and below; never the broker that uses it.
 
 from __future__ import annotations
 
-from gateway.sessions.batch import Held
+from gateway.sessions.batch import HeldMessage
 from gateway.sessions.database import IN_FLIGHT, RELEASED, Changes, Content, SessionDatabase
 from gateway.sessions.rows import Row, kept_of, message_of, queued_of, subscription_of
 from gateway.sessions.store import SessionRecord, SessionStore
@@ -15,7 +15,7 @@ __all__ = [
     "RELEASED",
     "Changes",
     "Content",
-    "Held",
+    "HeldMessage",
     "Row",
     "SessionDatabase",
     "SessionRecord",

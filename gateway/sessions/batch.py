@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from gateway.clients import Client, ClientConnection, Owed, StoredSession
+from gateway.clients import Client, ClientConnection, OwedAck, StoredSession
 from gateway.mqtt5.delivery import Queued
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.session import SessionSubscription
@@ -19,7 +19,7 @@ from gateway.sessions.rows import delivery_row, message_row, subscription_row
 _Delivery: TypeAlias = "tuple[StoredSession, Queued | None, int, int]"  # packet identifier, stage
 
 
-class Held:
+class HeldMessage:
     """A message that is stored for `references` deliveries. `debt`: the PUBACK that waits for nothing else."""
 
     __slots__ = ("debt", "id", "references")
@@ -34,7 +34,7 @@ class Debt:
     """An acknowledgement that waits. `flow`: the QoS 2 flow of the publisher that is stored with it, or 0."""
 
     client: Client
-    owed: Owed
+    owed: OwedAck
     message: Message
     flow: int
     is_open: bool = True
@@ -84,7 +84,7 @@ class Batch:
         )
         for id_, (record, queued, packet_id, stage) in self.deliveries.items():
             held = queued.message.stored if queued is not None else None
-            message = held.id if isinstance(held, Held) else 0
+            message = held.id if isinstance(held, HeldMessage) else 0
             result.deliveries.append(delivery_row(id_, record.id, message, queued, packet_id, stage))
         for (session, topic_filter), subscription in self.subscriptions.items():
             if subscription is None:

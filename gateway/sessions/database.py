@@ -49,8 +49,8 @@ _TABLES = ("sessions", "subscriptions", "messages", "deliveries", "received", "r
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 
-#: Where an outbound flow stands (`deliveries.stage`).
 WAITING, IN_FLIGHT, RELEASED = 0, 1, 2
+"""Where an outbound flow stands (`deliveries.stage`)."""
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from gateway.mqtt5.delivery import Queued
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import NO_PROPERTIES, Publish, Subscription, Version, Will
 from gateway.mqtt5.properties import Carrier, decode_properties, encode_properties
-from gateway.mqtt5.session import Kept, SessionSubscription
+from gateway.mqtt5.session import KeptSession, SessionSubscription
 from gateway.mqtt5.types import MqttError
 from gateway.outbox.database import StoreError
 
@@ -39,7 +39,8 @@ def message_of(row: Row) -> Message:
     return Message(one.topic, one.payload, one.qos, one.retain, one.properties, expires_at, publisher)
 
 
-def session_row(key: int, client_id: str, user: str | None, anonymous: bool, connected: bool, kept: Kept) -> Row:
+def session_row(key: int, client_id: str, user: str | None, anonymous: bool, connected: bool, kept: KeptSession) -> Row:
+    """A session as a row."""
     will = kept.will
     last = (None,) * 5
     if will is not None:
@@ -49,7 +50,7 @@ def session_row(key: int, client_id: str, user: str | None, anonymous: bool, con
     return key, client_id, user, anonymous, int(kept.version), *times, *last
 
 
-def kept_of(row: Row) -> Kept:
+def kept_of(row: Row) -> KeptSession:
     """Raises StoreError if the will is damaged."""
     version, expiry_s, _, will_at, ends_at, topic, payload, qos, retain, encoded = row[4:]
     will = None
@@ -61,16 +62,18 @@ def kept_of(row: Row) -> Kept:
                 f"will of {row[1]!r} in the data directory is damaged; restore it or empty the directory"
             ) from None
         will = Will(topic, payload, qos, bool(retain), properties or NO_PROPERTIES)
-    return Kept(Version(version), expiry_s, will, will_at, ends_at)
+    return KeptSession(Version(version), expiry_s, will, will_at, ends_at)
 
 
 def subscription_row(session: int, subscription: SessionSubscription) -> Row:
+    """A subscription as a row."""
     one = subscription.options
     options = (one.qos, one.no_local, one.retain_as_published, one.retain_handling)
     return session, one.filter, *options, subscription.identifier
 
 
 def subscription_of(row: Row) -> SessionSubscription:
+    """The subscription in a row."""
     _, topic_filter, qos, no_local, retain_as_published, retain_handling, identifier = row
     options = Subscription(topic_filter, qos, bool(no_local), bool(retain_as_published), retain_handling)
     return SessionSubscription(options, identifier)
@@ -85,6 +88,7 @@ def delivery_row(key: int, session: int, message: int, queued: Queued | None, pa
 
 
 def queued_of(row: Row, message: Message) -> Queued:
+    """The delivery in a row."""
     key, _, _, qos, retain, identifiers = row[:6]
     ids = tuple(json.loads(identifiers)) if identifiers else ()
     return Queued(message, qos, bool(retain), message.held_bytes, ids, key)

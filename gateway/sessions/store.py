@@ -25,23 +25,23 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gateway.clients import Client, ClientConnection, Owed, StoredSession
+from gateway.clients import Client, ClientConnection, OwedAck, StoredSession
 from gateway.mqtt5.delivery import Queued
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt5.session import Connection, SessionSubscription
 from gateway.mqtt5.types import ReasonCode
 from gateway.outbox.database import StoreError
-from gateway.sessions.batch import Batch, Debt, Held
+from gateway.sessions.batch import Batch, Debt, HeldMessage
 from gateway.sessions.database import IN_FLIGHT, RELEASED, WAITING, Content, SessionDatabase
 from gateway.sessions.rows import session_row
 
 log = logging.getLogger("veilmq.broker")
 
-#: What nobody waits for is written at least so often.
 LAZY_S = 0.05
-#: After the disk refused a group, so long passes before it is asked to take publications again.
+"""What nobody waits for is written at least so often."""
 RETRY_S = 1.0
+"""After the disk refused a group, so long passes before it is asked to take publications again."""
 
 
 class SessionRecord:
@@ -156,8 +156,8 @@ class SessionStore:
     def hold(self, message: Message) -> int:
         """Store a message for one more delivery: the delivery's id."""
         held = message.stored
-        if not isinstance(held, Held):
-            held = message.stored = Held(self.new_id())
+        if not isinstance(held, HeldMessage):
+            held = message.stored = HeldMessage(self.new_id())
             self.pending.messages[held.id] = message
         held.references += 1
         self.changes += 1
@@ -171,7 +171,7 @@ class SessionStore:
             pending.gone_deliveries.append(id_)
             self.touch()
         held = message.stored if message is not None else None
-        if not isinstance(held, Held):
+        if not isinstance(held, HeldMessage):
             return
         held.references -= 1
         if held.references:
@@ -230,7 +230,7 @@ class SessionStore:
         self.changes += 1
         self.touch()
 
-    def owe(self, client: Client, owed: Owed, publish: Publish, message: Message) -> bool:
+    def owe(self, client: Client, owed: OwedAck, publish: Publish, message: Message) -> bool:
         """Let an acknowledgement wait for the batch. False: nothing of the publication needs to be stored."""
         flow, retained = 0, publish.retain
         held = message.stored
@@ -238,11 +238,11 @@ class SessionStore:
             assert client.record is not None
             flow = client.record.id << 16 | publish.packet_id
             self.pending.received[flow] = True
-        elif not isinstance(held, Held) and not retained:
+        elif not isinstance(held, HeldMessage) and not retained:
             return False
         debt = Debt(client, owed, message, flow)
         if publish.qos == 1 and not retained:
-            assert isinstance(held, Held)
+            assert isinstance(held, HeldMessage)
             held.debt = debt
         self.pending.debts.append(debt)
         self.touch(soon=True)

@@ -39,7 +39,7 @@ def _rank(overlay: Overlay) -> tuple[int, int]:
     return overlay.policy.version, len(list(overlay.endorsements))
 
 
-class Copies:
+class CopiedFiles:
     """Looks at the copies again only where one of them changed since the last time."""
 
     def __init__(self) -> None:

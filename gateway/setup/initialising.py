@@ -19,7 +19,7 @@ import yaml
 from gateway.base import PrivateFileError, private_directory, write_public
 from gateway.owner import sign_overlay
 from gateway.setup.folders import DOMAIN, IDENTITY, MATERIAL, RoleFolder
-from gateway.setup.plan import Member, Plan, SetupError, description, settings, title
+from gateway.setup.plan import Plan, PlannedMember, SetupError, description, settings, title
 from gateway.trust import TrustDomain
 from keys.identity import Role
 
@@ -35,13 +35,13 @@ class Made:
     """What was made. `members` in the order in which they are started."""
 
     directory: Path
-    members: tuple[Member, ...]
+    members: tuple[PlannedMember, ...]
 
     @property
     def overlay(self) -> Path:
         return self.directory / SIGNED
 
-    def folder(self, member: Member) -> RoleFolder:
+    def folder(self, member: PlannedMember) -> RoleFolder:
         return RoleFolder(self.directory / member.name)
 
 
@@ -81,7 +81,7 @@ def make_overlay(directory: Path, plan: Plan, first_port: int, now: float) -> Ma
     return made
 
 
-def _members(plan: Plan, first_port: int) -> Iterator[Member]:
+def _members(plan: Plan, first_port: int) -> Iterator[PlannedMember]:
     taken: set[int] = set()
     for name, role in plan.names.items():
         first = first_port if role is Role.GATEWAY else first_port + MEMBERS_ABOVE
@@ -90,12 +90,12 @@ def _members(plan: Plan, first_port: int) -> Iterator[Member]:
         given = plan.addresses.get(name)
         if given is None:
             bind = f"{LOOPBACK}:{_free(first, taken)}"
-            yield Member(name, role, bind, bind, metrics, region)
+            yield PlannedMember(name, role, bind, bind, metrics, region)
             continue
         host, _, port = given.rpartition(":")
         if not host or not port.isdigit():
             raise SetupError(f"--address {name}={given}: is no HOST:PORT; write e.g. {name}=a.example.net:8883")
-        yield Member(name, role, given, f"0.0.0.0:{port}", metrics, region)
+        yield PlannedMember(name, role, given, f"0.0.0.0:{port}", metrics, region)
 
 
 def _free(first: int, taken: set[int]) -> int:

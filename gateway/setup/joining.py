@@ -15,7 +15,7 @@ import yaml
 from gateway.base import PrivateFileError, write_public
 from gateway.setup.folders import DOMAIN, IDENTITY, RoleFolder
 from gateway.setup.initialising import LOOPBACK, METRICS_ABOVE, PORT_MAX
-from gateway.setup.plan import Member, SetupError, settings, title
+from gateway.setup.plan import PlannedMember, SetupError, settings, title
 from gateway.trust import TrustDomain
 from keys.identity import Role
 
@@ -28,7 +28,7 @@ class Joined:
     """What was made, and what the operator sends to the owner."""
 
     folder: RoleFolder
-    member: Member
+    member: PlannedMember
 
     @property
     def card(self) -> Path:
@@ -48,7 +48,7 @@ def join(directory: Path, role: Role, address: str, now: float, name: str = "", 
     if not host or not port.isdigit() or int(port) > PORT_MAX:
         raise SetupError(f"--address {address}: is no HOST:PORT; write e.g. {name}.example.net:8883")
     here = host in (LOOPBACK, "localhost", "[::1]")
-    member = Member(
+    member = PlannedMember(
         name, role, address, address if here else f"0.0.0.0:{port}", f"{LOOPBACK}:{_metrics_port(int(port))}"
     )
     folder = RoleFolder(directory)

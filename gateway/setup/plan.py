@@ -28,7 +28,7 @@ class SetupError(OperatorError):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class PlannedMember:
     """One member. `address`: HOST:PORT where others reach it; `bind`: what its listener binds."""
 
     name: str
@@ -92,7 +92,7 @@ class Plan:
         return f"region{number + 1}"
 
 
-def description(plan: Plan, members: Sequence[Member], overlay: str) -> dict[str, Any]:
+def description(plan: Plan, members: Sequence[PlannedMember], overlay: str) -> dict[str, Any]:
     """What the owner signs (`configs/overlay.yaml` has every field)."""
     regions = [f"region{number}" for number in range(1, plan.regions + 1)]
     content: dict[str, Any] = {
@@ -118,15 +118,15 @@ def description(plan: Plan, members: Sequence[Member], overlay: str) -> dict[str
     return content
 
 
-def _reached(member: Member) -> dict[str, str]:
+def _reached(member: PlannedMember) -> dict[str, str]:
     return {"card": _card(member), "address": member.address}
 
 
-def _card(member: Member) -> str:
+def _card(member: PlannedMember) -> str:
     return f"{member.name}/{IDENTITY}/card.json"
 
 
-def settings(member: Member, protect: Sequence[str] = ()) -> dict[str, Any]:
+def settings(member: PlannedMember, protect: Sequence[str] = ()) -> dict[str, Any]:
     """The YAML of one member; its paths are those of its own folder."""
     section: dict[str, Any] = {"identity": IDENTITY, "overlay": OVERLAY}
     content: dict[str, Any] = {"listeners": {"default": {"bind": member.bind}}}
@@ -140,7 +140,7 @@ def settings(member: Member, protect: Sequence[str] = ()) -> dict[str, Any]:
     return {**content, "data": DATA, "metrics": {"bind": member.metrics}, "overlay": section}
 
 
-def title(member: Member) -> str:
+def title(member: PlannedMember) -> str:
     """The comment above the YAML of a member: how it is started and what to change first."""
     lines = [f"{member.name}, a {member.role.value}. From this folder: veilmq broker -c {CONFIG}"]
     if member.role is Role.GATEWAY:

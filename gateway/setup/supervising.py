@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.setup.exchanging import Copies
+from gateway.setup.exchanging import CopiedFiles
 from gateway.setup.folders import RoleFolder, role_folders
 from gateway.setup.initialising import SIGNED
 from gateway.setup.plan import SetupError
@@ -72,7 +72,7 @@ class Supervisor:
     say: Callable[[str], None]
     only: frozenset[str] = frozenset()
     children: dict[str, Child] = field(default_factory=dict)
-    _copies: Copies = field(default_factory=Copies)
+    _copies: CopiedFiles = field(default_factory=CopiedFiles)
     _waiting: set[str] = field(default_factory=set)
 
     def open(self) -> None:

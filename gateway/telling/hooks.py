@@ -23,7 +23,7 @@ from typing import Any
 from bridge.base import matches
 from gateway.base import PrivateFileError, StartError, read_private
 from gateway.base.config_events import EventHook
-from gateway.client import Client
+from gateway.client import MqttClient
 from gateway.mqtt5.packets import Publish
 
 log = logging.getLogger("veilmq.events")
@@ -135,7 +135,7 @@ class Hook:
 class Hooks:
     """All receivers of one broker. `client`: of our own broker, for messages to tell and to publish."""
 
-    def __init__(self, settings: Sequence[EventHook], client: Client, name: str, post: Post = post) -> None:
+    def __init__(self, settings: Sequence[EventHook], client: MqttClient, name: str, post: Post = post) -> None:
         """`name`: of this broker, in every event. Raises StartError."""
         self._client, self._name = client, name
         self.hooks = [Hook(one, self._into_broker, post) for one in settings]

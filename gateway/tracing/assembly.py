@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING
 
 from bridge.base import Wall, split_share
 from bridge.contract import Count, Publication
-from bridge.devices import HOME_ASSISTANT, HOMIE, SPARKPLUG, Dashboards, Devices, DeviceTracer, Heartbeat, Owner, Rules
+from bridge.devices import (
+    HOME_ASSISTANT,
+    HOMIE,
+    SPARKPLUG,
+    Dashboards,
+    DeviceRules,
+    Devices,
+    DeviceTracer,
+    Heartbeat,
+    Owner,
+)
 from bridge.traces import (
     ADVERTISEMENTS_FILTER,
     ANSWERS_FILTER,
@@ -147,12 +157,12 @@ def owner_of(settings: DeviceSettings, authority: bytes, data: Path | None) -> O
     return Owner(credentials.identity, credentials.certificate, tuple(settings.discoverers))
 
 
-def rules_of(settings: DeviceSettings) -> Rules:
+def rules_of(settings: DeviceSettings) -> DeviceRules:
     """What a configuration says about unchanged devices, for the machine."""
     heartbeats = tuple(Heartbeat(each.topic, each.every_s) for each in settings.heartbeats)
     spelled = {"homeassistant": HOME_ASSISTANT, "homie": HOMIE, "sparkplug": SPARKPLUG}
     conventions = tuple(spelled[each] for each in settings.conventions)
-    return Rules(tuple(settings.clients), heartbeats, conventions, settings.grace_s, settings.sparkplug_host)
+    return DeviceRules(tuple(settings.clients), heartbeats, conventions, settings.grace_s, settings.sparkplug_host)
 
 
 def authority_of(path: Path) -> bytes:

@@ -17,14 +17,13 @@ from typing import Any, Protocol
 
 from bridge.base import TopicError
 from bridge.contract import Count, Publication, Tick
-from bridge.devices import Command, DeviceEvent, DeviceTracer, DeviceTracingEffect, Forget, Knows, Published, Show
+from bridge.devices import Command, DeviceEvent, DeviceTracer, DeviceTracingEffect, ForgetDevice, Knows, Published, Show
 from bridge.document import Actions, Constrained, OwnTopics, constrained
 from bridge.traces import (
     ADVERTISEMENTS,
     CREATION_TOPIC,
     DISCOVERY_TOPIC,
     REGISTRATION_TOPIC,
-    Admission,
     Alert,
     Asked,
     ClientGone,
@@ -38,15 +37,16 @@ from bridge.traces import (
     Interested,
     Registered,
     Registering,
-    Report,
+    RegistrationQueue,
     ReportEffect,
     Reporter,
     SendAway,
-    Share,
+    ShareAdvertisement,
     Spoke,
     Stood,
     Summary,
     Tracer,
+    TraceReport,
     TracingEffect,
     TracingEvent,
     advertisement_topic,
@@ -119,7 +119,7 @@ class Tracing:
         self._speaking = False
         self._remember_at = 0.0
         self.figures = Figures("", "tracing")
-        self._admission = Admission()
+        self._admission = RegistrationQueue()
         self._last: tuple[str, Constrained | None] = "", None  # parsed last
 
     def guard(self, own: OwnTopics) -> None:
@@ -310,14 +310,14 @@ class Tracing:
                 case Stood():
                     if self._fleet is not None:
                         self._show(self._fleet.stood(effect, self._clock()))
-                case Report(topic, payload):
+                case TraceReport(topic, payload):
                     self._broker.say(topic, payload, 1, stays_here=False)
                 case SendAway(client, why):
                     log.warning("sent %r away: %s", client, why)
                     self._broker.send_away(client, why)
                 case Complain(client, why):
                     log.warning("refused of %r: %s", client, why)
-                case Share(advertisement):
+                case ShareAdvertisement(advertisement):
                     if self._store is not None:
                         self._kept(self._store.keep, advertisement)
                     life_s = (advertisement.not_after_ms - advertisement.created_ms) // 1000
@@ -330,7 +330,7 @@ class Tracing:
                     self._broker.ping(topic, payload)
                 case Show(topic, payload):
                     self._broker.show(topic, payload)
-                case Forget(topic):
+                case ForgetDevice(topic):
                     if self._store is not None:
                         self._kept(self._store.forget, topic)
                 case Count():

@@ -39,7 +39,7 @@ from bridge.traces import (
     EVERYTHING,
     Follow,
     Interest,
-    Keep,
+    KeepEntity,
     Leave,
     Listen,
     Observed,
@@ -203,7 +203,7 @@ class _Driven:
 
     def _perform(self, index: int | None, effect: Any) -> None:
         """What is said to a broker that is away is lost: the machine begins anew once it is back."""
-        if isinstance(effect, Keep):
+        if isinstance(effect, KeepEntity):
             self.credentials.keep(effect.advertisement)
             return
         for client in [c for i, c in enumerate(self._clients) if index in (i, None) and self._up[i]]:
@@ -283,7 +283,7 @@ class TracedEntity(_Driven):
         )  # fmt: skip
 
     def _connected(self, index: int, now: float) -> _Effects:
-        return self._entity.handle(traced.Connected(), index, now)
+        return self._entity.handle(traced.BrokerConnected(), index, now)
 
     def _told(self, index: int, told: Told, now: float) -> _Effects:
         return self._entity.handle(told, index, now)
@@ -337,7 +337,7 @@ class Tracker(_Driven):
 
     def _connected(self, index: int, now: float) -> _Effects:
         """What it listens to it listens to at this broker, too; what it asks, it asks all."""
-        effects = self._tracker.handle(traced.Connected(), now)
+        effects = self._tracker.handle(traced.BrokerConnected(), now)
         return [(index if isinstance(effect, Listen) else None, effect) for effect in effects]
 
     def _told(self, index: int, told: Told, now: float) -> _Effects:

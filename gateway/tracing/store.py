@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from bridge.base import OperatorError
-from bridge.traces import Observed, Record, TraceKind
+from bridge.traces import Observed, RememberedEntity, TraceKind
 from gateway.base import PrivateFileError, private_directory
 from keys.delegation import Advertisement
 from keys.errors import KeysError
@@ -49,7 +49,7 @@ class TraceStoreError(OperatorError):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenTrace:
     """One remembered observation."""
 
     entity: str
@@ -104,7 +104,7 @@ class TraceStore:
 
     # ------------------------------------------------------------------------------------------------ entities
 
-    def remember(self, records: Sequence[tuple[bytes, Record | None]]) -> None:
+    def remember(self, records: Sequence[tuple[bytes, RememberedEntity | None]]) -> None:
         """Entities by trace topic, None for one that is registered no longer. Raises TraceStoreError."""
         kept = [(topic, self._sealed(topic, record)) for topic, record in records if record is not None]
         gone = [(topic,) for topic, record in records if record is None]
@@ -118,15 +118,15 @@ class TraceStore:
                 self._db.execute("ROLLBACK")
             raise TraceStoreError(f"{self._path}: {error}; check the disk, or remove the file to begin anew") from None
 
-    def remembered(self) -> Iterator[Record]:
+    def remembered(self) -> Iterator[RememberedEntity]:
         """Those that open and are whole; the others are dropped. Raises TraceStoreError."""
         for topic, sealed in self._execute("SELECT topic, sealed FROM entities"):
             try:
-                yield Record.decode(self._cipher.decrypt(sealed[:12], sealed[12:], topic))
+                yield RememberedEntity.decode(self._cipher.decrypt(sealed[:12], sealed[12:], topic))
             except (InvalidTag, KeysError, ValueError):
                 self._execute("DELETE FROM entities WHERE topic = ?", (topic,))
 
-    def _sealed(self, topic: bytes, record: Record) -> bytes:
+    def _sealed(self, topic: bytes, record: RememberedEntity) -> bytes:
         nonce = os.urandom(12)
         return nonce + self._cipher.encrypt(nonce, record.encode(), topic)
 
@@ -141,14 +141,14 @@ class TraceStore:
         if self._since_trim >= TRIM_EVERY:
             self._trim(seen.time_ms)
 
-    def history(self, entity: str | None = None, limit: int = 1_000) -> list[Seen]:
+    def history(self, entity: str | None = None, limit: int = 1_000) -> list[SeenTrace]:
         """The newest observations, of one entity or of all, oldest of them first. Raises TraceStoreError."""
         where, values = ("WHERE entity = ?", [entity]) if entity is not None else ("", [])
         query = f"SELECT entity, kind, time_ms, fields FROM observations {where} ORDER BY id DESC LIMIT ?"  # noqa: S608
         rows = self._execute(query, (*values, limit))
         return [_seen(*row) for row in reversed(rows)]
 
-    def changes(self, limit: int = 100_000) -> list[Seen]:
+    def changes(self, limit: int = 100_000) -> list[SeenTrace]:
         """The newest observations of who went and who came, oldest of them first. Raises TraceStoreError."""
         kinds = ", ".join(str(int(kind)) for kind in CHANGES)
         query = (
@@ -156,7 +156,7 @@ class TraceStore:
         )
         return [_seen(*row) for row in reversed(self._execute(query, (limit,)))]
 
-    def latest(self) -> list[Seen]:
+    def latest(self) -> list[SeenTrace]:
         """The last observation of each entity and kind, by entity. Raises TraceStoreError."""
         rows = self._execute(
             "SELECT entity, kind, time_ms, fields FROM observations WHERE id IN "
@@ -177,5 +177,5 @@ class TraceStore:
             raise TraceStoreError(f"{self._path}: {error}; check the disk, or remove the file to begin anew") from None
 
 
-def _seen(entity: str, kind: int, time_ms: int, fields: str) -> Seen:
-    return Seen(entity, TraceKind(kind), time_ms, json.loads(fields))
+def _seen(entity: str, kind: int, time_ms: int, fields: str) -> SeenTrace:
+    return SeenTrace(entity, TraceKind(kind), time_ms, json.loads(fields))

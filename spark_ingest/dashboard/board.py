@@ -26,7 +26,7 @@ QUIET = ("online", "ready", "alive")
 """States that are no trouble, in lower case."""
 
 
-class Heard(NamedTuple):
+class HeardEntity(NamedTuple):
     """A statement about an entity. `since`: UNIX seconds, None if it is not said."""
 
     gateway: str
@@ -36,7 +36,7 @@ class Heard(NamedTuple):
     since: float | None
 
 
-class Reader(NamedTuple):
+class BoardReader(NamedTuple):
     """A consumer of the spool; `rows`, `bytes` behind are None where a part of that is gone."""
 
     name: str
@@ -55,14 +55,14 @@ class Look:
     streams: Mapping[str, int] = field(default_factory=dict)
     delays: Sequence[tuple[float, float]] = ()
     """(received at, seconds since the device published), of telemetry."""
-    heard: Sequence[Heard] = ()
+    heard: Sequence[HeardEntity] = ()
     reasons: Mapping[str, int] = field(default_factory=dict)
-    readers: Sequence[Reader] = ()
+    readers: Sequence[BoardReader] = ()
     spool_bytes: int = 0
     trouble: str = ""
 
 
-class Sample(NamedTuple):
+class BoardSample(NamedTuple):
     """One line of a scrape."""
 
     name: str
@@ -75,12 +75,12 @@ class Scrape:
     """What an endpoint said, or why it said nothing."""
 
     url: str
-    samples: Sequence[Sample] = ()
+    samples: Sequence[BoardSample] = ()
     error: str = ""
 
 
 @dataclass(slots=True)
-class Member:
+class MemberCard:
     """A replica or key server, over all endpoints. `up`, `of`: connections that stand, and those that there are."""
 
     name: str
@@ -106,7 +106,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownFigures:
     """Everything that the page draws."""
 
     rates: Mapping[str, Sequence[float]]
@@ -119,10 +119,10 @@ class Shown:
     spool_bytes: int
     cap_bytes: int | None
     reasons: Sequence[tuple[str, int]]
-    readers: Sequence[Reader]
-    cells: Sequence[Heard]
+    readers: Sequence[BoardReader]
+    cells: Sequence[HeardEntity]
     states: Sequence[tuple[str, int]]
-    members: Sequence[Member]
+    members: Sequence[MemberCard]
     queries: Sequence[Query]
     endpoints: Sequence[tuple[str, str]]
     trouble: str
@@ -136,7 +136,7 @@ class Board:
         self._rates = {name: deque[float](maxlen=POINTS) for name in STREAMS}
         self._seen = dict.fromkeys(STREAMS, 0)
         self._delays = deque[tuple[float, float]](maxlen=DELAYS_MAX)
-        self._entities: OrderedDict[tuple[str, str], Heard] = OrderedDict()
+        self._entities: OrderedDict[tuple[str, str], HeardEntity] = OrderedDict()
         self._reasons: Counter[str] = Counter()
         self._looked_at: float | None = None
         self._last = Look()
@@ -163,10 +163,10 @@ class Board:
         """The newest answers of all endpoints."""
         self._scrapes = scrapes
 
-    def shown(self) -> Shown:
+    def shown(self) -> ShownFigures:
         delays, newest = self._newest_delays()
         entities = sorted(self._entities.values(), key=lambda each: (each.state.lower() in QUIET, each[:2]))
-        return Shown(
+        return ShownFigures(
             rates={name: tuple(rates) for name, rates in self._rates.items()},
             seen=dict(self._seen),
             p50_s=quantile(delays, 0.5),
@@ -185,7 +185,7 @@ class Board:
             trouble=self._last.trouble,
         )
 
-    def _hear(self, heard: Heard) -> None:
+    def _hear(self, heard: HeardEntity) -> None:
         key = (heard.gateway, heard.entity)
         known = self._entities.get(key)
         if known is None or heard.sequence >= known.sequence:
@@ -204,7 +204,7 @@ class Board:
         told = [each.value for each in self._samples() if each.name == "veilmq_ingest_spool_cap_bytes"]
         return int(sum(told)) if told else self._cap_bytes
 
-    def _samples(self) -> Iterable[Sample]:
+    def _samples(self) -> Iterable[BoardSample]:
         for scrape in self._scrapes:
             yield from scrape.samples
 
@@ -214,12 +214,12 @@ def quantile(ordered: Sequence[float], share: float) -> float | None:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
-def members(samples: Iterable[Sample]) -> list[Member]:
+def members(samples: Iterable[BoardSample]) -> list[MemberCard]:
     """Who is connected, who sent what is wrong, who is suspected and who is named, the worst first."""
-    found: dict[str, Member] = {}
+    found: dict[str, MemberCard] = {}
 
-    def of(name: str) -> Member:
-        return found.setdefault(name, Member(name))
+    def of(name: str) -> MemberCard:
+        return found.setdefault(name, MemberCard(name))
 
     for name, labels, value in samples:
         member = labels.get("replica") or labels.get("member") or labels.get("peer") or ""
@@ -249,7 +249,7 @@ _QUERY_FIELDS = {
 }
 
 
-def queries(samples: Iterable[Sample]) -> list[Query]:
+def queries(samples: Iterable[BoardSample]) -> list[Query]:
     """Streaming queries by name."""
     found: dict[str, Query] = {}
     for name, labels, value in samples:

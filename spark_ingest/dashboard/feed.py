@@ -21,10 +21,10 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from spark_ingest.dashboard.board import Heard, Look, Reader, Sample, Scrape
+from spark_ingest.dashboard.board import BoardReader, BoardSample, HeardEntity, Look, Scrape
 from spark_ingest.errors import BadOption, IngestError, SpoolGap
 from spark_ingest.opening import RowReader
-from spark_ingest.options import Stream, parse_options
+from spark_ingest.options import IngestStream, parse_options
 from spark_ingest.spool import ByteRange, Offset, SpoolView, directory_bytes, standings
 
 READ_ROWS = 4000
@@ -43,7 +43,7 @@ class SpoolFeed:
 
     def __init__(self, spool: Path, grants: Path) -> None:
         told = {"spool": str(spool), "grants": str(grants)}
-        self._readers = {each: RowReader(parse_options(told | {"stream": each.value})) for each in Stream}
+        self._readers = {each: RowReader(parse_options(told | {"stream": each.value})) for each in IngestStream}
         self._root, self._view = spool, SpoolView(spool)
         self._at: Offset | None = None
 
@@ -63,9 +63,9 @@ class SpoolFeed:
         rows = self._view.rows_between(start, latest)
         extents = list(_newest(self._view, start, latest, READ_AVAILABILITY_ROWS))
         read = list(_within(extents, READ_ROWS))
-        telemetry = list(self._batches(Stream.TELEMETRY, read))
-        quarantine = list(self._batches(Stream.QUARANTINE, read))
-        newest_heard = list(self._batches(Stream.AVAILABILITY, extents))
+        telemetry = list(self._batches(IngestStream.TELEMETRY, read))
+        quarantine = list(self._batches(IngestStream.QUARANTINE, read))
+        newest_heard = list(self._batches(IngestStream.AVAILABILITY, extents))
         self._at = latest
         reasons = Counter(
             reason.partition(":")[0].split(",")[0] for b in quarantine for reason in b.column("reason").to_pylist()
@@ -84,7 +84,7 @@ class SpoolFeed:
             heard=heard,
             reasons=reasons,
             readers=[
-                Reader(
+                BoardReader(
                     each.name,
                     each.running,
                     each.behind.rows if each.behind else None,
@@ -96,7 +96,7 @@ class SpoolFeed:
             spool_bytes=sum(directory_bytes(self._root / name) for name in self._view.receivers()),
         )
 
-    def _batches(self, stream: Stream, extents: Sequence[ByteRange]) -> Iterator[Any]:
+    def _batches(self, stream: IngestStream, extents: Sequence[ByteRange]) -> Iterator[Any]:
         for extent in extents:
             yield from self._readers[stream].read(extent)
 
@@ -121,11 +121,11 @@ def _within(extents: Sequence[ByteRange], rows: int) -> Iterator[ByteRange]:
     return reversed(taken)
 
 
-def _heard(batch: Any) -> Iterator[Heard]:
+def _heard(batch: Any) -> Iterator[HeardEntity]:
     columns = (batch.column(name).to_pylist() for name in ("gateway", "entity", "state", "sequence", "since"))
     for gateway, entity, state, sequence, since in zip(*columns, strict=True):
         if entity and state:
-            yield Heard(gateway or "", entity, state, sequence, since.timestamp() if since else None)
+            yield HeardEntity(gateway or "", entity, state, sequence, since.timestamp() if since else None)
 
 
 def _delays(batch: Any) -> Iterator[tuple[float, float]]:
@@ -193,7 +193,7 @@ def scrape(url: str) -> Scrape:
             return Scrape(url, error=f"answers more than {SCRAPE_BYTES >> 20} MiB")
         families = text_string_to_metric_families(body.decode())
         samples = (each for family in families for each in family.samples if each.name.startswith("veilmq_"))
-        return Scrape(url, [Sample(e.name, e.labels, e.value) for e in islice(samples, SCRAPE_SAMPLES)])
+        return Scrape(url, [BoardSample(e.name, e.labels, e.value) for e in islice(samples, SCRAPE_SAMPLES)])
     except urllib.error.HTTPError as error:
         return Scrape(url, error=f"answers {error.code}")
     except (OSError, http.client.HTTPException) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from spark_ingest.dashboard.board import QUIET, STREAMS, Heard, Member, Query, Reader, Shown
+from spark_ingest.dashboard.board import QUIET, STREAMS, BoardReader, HeardEntity, MemberCard, Query, ShownFigures
 
 WIDTH, HEIGHT = 300, 48
 TITLES = {
@@ -26,7 +26,7 @@ TITLES = {
 """Cards of the page, in their order."""
 
 
-def cards(shown: Shown, now: float) -> dict[str, str]:
+def cards(shown: ShownFigures, now: float) -> dict[str, str]:
     """The inner HTML of each card, by section."""
     return {
         "throughput": _throughput(shown),
@@ -99,13 +99,14 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], emp
 
 
 def badge(text: str, kind: str) -> str:
+    """A word in a coloured frame."""
     return f'<span class="badge {kind}">{escape(text)}</span>'
 
 
 # -------------------------------------------------------------------------------------------------------------- cards
 
 
-def _throughput(shown: Shown) -> str:
+def _throughput(shown: ShownFigures) -> str:
     total = [sum(each) for each in zip(*shown.rates.values(), strict=True)]
     now = total[-1] if total else None
     rows = [
@@ -119,7 +120,7 @@ def _throughput(shown: Shown) -> str:
     )
 
 
-def _delay(shown: Shown, now: float) -> str:
+def _delay(shown: ShownFigures, now: float) -> str:
     if shown.newest_at is None:
         return '<p class="empty">No telemetry yet.</p>'
     ago = seconds(max(0.0, now - shown.newest_at))
@@ -130,7 +131,7 @@ def _delay(shown: Shown, now: float) -> str:
     )
 
 
-def _spool(shown: Shown) -> str:
+def _spool(shown: ShownFigures) -> str:
     held, cap = shown.spool_bytes, shown.cap_bytes
     if not cap:
         return f'<p class="figure">{size(held)}</p><p class="note">Its cap is known with a receiver\'s endpoint.</p>'
@@ -144,7 +145,7 @@ def _spool(shown: Shown) -> str:
     )
 
 
-def _quarantine(shown: Shown) -> str:
+def _quarantine(shown: ShownFigures) -> str:
     rows = [(escape(reason), amount(count)) for reason, count in shown.reasons]
     return (
         f'<p class="figure">{amount(shown.seen["quarantine"])}<small> rows</small></p>'
@@ -169,7 +170,7 @@ def _queries(found: Sequence[Query], now: float) -> str:
     return table("Running queries", heads, rows, "No endpoint tells of queries: spark_ingest.metrics.listen(spark).")
 
 
-def _consumers(readers: Sequence[Reader], now: float) -> str:
+def _consumers(readers: Sequence[BoardReader], now: float) -> str:
     rows = [
         (
             escape(each.name),
@@ -184,8 +185,8 @@ def _consumers(readers: Sequence[Reader], now: float) -> str:
     return table("Lag by consumer", heads, rows, "No query has read this spool.")
 
 
-def _members(found: Sequence[Member]) -> str:
-    def judged(each: Member) -> str:
+def _members(found: Sequence[MemberCard]) -> str:
+    def judged(each: MemberCard) -> str:
         if each.named:
             return badge("named a liar", "bad")
         return badge("suspected", "warn") if each.suspected or each.wrong else badge("nothing", "fine")
@@ -201,11 +202,11 @@ def _members(found: Sequence[Member]) -> str:
         )
         for each in found
     ]
-    heads = ("Member", "blame", "wrong pieces", "suspicions", "pieces", "links up")
+    heads = ("MemberCard", "blame", "wrong pieces", "suspicions", "pieces", "links up")
     return table("Blame by member", heads, rows, "No endpoint tells of members.")
 
 
-def _entities(cells: Sequence[Heard], states: Sequence[tuple[str, int]], now: float) -> str:
+def _entities(cells: Sequence[HeardEntity], states: Sequence[tuple[str, int]], now: float) -> str:
     if not cells:
         return '<p class="empty">No statement about an entity yet.</p>'
     told = " ".join(badge(f"{count:,} {state}", _kind(state)) for state, count in states)
@@ -215,7 +216,7 @@ def _entities(cells: Sequence[Heard], states: Sequence[tuple[str, int]], now: fl
     return f'<p class="states">{told}</p><ul class="cells">{drawn}</ul>{rest}'
 
 
-def _cell(heard: Heard, now: float) -> str:
+def _cell(heard: HeardEntity, now: float) -> str:
     for_s = "" if heard.since is None else f", for {seconds(max(0.0, now - heard.since))}"
     name, state = escape(heard.entity), escape(heard.state)
     place = f"at {escape(heard.gateway)}" if heard.gateway else ""

@@ -30,7 +30,7 @@ CSS = Path(__file__).with_name("dashboard.css")
 _log = logging.getLogger(__name__)
 
 
-class Watch:
+class PageWatch:
     """The looking: every LOOK_S seconds, in a thread, whether somebody watches or not."""
 
     def __init__(self, feed: SpoolFeed, scraper: Scraper, board: Board) -> None:
@@ -69,7 +69,7 @@ class Watch:
         self.status = f'{told}. <span class="trouble">{escape(shown.trouble)}</span>' if shown.trouble else f"{told}."
 
 
-def page(watch: Watch) -> None:
+def page(watch: PageWatch) -> None:
     """One browser's page; its timer writes what has changed."""
     ui.add_css(CSS)
     dark = ui.dark_mode(None)
@@ -105,7 +105,7 @@ def serve(spool: Path, grants: Path, metrics: list[str], bind: str, cap_bytes: i
     read_grants(grants)
     # Rows that stay closed are on the page.
     logging.getLogger("spark_ingest.opening.rows").setLevel(logging.ERROR)
-    watch = Watch(SpoolFeed(spool, grants), Scraper(metrics), Board(cap_bytes))
+    watch = PageWatch(SpoolFeed(spool, grants), Scraper(metrics), Board(cap_bytes))
     app.on_startup(watch.start)
     app.on_shutdown(watch.stop)
     if host in LOOPBACK:

@@ -22,7 +22,7 @@ from typing import Any
 
 from spark_ingest.errors import BadOption, IngestError
 from spark_ingest.jobs import queries as jobs
-from spark_ingest.options import Options, Stream, parse_options
+from spark_ingest.options import IngestStream, Options, parse_options
 from spark_ingest.secrets import read_grants
 from spark_ingest.spool import CONSUMERS, forget
 
@@ -38,7 +38,7 @@ _PYTHON_ERROR = re.compile(r"(?!org\.|java|py4j)[\w.]+(Error|Exception|Gap|Busy|
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RunSettings:
     """What a job can be told. Durations in Spark's words, such as `10 seconds`."""
 
     window: str = jobs.DEFAULT_WINDOW
@@ -56,7 +56,7 @@ class Settings:
             raise BadOption(f"--field {self.field!r} is no field of a JSON object; write e.g. --field motor.rpm")
 
 
-Rows = Callable[[Stream], Any]
+Rows = Callable[[IngestStream], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +67,20 @@ class Job:
     """
 
     told: str
-    made: Callable[[Rows, Settings], Any]
+    made: Callable[[Rows, RunSettings], Any]
     order: tuple[str, ...]
-    stream: Stream | None = None
+    stream: IngestStream | None = None
     mode: str = "update"
     shown: Callable[[Any], Any] = lambda table: table
 
 
-def _timeline(rows: Rows, settings: Settings) -> Any:
+def _timeline(rows: Rows, settings: RunSettings) -> Any:
     """Intervals with the number of telemetry rows that were published meanwhile."""
     from pyspark.sql import functions as f
 
-    intervals = jobs.timeline(rows(Stream.AVAILABILITY)).cache()
+    intervals = jobs.timeline(rows(IngestStream.AVAILABILITY)).cache()
     key = ["gateway", "entity", "since"]
-    meanwhile = jobs.during(rows(Stream.TELEMETRY), intervals, settings.entity_level).groupBy(*key).count()
+    meanwhile = jobs.during(rows(IngestStream.TELEMETRY), intervals, settings.entity_level).groupBy(*key).count()
     counted = intervals.join(meanwhile, key, "left").withColumn("rows", f.coalesce("count", f.lit(0)))
     return counted.select("gateway", "entity", "state", "since", "until", "seconds", "rows")
 
@@ -88,13 +88,13 @@ def _timeline(rows: Rows, settings: Settings) -> Any:
 JOBS = {
     "windows": Job(
         "count, mean, least and greatest value of each topic in windows of time",
-        lambda rows, told: jobs.windows(rows(Stream.TELEMETRY), told.window, told.watermark, told.field),
+        lambda rows, told: jobs.windows(rows(IngestStream.TELEMETRY), told.window, told.watermark, told.field),
         ("start", "topic"),
-        Stream.TELEMETRY,
+        IngestStream.TELEMETRY,
     ),
     "late": Job(
         "how late telemetry came, by publisher, and duplicates, of which there must be none",
-        lambda rows, told: jobs.late(rows(Stream.TELEMETRY), told.late_after),
+        lambda rows, told: jobs.late(rows(IngestStream.TELEMETRY), told.late_after),
         ("publisher",),
     ),
     "timeline": Job(
@@ -104,9 +104,9 @@ JOBS = {
     ),
     "fleet": Job(
         "how many entities are in which state at which gateway, the worst of them, who is unseen for longest",
-        lambda rows, told: jobs.entities(rows(Stream.AVAILABILITY)),
+        lambda rows, told: jobs.entities(rows(IngestStream.AVAILABILITY)),
         ("gateway", "state"),
-        Stream.AVAILABILITY,
+        IngestStream.AVAILABILITY,
         "complete",
         jobs.fleet,
     ),
@@ -120,7 +120,14 @@ def listing() -> Iterator[str]:
 
 
 def run_job(
-    name: str, spool: Path, grants: Path, topics: str, settings: Settings, *, as_json: bool = False, once: bool = False
+    name: str,
+    spool: Path,
+    grants: Path,
+    topics: str,
+    settings: RunSettings,
+    *,
+    as_json: bool = False,
+    once: bool = False,
 ) -> int:
     """Exit status 0, or 1 when `late` finds a publication twice. Raises IngestError, ModuleNotFoundError."""
     job = JOBS.get(name)
@@ -168,8 +175,8 @@ def _check(options: Options) -> None:
     read_grants(options.grants)
 
 
-def _once(spark: Any, job: Job, options: dict[str, str], settings: Settings, as_json: bool) -> int:
-    def rows(stream: Stream) -> Any:
+def _once(spark: Any, job: Job, options: dict[str, str], settings: RunSettings, as_json: bool) -> int:
+    def rows(stream: IngestStream) -> Any:
         return spark.read.format("veilmq").options(**options, stream=stream.value).load()
 
     table = job.shown(job.made(rows, settings)).orderBy(*job.order)
@@ -180,14 +187,14 @@ def _started(
     spark: Any,
     job: Job,
     options: dict[str, str],
-    settings: Settings,
+    settings: RunSettings,
     as_json: bool,
     checkpoint: str,
     stopped: threading.Event,
 ) -> Any:
     """The query of a job that streams. Ctrl-C reaches Spark's workers, too: what fails once it `stopped` is no news."""
 
-    def rows(stream: Stream) -> Any:
+    def rows(stream: IngestStream) -> Any:
         return spark.readStream.format("veilmq").options(**options, stream=stream.value).load()
 
     def show(table: Any, batch: int) -> None:

@@ -24,7 +24,7 @@ TOPICS_REMEMBERED = 65_536
 """Verdicts on topics that a worker process keeps, in each of its tables."""
 
 
-class Use(NamedTuple):
+class KeyUse(NamedTuple):
     """A key that rows are sealed with; publisher and wire topic of the first of them."""
 
     key_id: bytes
@@ -32,7 +32,7 @@ class Use(NamedTuple):
     wire_topic: str
 
 
-class DataKeys:
+class OpenedKeys:
     """Data keys by key id."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class DataKeys:
         self._known.clear()
 
     def get(
-        self, uses: Iterable[Use], materials: Mapping[bytes, tuple[bytes, bytes]], grants: Grants
+        self, uses: Iterable[KeyUse], materials: Mapping[bytes, tuple[bytes, bytes]], grants: Grants
     ) -> list[DataKey | str]:
         """For each use, in order. `materials`: encoded header and shares as the spool has them, by key id."""
         found: list[DataKey | str] = []
@@ -75,7 +75,7 @@ class DataKeys:
         return found
 
     def _sealed(
-        self, use: Use, material: tuple[bytes, bytes] | None, epoch_keys: _EpochKeys, local: ShareOpener
+        self, use: KeyUse, material: tuple[bytes, bytes] | None, epoch_keys: _EpochKeys, local: ShareOpener
     ) -> SealedKey | str:
         """What it takes to open the key, or why it stays closed."""
         if material is None:

@@ -29,9 +29,9 @@ from keys.envelope import NO_KEY, NONCE_BYTES, DataKey, Inner
 from keys.errors import KeysError
 from keys.message import FLAGS_AT, KEY_ID_AT, PREFIX_BYTES, PUBLISHER_AT, QOS_FLAGS, RETAIN, SEQUENCE_AT
 from keys.topictokens import matches, tokenise_topic
-from spark_ingest.opening.data_keys import TOPICS_REMEMBERED, DataKeys, Use, reason_of
+from spark_ingest.opening.data_keys import TOPICS_REMEMBERED, KeyUse, OpenedKeys, reason_of
 from spark_ingest.opening.inners import Inners, read_inners
-from spark_ingest.opening.unpacking import Unpacked, is_packed, is_under, joined
+from spark_ingest.opening.unpacking import UnpackedRows, is_packed, is_under, joined
 from spark_ingest.secrets import Grants, GrantsFile
 
 
@@ -78,7 +78,7 @@ class Opener:
         """The arguments are those of `GrantsFile`."""
         self._file = GrantsFile(grants, reader, more)
         self._grants = Grants({})
-        self._keys = DataKeys()
+        self._keys = OpenedKeys()
         self._tokens: dict[tuple[str, str], bool] = {}
 
     @property
@@ -128,9 +128,9 @@ class Opener:
         unpacked = self._unpacked(batches, [each for each in opened if is_packed(each)])
         return _merged(Opened(singles.numbers, content, [*singles.closed, *batches.closed]), singles.batch, unpacked)
 
-    def _unpacked(self, rows: _Rows, opened: Sequence[bytes]) -> Unpacked:
+    def _unpacked(self, rows: _Rows, opened: Sequence[bytes]) -> UnpackedRows:
         """The records of rows that hold batches. One that may not be read is closed alone."""
-        unpacked = Unpacked()
+        unpacked = UnpackedRows()
         topics, sequences = rows.batch.column("wire_topic").to_pylist(), rows.batch.column("sequence").to_pylist()
         for row, wire_topic, sequence, content in zip(rows.numbers.tolist(), topics, sequences, opened, strict=True):
             reason = unpacked.add(row, sequence, content, partial(self._is_under, wire_topic))
@@ -152,8 +152,8 @@ class Opener:
         codes = ids.indices.to_numpy()
         firsts = np.empty(len(ids.dictionary), np.int64)
         firsts[codes[::-1]] = np.arange(len(codes))[::-1]  # of values for one place, the last one stays
-        taken = batch.select(Use._fields).take(pa.array(firsts))
-        uses = list(map(Use._make, zip(*map(_values, taken.columns), strict=True)))
+        taken = batch.select(KeyUse._fields).take(pa.array(firsts))
+        uses = list(map(KeyUse._make, zip(*map(_values, taken.columns), strict=True)))
         found = iter(self._keys.get([use for use in uses if use.key_id != NO_KEY], materials, self._grants))
         return [None if use.key_id == NO_KEY else next(found) for use in uses], codes
 
@@ -291,7 +291,7 @@ def _opened(keys: Any, prefixes: Any, topics: Any, sealed: Any) -> list[bytes | 
     return DataKey.open_each(keys.tolist(), _as_bytes(nonces), sealed.tolist(), associated)
 
 
-def _merged(singles: Opened, batch: Any, unpacked: Unpacked) -> Opened:
+def _merged(singles: Opened, batch: Any, unpacked: UnpackedRows) -> Opened:
     """Rows of one publication each and records of batches, in order of rows."""
     rows = np.concatenate((singles.rows, np.array(unpacked.rows, np.int64)))
     order = np.argsort(rows, kind="stable")

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from spark_ingest.opening.decode import Opened, Opener, TopicSet, which
 from spark_ingest.opening.inners import PROPERTIES, Inners
-from spark_ingest.opening.statements import Statement, Unreadable, statement_of
-from spark_ingest.options import Options, Stream
+from spark_ingest.opening.statements import AvailabilityStatement, Unreadable, statement_of
+from spark_ingest.options import IngestStream, Options
 from spark_ingest.spool import ByteRange, Shard, is_batch_topic, read_groups
 
 _log = logging.getLogger(__name__)
@@ -32,24 +32,24 @@ BATCH_BYTES = 64 << 20
 bytes ends at 2 GiB."""
 
 DDL = {
-    Stream.TELEMETRY: (
+    IngestStream.TELEMETRY: (
         "topic string, payload binary, publisher string, sequence long, published_at timestamp, "
         "received_at timestamp, qos int, retain boolean, properties array<struct<name: string, value: string>>"
     ),
-    Stream.AVAILABILITY: (
+    IngestStream.AVAILABILITY: (
         "entity string, gateway string, state string, since timestamp, last_seen timestamp, reason string, "
         "topic string, publisher string, sequence long, published_at timestamp, received_at timestamp, "
         "kind string, time timestamp, number long, latency_ms double, loss_rate double, load map<string,double>, "
         "fields string"
     ),
-    Stream.QUARANTINE: (
+    IngestStream.QUARANTINE: (
         "reason string, wire_topic string, publisher string, sequence long, key_id string, "
         "published_at timestamp, received_at timestamp, header binary, sealed binary"
     ),
 }
 
 SCHEMAS = {
-    Stream.TELEMETRY: pa.schema(
+    IngestStream.TELEMETRY: pa.schema(
         [
             ("topic", pa.string()),
             ("payload", pa.binary()),
@@ -62,7 +62,7 @@ SCHEMAS = {
             ("properties", PROPERTIES),
         ]
     ),
-    Stream.AVAILABILITY: pa.schema(
+    IngestStream.AVAILABILITY: pa.schema(
         [
             ("entity", pa.string()),
             ("gateway", pa.string()),
@@ -84,7 +84,7 @@ SCHEMAS = {
             ("fields", pa.string()),
         ]
     ),
-    Stream.QUARANTINE: pa.schema(
+    IngestStream.QUARANTINE: pa.schema(
         [
             ("reason", pa.string()),
             ("wire_topic", pa.string()),
@@ -133,7 +133,7 @@ class RowReader:
                 pending, count = [], 0
         if pending:
             yield _cut(pending, count)[0]
-        if reasons and self._stream is not Stream.QUARANTINE:
+        if reasons and self._stream is not IngestStream.QUARANTINE:
             told = "; ".join(f"{number} x {reason}" for reason, number in reasons.most_common(3))
             _log.warning(
                 "veilmq: %d of %d rows stay closed (%s); read them with .option('stream', 'quarantine')",
@@ -148,18 +148,18 @@ class RowReader:
         statements = self._sort(opened)
         if reasons is not None:
             reasons.update(reason for _, reason in opened.closed)
-        if self._stream is Stream.AVAILABILITY:
+        if self._stream is IngestStream.AVAILABILITY:
             return _availability(group, opened, statements)
-        return (_quarantine if self._stream is Stream.QUARANTINE else _telemetry)(group, opened)
+        return (_quarantine if self._stream is IngestStream.QUARANTINE else _telemetry)(group, opened)
 
     def _wanted(self, group: Any) -> Any:
         """Rows that must be opened to know: without topic tokens, the wire topic tells enough. None: all."""
         topics = group.column("wire_topic")
-        blind = self._stream is Stream.QUARANTINE or self._opener.hides_topics
+        blind = self._stream is IngestStream.QUARANTINE or self._opener.hides_topics
         ours = self._ours(group) if self._shards else None
         if blind:
             return ours
-        available = self._stream is Stream.AVAILABILITY
+        available = self._stream is IngestStream.AVAILABILITY
 
         def wanted(topic: str) -> bool:
             if is_batch_topic(topic):  # what is in it shows when it is open
@@ -187,11 +187,11 @@ class RowReader:
             ours[row] = shard is not None and shard.owns_batch(publishers[row].as_py(), sequences[row].as_py())
         return ours
 
-    def _sort(self, opened: Opened) -> list[Statement]:
+    def _sort(self, opened: Opened) -> list[AvailabilityStatement]:
         """Keep the rows of this stream; what says nothing on an availability topic is closed. What the others say."""
         topics = opened.content.topic.dictionary_encode()
         available = which(topics, self._availability.__contains__)
-        telemetry = self._stream is Stream.TELEMETRY
+        telemetry = self._stream is IngestStream.TELEMETRY
         kept = which(topics, self._topics.__contains__) & ~available if telemetry else np.zeros(len(topics), bool)
         statements = []
         for index in np.flatnonzero(available).tolist():
@@ -201,7 +201,7 @@ class RowReader:
             except Unreadable as error:
                 opened.closed.append((int(opened.rows[index]), str(error)))
                 continue
-            if statement is not None and self._stream is Stream.AVAILABILITY:
+            if statement is not None and self._stream is IngestStream.AVAILABILITY:
                 kept[index] = True
                 statements.append(statement)
         opened.keep(kept)
@@ -212,7 +212,7 @@ class RowReader:
 def _telemetry(group: Any, opened: Opened) -> Any:
     taken, content = _taken(group, opened.rows), opened.content
     return _batch(
-        Stream.TELEMETRY,
+        IngestStream.TELEMETRY,
         topic=content.topic,
         payload=content.payload,
         publisher=_hex(taken, "publisher"),
@@ -225,12 +225,12 @@ def _telemetry(group: Any, opened: Opened) -> Any:
     )
 
 
-def _availability(group: Any, opened: Opened, statements: Sequence[Statement]) -> Any:
+def _availability(group: Any, opened: Opened, statements: Sequence[AvailabilityStatement]) -> Any:
     taken = _taken(group, opened.rows)
-    said = dict(zip(Statement._fields, zip(*statements, strict=True), strict=True)) if statements else {}
+    said = dict(zip(AvailabilityStatement._fields, zip(*statements, strict=True), strict=True)) if statements else {}
     return _batch(
-        Stream.AVAILABILITY,
-        **{name: said.get(name, ()) for name in Statement._fields},
+        IngestStream.AVAILABILITY,
+        **{name: said.get(name, ()) for name in AvailabilityStatement._fields},
         topic=opened.content.topic,
         publisher=_hex(taken, "publisher"),
         sequence=opened.sequences(taken),
@@ -242,7 +242,7 @@ def _availability(group: Any, opened: Opened, statements: Sequence[Statement]) -
 def _quarantine(group: Any, opened: Opened) -> Any:
     taken = group.take(pa.array([row for row, _ in opened.closed], pa.int64()))
     return _batch(
-        Stream.QUARANTINE,
+        IngestStream.QUARANTINE,
         reason=[reason for _, reason in opened.closed],
         wire_topic=taken.column("wire_topic"),
         publisher=_hex(taken, "publisher"),
@@ -262,7 +262,7 @@ def _taken(group: Any, rows: Any) -> Any:
     return own if whole else own.take(pa.array(rows, pa.int64()))
 
 
-def _batch(stream: Stream, **columns: Any) -> Any:
+def _batch(stream: IngestStream, **columns: Any) -> Any:
     schema = SCHEMAS[stream]
     arrays = [
         value if isinstance(value, pa.Array) else pa.array(value, field.type)

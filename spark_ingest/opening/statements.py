@@ -35,7 +35,7 @@ class Unreadable(Exception):  # noqa: N818  as the errors of this package
     """Why a payload says nothing about an entity; the message is the row's `reason`."""
 
 
-class Statement(NamedTuple):
+class AvailabilityStatement(NamedTuple):
     """One row of the stream availability, without topic and publisher. Times in microseconds."""
 
     entity: str
@@ -53,7 +53,7 @@ class Statement(NamedTuple):
     fields: str | None
 
 
-def statement_of(topic: str, payload: bytes, time_ms: int) -> Statement | None:
+def statement_of(topic: str, payload: bytes, time_ms: int) -> AvailabilityStatement | None:
     """What a publication on an availability topic says; None for an empty one, which clears a retained statement.
 
     `time_ms`: when it was published. Raises Unreadable.
@@ -66,7 +66,7 @@ def statement_of(topic: str, payload: bytes, time_ms: int) -> Statement | None:
     body = _object(payload)
     if not isinstance(body.get("state"), str):
         raise Unreadable("content: no JSON object with a state, on an availability topic")
-    return Statement(
+    return AvailabilityStatement(
         entity=unquote(levels[-2]) if len(levels) > 1 else "",
         gateway=unquote(levels[-3]) if len(levels) > 2 else None,
         state=_text(body["state"]),
@@ -83,7 +83,7 @@ def statement_of(topic: str, payload: bytes, time_ms: int) -> Statement | None:
     )
 
 
-def _report(levels: list[str], body: dict[str, Any]) -> Statement:
+def _report(levels: list[str], body: dict[str, Any]) -> AvailabilityStatement:
     kind, fields, number = body.get("kind"), body.get("fields"), body.get("number")
     if not isinstance(kind, str) or kind not in _STATES:
         raise Unreadable(f"content: a trace report of no known kind ({_text(str(kind))[:40]})")
@@ -95,7 +95,7 @@ def _report(levels: list[str], body: dict[str, Any]) -> Statement:
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 63:
         raise Unreadable("content: a trace report without a number")
     load = [(_text(name), float(value)) for name, value in fields.items() if _number(value) is not None]
-    return Statement(
+    return AvailabilityStatement(
         entity=str(entity),
         gateway=str(gateway),
         state="alive" if kind == "ALLS_WELL" and "after" in fields else _STATES[kind],

@@ -33,7 +33,7 @@ def is_under(topic: str, wire_topic: str) -> bool:
     return not topic.startswith("$") and (topic.startswith(base) or topic == base[:-1])
 
 
-class Unpacked:
+class UnpackedRows:
     """Columns of records; `rows`: of the spool, in which each was."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Link(NamedTuple):
+class ReplicaLink(NamedTuple):
     """The connection to one replica. `pieces`, `bytes`: PUBLISH packets, and what came at all, before TLS."""
 
     replica: str
@@ -35,4 +35,4 @@ class Progress:
     """The spool is at its cap: nothing is acknowledged."""
     accepted: bool = False
     """Enough replicas know all that we want: nothing that is published from now on is missed."""
-    links: tuple[Link, ...] = ()
+    links: tuple[ReplicaLink, ...] = ()

@@ -30,9 +30,9 @@ from keys.envelope import KeyName
 from spark_ingest.errors import SpoolBusy, SpoolError
 from spark_ingest.options import Options
 from spark_ingest.receiver.acknowledging import Sender, acknowledge
-from spark_ingest.receiver.progress import Link, Progress
+from spark_ingest.receiver.progress import Progress, ReplicaLink
 from spark_ingest.receiver.recovery import recovered, state_of
-from spark_ingest.receiving import Collector, Group, Part
+from spark_ingest.receiving import Group, Part, SpoolCollector
 from spark_ingest.secrets import Grants, GrantsWriter, ShareBox, load_readers, names_in, names_of
 from spark_ingest.spool import SEGMENT_BYTES, SpoolWriter, make_room
 
@@ -82,7 +82,7 @@ class ReplicaClient(Protocol):
     def accepted(self) -> bool:
         """Whether enough replicas know all that we want."""
 
-    def links(self) -> Iterable[Link]:
+    def links(self) -> Iterable[ReplicaLink]:
         """How each connection is."""
 
     def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> Awaitable[None]:
@@ -127,7 +127,7 @@ class _Session:
     """What lives as long as one connection to the region."""
 
     client: ReplicaClient
-    collector: Collector
+    collector: SpoolCollector
     writer: SpoolWriter
     grants: GrantsWriter
     box: ShareBox
@@ -227,7 +227,7 @@ class Receiver:
             # Before the new segment, so that the file knows what is sealed under which key when that one is the newest.
             await self._renew(client, writer, grants)
             await asyncio.to_thread(writer.roll, state_of(seen, keys, box))
-            collector = Collector(
+            collector = SpoolCollector(
                 client.overlay,
                 client.home_region,
                 seen=seen,

@@ -15,25 +15,25 @@ from typing import Any
 from spark_ingest.errors import SpoolDamaged
 from spark_ingest.receiving import Seen, materials_from_json, materials_to_json
 from spark_ingest.secrets import ShareBox, ShareOpener
-from spark_ingest.spool import KeyMaterial
+from spark_ingest.spool import SpooledKey
 
 STATE_VERSION = 2
 KEYS_KEPT = 4_096
 """Data keys that are known again after a restart, as many as a receiver holds."""
 
 
-def state_of(seen: Seen, materials: Iterable[KeyMaterial], box: ShareBox | None = None) -> bytes:
+def state_of(seen: Seen, materials: Iterable[SpooledKey], box: ShareBox | None = None) -> bytes:
     """For `SpoolWriter.roll`: key headers and shares as the segments hold them, sealed; no scope key, no payload."""
     keys = materials_to_json(materials if box is None else map(box.seal, materials))
     document = {"version": STATE_VERSION, "seen": seen.to_json(), "keys": keys}
     return zlib.compress(json.dumps(document).encode(), 1)
 
 
-def recovered(state: bytes, batches: Iterable[Any], spool_key: bytes | None = None) -> tuple[Seen, list[KeyMaterial]]:
+def recovered(state: bytes, batches: Iterable[Any], spool_key: bytes | None = None) -> tuple[Seen, list[SpooledKey]]:
     """From the writer's `state` and `history()`. `spool_key`: of sealed shares; data keys that it does not open are not
     known any more, until their publishers tell them again. Raises SpoolDamaged for a state that is none of ours."""
     seen = Seen()
-    keys: OrderedDict[bytes, KeyMaterial] = OrderedDict()  # by header, those that were told last at the end
+    keys: OrderedDict[bytes, SpooledKey] = OrderedDict()  # by header, those that were told last at the end
     opener = ShareOpener(() if spool_key is None else (spool_key,))
     if state:
         try:
@@ -50,13 +50,13 @@ def recovered(state: bytes, batches: Iterable[Any], spool_key: bytes | None = No
         _mark(seen, batch)
         columns = (batch.column(name).to_pylist() for name in ("key_header", "shares"))
         told = (
-            KeyMaterial(header, shares or b"") for header, shares in zip(*columns, strict=True) if header is not None
+            SpooledKey(header, shares or b"") for header, shares in zip(*columns, strict=True) if header is not None
         )
         _add(keys, opener.open_all(told))
     return seen, list(keys.values())
 
 
-def _add(keys: OrderedDict[bytes, KeyMaterial], materials: Iterable[KeyMaterial]) -> None:
+def _add(keys: OrderedDict[bytes, SpooledKey], materials: Iterable[SpooledKey]) -> None:
     for each in materials:
         keys[each.header] = each
         keys.move_to_end(each.header)

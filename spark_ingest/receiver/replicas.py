@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from bridge.document import Overlay
-from gateway.overlay import Client, Publish, RegionClient
+from gateway.overlay import MqttClient, Publish, RegionClient
 from keys.envelope import KeyName
 from spark_ingest.errors import BadOption
 from spark_ingest.options import Options
-from spark_ingest.receiver.progress import Link
+from spark_ingest.receiver.progress import ReplicaLink
 from spark_ingest.receiver.receiver import OnArrivals
 from spark_ingest.secrets import GrantedScope, Grants
 
@@ -49,7 +49,7 @@ class RegionReplicas:
         """The region whose replicas we listen to."""
         return self._client.home_region
 
-    def _arrived(self, replica: str, publishes: Sequence[Publish], client: Client) -> None:
+    def _arrived(self, replica: str, publishes: Sequence[Publish], client: MqttClient) -> None:
         assert self._on_arrivals is not None
         self._on_arrivals(replica, publishes, client)
 
@@ -84,10 +84,10 @@ class RegionReplicas:
         """Whether enough replicas know all that we want."""
         return self._client.accepted
 
-    def links(self) -> list[Link]:
+    def links(self) -> list[ReplicaLink]:
         """How each connection is."""
         states = self._client.links()
-        return [Link(each.peer, each.up, each.figures.received, each.figures.received_bytes) for each in states]
+        return [ReplicaLink(each.peer, each.up, each.figures.received, each.figures.received_bytes) for each in states]
 
     async def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> None:
         """Until cancelled; the sessions stay at the replicas."""

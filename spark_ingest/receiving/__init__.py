@@ -5,17 +5,17 @@ What is believed of it, `bridge.reader.Intake` says. No sockets, no files. Impor
 
 from __future__ import annotations
 
-from spark_ingest.receiving.collector import Collector
+from spark_ingest.receiving.collector import SpoolCollector
 from spark_ingest.receiving.division import Part
 from spark_ingest.receiving.sealings import Group
 from spark_ingest.receiving.seen import Seen
 from spark_ingest.receiving.usable_keys import materials_from_json, materials_to_json, told_name
 
 __all__ = [
-    "Collector",
     "Group",
     "Part",
     "Seen",
+    "SpoolCollector",
     "materials_from_json",
     "materials_to_json",
     "told_name",

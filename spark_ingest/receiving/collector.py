@@ -30,11 +30,11 @@ from spark_ingest.receiving.division import Part
 from spark_ingest.receiving.publications import HeldOverflowError, Publications
 from spark_ingest.receiving.sealings import UNVOUCHED, WHOLE, Ack, Form, Group, State, call_each
 from spark_ingest.receiving.seen import Seen
-from spark_ingest.receiving.usable_keys import Granted, KShares, Usable, material_of, restore, told_name
-from spark_ingest.spool import KeyMaterial
+from spark_ingest.receiving.usable_keys import GrantedKeys, KShares, Usable, material_of, restore, told_name
+from spark_ingest.spool import SpooledKey
 
 
-class Collector:
+class SpoolCollector:
     """Merges the pieces that one receiver gets. `receive` and `tick`, then `take`, write, `written`."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Collector:
         home: int,
         *,
         seen: Seen | None = None,
-        keys: Iterable[KeyMaterial] = (),
+        keys: Iterable[SpooledKey] = (),
         incomplete_s: float = 10.0,
         part: Part | None = None,
         acknowledge: Callable[[Sequence[Ack]], None] = call_each,
@@ -58,7 +58,7 @@ class Collector:
         self._intake: Intake[Usable] = Intake(overlay, home, KShares())
         self._keys = self._intake.keys
         restore(self._keys, keys)
-        self.granted = Granted()
+        self.granted = GrantedKeys()
         self.seen = seen or Seen()
         self._links = LinkGuard()
         self._asks: list[Send] = []
@@ -236,7 +236,7 @@ class Collector:
         asks, self._asks = self._asks, []
         return asks
 
-    def keys(self) -> list[KeyMaterial]:
+    def keys(self) -> list[SpooledKey]:
         """What there is of data keys, for the process after this one; those that were opened last at the end."""
         found = [material_of(self._keys, key_id) for key_id in self._keys]
         return [each for each in found if each is not None]

@@ -18,7 +18,7 @@ from spark_ingest.receiving.late import Late
 from spark_ingest.receiving.sealing_table import VARIANTS_MAX, FormTable
 from spark_ingest.receiving.sealings import Ack, Form, Group, State, record_of
 from spark_ingest.receiving.seen import Seen
-from spark_ingest.spool import KeyMaterial
+from spark_ingest.spool import SpooledKey
 
 HELD_MAX = 65_536
 """Publications in memory. Receive Maximum keeps honest senders far below; beyond it a piece is left
@@ -44,7 +44,7 @@ class Publications:
     def __init__(
         self,
         missing: Callable[[Form], str | None],
-        material: Callable[[bytes], KeyMaterial | None],
+        material: Callable[[bytes], SpooledKey | None],
         count: Callable[..., None],
         seen: Seen,
         incomplete_s: float,

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from bridge.wire import Admitted
 from keys.envelope import MessageHeader
-from spark_ingest.spool import KeyMaterial, Record
+from spark_ingest.spool import SpooledKey, SpoolRecord
 
 UNVOUCHED = "epoch"
 """The reason begins with it; such a row has no content, so that it is as small as a row can be."""
@@ -29,6 +29,8 @@ def call_each(acks: Iterable[Callable[[], None]]) -> None:
 
 
 class State(Enum):
+    """What became of a sealing at the receiver."""
+
     WAITING = auto()  # for content, key or shares
     READY = auto()  # whole, or given up; not on disk
     WRITING = auto()  # in a group that is being written
@@ -51,7 +53,7 @@ class Form:
     publication: tuple[bytes, int]
     state: State = State.WAITING
     content: bytes | None = field(default=None, repr=False)
-    material: KeyMaterial | None = field(default=None, repr=False)
+    material: SpooledKey | None = field(default=None, repr=False)
     reason: str | None = None
     old: bool = False
     stale: bool = False
@@ -63,16 +65,16 @@ class Form:
 class Group:
     """What is to be written and synced together."""
 
-    records: tuple[Record, ...]
-    keys: dict[bytes, KeyMaterial]
+    records: tuple[SpoolRecord, ...]
+    keys: dict[bytes, SpooledKey]
     entries: tuple[Form, ...] = field(repr=False)
 
 
-def record_of(entry: Form) -> Record:
+def record_of(entry: Form) -> SpoolRecord:
     """As the spool keeps it."""
     header = entry.header
     reason = entry.reason
-    return Record(
+    return SpoolRecord(
         header.publisher,
         header.sequence,
         header.key_id,

@@ -1,7 +1,7 @@
 """What becomes of a data key at a receiver: k shares that fit what its publisher committed to, never a scope key.
 
 They go to the spool as they are. The secret alone opens nothing: executors add the scope's epoch key, and check the
-publisher's commitment to the whole. Of epoch keys a receiver knows only *whether* executors have them (`Granted`):
+publisher's commitment to the whole. Of epoch keys a receiver knows only *whether* executors have them (`GrantedKeys`):
 until then what is sealed under one waits, so that no row is shown which they cannot open yet. Not here: which key
 headers and shares hold (`bridge.reader`).
 """
@@ -16,7 +16,7 @@ from bridge.reader import KeyRing
 from keys.envelope import KeyHeader, KeyName, check_share
 from keys.errors import KeysError
 from keys.sharetree import Place, Share, decode_shares, encode_shares
-from spark_ingest.spool import KeyMaterial
+from spark_ingest.spool import SpooledKey
 
 WANTED_MAX = 64
 """Epoch keys that are asked for at a time, as many as a request holds; what is still missing is wanted again."""
@@ -25,7 +25,7 @@ WANTED_MAX = 64
 class Usable(NamedTuple):
     """An opened key: as the spool keeps it, and the epoch key that executors need beside it."""
 
-    material: KeyMaterial
+    material: SpooledKey
     name: KeyName
 
 
@@ -46,7 +46,7 @@ class KShares:
         return Usable(_material(header, {place: level1[place] for place in places}), header.epoch_key)
 
 
-def material_of(keys: KeyRing[Usable], key_id: bytes) -> KeyMaterial | None:
+def material_of(keys: KeyRing[Usable], key_id: bytes) -> SpooledKey | None:
     """What the spool keeps about a key; with fewer than k shares when there are no more."""
     held = keys.held(key_id)
     if held is None:
@@ -58,7 +58,7 @@ def material_of(keys: KeyRing[Usable], key_id: bytes) -> KeyMaterial | None:
     return _material(header, {place: value for place, value in level1 if check_share(header, place, value)})
 
 
-def restore(keys: KeyRing[Usable], materials: Iterable[KeyMaterial]) -> None:
+def restore(keys: KeyRing[Usable], materials: Iterable[SpooledKey]) -> None:
     """Take over what an earlier process wrote: it was verified then."""
     for each in materials:
         try:
@@ -70,7 +70,7 @@ def restore(keys: KeyRing[Usable], materials: Iterable[KeyMaterial]) -> None:
         keys.resume(header, Usable(each, header.epoch_key) if whole else None, shares)
 
 
-class Granted:
+class GrantedKeys:
     """The epoch keys that executors have, and those that publications wait for."""
 
     def __init__(self) -> None:
@@ -96,20 +96,20 @@ class Granted:
         return names
 
 
-def materials_to_json(materials: Iterable[KeyMaterial]) -> list[list[str]]:
+def materials_to_json(materials: Iterable[SpooledKey]) -> list[list[str]]:
     """For the spool's state."""
     return [[_b64(each.header), _b64(each.shares)] for each in materials]
 
 
-def materials_from_json(entries: Iterable[Sequence[str]]) -> list[KeyMaterial]:
+def materials_from_json(entries: Iterable[Sequence[str]]) -> list[SpooledKey]:
     """The inverse of `materials_to_json`. Raises ValueError for anything else."""
-    return [KeyMaterial(base64.b64decode(header), base64.b64decode(shares)) for header, shares in entries]
+    return [SpooledKey(base64.b64decode(header), base64.b64decode(shares)) for header, shares in entries]
 
 
-def _material(header: KeyHeader, level1: Mapping[int, bytes]) -> KeyMaterial:
+def _material(header: KeyHeader, level1: Mapping[int, bytes]) -> SpooledKey:
     hop = header.hops[0]
     shares = [Share((Place(hop.region, hop.view, place),), (), value) for place, value in sorted(level1.items())]
-    return KeyMaterial(header.encode(), encode_shares(shares) if shares else b"")
+    return SpooledKey(header.encode(), encode_shares(shares) if shares else b"")
 
 
 def _b64(data: bytes) -> str:

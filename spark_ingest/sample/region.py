@@ -52,7 +52,7 @@ def bytes_from(seed: str) -> Callable[[int], bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class SampledPublication:
     """What a device handed to its gateway `at`, and the gateway sealed at `sealed_at` (UNIX seconds)."""
 
     topic: str
@@ -67,7 +67,7 @@ class Published:
 class Sealed:
     """A publication as the region carries it: one wire a replica."""
 
-    published: Published
+    published: SampledPublication
     wires: Mapping[str, Wire]
 
 
@@ -131,12 +131,12 @@ class SampleGateway:
         self._previous: dict[str, int] = defaultdict(int)
         self._keys: dict[KeyName, _Key] = {}
 
-    def seal(self, publications: Sequence[Published], bump: int = 0) -> Iterator[Sealed]:
+    def seal(self, publications: Sequence[SampledPublication], bump: int = 0) -> Iterator[Sealed]:
         """All of them, in this order. `bump`: of the epoch key; the job holds those of bump 0 only."""
         for start in range(0, len(publications), BATCH_LIMIT):
             yield from self._batch(publications[start : start + BATCH_LIMIT], bump)
 
-    def _batch(self, publications: Sequence[Published], bump: int) -> Iterator[Sealed]:
+    def _batch(self, publications: Sequence[SampledPublication], bump: int) -> Iterator[Sealed]:
         made = [self._sealed(each, bump) for each in publications]
         proofs = sign_batch(self._identity, [leaf(header.encode(), each.topic) for each, _, header, _ in made])
         for (published, key, header, content), proof in zip(made, proofs, strict=True):
@@ -151,7 +151,9 @@ class SampleGateway:
                 wires[replica] = Wire(published.topic, content, 1, published.retain, properties)
             yield Sealed(published, wires)
 
-    def _sealed(self, published: Published, bump: int) -> tuple[Published, _Key, MessageHeader, bytes]:
+    def _sealed(
+        self, published: SampledPublication, bump: int
+    ) -> tuple[SampledPublication, _Key, MessageHeader, bytes]:
         self._sequence += 1
         key = self._key(published.topic, bump)
         header = MessageHeader(

@@ -22,8 +22,8 @@ from pathlib import Path
 from spark_ingest.errors import BadOption
 from spark_ingest.options import GRANTS_NAME
 from spark_ingest.receiver import state_of
-from spark_ingest.receiving import Collector
-from spark_ingest.sample.region import REGION, REPLICAS, Published, SampleGateway, SampleRegion, Sealed
+from spark_ingest.receiving import SpoolCollector
+from spark_ingest.sample.region import REGION, REPLICAS, SampledPublication, SampleGateway, SampleRegion, Sealed
 from spark_ingest.secrets import GrantsWriter, names_of
 from spark_ingest.spool import SpoolWriter
 
@@ -88,7 +88,7 @@ def write_sample(directory: Path, rows: int = ROWS, devices: int = DEVICES, seed
         end = START_S + math.ceil(rows / devices) + CUT_OFF_S
         # Two rows that nobody can open: of the first one replica alone brings its share, the second is sealed under a
         # key that the job has no right to.
-        lost = Published("plant/press-0/temperature", b"{}", end, end)
+        lost = SampledPublication("plant/press-0/temperature", b"{}", end, end)
         stranger = SampleGateway(region, STRANGER)
         receiver.receive(next(stranger.seal([lost])), end, REPLICAS[:1])
         receiver.receive(next(gateways[0].seal([lost], bump=1)), end)
@@ -109,7 +109,7 @@ class _Receiver:
         self._writer = SpoolWriter(self.spool, "main", cap_bytes=1 << 40)
         self._keys = GrantsWriter(self.grants, self._writer.segment, ())
         self._region = region
-        self._collector = Collector(region.overlay, REGION.region, incomplete_s=INCOMPLETE_S)
+        self._collector = SpoolCollector(region.overlay, REGION.region, incomplete_s=INCOMPLETE_S)
         self._renew()
         self._writer.roll(state_of(self._collector.seen, self._collector.keys()))
         self._collector.learn(self._keys.names)
@@ -164,7 +164,7 @@ def _cut_off(rows: int, devices: int) -> tuple[float, float]:
     return begin, begin + CUT_OFF_S
 
 
-def _telemetry(rows: int, devices: int, values: random.Random) -> Iterator[Published]:
+def _telemetry(rows: int, devices: int, values: random.Random) -> Iterator[SampledPublication]:
     begin, end = _cut_off(rows, devices)
     for row in range(rows):
         second, number = divmod(row, devices)
@@ -174,7 +174,7 @@ def _telemetry(rows: int, devices: int, values: random.Random) -> Iterator[Publi
         value = mean * (1 + 0.1 * math.sin(second / 30 + number) + values.gauss(0, 0.01))
         body = {"sensor": f"{device}/{sensor}", "value": round(value, 3), "t": round(at, 3)}
         late = number % len(GATEWAYS) == 1 and begin <= at < end
-        yield Published(
+        yield SampledPublication(
             f"plant/{device}/{sensor}",
             json.dumps(body).encode(),
             at,
@@ -183,7 +183,7 @@ def _telemetry(rows: int, devices: int, values: random.Random) -> Iterator[Publi
         )
 
 
-def _availability(rows: int, devices: int) -> list[Published]:
+def _availability(rows: int, devices: int) -> list[SampledPublication]:
     """Every device comes online; the first of the second gateway is away for a while."""
     begin, end = _cut_off(rows, devices)
     states = [(START_S - 1, number, "online", "connected") for number in range(devices)]
@@ -194,5 +194,5 @@ def _availability(rows: int, devices: int) -> list[Published]:
         body = {"state": state, "since": int(at * 1000), "last_seen": int(at * 1000), "reason": reason}
         topic = f"entities/{GATEWAYS[number % len(GATEWAYS)]}/{_device(number)}/availability"
         sealed_at = end if number % len(GATEWAYS) == 1 and begin <= at < end else at
-        told.append(Published(topic, json.dumps(body).encode(), at, sealed_at, retain=True))
+        told.append(SampledPublication(topic, json.dumps(body).encode(), at, sealed_at, retain=True))
     return told

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from spark_ingest.spool import KeyMaterial
+from spark_ingest.spool import SpooledKey
 
 SEALED = b"\0"
 TAG_BYTES = 4
@@ -34,15 +34,15 @@ class ShareBox:
         self._aead = AESGCM(key)
         self._random = random
 
-    def seal(self, material: KeyMaterial) -> KeyMaterial:
+    def seal(self, material: SpooledKey) -> SpooledKey:
         """For the disk."""
         if not material.shares:
             return material
         nonce = self._random(NONCE_BYTES)
         sealed = self._aead.encrypt(nonce, material.shares, material.header)
-        return KeyMaterial(material.header, self._head + nonce + sealed)
+        return SpooledKey(material.header, self._head + nonce + sealed)
 
-    def seal_all(self, materials: Mapping[bytes, KeyMaterial]) -> dict[bytes, KeyMaterial]:
+    def seal_all(self, materials: Mapping[bytes, SpooledKey]) -> dict[bytes, SpooledKey]:
         """The same for those of a group, by key id."""
         return {key_id: self.seal(material) for key_id, material in materials.items()}
 
@@ -53,10 +53,10 @@ class ShareOpener:
     def __init__(self, keys: Iterable[bytes]) -> None:
         self._by_tag = {_tag(key): AESGCM(key) for key in keys}
 
-    def open(self, material: KeyMaterial) -> KeyMaterial | None:
+    def open(self, material: SpooledKey) -> SpooledKey | None:
         """With the shares in clear, None if none of our keys opens them."""
         shares = self.shares(material.header, material.shares)
-        return None if shares is None else KeyMaterial(material.header, shares)
+        return None if shares is None else SpooledKey(material.header, shares)
 
     def shares(self, header: bytes, shares: bytes) -> bytes | None:
         """The shares in clear, of a key with this header; None as above."""
@@ -70,7 +70,7 @@ class ShareOpener:
         except InvalidTag:
             return None
 
-    def open_all(self, materials: Iterable[KeyMaterial]) -> list[KeyMaterial]:
+    def open_all(self, materials: Iterable[SpooledKey]) -> list[SpooledKey]:
         """Those that open."""
         return [opened for each in materials if (opened := self.open(each)) is not None]
 

@@ -21,7 +21,7 @@ from spark_ingest.spool.segments import (
 from spark_ingest.spool.sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, is_batch_topic, parse_shard
 from spark_ingest.spool.standing import standings
 from spark_ingest.spool.status import consumers_behind
-from spark_ingest.spool.writer import SEGMENT_BYTES, KeyMaterial, Record, SpoolWriter
+from spark_ingest.spool.writer import SEGMENT_BYTES, SpooledKey, SpoolRecord, SpoolWriter
 
 __all__ = [
     "CONSUMERS",
@@ -31,13 +31,13 @@ __all__ = [
     "SEGMENT_BYTES",
     "ByteRange",
     "Consumer",
-    "KeyMaterial",
     "Offset",
     "Position",
-    "Record",
     "Shard",
+    "SpoolRecord",
     "SpoolView",
     "SpoolWriter",
+    "SpooledKey",
     "consumers_behind",
     "directory_bytes",
     "forget",

@@ -148,20 +148,20 @@ class Consumer:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConsumerPlace:
     """What a consumer's file says."""
 
     positions: Mapping[str, Position]
     retain_s: float
 
 
-def read_place(path: Path) -> Place | None:
+def read_place(path: Path) -> ConsumerPlace | None:
     """What a consumer's file says, None if there is none. Raises SpoolDamaged."""
     try:
         told = json.loads(path.read_bytes())
         if isinstance(told, dict) and told and "retain_s" not in told:
             told = {"position": told, "retain_s": 0}  # all that an earlier version wrote
-        return Place(positions_of(told["position"]), float(told["retain_s"]))
+        return ConsumerPlace(positions_of(told["position"]), float(told["retain_s"]))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, SpoolError):

@@ -80,7 +80,7 @@ class Size(NamedTuple):
     bytes: int
 
 
-class Group(NamedTuple):
+class SegmentGroup(NamedTuple):
     """One index entry: `rows` rows end at `end`, the first group of a segment begins after the schema."""
 
     end: int
@@ -98,6 +98,7 @@ class ByteRange:
 
 
 def position_of(entry: Mapping[str, int]) -> Position:
+    """A position as it stands in JSON."""
     return Position(int(entry["segment"]), int(entry["byte"]))
 
 
@@ -115,6 +116,7 @@ def positions_of(offset: Mapping[str, Mapping[str, int]]) -> dict[str, Position]
 
 
 def segment_path(directory: Path, number: int, suffix: str = "arrow") -> Path:
+    """The file of a segment."""
     return directory / f"{number:08d}.{suffix}"
 
 
@@ -127,20 +129,20 @@ def segment_numbers(directory: Path) -> list[int]:
     return sorted(int(name[:8]) for name in names if name.endswith(".arrow") and _SEGMENT_NAME.fullmatch(name))
 
 
-def encode_entry(group: Group) -> bytes:
+def encode_entry(group: SegmentGroup) -> bytes:
     """16 bytes: end (8), rows (4), CRC-32 of both (4)."""
     body = struct.pack(">QI", group.end, group.rows)
     return body + zlib.crc32(body).to_bytes(4, "big")
 
 
-def decode_entries(data: bytes, after: int = 0) -> list[Group]:
+def decode_entries(data: bytes, after: int = 0) -> list[SegmentGroup]:
     """Entries up to the first that is torn or not beyond its predecessor (`after`: end of the last known)."""
-    groups: list[Group] = []
+    groups: list[SegmentGroup] = []
     for start in range(0, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
         end, rows, check = _ENTRY.unpack_from(data, start)
         if zlib.crc32(data[start : start + ENTRY_BYTES - 4]) != check or end <= after:
             break
-        groups.append(Group(end, rows))
+        groups.append(SegmentGroup(end, rows))
         after = end
     return groups
 
@@ -150,11 +152,11 @@ class SegmentIndex:
 
     def __init__(self, directory: Path, number: int) -> None:
         self._path = segment_path(directory, number, "index")
-        self._groups: list[Group] = []
+        self._groups: list[SegmentGroup] = []
         self._rows = [0]  # of the groups before each, and of all
         self._final = False
 
-    def groups(self, final: bool = False) -> Sequence[Group]:
+    def groups(self, final: bool = False) -> Sequence[SegmentGroup]:
         """`final`: a later segment was listed before this call, so that the file need not be looked at again."""
         if self._final:
             return self._groups
@@ -290,7 +292,7 @@ class SpoolView:
         """The groups in (start, end] as about `parts` ranges of similar size, none across segments."""
         before = positions_of(start)
         after = positions_of(end)
-        wanted: list[tuple[str, int, Group]] = []
+        wanted: list[tuple[str, int, SegmentGroup]] = []
         for name, last in sorted(after.items()):
             groups = [
                 (str(segment_path(self._root / name, number)), begin, group)
@@ -320,7 +322,7 @@ class SpoolView:
 
     def _groups_after(
         self, name: str, at: Position | None, last: Position | None = None
-    ) -> Iterator[tuple[int, int, Group]]:
+    ) -> Iterator[tuple[int, int, SegmentGroup]]:
         """(segment, first byte, group) in order, after `at`, up to and with `last`. Raises SpoolGap."""
         for number, index, first, end in self._stretches(name, at, last):
             groups = index.groups()
@@ -363,7 +365,7 @@ class SpoolView:
         return index
 
 
-def _number_after(groups: Sequence[Group], byte: int) -> int:
+def _number_after(groups: Sequence[SegmentGroup], byte: int) -> int:
     """How many groups end at `byte` or before."""
     return bisect.bisect_right(groups, byte, key=lambda group: group.end)
 
@@ -374,11 +376,11 @@ TASK_BYTES = 64 << 20
 """A task that is much larger only loses more when it fails, and leaves other cores idle."""
 
 
-def _where(entry: tuple[str, int, Group]) -> tuple[int, int]:
+def _where(entry: tuple[str, int, SegmentGroup]) -> tuple[int, int]:
     return int(Path(entry[0]).stem), entry[2].end
 
 
-def _join(entries: Sequence[tuple[str, int, Group]], range_bytes: int) -> list[ByteRange]:
+def _join(entries: Sequence[tuple[str, int, SegmentGroup]], range_bytes: int) -> list[ByteRange]:
     """Neighbouring groups of one segment joined until a range holds about `range_bytes`."""
     ranges: list[ByteRange] = []
     for path, begin, group in entries:

@@ -21,7 +21,7 @@ from spark_ingest.spool.segments import CONSUMERS, Offset, Size, SpoolView, as_o
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ConsumerStanding:
     """How far one consumer is. `behind`: what it has still to read, None where a part of that is gone."""
 
     name: str
@@ -33,7 +33,7 @@ class Standing:
     running: bool
 
 
-def standings(root: Path) -> list[Standing]:
+def standings(root: Path) -> list[ConsumerStanding]:
     """All consumers of a spool, by name. Raises SpoolError."""
     if not root.is_dir():
         raise SpoolError(f"{root} is no spool: there is no such directory; name the one that a receiver writes")
@@ -51,7 +51,7 @@ def standings(root: Path) -> list[Standing]:
         position = as_offset(place.positions)
         running = is_held(path.with_suffix(".lock"))
         behind = _behind(view, position, latest)
-        found.append(Standing(path.stem, position, behind, committed, place.retain_s, running))
+        found.append(ConsumerStanding(path.stem, position, behind, committed, place.retain_s, running))
     return found
 
 
@@ -63,7 +63,7 @@ def _behind(view: SpoolView, position: Offset, latest: Offset) -> Size | None:
     return Size(sum(size.rows for size in sizes), sum(size.bytes for size in sizes))
 
 
-def print_standings(found: Sequence[Standing], *, as_json: bool) -> None:
+def print_standings(found: Sequence[ConsumerStanding], *, as_json: bool) -> None:
     """For people, a table; for programs, a JSON object a line."""
     if as_json:
         for each in found:

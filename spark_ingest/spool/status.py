@@ -20,7 +20,7 @@ from spark_ingest.spool.standing import standings
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartStatus:
     """One receiver's part of a spool."""
 
     receiver: str
@@ -37,7 +37,7 @@ class Status:
     """A spool. `behind`: rows that each consumer has still to read, None where a part of them is gone."""
 
     spool: str
-    receivers: tuple[Part, ...]
+    receivers: tuple[PartStatus, ...]
     behind: Mapping[str, int | None]
 
     def to_json(self) -> str:
@@ -57,7 +57,7 @@ def consumers_behind(root: Path) -> dict[str, int | None]:
     return {each.name: None if each.behind is None else each.behind.rows for each in standings(root)}
 
 
-def _part(root: Path, name: str) -> Part:
+def _part(root: Path, name: str) -> PartStatus:
     directory = root / name
     numbers = segment_numbers(directory)
     rows = sum(group.rows for number in numbers for group in SegmentIndex(directory, number).groups())
@@ -65,7 +65,7 @@ def _part(root: Path, name: str) -> Part:
     if numbers:
         with contextlib.suppress(FileNotFoundError):  # trimmed just now
             written = segment_path(directory, numbers[-1]).stat().st_mtime
-    return Part(name, is_held(directory / "LOCK"), len(numbers), rows, directory_bytes(directory), written)
+    return PartStatus(name, is_held(directory / "LOCK"), len(numbers), rows, directory_bytes(directory), written)
 
 
 def told(status: Status, now: float | None = None) -> str:

@@ -27,8 +27,8 @@ from spark_ingest.spool.segments import (
     RECEIVER_NAME,
     SCHEMA,
     ByteRange,
-    Group,
     Position,
+    SegmentGroup,
     decode_entries,
     directory_bytes,
     encode_entry,
@@ -42,7 +42,7 @@ SEGMENT_BYTES = 64 << 20
 """A segment is the unit of trimming: small against the cap, large against the cost of a file."""
 
 
-class Record(NamedTuple):
+class SpoolRecord(NamedTuple):
     """One publication as the spool keeps it. `sealed` None: no good copy came; `reason` None: complete."""
 
     publisher: bytes
@@ -62,7 +62,7 @@ class Record(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class KeyMaterial:
+class SpooledKey:
     """Key header frame and encoded shares of one data key: what a reader with the scope's key needs."""
 
     header: bytes
@@ -70,10 +70,11 @@ class KeyMaterial:
 
 
 def checksum(header: bytes, sealed: bytes | None, shares: bytes | None) -> int:
+    """CRC-32 over the parts of a row that nothing else protects."""
     return zlib.crc32(shares or b"", zlib.crc32(sealed or b"", zlib.crc32(header)))
 
 
-def as_batch(records: Sequence[Record], keys: Mapping[bytes, KeyMaterial]) -> Any:
+def as_batch(records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -> Any:
     """A group as record batch: each key's material stands on the first row that uses it, so that any range of
     whole groups can be read without another."""
     columns: list[Sequence[Any]] = list(zip(*records, strict=True))
@@ -194,7 +195,7 @@ class SpoolWriter:
         self._other_bytes = directory_bytes(self._directory) - self._end
         self._broken = False
 
-    def append(self, records: Sequence[Record], keys: Mapping[bytes, KeyMaterial]) -> Position:
+    def append(self, records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -> Position:
         """Write one group and fsync it; where it ends. Raises OSError (disk full, for one)."""
         self._check()
         if not records:
@@ -208,7 +209,7 @@ class SpoolWriter:
         self.written_bytes += data.size
         end = self._end + data.size
         # Not synced: an entry that a power failure takes is found again by `seal`.
-        _write_all(self._index, encode_entry(Group(end, len(records))))
+        _write_all(self._index, encode_entry(SegmentGroup(end, len(records))))
         self._end = end
         self._broken = False
         return Position(self._number, end)
@@ -259,7 +260,7 @@ def seal(directory: Path, number: int) -> ByteRange | None:
     return ByteRange(str(path), 0, groups[-1].end, sum(group.rows for group in groups)) if groups else None
 
 
-def _whole_groups(buffer: Any, start: int) -> Iterator[Group]:
+def _whole_groups(buffer: Any, start: int) -> Iterator[SegmentGroup]:
     """Groups from `start` on, up to the first that is torn."""
     source = pa.BufferReader(buffer.slice(start))
     while True:
@@ -271,7 +272,7 @@ def _whole_groups(buffer: Any, start: int) -> Iterator[Group]:
         rows = zip(*(batch.column(name).to_pylist() for name in ("header", "sealed", "shares", "check")), strict=True)
         if not batch.num_rows or any(checksum(*fields) != check for *fields, check in rows):
             return
-        yield Group(start + source.tell(), batch.num_rows)
+        yield SegmentGroup(start + source.tell(), batch.num_rows)
 
 
 def _write_all(descriptor: int, data: Any) -> None:

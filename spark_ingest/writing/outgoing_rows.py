@@ -21,7 +21,7 @@ TOPIC_BYTES_MAX = 65_535
 """MQTT 5.0 §1.5.4."""
 
 
-class Outgoing(NamedTuple):
+class OutgoingRows(NamedTuple):
     """One publication. `qos`: 1 or 2. `properties` holds the id."""
 
     topic: str
@@ -63,7 +63,7 @@ def check_schema(schema: Any) -> None:
             raise BadOption(f"column {name} is {kind}; it has to be {' or '.join(_TYPES[name])}")
 
 
-def publications(batch: Any, prefix: str, first_row: int) -> Iterator[Outgoing]:
+def publications(batch: Any, prefix: str, first_row: int) -> Iterator[OutgoingRows]:
     """The rows of an Arrow record batch, of which `first_row` came before in this task. Raises PublishError."""
     columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
     size = batch.num_rows
@@ -79,7 +79,7 @@ def publications(batch: Any, prefix: str, first_row: int) -> Iterator[Outgoing]:
         own = [pair for pair in _pairs(properties, where) if pair[0] != ID_PROPERTY]
         own.append((ID_PROPERTY, told or f"{prefix}/{number}"))
         data = payload.encode() if isinstance(payload, str) else payload
-        yield Outgoing(topic, data, max(1, qos or 1), bool(retain), tuple(own))
+        yield OutgoingRows(topic, data, max(1, qos or 1), bool(retain), tuple(own))
 
 
 def _check_topic(topic: str | None, where: str) -> None:

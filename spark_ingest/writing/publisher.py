@@ -1,6 +1,6 @@
 """Publishing through a gateway: at least once, bounded, until everything is acknowledged.
 
-A `Publisher` is an ordinary MQTT 5 client that knows nothing of sealing: what is protected, its gateway seals. Rows
+A `RowPublisher` is an ordinary MQTT 5 client that knows nothing of sealing: what is protected, its gateway seals. Rows
 are repeated in their order when the connection was lost; the gateway's Receive Maximum and our own `in_flight` hold
 the source of the rows back. What a row is and how it is named is `outgoing`; Spark is `writer`.
 """
@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count, islice
 
-from gateway.overlay import Client, ClientError, MqttError, PrivateFileError, read_private
+from gateway.overlay import ClientError, MqttClient, MqttError, PrivateFileError, read_private
 from spark_ingest.errors import PublishError
-from spark_ingest.writing.outgoing_rows import Outgoing
+from spark_ingest.writing.outgoing_rows import OutgoingRows
 from spark_ingest.writing.publish_options import PublishOptions
 
 IN_FLIGHT_BYTES = 8 << 20
@@ -47,7 +47,7 @@ _REFUSALS = {
 }
 
 
-class Publisher:
+class RowPublisher:
     """One connection and what is under way on it. Use `publish_all`, once."""
 
     def __init__(self, options: PublishOptions, clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,17 +55,17 @@ class Publisher:
         self._options, self._clock = options, clock
         self._password = _password(options)
         self._ssl = _context(options)
-        self._unsent: deque[Outgoing] = deque()
-        self._under_way: dict[int, Outgoing] = {}
+        self._unsent: deque[OutgoingRows] = deque()
+        self._under_way: dict[int, OutgoingRows] = {}
         self._held_bytes = 0
         self._numbers = count()
         self._moved = asyncio.Event()
         self._progress_at = clock()
         self._failure: PublishError | None = None
-        self._client: Client | None = None
+        self._client: MqttClient | None = None
         self.acknowledged = 0
 
-    async def publish_all(self, rows: Iterable[Outgoing]) -> int:
+    async def publish_all(self, rows: Iterable[OutgoingRows]) -> int:
         """Publish every row; how many were acknowledged, which is all of them. Raises PublishError.
 
         `rows` is read in another thread, no faster than the gateway takes them.
@@ -87,11 +87,11 @@ class Publisher:
 
     # -------------------------------------------------------------------------------------- connection
 
-    async def _connect(self) -> Client:
+    async def _connect(self) -> MqttClient:
         """The first connection, tried for `patience_s`. A gateway that does not want us is asked once."""
         give_up, pause_s = self._clock() + self._options.patience_s, RETRY_FIRST_S
         while True:
-            client = Client(
+            client = MqttClient(
                 self._options.host,
                 self._options.port,
                 ssl=self._ssl,
@@ -154,7 +154,7 @@ class Publisher:
             self._moved.set()
         self._pump()
 
-    def _refused(self, row: Outgoing, code: int) -> None:
+    def _refused(self, row: OutgoingRows, code: int) -> None:
         why = _REFUSALS.get(code, "see the gateway's log")
         self._fail(f"row {row.id} on topic {row.topic[:200]!r} was refused with 0x{code:02x}: {why}")
 
@@ -164,13 +164,13 @@ class Publisher:
 
     # ------------------------------------------------------------------------------------------ waiting
 
-    async def _room_for(self, row: Outgoing) -> None:
+    async def _room_for(self, row: OutgoingRows) -> None:
         if self._fits(row):
             return
         self._pump()
         await self._until(lambda: self._fits(row))
 
-    def _fits(self, row: Outgoing) -> bool:
+    def _fits(self, row: OutgoingRows) -> bool:
         held = len(self._unsent) + len(self._under_way)
         return not held or (held < self._options.in_flight and self._held_bytes + row.cost_bytes <= IN_FLIGHT_BYTES)
 
@@ -202,7 +202,7 @@ class Publisher:
         return self._progress_at if self._under_way else self._clock()
 
 
-def _chunk(source: Iterator[Outgoing]) -> list[Outgoing]:
+def _chunk(source: Iterator[OutgoingRows]) -> list[OutgoingRows]:
     return list(islice(source, CHUNK_ROWS))
 
 

@@ -18,9 +18,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_ingest.errors import BadOption, PublishError
-from spark_ingest.writing.outgoing_rows import Outgoing, check_schema, publications
+from spark_ingest.writing.outgoing_rows import OutgoingRows, check_schema, publications
 from spark_ingest.writing.publish_options import PublishOptions, parse_publish_options
-from spark_ingest.writing.publisher import Publisher
+from spark_ingest.writing.publisher import RowPublisher
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -28,7 +28,7 @@ BATCH_ID = "streaming.sql.batchId"
 
 
 @dataclass
-class Published(WriterCommitMessage):
+class PublishedCommit(WriterCommitMessage):
     """What one task acknowledged."""
 
     rows: int
@@ -97,14 +97,14 @@ def _task() -> Any:
     return task
 
 
-def _publish(options: PublishOptions, prefix: str, batches: Iterator[Any]) -> Published:
+def _publish(options: PublishOptions, prefix: str, batches: Iterator[Any]) -> PublishedCommit:
     async def run() -> int:
-        return await Publisher(options).publish_all(_rows(batches, prefix))
+        return await RowPublisher(options).publish_all(_rows(batches, prefix))
 
-    return Published(asyncio.run(run()))
+    return PublishedCommit(asyncio.run(run()))
 
 
-def _rows(batches: Iterator[Any], prefix: str) -> Iterator[Outgoing]:
+def _rows(batches: Iterator[Any], prefix: str) -> Iterator[OutgoingRows]:
     first = 0
     for batch in batches:
         yield from publications(batch, prefix, first)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from bridge.contract.machine import Tick
-from bridge.traces.entity import Connected, Listen, Stage, Told, TracedEntity, Wishes
+from bridge.traces.entity import BrokerConnected, Listen, Stage, Told, TracedEntity, Wishes
 from bridge.traces.kinds import DESCRIPTOR, TraceKind
 from bridge.traces.tracer import Say
 from gateway.mqtt5.codec import encode
@@ -185,7 +185,7 @@ class Fleet:
             if body[1]:
                 raise ConnectionRefusedError
             member.tries = 0
-            self._perform(member, member.entity.handle(Connected(), now))
+            self._perform(member, member.entity.handle(BrokerConnected(), now))
         elif kind & 0xF0 == PUBLISH:
             length = body[0] << 8 | body[1]
             topic, rest = body[2 : 2 + length].decode(), body[2 + length :]

@@ -24,7 +24,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.client.mqtt_client import Client
+from gateway.client.mqtt_client import MqttClient
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.copies import Copies
 from gateway.mqtt5.packets import ConnAck, Properties, Publish, Version
@@ -171,7 +171,7 @@ class Replica:
             for number, wire in enumerate(wires)
         ]
         self.reads = [b"".join(packets[at : at + BURST]) for at in range(0, len(packets), BURST)]
-        self.client = Client(
+        self.client = MqttClient(
             "replica", 8883, client_id="job", clean_start=False, session_expiry_s=3600, receive_maximum=IN_FLIGHT,
             manual_ack=True, copies=copies,
         )  # fmt: skip
@@ -217,7 +217,7 @@ class Receiving:
             client.on_publishes = partial(self._arrived, replica.name, client)
             replica.connect()
 
-    def _arrived(self, name: str, client: Client, publishes: Sequence[Publish]) -> None:
+    def _arrived(self, name: str, client: MqttClient, publishes: Sequence[Publish]) -> None:
         self.collector.receive_all(name, publishes, zip(repeat(client), publishes), NOW)
 
     def write(self, least: int) -> None:

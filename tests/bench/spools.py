@@ -35,9 +35,9 @@ from keys.envelope import (
 from keys.identity import Identity
 from keys.sharetree import encode_shares
 from spark_ingest.opening.rows import SCHEMAS
-from spark_ingest.options import Stream
+from spark_ingest.options import IngestStream
 from spark_ingest.secrets.sharebox import ShareBox
-from spark_ingest.spool.writer import KeyMaterial, Record, SpoolWriter
+from spark_ingest.spool.writer import SpooledKey, SpoolRecord, SpoolWriter
 from tests.spark_ingest.region import NOW, Overlay, epoch_key, write_grants
 
 SCOPE = KeyName("plant/#", 0, 0)
@@ -65,17 +65,17 @@ class _Publisher:
     left: int = 0
     header: KeyHeader | None = None
     key: DataKey | None = None
-    material: KeyMaterial | None = None
+    material: SpooledKey | None = None
 
     def renew(self, messages: int) -> None:
         hops = Overlay().hops
         self.header, self.key, shares = make_key(
             self.identity, SCOPE, hops, self.sequence + 1, messages, epoch_key(SCOPE), os.urandom
         )
-        self.material = BOX.seal(KeyMaterial(self.header.encode(), encode_shares(shares[:2])))
+        self.material = BOX.seal(SpooledKey(self.header.encode(), encode_shares(shares[:2])))
         self.left = messages
 
-    def seal(self, number: int, messages_a_key: int) -> tuple[MessageHeader, str, bytes, KeyMaterial]:
+    def seal(self, number: int, messages_a_key: int) -> tuple[MessageHeader, str, bytes, SpooledKey]:
         if not self.left:
             self.renew(messages_a_key)
         assert self.header is not None
@@ -93,7 +93,7 @@ class _Publisher:
         return replace(header, digests=(content_digest(content),)), topic, content, self.material
 
 
-def records(messages_a_key: int) -> Iterator[tuple[Record, KeyMaterial]]:
+def records(messages_a_key: int) -> Iterator[tuple[SpoolRecord, SpooledKey]]:
     """Without end."""
     publishers = [_Publisher(Identity.generate(bytes([index + 1]) * 32)) for index in range(PUBLISHERS)]
     number = 0
@@ -102,7 +102,7 @@ def records(messages_a_key: int) -> Iterator[tuple[Record, KeyMaterial]]:
             batch = [publisher.seal(number + each, messages_a_key) for each in range(HEADERS_A_SIGNATURE)]
             proofs = sign_batch(publisher.identity, [leaf(header.encode(), topic) for header, topic, _, _ in batch])
             for (header, topic, content, material), proof in zip(batch, proofs, strict=True):
-                record = Record(
+                record = SpoolRecord(
                     header.publisher, header.sequence, header.key_id, topic, SignedHeader(header, proof).encode(),
                     content, 1, False, header.time_ms * 1000, header.time_ms * 1000,
                 )  # fmt: skip
@@ -130,7 +130,7 @@ def grants(path: Path) -> Path:
 
 def plain_parquet(directory: Path, rows: list[Any], files: int) -> None:
     """Rows of stream telemetry as an application would have stored them in clear."""
-    _write(directory, pa.Table.from_batches(rows, SCHEMAS[Stream.TELEMETRY]), files)
+    _write(directory, pa.Table.from_batches(rows, SCHEMAS[IngestStream.TELEMETRY]), files)
 
 
 def sealed_parquet(directory: Path, rows: int, wrapping_key: bytes, messages_a_key: int, files: int) -> None:

@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bridge.publisher import BatchLimits, Cut, Numbers, Row, ScopeChain
+from bridge.publisher import BatchLimits, Cut, Numbers, OutboxRow, ScopeChain
 from bridge.publisher.series import FloorMark, Series, Snapshot, Value
 from bridge.reader import Chain, Head
 from bridge.reader.retained_values import RETAINED_WAIT_S, Candidate, RetainedValues
@@ -82,7 +82,7 @@ class Replica:
 class World:
     def __init__(self, joins: bool) -> None:
         self.joins, self.now = joins, 1_000_000.0
-        self.disk: dict[int, Row] = {}
+        self.disk: dict[int, OutboxRow] = {}
         self.stored_next, self.index = 0, 0
         self.values: tuple[Value, ...] = ()
         self.series_open = False
@@ -122,7 +122,7 @@ class World:
             self.series.published(value)
         self.line.restored(self.tail, max((row.last for row in self.disk.values()), default=0))
         for row in sorted(self.disk.values(), key=lambda row: row.first):
-            fresh = Row(row.first, row.records, row.previous, row.previous_ms, is_dropped=row.is_dropped)
+            fresh = OutboxRow(row.first, row.records, row.previous, row.previous_ms, is_dropped=row.is_dropped)
             self.disk[row.first] = fresh
             self.line.append(fresh)
         self.keys: dict[str, tuple[bytes, int, NonceGuard]] = {}
@@ -144,7 +144,7 @@ class World:
             self.now += 0.001 * count
             payloads = [b"" if tombstone else str(first + at).encode() for at in range(count)]
             content = encode(bytes([flags]) * count, times, [t.encode() for t in mine], [b""] * count, payloads)
-            row = Row(first, Records.decode(content), *self.line.tail)
+            row = OutboxRow(first, Records.decode(content), *self.line.tail)
             if qos:
                 self.disk[first] = row
             self.stored_next = self.numbers.durable

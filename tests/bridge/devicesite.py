@@ -9,7 +9,7 @@ from bridge.contract.machine import Count, Tick
 from bridge.devices.dashboards import Show
 from bridge.devices.devices import Devices
 from bridge.devices.events import Command, DeviceEvent, Knows, Published, Remembered, Removed, Tell
-from bridge.devices.rules import Rules
+from bridge.devices.rules import DeviceRules
 from bridge.traces.availability import EntityConnected, EntityGone, EntitySeen
 from bridge.traces.kinds import TraceKind
 
@@ -18,7 +18,7 @@ NOW = 1_800_000_000.0
 
 @dataclass
 class Site:
-    rules: Rules = field(default_factory=Rules)
+    rules: DeviceRules = field(default_factory=DeviceRules)
     now: float = NOW
     told: list[tuple[float, Tell]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)

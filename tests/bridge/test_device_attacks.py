@@ -6,9 +6,9 @@ import pytest
 
 from bridge.devices import devices as devices_module
 from bridge.devices import speaking
-from bridge.devices.rules import Heartbeat, Rules
+from bridge.devices.rules import DeviceRules, Heartbeat
 from bridge.devices.speaking import HANDOVER_S
-from bridge.devices.standing import Health
+from bridge.devices.standing import DeviceHealth
 from bridge.traces.kinds import TraceKind
 from tests.bridge.devicesite import Site
 
@@ -18,7 +18,7 @@ HONEST, EVIL = "10.0.0.1", "10.6.6.6"
 
 def site_with_everything() -> Site:
     """A plug of Home Assistant's, a Homie pump, a Sparkplug node with a device, and a sensor behind a bridge."""
-    site = Site(Rules(heartbeats=(Heartbeat("sensors/{device}/state", 60),)))
+    site = Site(DeviceRules(heartbeats=(Heartbeat("sensors/{device}/state", 60),)))
     for client in ("esp", "homie-pump", "edge", "bridge"):
         site.connect(client, origin=HONEST)
     site.home_assistant("esp", "plug", "esp/lwt")
@@ -34,7 +34,7 @@ def site_with_everything() -> Site:
 ALIVE = ("plug", "pump", "plant:edge", "plant:edge:a", "s1", "esp", "bridge")
 
 
-def health(site: Site) -> dict[str, Health | None]:
+def health(site: Site) -> dict[str, DeviceHealth | None]:
     found = {name: site.devices.device(name) for name in ALIVE}
     return {name: device.told if device else None for name, device in found.items()}
 
@@ -55,7 +55,7 @@ ATTACKS = [
 def test_nobody_kills_what_another_open_connection_speaks_for(topic: str, payload: bytes, will: bool) -> None:
     site = site_with_everything()
     before = health(site)
-    assert set(before.values()) == {Health.ALIVE}
+    assert set(before.values()) == {DeviceHealth.ALIVE}
     site.connect("evil", origin=EVIL)
     site.publish("evil", topic, payload, will=will)
     if will:
@@ -75,8 +75,8 @@ def test_nobody_keeps_alive_what_another_connection_speaks_for() -> None:
         site.publish("evil", "esp/lwt", b"online")
         site.publish("evil", "sensors/s1/state")
         site.run(20)
-    assert health(site)["plug"] is Health.FAILED
-    assert health(site)["s1"] is Health.FAILED
+    assert health(site)["plug"] is DeviceHealth.FAILED
+    assert health(site)["s1"] is DeviceHealth.FAILED
     assert site.counted["devices_refused"] == 40
 
 
@@ -90,7 +90,7 @@ def test_a_discovery_message_of_another_does_not_turn_words_around() -> None:
     site.publish("evil", "evil/lwt", b"offline")
     site.publish("esp", "esp/lwt", b"online")
     site.run(5)
-    assert health(site)["plug"] is Health.ALIVE
+    assert health(site)["plug"] is DeviceHealth.ALIVE
 
 
 def test_nothing_is_hung_on_anothers_sparkplug_node() -> None:
@@ -106,20 +106,20 @@ def test_a_connection_that_is_gone_is_replaced_by_its_neighbour_at_once_and_by_o
     site.run(20)
     site.connect("evil", origin=EVIL)
     site.publish("evil", "homie/pump/$state", b"ready")
-    assert health(site)["pump"] is Health.FAILED
+    assert health(site)["pump"] is DeviceHealth.FAILED
     site.connect("homie-pump-2", origin=HONEST)  # libraries that draw a client id at each start
     site.publish("homie-pump-2", "homie/pump/$state", b"ready")
-    assert health(site)["pump"] is Health.ALIVE
+    assert health(site)["pump"] is DeviceHealth.ALIVE
     site.lose("homie-pump-2")
     site.run(HANDOVER_S)
     site.publish("evil", "homie/pump/$state", b"ready")
-    assert health(site)["pump"] is Health.ALIVE
+    assert health(site)["pump"] is DeviceHealth.ALIVE
     site.run(5)
     site.connect("homie-pump", origin=HONEST)
     site.publish("homie-pump", "homie/pump/$state", b"alert")
     site.publish("evil", "homie/pump/$state", b"lost")
     site.run(5)
-    assert health(site)["pump"] is Health.ALIVE, "who spoke first may always come back"
+    assert health(site)["pump"] is DeviceHealth.ALIVE, "who spoke first may always come back"
 
 
 def test_a_client_id_of_a_device_behind_a_bridge_wins_nothing() -> None:
@@ -128,7 +128,7 @@ def test_a_client_id_of_a_device_behind_a_bridge_wins_nothing() -> None:
     site.publish("pump", "homie/pump/$state", b"lost")
     site.lose("pump")
     site.run(30)
-    assert health(site)["pump"] is Health.ALIVE
+    assert health(site)["pump"] is DeviceHealth.ALIVE
 
 
 def test_who_speaks_veilmq_is_believed_about_nobody() -> None:
@@ -211,7 +211,7 @@ def test_ever_new_names_of_one_origin_come_to_an_end_and_others_go_on(monkeypatc
 
 
 def test_what_dashboards_are_shown_is_no_heartbeat_when_a_bridge_brings_it_back() -> None:
-    site = Site(Rules(heartbeats=(Heartbeat("homie/5/{device}/#"), Heartbeat("+/binary_sensor/{device}/state"))))
+    site = Site(DeviceRules(heartbeats=(Heartbeat("homie/5/{device}/#"), Heartbeat("+/binary_sensor/{device}/state"))))
     site.connect("bridge")
     for slug in ("veilmq-site-bridge-12345678", "pump"):
         site.publish("bridge", f"homie/5/{slug}/$state", b"ready")
@@ -231,7 +231,7 @@ def test_words_about_one_device_are_bounded() -> None:
 
 
 def test_the_name_of_a_connected_client_is_its_own_even_where_clients_are_no_devices() -> None:
-    site = Site(Rules(clients=()))
+    site = Site(DeviceRules(clients=()))
     site.connect("esp", origin=HONEST)
     site.connect("evil", origin=EVIL)
     site.publish("evil", "homie/esp/$state", b"lost")

@@ -28,7 +28,7 @@ from bridge.contract.machine import (
 from bridge.document.policy import Scope
 from bridge.document.scope_secret import ScopeSecret
 from bridge.groups.leases import GROUPS_TOPIC, Lease
-from bridge.membership.adopting import FLAG_DOCUMENT, OVERLAY_TOPIC, Version
+from bridge.membership.adopting import FLAG_DOCUMENT, OVERLAY_TOPIC, OfferedVersion
 from bridge.membership.key_service import GRANT_TOPIC
 from bridge.node import GatewayNode, ReplicaNode
 from bridge.topology import peers_of
@@ -128,8 +128,8 @@ def wires_of(world: World) -> list[Wire]:
             for n in range(1, 7)
             for p in ((), (0,), (1, 2))
         ),
-        Wire(OVERLAY_TOPIC, Version(2, bytes(32)).encode()),
-        Wire(OVERLAY_TOPIC, Version(2, bytes(32)).encode(FLAG_DOCUMENT) + zlib.compress(b"[" * 99_999)),
+        Wire(OVERLAY_TOPIC, OfferedVersion(2, bytes(32)).encode()),
+        Wire(OVERLAY_TOPIC, OfferedVersion(2, bytes(32)).encode(FLAG_DOCUMENT) + zlib.compress(b"[" * 99_999)),
     ]
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from bridge.contract.machine import Count, Tick
-from bridge.traces.entity import ASK_AGAIN_S, Connected, TracedEntity
+from bridge.traces.entity import ASK_AGAIN_S, BrokerConnected, TracedEntity
 from bridge.traces.kinds import REGISTRATION_TOPIC, answers_to
 from bridge.traces.pings import LAN, Pulse
 from bridge.traces.tracer import DUE_AT_ONCE, SPEAKS_S, Registering, Say, Spoke, Tracer
@@ -125,7 +125,7 @@ def test_clients_ask_again_later_and_later_and_not_all_together() -> None:
             PUMP, certified(PUMP, name), {"node-1": NODE.public_bytes}, AUTHORITY.public_bytes, rng.randbytes,
             advertisement=advertised(name),
         )  # fmt: skip
-        times = [NOW] if any(_is_registration(e) for e in entity.handle(Connected(), NOW)) else []
+        times = [NOW] if any(_is_registration(e) for e in entity.handle(BrokerConnected(), NOW)) else []
         while len(times) < 4:
             assert entity.next_deadline is not None
             now = entity.next_deadline

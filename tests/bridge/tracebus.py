@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from bridge.contract.machine import Count, Tick
 from bridge.document import constrained
-from bridge.traces.discovery import Asked, DiscoveryNode, Heard, Share
-from bridge.traces.entity import Connected, Keep, Listen, Told, TracedEntity, Wishes
+from bridge.traces.discovery import Asked, DiscoveryNode, Heard, ShareAdvertisement
+from bridge.traces.entity import BrokerConnected, KeepEntity, Listen, Told, TracedEntity, Wishes
 from bridge.traces.kinds import CREATION_TOPIC, DISCOVERY_TOPIC, REGISTRATION_TOPIC, TraceKind
 from bridge.traces.pings import LAN
 from bridge.traces.tracer import ClientGone, Interested, Registering, Say, SendAway, Spoke, Tracer
@@ -79,7 +79,7 @@ class Bus:
         self.clients[name] = made
         self.filters[name] = set()
         self.away.discard(name)
-        self.perform(name, made.handle(Connected(), self.now))
+        self.perform(name, made.handle(BrokerConnected(), self.now))
 
     def die(self, name: str, told: bool = False) -> None:
         self.away.add(name)
@@ -132,7 +132,7 @@ class Bus:
                     self.filters[name].discard(topic)
                 case Say(topic, payload):
                     self.publish(name, topic, payload)
-                case Keep(advertisement):
+                case KeepEntity(advertisement):
                     self.kept[name] = advertisement
                 case Observed():
                     self.observed[name].append((self.now, effect))
@@ -174,7 +174,7 @@ class Bus:
 
     def _node(self, node: str, effects: list[object] | object) -> None:
         for effect in effects:  # type: ignore[attr-defined]
-            if isinstance(effect, Share):
+            if isinstance(effect, ShareAdvertisement):
                 for other, each in self.nodes.items():
                     if other not in (node, *self.away):
                         each.handle(Heard(effect.advertisement.encode()), self.now)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from bridge.contract.machine import Count, Tick
 from bridge.document import constrained
 from bridge.traces.discovery import Asked, DiscoveryNode
-from bridge.traces.entity import Connected, Keep, Listen, Told, Wishes
+from bridge.traces.entity import BrokerConnected, KeepEntity, Listen, Told, Wishes
 from bridge.traces.kinds import (
     CREATION_TOPIC,
     DISCOVERY_TOPIC,
@@ -87,7 +87,7 @@ class WitnessBus:
         )  # fmt: skip
         for witness in range(self.n):
             if witness not in self.dead:
-                self.entity_does(self.entity.handle(Connected(), witness, self.now))
+                self.entity_does(self.entity.handle(BrokerConnected(), witness, self.now))
 
     def die(self, *, told: bool = False) -> None:
         """`told`: the honest brokers see that its connections end."""
@@ -102,7 +102,7 @@ class WitnessBus:
             key, certified(key, name), self._public, AUTHORITY.public_bytes, self.rng.randbytes
         )
         self.filters[name], self.observed[name] = set(), []
-        self._tracker_does(name, made.handle(Connected(), self.now))
+        self._tracker_does(name, made.handle(BrokerConnected(), self.now))
         wish = Follow(ENTITY) if interest is None else Follow(ENTITY, interest)
         self._tracker_does(name, made.handle(wish, self.now))
         return made
@@ -149,7 +149,7 @@ class WitnessBus:
 
     def entity_does(self, effects: Iterable[tuple[int, object]]) -> None:
         for witness, effect in effects:
-            if isinstance(effect, Keep):
+            if isinstance(effect, KeepEntity):
                 self.kept = effect.advertisement
             elif isinstance(effect, Say) and witness not in self.cut:
                 self._later(("up", witness), lambda w=witness, e=effect: self._from(w, ENTITY, e))  # type: ignore[misc]

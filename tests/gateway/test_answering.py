@@ -13,7 +13,7 @@ from amqtt.contexts import Action
 from amqtt.plugins.base import BaseTopicPlugin
 from amqtt.session import Session
 
-from bridge.traces.entity import Connected, Listen, Stage, Told, TracedEffect, Wishes
+from bridge.traces.entity import BrokerConnected, Listen, Stage, Told, TracedEffect, Wishes
 from bridge.traces.tracer import BOGUS_MAX, Say
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.mqtt5.packets import Disconnect, PubAck, Publish, Subscribe, Subscription
@@ -49,7 +49,7 @@ class Pump:
     @classmethod
     async def traced(cls, site: Site, broker: EdgeBroker) -> Pump:
         pump = cls(site, await Wire.connect(broker, NAME))
-        pump.perform(pump.entity.handle(Connected(), time.time()))
+        pump.perform(pump.entity.handle(BrokerConnected(), time.time()))
         while pump.entity.stage is not Stage.TRACED:
             packet = await pump.wire.next()
             if isinstance(packet, Publish):

@@ -23,7 +23,7 @@ import yaml
 from bridge.document.overlay import Overlay
 from gateway import cli
 from gateway.base.config import load
-from gateway.overlay.region_client import Client
+from gateway.overlay.region_client import MqttClient
 from gateway.owner.description import read_description
 from gateway.trust.domains import TrustDomain
 from keys.identity import Role
@@ -386,11 +386,11 @@ def test_one_command_is_a_broker_and_sigterm_ends_it(tmp_path: Path) -> None:
         else:
             pytest.fail("the broker did not start")
 
-        def hello(client: Client) -> None:
+        def hello(client: MqttClient) -> None:
             client.publish("a/b", b"hello", 1)
 
         async def round_trip() -> bytes:
-            client = Client("127.0.0.1", port)
+            client = MqttClient("127.0.0.1", port)
             got: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
             client.on_publish = lambda publish: got.set_result(publish.payload)
             await client.connect()

@@ -28,15 +28,25 @@ from bridge.contract.machine import Effect, Event, Received, Send, Tick, Wire
 from gateway.base.config import load
 from gateway.demo import processes, setup
 from gateway.demo.liar import Liar
-from gateway.demo.logs import PROBE, LineLog, Seen, Sent, digest_of, id_of, read_lines, seen_messages, sent_messages
+from gateway.demo.logs import (
+    PROBE,
+    LineLog,
+    SeenMessage,
+    Sent,
+    digest_of,
+    id_of,
+    read_lines,
+    seen_messages,
+    sent_messages,
+)
 from gateway.demo.operators import Ledger
 from gateway.demo.play import find_sample, read_sink
-from gateway.demo.processes import Fleet
+from gateway.demo.processes import DemoProcesses
 from gateway.demo.report import (
     Blamed,
+    DemoReport,
     KeyServiceTally,
-    Report,
-    Row,
+    ReportRow,
     SparkTally,
     Tally,
     percentile,
@@ -69,8 +79,8 @@ def sent(id_: str, confirmed: bool = True, sent_ns: int = 0, plain_ns: int = 0) 
     return Sent(id_, f"machine/x/cpu/{id_}", digest_of(payload.encode()), payload, (), sent_ns, plain_ns, confirmed)
 
 
-def seen(message: Sent, at_ns: int = 0) -> Seen:
-    return Seen(message.id, message.topic, message.digest, message.properties, at_ns)
+def seen(message: Sent, at_ns: int = 0) -> SeenMessage:
+    return SeenMessage(message.id, message.topic, message.digest, message.properties, at_ns)
 
 
 def by_id(*messages: Sent) -> dict[str, Sent]:
@@ -140,7 +150,7 @@ def test_every_message_is_counted_for_what_happened_to_it(fates: list[str], inve
     assert counted.wrong == fates.count("altered") + fates.count("elsewhere") + invented
     assert len(counted.latencies_ms) == arrived
 
-    rows = [Row("p", 1, got.id, got.topic, got.digest) for got in received]
+    rows = [ReportRow("p", 1, got.id, got.topic, got.digest) for got in received]
     assert tally_spark(by_id(*messages), rows) == SparkTally(
         counted.delivered, counted.lost, counted.wrong, counted.duplicated
     )
@@ -149,10 +159,10 @@ def test_every_message_is_counted_for_what_happened_to_it(fates: list[str], inve
 def test_probes_count_nowhere_and_unconfirmed_messages_are_neither_published_nor_wrong() -> None:
     messages = by_id(sent("a"), sent("b", confirmed=False))
     received = [seen(message) for message in messages.values()]
-    received.append(Seen(PROBE + "1", "machine/x/probe/v3", "", (), 0))
+    received.append(SeenMessage(PROBE + "1", "machine/x/probe/v3", "", (), 0))
     counted = tally(messages, received)
     assert (counted.published, counted.delivered, counted.lost, counted.wrong) == (1, 1, 0, 0)
-    rows = [Row("p", n, got.id, got.topic, got.digest) for n, got in enumerate(received)]
+    rows = [ReportRow("p", n, got.id, got.topic, got.digest) for n, got in enumerate(received)]
     assert tally_spark(messages, rows) == SparkTally(1, 0, 0, 0)
 
 
@@ -184,7 +194,7 @@ def test_there_is_no_percentile_of_nothing() -> None:
 
 TIMELINE = Timeline.draw(7, 45, REGIONS, KEY_SERVERS)
 INNOCENT = next(name for name in REPLICAS if name not in (TIMELINE.liar, TIMELINE.killed))
-GOOD = Report(
+GOOD = DemoReport(
     sealed=Tally(2, 2, 0, 0, 0, (4.0, 9.0)),
     plain=Tally(2, 2, 0, 0, 0, (1.0, 2.0)),
     unconfirmed=0,
@@ -220,7 +230,7 @@ def test_a_run_in_which_everything_arrived_and_the_liar_is_suspected_succeeds() 
         (replace(GOOD, unlinked=("control",)), "down at control"),
     ],
 )
-def test_each_defect_alone_fails_the_run_and_is_told(bad: Report, word: str) -> None:
+def test_each_defect_alone_fails_the_run_and_is_told(bad: DemoReport, word: str) -> None:
     (failure,) = bad.failures()
     assert word in failure
     assert bad.to_json()["failures"] == [failure]
@@ -235,7 +245,7 @@ def test_what_the_liar_says_about_others_or_itself_does_not_count() -> None:
     assert honest.named == {liar: ("control",)}
 
 
-def shown(report: Report) -> str:
+def shown(report: DemoReport) -> str:
     out = StringIO()
     Console(file=out, width=200).print(render(report))
     return out.getvalue()
@@ -275,7 +285,9 @@ def test_what_clients_write_is_what_is_counted(tmp_path: Path) -> None:
     with LineLog(tmp_path / "seen.jsonl") as log:
         for way in ("sealed", "plain"):
             log.write(path=way, id="m1", topic="t", digest="d", properties=[("unit", "%")], at_ns=5)
-    assert seen_messages(read_lines(tmp_path / "seen.jsonl"), "sealed") == [Seen("m1", "t", "d", (("unit", "%"),), 5)]
+    assert seen_messages(read_lines(tmp_path / "seen.jsonl"), "sealed") == [
+        SeenMessage("m1", "t", "d", (("unit", "%"),), 5)
+    ]
 
 
 @given(st.binary(max_size=30))
@@ -299,11 +311,11 @@ def test_sensors_are_real_values_on_valid_topics_that_do_not_tell_the_host() -> 
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> setup.Layout:
+def layout(tmp_path_factory: pytest.TempPathFactory) -> setup.DemoLayout:
     return build(tmp_path_factory.mktemp("demo"), time.time())
 
 
-def test_every_role_has_a_configuration_that_loads_and_an_identity_of_its_own_domain(layout: setup.Layout) -> None:
+def test_every_role_has_a_configuration_that_loads_and_an_identity_of_its_own_domain(layout: setup.DemoLayout) -> None:
     overlay = load_overlay(layout.overlay, int(time.time() * 1000))
     assert set(overlay.members) == set(DOMAINS)
     assert {name: member.certificate.domain for name, member in overlay.members.items()} == dict(DOMAINS)
@@ -319,7 +331,7 @@ def test_every_role_has_a_configuration_that_loads_and_an_identity_of_its_own_do
             assert settings.listeners["overlay"].overlay
 
 
-def test_only_those_who_may_read_get_names_and_only_key_servers_what_keys_come_from(layout: setup.Layout) -> None:
+def test_only_those_who_may_read_get_names_and_only_key_servers_what_keys_come_from(layout: setup.DemoLayout) -> None:
     overlay = load_overlay(layout.overlay, int(time.time() * 1000))
     assert [name for name, member in overlay.members.items() if member.box] == ["control", "site", "spark"]
     granted, keys = load_secrets(LocalIdentity.load(layout.identity("spark")), overlay)
@@ -332,7 +344,7 @@ def test_only_those_who_may_read_get_names_and_only_key_servers_what_keys_come_f
 
 
 def test_ports_differ_and_one_that_is_taken_is_not_chosen(
-    layout: setup.Layout, monkeypatch: pytest.MonkeyPatch
+    layout: setup.DemoLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ports = [*layout.overlay_ports.values(), *layout.client_ports.values(), layout.plain_port]
     assert len(set(ports)) == len(ports)
@@ -405,7 +417,7 @@ def test_what_a_replica_saw_is_shown_beside_what_was_sent(tmp_path: Path) -> Non
     for sequence in (1, 2, 3):
         liar.handle(Received("site", _wire(publisher, sequence, shares=sequence == 3)), 0.0)
     messages = by_id(sent("m2"), replace(sent("m3"), payload='{"id": "m3", "sensor": "[odd]"}'))
-    rows = [Row(publisher.party_id.hex(), n, f"m{n}", "t", "d") for n in (2, 3)]
+    rows = [ReportRow(publisher.party_id.hex(), n, f"m{n}", "t", "d") for n in (2, 3)]
     path = tmp_path / "saw.jsonl"
     assert find_sample("r1a", path, [], messages) is None
     first = find_sample("r1a", path, rows[:1], messages)
@@ -470,7 +482,7 @@ def test_the_sink_is_read_as_spark_wrote_it(tmp_path: Path) -> None:
     )
     database.commit()
     database.close()
-    assert list(read_sink(tmp_path / "sink.sqlite")) == [Row("p", 7, "", "t", "d")]
+    assert list(read_sink(tmp_path / "sink.sqlite")) == [ReportRow("p", 7, "", "t", "d")]
 
 
 def test_a_failed_query_is_told_in_one_line() -> None:
@@ -486,7 +498,7 @@ def test_a_failed_query_is_told_in_one_line() -> None:
 # ------------------------------------------------------------------------------------------- processes
 
 
-def _await(fleet: Fleet) -> DemoError:
+def _await(fleet: DemoProcesses) -> DemoError:
     errors: list[DemoError] = []
 
     def ended() -> bool:
@@ -501,7 +513,7 @@ def _await(fleet: Fleet) -> DemoError:
 
 
 def test_a_process_that_dies_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
-    with Fleet(tmp_path) as fleet:
+    with DemoProcesses(tmp_path) as fleet:
         fleet.start("r1a", "-c", "import sys; print('first'); sys.exit('last words')")
         error = _await(fleet)
     assert error.status == 1
@@ -511,14 +523,14 @@ def test_a_process_that_dies_is_told_with_the_end_of_its_log(tmp_path: Path) -> 
 
 def test_bad_input_of_a_process_is_one_line_and_status_2(tmp_path: Path) -> None:
     code = "import sys; print('veilmq: the port is in use; bind another', file=sys.stderr); sys.exit(2)"
-    with Fleet(tmp_path) as fleet:
+    with DemoProcesses(tmp_path) as fleet:
         fleet.start("plain", "-c", code)
         error = _await(fleet)
     assert (error.status, str(error), error.tail) == (2, "plain: the port is in use; bind another", ())
 
 
 def test_a_killed_process_is_no_accident_and_runs_again(tmp_path: Path) -> None:
-    with Fleet(tmp_path) as fleet:
+    with DemoProcesses(tmp_path) as fleet:
         process = fleet.start("r1a", "-c", "import time; time.sleep(60)")
         process.kill()
         fleet.check()
@@ -533,7 +545,7 @@ def test_children_talk_and_hear(tmp_path: Path) -> None:
         "from gateway.demo.child import Commands, emit\ncommands = Commands()\nemit('ready', n=1)\n"
         "print('noise')\nemit('heard', word=commands.next(20))\nemit('end', word=commands.next(20))"
     )
-    with Fleet(tmp_path) as fleet:
+    with DemoProcesses(tmp_path) as fleet:
         process = fleet.start("witness", "-c", code, talks=True)
         process.may_end = True
         process.say("go")
@@ -553,7 +565,7 @@ def test_nothing_is_left_of_a_process_that_will_not_end(tmp_path: Path, monkeypa
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
         "pathlib.Path('pid.new').write_text(str(child.pid)); pathlib.Path('pid.new').rename('pid')\ntime.sleep(60)"
     )
-    with Fleet(tmp_path) as fleet:
+    with DemoProcesses(tmp_path) as fleet:
         fleet.start("stubborn", "-c", code)
         assert wait_until((tmp_path / "pid").exists)
         pid = int((tmp_path / "pid").read_text())

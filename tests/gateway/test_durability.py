@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gateway.client.mqtt_client import Client
+from gateway.client.mqtt_client import MqttClient
 from gateway.mqtt5.packets import Publish
 from tests.gateway.overlay_processes import free_ports
 from tests.waits import until
@@ -68,9 +68,9 @@ class Broker:
             self._process.wait(START_S)
             self._process = None
 
-    def client(self, client_id: str) -> Client:
+    def client(self, client_id: str) -> MqttClient:
         session = {"clean_start": False, "session_expiry_s": EXPIRY_S}
-        return Client("127.0.0.1", self.port, client_id=client_id, **session, random=lambda: 0.0)  # type: ignore[arg-type]
+        return MqttClient("127.0.0.1", self.port, client_id=client_id, **session, random=lambda: 0.0)  # type: ignore[arg-type]
 
 
 class Publisher:
@@ -127,7 +127,7 @@ class Subscriber:
 
 
 async def retained_state(broker: Broker) -> dict[str, bytes]:
-    client = Client("127.0.0.1", broker.port, random=lambda: 0.0)
+    client = MqttClient("127.0.0.1", broker.port, random=lambda: 0.0)
     found: dict[str, bytes] = {}
     client.on_publish = lambda publish: found.update({publish.topic: publish.payload})
     await client.connect()

@@ -11,7 +11,7 @@ from amqtt.contexts import Action
 from amqtt.plugins.base import BaseTopicPlugin
 
 from bridge.devices.devices import Devices
-from bridge.devices.standing import Health
+from bridge.devices.standing import DeviceHealth
 from gateway.broker import edge_broker
 from gateway.mqtt5.packets import Disconnect, PubAck, Version, Will
 from tests.gateway.harness import Wire, serving
@@ -134,7 +134,7 @@ def test_the_will_of_a_former_connection_is_no_death_of_who_is_back(tmp_path: Pa
             former = await Wire.connect(broker, "plug", will=WILL)
             former.publish("x", b"1", qos=1)
             await former.expect(PubAck)
-            await until(lambda: (known := devices.device("plug")) is not None and known.told is Health.ALIVE)
+            await until(lambda: (known := devices.device("plug")) is not None and known.told is DeviceHealth.ALIVE)
             former.cut()
             await until(lambda: Thinks.asked == 1)
             plug = await Wire.connect(broker, "plug")

@@ -15,7 +15,7 @@ import yaml
 
 from gateway.base.figures import LINKS_SHOWN_MAX, Figures, LinkFigures, LinkState
 from gateway.broker.connection import CLOSE_GRACE_S
-from gateway.client.mqtt_client import Client
+from gateway.client.mqtt_client import MqttClient
 from gateway.mqtt5.packets import PubAck, Publish
 from gateway.operation.prometheus import overlay_metrics
 from gateway.overlay.dials import Dials
@@ -89,7 +89,7 @@ class Leap:
 
 
 @contextlib.asynccontextmanager
-async def a_link(directory: Path) -> AsyncIterator[tuple[Client, Proxy, Any, FakeOverlay]]:
+async def a_link(directory: Path) -> AsyncIterator[tuple[MqttClient, Proxy, Any, FakeOverlay]]:
     """A member's client, a proxy, and the broker of another member, over TLS."""
     authority = Authority(directory)
     cert, key = authority.issue("broker")
@@ -102,7 +102,7 @@ async def a_link(directory: Path) -> AsyncIterator[tuple[Client, Proxy, Any, Fak
         serving({"listeners": {"default": listener}}, overlay=overlay) as broker,
         Proxy().between(broker.port()) as proxy,
     ):
-        client = Client(
+        client = MqttClient(
             "127.0.0.1", proxy.port, client_id="replica1", ssl=authority.client("replica1"), clean_start=False,
             session_expiry_s=3600, keep_alive_s=KEEP_ALIVE_S,
         )  # fmt: skip
@@ -177,7 +177,7 @@ def test_a_peer_that_falls_silent_is_noticed_by_whoever_was_dialled(tmp_path: Pa
 async def test_a_peer_that_is_elsewhere_is_reached_there(server: Server) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    client = Client("127.0.0.1", port, elsewhere=lambda: [("127.0.0.1", server.port)])
+    client = MqttClient("127.0.0.1", port, elsewhere=lambda: [("127.0.0.1", server.port)])
     client.start()
     await (await server.next()).accept()
     await until(lambda: client.connected)
@@ -328,7 +328,7 @@ def test_members_that_dialled_us_are_shown_too(tmp_path: Path) -> None:
 
 def test_the_links_that_we_dial_are_shown_while_they_are_down() -> None:
     async def check() -> None:
-        dials = Dials(lambda peer: Client("127.0.0.1", 9, client_id=peer))
+        dials = Dials(lambda peer: MqttClient("127.0.0.1", 9, client_id=peer))
 
         class Nobody:
             def __getattr__(self, name: str) -> Any:

@@ -17,7 +17,7 @@ import paho.mqtt.client as paho
 import pytest
 import yaml
 
-from gateway.client.mqtt_client import Client
+from gateway.client.mqtt_client import MqttClient
 from gateway.mqtt5.packets import Publish
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_region import REPLICAS, accepted, one_region
@@ -52,7 +52,7 @@ def test_a_persistent_client_gets_everything_once(overlay: OverlayProcesses, how
 async def lives(overlay: OverlayProcesses, how: signal.Signals) -> None:
     got: Counter[bytes] = Counter()
     session = {"clean_start": False, "session_expiry_s": 3600, "random": lambda: 0.0}
-    reader = Client("127.0.0.1", overlay.ports["control"], client_id="reader", **session)  # type: ignore[arg-type]
+    reader = MqttClient("127.0.0.1", overlay.ports["control"], client_id="reader", **session)  # type: ignore[arg-type]
 
     def heard(publish: Publish) -> None:
         if not publish.topic.startswith("plant/entities/"):

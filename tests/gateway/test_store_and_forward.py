@@ -20,7 +20,7 @@ from bridge.contract.machine import (
     Effect,
     Event,
     Forget,
-    Leave,
+    LeaveOnDisk,
     LinkDown,
     LinkUp,
     Publication,
@@ -99,7 +99,7 @@ class Site:
                 self.most_in_flight = max(self.most_in_flight, len(self.unacknowledged[effect.peer]))
             elif isinstance(effect, Forget):
                 self.store.forget(effect.sequences)
-            elif isinstance(effect, Leave):
+            elif isinstance(effect, LeaveOnDisk):
                 self.outgoing.leave(effect.sequences)
             elif isinstance(effect, ReadPage):
                 self._pages.append(effect.start)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from keys.columnsearch import ColumnSearch, Found, worst_steps
+from keys.columnsearch import ColumnSearch, FoundColumns, worst_steps
 from keys.errors import OurFault
 from keys.sharetree import Hop, Share
 from tests.keys.helpers import Made, made, path
@@ -89,7 +89,7 @@ def test_a_spent_budget_delays_and_drops_nothing() -> None:
     search = search_of(of)
     search.add([spoiled(s) if s.places[-1] == 1 else s for s in of.shares])
     turns = 0
-    found: Found | None = None
+    found: FoundColumns | None = None
     while found is None:
         turns += 1
         found = search.search(1, {})

@@ -14,7 +14,7 @@ from keys import fetching
 from keys.archive import make_archive
 from keys.epochs import Calendar, KeyName, ScopeKeys
 from keys.errors import BadFrame, BadSignature, Expired, KeysError, OurFault, Replayed
-from keys.fetching import Ask, Effect, KeyFetcher, Learned, Lied, Refused
+from keys.fetching import Ask, Effect, KeyFetcher, Learned, Lied, RefusedByServer
 from keys.grants import Right
 from keys.identity import Role
 from keys.issuing import KeyServer
@@ -109,7 +109,7 @@ def test_members_learn_their_keys_for_epoch_after_epoch(count: int, faults: int,
     assert [e.name.epoch for e in log if isinstance(e, Learned)] == [10, 11, 12, 13]
     assert all(key == world.key(key_name) for key_name, key in keys)
     assert len(keys) == 4
-    assert not [e for e in log if isinstance(e, Lied | Refused)]
+    assert not [e for e in log if isinstance(e, Lied | RefusedByServer)]
 
 
 def test_who_has_no_right_asks_for_nothing() -> None:
@@ -270,7 +270,7 @@ def test_clocks_apart_to_both_sides_across_epochs(skew: float) -> None:
     assert {name.epoch for name, _ in keys} == {10, 11, 12, 13}
     assert all(key == world.key(name) for name, key in keys)
     if abs(skew) <= CALENDAR.skew_s:
-        assert not [e for e in log if isinstance(e, Refused)]
+        assert not [e for e in log if isinstance(e, RefusedByServer)]
 
 
 def test_the_endless_epoch_needs_nothing_after_its_key() -> None:
@@ -656,7 +656,7 @@ def test_a_revoked_member_learns_no_key_of_a_later_epoch() -> None:
     log: list[Effect] = []
     run(fetcher, fetcher.adopt(old_book, now), honest(world), now, now + 2 * DAY_S, log)  # it ignores the policy
     assert {name for name, _ in keys} == {PRESENT}
-    assert [e for e in log if isinstance(e, Refused)]
+    assert [e for e in log if isinstance(e, RefusedByServer)]
     log.clear()
     fetcher, keys = world.client("reader")
     run(fetcher, started(world, fetcher, now + DAY_S), honest(world), now + DAY_S, now + 3 * DAY_S, log)
@@ -672,7 +672,7 @@ def test_servers_that_are_behind_in_the_policy_are_asked_again_and_not_blamed() 
     fetcher, keys = world.client("reader")
     log: list[Effect] = []
     now = run(fetcher, started(world, fetcher), honest(world), NOW, NOW + 5, log)
-    assert "unknown" in next(e.why for e in log if isinstance(e, Refused))
+    assert "unknown" in next(e.why for e in log if isinstance(e, RefusedByServer))
     for server in world.servers.values():
         server.adopt(world.book)
     run(fetcher, fetcher.tick(fetcher.next_deadline), honest(world), max(now, fetcher.next_deadline), NOW + 200, log)

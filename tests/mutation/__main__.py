@@ -33,8 +33,8 @@ from pathlib import Path
 import hypothesis.strategies  # noqa: F401 - libraries are read once, before the forks
 import pytest
 
-from .operators import Mutation, mutations
-from .survivors import EXPLAINED
+from tests.mutation.operators import Mutation, mutations
+from tests.mutation.survivors import EXPLAINED
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("keys", "bridge", "gateway", "spark_ingest")

@@ -14,7 +14,7 @@ from bridge.contract.machine import Blame, Count, Deliver, Effect, Received, Wir
 from bridge.reader.collector import Collector
 from bridge.replica.forwarder import Forwarder
 from keys.envelope import PROPERTY_SHARES
-from spark_ingest.receiving.collector import Collector as JobCollector
+from spark_ingest.receiving.collector import SpoolCollector as JobCollector
 from tests.sim.world import World
 
 Verdict: TypeAlias = frozenset[str]

@@ -14,10 +14,10 @@ from functools import cache
 
 import pytest
 
-from bridge.contract.budgets import REFUSED_BURST, Limits
+from bridge.contract.budgets import REFUSED_BURST, PublisherLimits
 from bridge.contract.machine import Effect, Received, Send, Wire
 from bridge.document.policy import Scope
-from bridge.membership.adopting import OVERLAY_TOPIC, Version, canonical
+from bridge.membership.adopting import OVERLAY_TOPIC, OfferedVersion, canonical
 from bridge.node import ReplicaNode
 from bridge.topology import peers_of
 from bridge.wire.pieces import NO_PART, PROPERTY_PART
@@ -45,7 +45,7 @@ KEYS = {name: forge_key(WORLD, name, "plant/#") for name in ("site", "spy")}
 FLOOD = 3_000
 
 
-def victim(limits: Limits | None = None) -> ReplicaNode:
+def victim(limits: PublisherLimits | None = None) -> ReplicaNode:
     """A replica of the second region that honest neighbours use, with a subscriber."""
     node = replica(WORLD, "r2a", peers_of(WORLD.overlay, "r2a"))
     if limits is not None:
@@ -91,7 +91,7 @@ def flood(kind: str) -> tuple[Wire, ...]:
         case "statements":
             some = [statement(WORLD, "spy", "plant/#", version=n + 1) for n in range(50)]
         case "offers":
-            some = [Wire(OVERLAY_TOPIC, Version(n, bytes(32)).encode()) for n in range(50)]
+            some = [Wire(OVERLAY_TOPIC, OfferedVersion(n, bytes(32)).encode()) for n in range(50)]
         case _:
             some = [Wire("$veil/other", b"x"), Wire("", b""), Wire(OVERLAY_TOPIC, b"\1\x0f\2" + bytes(60))]
     return tuple(some[n % len(some)] for n in range(FLOOD))
@@ -132,7 +132,7 @@ def distinct(kind: str, n: int) -> Wire:
         case "statements":
             return statement(WORLD, "spy", f"plant/{n}", version=n + 1)
         case "offers":
-            return Wire(OVERLAY_TOPIC, Version(n, bytes(32)).encode())
+            return Wire(OVERLAY_TOPIC, OfferedVersion(n, bytes(32)).encode())
         case _:
             return Wire(f"$veil/{n}", b"x")
 
@@ -196,7 +196,7 @@ def canonical_without_site() -> bytes:
 
 
 def test_a_verified_publisher_pays_for_its_own_flood_and_no_other_does():
-    node = victim(Limits(messages=(10.0, 20.0)))
+    node = victim(PublisherLimits(messages=(10.0, 20.0)))
     other = gateway(WORLD, "control")
     through = honest(60)
     effects = [e for wire in through for e in node.handle(Received("r1a", wire), NOW)]
@@ -209,7 +209,7 @@ def test_a_verified_publisher_pays_for_its_own_flood_and_no_other_does():
 
 def test_nobody_can_spend_anothers_budget():
     """Attack: forgeries in the publisher's name."""
-    node = victim(Limits(messages=(10.0, 20.0)))
+    node = victim(PublisherLimits(messages=(10.0, 20.0)))
     for wire in flood("forged")[:500]:
         node.handle(Received("r1b", wire), NOW)
     effects = [e for wire in honest(20) for e in node.handle(Received("r1a", wire), NOW)]
@@ -217,7 +217,7 @@ def test_nobody_can_spend_anothers_budget():
 
 
 def test_bytes_count_too():
-    node = victim(Limits(bytes=(100.0, 300.0)))
+    node = victim(PublisherLimits(bytes=(100.0, 300.0)))
     effects = [e for wire in honest(60) for e in node.handle(Received("r1a", wire), NOW)]
     assert 0 < counted(effects, "forwarded") < 60
     assert counted(effects, "publisher_throttled") > 0
@@ -225,7 +225,7 @@ def test_bytes_count_too():
 
 def test_bytes_that_come_after_their_header_count_too():
     """Attack: announce everything first, so that content is no news."""
-    node = victim(Limits(bytes=(100.0, 300.0)))
+    node = victim(PublisherLimits(bytes=(100.0, 300.0)))
     effects = []
     for wire in honest(60):
         announced = Wire(wire.topic, b"", 1, False, (*wire.properties, (PROPERTY_PART, NO_PART)))

@@ -39,7 +39,7 @@ from keys.grants import ENDLESS, Grant, Right
 from keys.identity import Certificate, Identity, Role
 from keys.sharetree import Hop, Share, encode_shares, resplit
 from keys.topictokens import matches, tokenise_topic
-from spark_ingest.receiving.collector import Collector
+from spark_ingest.receiving.collector import SpoolCollector
 from spark_ingest.receiving.sealings import Group
 from spark_ingest.secrets.grants import GrantedScope, Grants, encode_grants
 from spark_ingest.spool.writer import SpoolWriter
@@ -302,8 +302,8 @@ class Sealed:
         return Wire(self.topic, told.payload, properties=told.properties)
 
 
-def collector_of(overlay: Overlay, **options: Any) -> Collector:
-    return Collector(overlay.signed, overlay.home, **options)
+def collector_of(overlay: Overlay, **options: Any) -> SpoolCollector:
+    return SpoolCollector(overlay.signed, overlay.home, **options)
 
 
 class Link:

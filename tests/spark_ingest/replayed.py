@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from bridge.document.overlay import Overlay as SignedOverlay
 from keys.envelope import KeyName
 from spark_ingest.options import Options
-from spark_ingest.receiver.progress import Link
+from spark_ingest.receiver.progress import ReplicaLink
 from spark_ingest.receiver.receiver import OnArrivals, ReplicaClient
 from spark_ingest.secrets.grants import Grants
 from spark_ingest.source.source import VeilMQDataSource
@@ -44,7 +44,7 @@ class FileReplicas:
 
     accepted = True
 
-    def links(self) -> tuple[Link, ...]:
+    def links(self) -> tuple[ReplicaLink, ...]:
         return ()
 
     def ask(self, replica: str, topic: str, payload: bytes) -> None:

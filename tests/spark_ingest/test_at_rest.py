@@ -34,7 +34,7 @@ from spark_ingest.secrets.grants import GrantsFile, encode_grants, load_readers,
 from spark_ingest.secrets.grants_writer import GrantsWriter
 from spark_ingest.secrets.sharebox import ShareBox, ShareOpener
 from spark_ingest.spool.segments import SpoolView, read_groups, segment_path
-from spark_ingest.spool.writer import KeyMaterial, SpoolWriter
+from spark_ingest.spool.writer import SpooledKey, SpoolWriter
 from tests.spark_ingest.receiver.test_receiver import Replicas, settings_in, spooled
 from tests.spark_ingest.region import TOKEN_KEY, Link, Overlay, Publisher, Sealed, token_topic
 from tests.waits import wait_until
@@ -74,11 +74,11 @@ def batches(root: Path) -> Iterator[object]:
 def stolen(root: Path) -> list[bytes]:
     """What a thief of the spool reads: every key header and its shares, put together as any executor would."""
 
-    told: list[KeyMaterial] = []
+    told: list[SpooledKey] = []
     sealed: list[tuple[bytes, int, str, bytes]] = []
     for batch in batches(root):
         rows = batch.to_pylist()  # type: ignore[attr-defined]
-        told += [KeyMaterial(row["key_header"], row["shares"]) for row in rows if row["key_header"] is not None]
+        told += [SpooledKey(row["key_header"], row["shares"]) for row in rows if row["key_header"] is not None]
         sealed += [(row["header"], row["sequence"], row["wire_topic"], row["sealed"]) for row in rows]
     for number in (1, 2):
         path = segment_path(root / "main", number, "state")
@@ -149,10 +149,10 @@ def test_the_thief_would_read_shares_that_were_not_sealed(tmp_path: Path) -> Non
     assert SECRET in stolen(tmp_path)
 
 
-def material(overlay: Overlay | None = None) -> KeyMaterial:
+def material(overlay: Overlay | None = None) -> SpooledKey:
     sealed = Publisher(overlay or Overlay()).seal("plant/a")
     assert sealed.key is not None
-    return KeyMaterial(sealed.key[0].encode(), encode_shares(sealed.key[2][:2]))
+    return SpooledKey(sealed.key[0].encode(), encode_shares(sealed.key[2][:2]))
 
 
 def test_sealed_shares_open_under_their_key_beside_their_header_only() -> None:

@@ -14,7 +14,7 @@ from gateway.base.figures import Figures
 from gateway.base.limits import Limits
 from gateway.mqtt5.actions import SessionFigures
 from gateway.operation.prometheus import _GAUGES, broker_metrics, overlay_metrics
-from gateway.operation.snapshot import Snapshot
+from gateway.operation.snapshot import BrokerSnapshot
 from gateway.operation.traffic import Traffic
 from spark_ingest.metrics import QueryMetrics, QueryTable
 from tests.spark_ingest.test_metrics import progress
@@ -44,7 +44,7 @@ def exported() -> dict[str, set[str]]:
     figures = Figures("site", "gateway", links=list)
     figures.named["r1"] = "why"
     families += overlay_metrics(figures, dict.fromkeys(_GAUGES, 1))
-    broker = Snapshot(Traffic(), SessionFigures(), 0.0, *[0] * 14, reached=dict.fromkeys(Limits.model_fields, 0))  # type: ignore[arg-type]
+    broker = BrokerSnapshot(Traffic(), SessionFigures(), 0.0, *[0] * 14, reached=dict.fromkeys(Limits.model_fields, 0))  # type: ignore[arg-type]
     families += broker_metrics(broker, Limits())
     families += receiver_metrics()
     names: dict[str, set[str]] = {}

@@ -15,9 +15,9 @@ from spark_ingest.options import parse_options
 from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
 from spark_ingest.receiver.replicas import RegionReplicas
 from spark_ingest.spool.segments import SpoolView
-from spark_ingest.writing.outgoing_rows import ID_PROPERTY, Outgoing
+from spark_ingest.writing.outgoing_rows import ID_PROPERTY, OutgoingRows
 from spark_ingest.writing.publish_options import parse_publish_options
-from spark_ingest.writing.publisher import Publisher
+from spark_ingest.writing.publisher import RowPublisher
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.waits import wait_until
 
@@ -50,11 +50,11 @@ def test_what_is_written_back_is_sealed_and_comes_back_with_its_id(overlay: Over
     receiver.start()
     assert wait_until(lambda: bool(made) and made[-1]._client.accepted, 60), receiver.trouble
     rows = [
-        Outgoing(f"plant/back/{n % 3}", b"in clear %d" % n, 1, False, (("k", "v"), (ID_PROPERTY, f"w/0/0/{n}")))
+        OutgoingRows(f"plant/back/{n % 3}", b"in clear %d" % n, 1, False, (("k", "v"), (ID_PROPERTY, f"w/0/0/{n}")))
         for n in range(ROWS)
     ]
     publish = parse_publish_options({"host": "127.0.0.1", "port": str(overlay.ports["site"])})
-    assert asyncio.run(Publisher(publish).publish_all(iter(rows))) == ROWS
+    assert asyncio.run(RowPublisher(publish).publish_all(iter(rows))) == ROWS
 
     def found() -> dict[bytes, list[tuple[str, str]]]:
         view, reader = SpoolView(options.spool), RowReader(options)

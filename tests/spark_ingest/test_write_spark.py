@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.overlay.region_client import Client
+from gateway.overlay.region_client import MqttClient
 from spark_ingest.writing.outgoing_rows import ID_PROPERTY
 from tests.gateway.test_durability import Broker
 from tests.waits import wait_until
@@ -32,7 +32,7 @@ class Listener:
         assert self._ready.wait(PATIENCE_S)
 
     async def _main(self) -> None:
-        client: Client = self._broker.client("listener")
+        client: MqttClient = self._broker.client("listener")
         client.on_publish = lambda message: self.seen.append(
             (dict(message.properties.user)[ID_PROPERTY], message.payload.decode())
         )

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.devices import conventions
-from bridge.devices.conventions import CONFIG_BYTES_MAX, Availability, Cleared, Conventions, Named, Said, Word
+from bridge.devices.conventions import (
+    CONFIG_BYTES_MAX,
+    Cleared,
+    ConventionAvailability,
+    Conventions,
+    ConventionWord,
+    Named,
+    Said,
+)
 
 
 def config(**fields: object) -> bytes:
@@ -22,7 +30,7 @@ class Believing:
     def __init__(self) -> None:
         self.conventions = Conventions()
 
-    def read(self, topic: str, payload: bytes, owner: bytes = b"somebody") -> Word | Cleared | None:
+    def read(self, topic: str, payload: bytes, owner: bytes = b"somebody") -> ConventionWord | Cleared | None:
         found = list(self.conventions.read(topic, payload))
         for each in found:
             if isinstance(each, Named):
@@ -39,8 +47,12 @@ def test_home_assistant_availability_topic() -> None:
     read = Believing()
     told = config(name="Pump", unique_id="pump7", state_topic="plant/p", availability_topic="plant/p/avail")
     assert read.read("homeassistant/sensor/pump7/config", told) is None
-    assert read.read("plant/p/avail", b"online") == Word("homeassistant", "pump7", Said.READY, "plant/p/avail")
-    assert read.read("plant/p/avail", b"offline") == Word("homeassistant", "pump7", Said.LOST, "plant/p/avail")
+    assert read.read("plant/p/avail", b"online") == ConventionWord(
+        "homeassistant", "pump7", Said.READY, "plant/p/avail"
+    )
+    assert read.read("plant/p/avail", b"offline") == ConventionWord(
+        "homeassistant", "pump7", Said.LOST, "plant/p/avail"
+    )
     assert read.read("plant/p/avail", b"perhaps") is None
     assert read.read("plant/p", b"online") is None
 
@@ -51,8 +63,8 @@ def test_home_assistant_abbreviations_base_topics_and_own_payloads() -> None:
         **{"~": "devices/7", "uniq_id": "seven", "avty_t": "~/lwt", "pl_avail": "Up", "pl_not_avail": "Down"}
     )
     read.read("homeassistant/switch/node/seven/config", short)
-    assert read.read("devices/7/lwt", b"Up") == Word("homeassistant", "seven", Said.READY, "devices/7/lwt")
-    assert read.read("devices/7/lwt", b"Down") == Word("homeassistant", "seven", Said.LOST, "devices/7/lwt")
+    assert read.read("devices/7/lwt", b"Up") == ConventionWord("homeassistant", "seven", Said.READY, "devices/7/lwt")
+    assert read.read("devices/7/lwt", b"Down") == ConventionWord("homeassistant", "seven", Said.LOST, "devices/7/lwt")
 
 
 def test_home_assistant_words_inside_json() -> None:
@@ -63,9 +75,11 @@ def test_home_assistant_words_inside_json() -> None:
     alone = config(uniq_id="plug", avty_t="plug/status", avty_tpl="{{value_json.up}}", pl_avail="1")
     read.read("homeassistant/switch/plug/config", alone)
     for payload, said in ((b'{"state":"online"}', Said.READY), (b'{"state":"offline"}', Said.LOST)):
-        word = Word("homeassistant", "lamp", said, "z2m/lamp/availability")
+        word = ConventionWord("homeassistant", "lamp", said, "z2m/lamp/availability")
         assert read.read("z2m/lamp/availability", payload) == word
-    assert read.read("plug/status", b'{"up": "1"}') == Word("homeassistant", "plug", Said.READY, "plug/status")
+    assert read.read("plug/status", b'{"up": "1"}') == ConventionWord(
+        "homeassistant", "plug", Said.READY, "plug/status"
+    )
     for payload in (b"online", b'{"state": 1}', b"{", b"[" * 10_000, b"\xff"):
         assert read.read("z2m/lamp/availability", payload) is None
     program = config(unique_id="x", avty_t="x", avty_tpl="{{ 'online' if value | int > 3 else 'offline' }}")
@@ -77,8 +91,8 @@ def test_home_assistant_lists_of_availability() -> None:
     listed = config(unique_id="lamp", availability=[{"topic": "bridge/state"}, {"t": "lamp/state", "pl_avail": "1"}])
     read.read("homeassistant/light/lamp/config", listed)
     assert len(read) == 2
-    assert read.read("bridge/state", b"offline") == Word("homeassistant", "lamp", Said.LOST, "bridge/state")
-    assert read.read("lamp/state", b"1") == Word("homeassistant", "lamp", Said.READY, "lamp/state")
+    assert read.read("bridge/state", b"offline") == ConventionWord("homeassistant", "lamp", Said.LOST, "bridge/state")
+    assert read.read("lamp/state", b"1") == ConventionWord("homeassistant", "lamp", Said.READY, "lamp/state")
 
 
 @pytest.mark.parametrize(
@@ -88,8 +102,8 @@ def test_home_assistant_lists_of_availability() -> None:
 )  # fmt: skip
 def test_homie_states_of_both_versions(word: str, said: Said) -> None:
     read = Believing()
-    assert read.read("homie/pump-7/$state", word.encode()) == Word("homie", "pump-7", said, "homie")
-    assert read.read("homie/5/pump-7/$state", word.encode()) == Word("homie", "pump-7", said, "homie")
+    assert read.read("homie/pump-7/$state", word.encode()) == ConventionWord("homie", "pump-7", said, "homie")
+    assert read.read("homie/5/pump-7/$state", word.encode()) == ConventionWord("homie", "pump-7", said, "homie")
 
 
 def test_an_empty_homie_state_clears_the_device() -> None:
@@ -105,10 +119,10 @@ def test_what_a_gateway_writes_is_no_word() -> None:
 def test_a_discovery_message_counts_once_it_is_believed() -> None:
     read = Conventions()
     told = read.read("homeassistant/sensor/x/config", config(unique_id="x", availability_topic="x/lwt"))
-    assert told == (Named("x", (Availability("x/lwt"),)),)
+    assert told == (Named("x", (ConventionAvailability("x/lwt"),)),)
     assert read.read("x/lwt", b"online") == ()
     read.watch(told[0], b"a")
-    assert read.read("x/lwt", b"online") == (Word("homeassistant", "x", Said.READY, "x/lwt"),)
+    assert read.read("x/lwt", b"online") == (ConventionWord("homeassistant", "x", Said.READY, "x/lwt"),)
     read.forget("x")
     assert (read.read("x/lwt", b"online"), len(read)) == ((), 0)
 
@@ -133,21 +147,21 @@ def test_conventions_that_are_not_wanted_are_not_read() -> None:
 @pytest.mark.parametrize(
     ("topic", "expected"),
     [
-        ("spBv1.0/plant/NBIRTH/edge", Word("spBv1.0", "plant/edge", Said.READY, "spBv1.0")),
-        ("spBv1.0/plant/NDEATH/edge", Word("spBv1.0", "plant/edge", Said.LOST, "spBv1.0")),
-        ("spBv1.0/plant/DBIRTH/edge/pump", Word("spBv1.0", "plant/edge/pump", Said.READY, "spBv1.0")),
-        ("spBv1.0/plant/DDEATH/edge/pump", Word("spBv1.0", "plant/edge/pump", Said.LOST, "spBv1.0")),
+        ("spBv1.0/plant/NBIRTH/edge", ConventionWord("spBv1.0", "plant/edge", Said.READY, "spBv1.0")),
+        ("spBv1.0/plant/NDEATH/edge", ConventionWord("spBv1.0", "plant/edge", Said.LOST, "spBv1.0")),
+        ("spBv1.0/plant/DBIRTH/edge/pump", ConventionWord("spBv1.0", "plant/edge/pump", Said.READY, "spBv1.0")),
+        ("spBv1.0/plant/DDEATH/edge/pump", ConventionWord("spBv1.0", "plant/edge/pump", Said.LOST, "spBv1.0")),
         ("spBv1.0/plant/DBIRTH/edge", None),
         ("spBv1.0/plant/NBIRTH/edge/pump", None),
-        ("spBv1.0/plant/NDATA/edge", Word("spBv1.0", "plant/edge", Said.SPEAKS, "spBv1.0")),
-        ("spBv1.0/plant/DDATA/edge/pump", Word("spBv1.0", "plant/edge/pump", Said.SPEAKS, "spBv1.0")),
+        ("spBv1.0/plant/NDATA/edge", ConventionWord("spBv1.0", "plant/edge", Said.SPEAKS, "spBv1.0")),
+        ("spBv1.0/plant/DDATA/edge/pump", ConventionWord("spBv1.0", "plant/edge/pump", Said.SPEAKS, "spBv1.0")),
         ("spBv1.0/plant/NCMD/edge", None),
         ("spBv1.0/STATE/scada", None),
         ("spBv1.0//NBIRTH/edge", None),
         ("spBv2.0/plant/NBIRTH/edge", None),
     ],
 )
-def test_sparkplug_births_and_deaths(topic: str, expected: Word | None) -> None:
+def test_sparkplug_births_and_deaths(topic: str, expected: ConventionWord | None) -> None:
     assert Believing().read(topic, b"\x08\x01") == expected
 
 
@@ -241,7 +255,7 @@ def test_a_device_document_names_the_availability_of_all_its_components() -> Non
         "homeassistant/sensor/x/config", config(stat_t="x/state", expire_after=5, uniq_id="x")
     )
     assert isinstance(alone, Named)
-    assert (alone.topics, alone.expire_s) == ((conventions.Availability("x/state", conventions.ANYTHING),), 5)
+    assert (alone.topics, alone.expire_s) == ((conventions.ConventionAvailability("x/state", conventions.ANYTHING),), 5)
     for odd in (True, -1, 0, "9", 1e12, None):
         assert (
             Conventions().read("homeassistant/sensor/x/config", config(stat_t="x", expire_after=odd, uniq_id="x")) == ()

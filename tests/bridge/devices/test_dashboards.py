@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bridge.devices.conventions import HOME_ASSISTANT, HOMIE, OURS
 from bridge.devices.dashboards import BEGINNINGS, DASHBOARDS, Dashboards, entity_id
-from bridge.devices.standing import Health
+from bridge.devices.standing import DeviceHealth
 from bridge.document.own_topics import OwnTopics
 from bridge.traces.kinds import TraceKind
 
@@ -22,7 +22,7 @@ def by_topic(made: Dashboards, *arguments: object) -> dict[str, bytes]:
 def test_an_entity_is_described_once_and_its_state_is_shown_each_time() -> None:
     made = Dashboards(DASHBOARDS)
     name = entity_id("pump")
-    first = by_topic(made, "pump", Health.ALIVE, None, 5_000, "")
+    first = by_topic(made, "pump", DeviceHealth.ALIVE, None, 5_000, "")
     assert list(first) == [
         f"homeassistant/binary_sensor/{name}/config", f"homie/5/{name}/$description",
         f"homeassistant/binary_sensor/{name}/state", f"homie/5/{name}/$state",
@@ -30,7 +30,7 @@ def test_an_entity_is_described_once_and_its_state_is_shown_each_time() -> None:
     config = json.loads(first[f"homeassistant/binary_sensor/{name}/config"])
     assert config["state_topic"] == f"homeassistant/binary_sensor/{name}/state"
     assert (config["unique_id"], config["device"]["name"]) == (name, "pump")
-    again = by_topic(made, "pump", Health.FAILED, None, 6_000, "silent")
+    again = by_topic(made, "pump", DeviceHealth.FAILED, None, 6_000, "silent")
     assert list(again) == list(first)[2:]
     state = json.loads(again[f"homeassistant/binary_sensor/{name}/state"])
     assert state == {
@@ -39,21 +39,22 @@ def test_an_entity_is_described_once_and_its_state_is_shown_each_time() -> None:
 
 
 @pytest.mark.parametrize(("health", "there"), [
-    (Health.ALIVE, True), (Health.SUSPECTED, True), (Health.FAILED, False), (Health.GONE, False),
+    (DeviceHealth.ALIVE, True), (DeviceHealth.SUSPECTED, True), (DeviceHealth.FAILED, False),
+    (DeviceHealth.GONE, False),
 ])  # fmt: skip
-def test_only_who_is_dead_or_gone_is_off(health: Health, there: bool) -> None:
+def test_only_who_is_dead_or_gone_is_off(health: DeviceHealth, there: bool) -> None:
     made = Dashboards((HOME_ASSISTANT,))
     config, state = (json.loads(show.payload) for show in made.show("pump", health, None, 1, ""))
     assert state["state"] == config["payload_on" if there else "payload_off"]
 
 
 @pytest.mark.parametrize(("health", "state", "word"), [
-    (Health.FAILED, TraceKind.READY, "lost"), (Health.GONE, None, "disconnected"),
-    (Health.SUSPECTED, TraceKind.READY, "alert"), (Health.ALIVE, TraceKind.RECOVERING, "alert"),
-    (Health.ALIVE, TraceKind.INITIALIZING, "init"), (Health.ALIVE, TraceKind.SHUTDOWN, "sleeping"),
-    (Health.ALIVE, TraceKind.READY, "ready"), (Health.ALIVE, None, "ready"),
+    (DeviceHealth.FAILED, TraceKind.READY, "lost"), (DeviceHealth.GONE, None, "disconnected"),
+    (DeviceHealth.SUSPECTED, TraceKind.READY, "alert"), (DeviceHealth.ALIVE, TraceKind.RECOVERING, "alert"),
+    (DeviceHealth.ALIVE, TraceKind.INITIALIZING, "init"), (DeviceHealth.ALIVE, TraceKind.SHUTDOWN, "sleeping"),
+    (DeviceHealth.ALIVE, TraceKind.READY, "ready"), (DeviceHealth.ALIVE, None, "ready"),
 ])  # fmt: skip
-def test_states_of_homie(health: Health, state: TraceKind | None, word: str) -> None:
+def test_states_of_homie(health: DeviceHealth, state: TraceKind | None, word: str) -> None:
     *_, shown = Dashboards((HOMIE,)).show("pump", health, state, 1, "")
     assert shown.payload == word.encode()
 
@@ -61,11 +62,11 @@ def test_states_of_homie(health: Health, state: TraceKind | None, word: str) -> 
 @pytest.mark.parametrize("kinds", [(), (HOME_ASSISTANT,), (HOMIE,), DASHBOARDS])
 def test_whatever_was_shown_is_cleared_and_described_anew(kinds: tuple[str, ...]) -> None:
     made = Dashboards(kinds)
-    shown = set(by_topic(made, "pump", Health.ALIVE, None, 1, ""))
+    shown = set(by_topic(made, "pump", DeviceHealth.ALIVE, None, 1, ""))
     cleared = made.clear("pump")
     assert {show.topic for show in cleared} == shown
     assert {show.payload for show in cleared} <= {b""}
-    assert set(by_topic(made, "pump", Health.ALIVE, None, 2, "")) == shown
+    assert set(by_topic(made, "pump", DeviceHealth.ALIVE, None, 2, "")) == shown
 
 
 def test_nobody_else_publishes_what_is_shown() -> None:
@@ -74,7 +75,7 @@ def test_nobody_else_publishes_what_is_shown() -> None:
     assert f"homie/5/{entity_id('pump')}/$state" in own
     assert f"{HOME_ASSISTANT}/binary_sensor/{entity_id('pump')}/state" not in own
     made = Dashboards(DASHBOARDS)
-    for topic in by_topic(made, "pump", Health.ALIVE, None, 1, ""):
+    for topic in by_topic(made, "pump", DeviceHealth.ALIVE, None, 1, ""):
         assert topic.startswith(tuple(BEGINNINGS.values()))
 
 

@@ -13,13 +13,13 @@ from bridge.contract.machine import Count, Tick
 from bridge.devices import device_tracing
 from bridge.devices.conventions import Conventions
 from bridge.devices.dashboards import GATEWAY_STATE, Dashboards, Show, entity_id
-from bridge.devices.device_tracing import GAUGE_IDLE_S, TOKEN_LIFE_S, TOPIC_LIFE_S, DeviceTracer, Forget, Owner
+from bridge.devices.device_tracing import GAUGE_IDLE_S, TOKEN_LIFE_S, TOPIC_LIFE_S, DeviceTracer, ForgetDevice, Owner
 from bridge.devices.devices import Devices
 from bridge.devices.events import DeviceEvent, Knows, Published
-from bridge.devices.rules import Rules
+from bridge.devices.rules import DeviceRules
 from bridge.traces.availability import EntityConnected, EntityGone
-from bridge.traces.discovery import Asked, DiscoveryNode, Heard, Share, owns
-from bridge.traces.entity import Connected, Listen, Told
+from bridge.traces.discovery import Asked, DiscoveryNode, Heard, ShareAdvertisement, owns
+from bridge.traces.entity import BrokerConnected, Listen, Told
 from bridge.traces.kinds import DISCOVERY_TOPIC, INTEREST_LIVES_S, Interest, TraceKind, answer_topic, gauge_topic
 from bridge.traces.tracer import Interested, Say
 from bridge.traces.tracker import Follow, Leave, Observed, Tracker
@@ -51,7 +51,7 @@ class Gateway:
         self.node = DiscoveryNode("node-1", NODE, NODES, AUTHORITY.public_bytes, rng.randbytes)
         self.node.restore(self.advertisements.values())
         owner = Owner(SITE, certified(SITE, "site"), self.discoverers)
-        self.devices = Devices(Rules())
+        self.devices = Devices(DeviceRules())
         self.tracer = DeviceTracer(
             self.devices, owner, self.node, AUTHORITY.public_bytes, rng.randbytes, Dashboards(self.kinds)
         )
@@ -67,7 +67,7 @@ class Gateway:
         key = identity(name)
         made = Tracker(key, certified(key, name), NODES, AUTHORITY.public_bytes, random.Random(name).randbytes)
         self.trackers[name], self.filters[name], self.observed[name] = made, set(), []
-        self.track(name, made.handle(Connected(), self.now))
+        self.track(name, made.handle(BrokerConnected(), self.now))
         for entity in entities:
             self.track(name, made.handle(Follow(entity), self.now))
         return self.observed[name]
@@ -99,9 +99,9 @@ class Gateway:
                     for name, listening in self.filters.items():
                         if topic in listening:
                             self.track(name, self.trackers[name].handle(Told(topic, payload), self.now))
-                case Share(advertisement):
+                case ShareAdvertisement(advertisement):
                     self.advertisements[advertisement.topic] = advertisement
-                case Forget(topic):
+                case ForgetDevice(topic):
                     self.advertisements.pop(topic, None)
                 case Show(topic, payload):
                     self.retained.pop(topic, None)
@@ -311,7 +311,7 @@ def test_nobody_advertises_devices_of_another_owner() -> None:
     gate = Gateway()
     key = identity("desk")
     tracker = Tracker(key, certified(key, "desk"), NODES, AUTHORITY.public_bytes, rng.randbytes)
-    tracker.handle(Connected(), NOW)
+    tracker.handle(BrokerConnected(), NOW)
     (asked,) = tracker.handle(Follow("site:plug"), NOW)
     assert isinstance(asked, Say)
     answers = lying.handle(Asked("desk", asked.payload), NOW)  # a node that lies answers with what it made
@@ -415,7 +415,7 @@ def test_interest_of_all_kinds_reaches_its_topic() -> None:
     key = identity("desk")
     tracker = Tracker(key, certified(key, "desk"), NODES, AUTHORITY.public_bytes, random.Random(1).randbytes)
     gate.trackers["desk"], gate.filters["desk"], gate.observed["desk"] = tracker, set(), []
-    gate.track("desk", tracker.handle(Connected(), gate.now))
+    gate.track("desk", tracker.handle(BrokerConnected(), gate.now))
     gate.track("desk", tracker.handle(Follow("site:plug", Interest.CHANGES), gate.now))
     gate.publish("plug", "homie/plug/$state", b"alert")
     gate.run(5)

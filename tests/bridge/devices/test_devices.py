@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from bridge.devices.devices import CALM_S, FORGET_S, LOOKS_AT_ONCE
 from bridge.devices.regularity import LEARNED_S
-from bridge.devices.rules import Heartbeat, Rules
-from bridge.devices.standing import REJOIN_S, Health
+from bridge.devices.rules import DeviceRules, Heartbeat
+from bridge.devices.standing import REJOIN_S, DeviceHealth
 from bridge.traces.kinds import TraceKind
 from tests.bridge.devicesite import Site
 
@@ -37,7 +37,7 @@ def test_a_client_joins_and_leaves() -> None:
 
 
 def test_a_lost_connection_is_told_at_once_and_fails_when_it_is_not_back() -> None:
-    site = Site(Rules(grace_s=10))
+    site = Site(DeviceRules(grace_s=10))
     site.connect("plug")
     site.lose("plug")
     assert site.kinds("plug") == [JOIN, DISCONNECT]
@@ -62,7 +62,7 @@ def test_a_published_will_is_the_devices_own_word_that_it_is_dead() -> None:
 
 
 def test_a_delayed_will_fails_when_it_comes() -> None:
-    site = Site(Rules(grace_s=3_600))
+    site = Site(DeviceRules(grace_s=3_600))
     site.connect("plug")
     site.lose("plug")
     site.run(60)
@@ -177,7 +177,7 @@ def test_the_learned_rate_is_told() -> None:
 
 # ----------------------------------------------------------------------------------------- behind a bridge
 
-SENSORS = Rules(clients=(), heartbeats=(Heartbeat("sensors/{device}/+", every_s=60),))
+SENSORS = DeviceRules(clients=(), heartbeats=(Heartbeat("sensors/{device}/+", every_s=60),))
 
 
 def test_a_configured_heartbeat_names_devices_that_never_connect() -> None:
@@ -199,7 +199,7 @@ def test_a_configured_heartbeat_names_devices_that_never_connect() -> None:
 
 
 def test_a_device_with_a_heartbeat_may_come_and_go() -> None:
-    site = Site(Rules(heartbeats=(Heartbeat("sensors/{device}/state", every_s=600),)))
+    site = Site(DeviceRules(heartbeats=(Heartbeat("sensors/{device}/state", every_s=600),)))
     for _ in range(5):
         site.connect("soil", settled=False)
         site.publish("soil", "sensors/soil/state")
@@ -211,7 +211,7 @@ def test_a_device_with_a_heartbeat_may_come_and_go() -> None:
 
 
 def test_a_bridge_that_is_lost_takes_its_devices_with_it() -> None:
-    site = Site(Rules(heartbeats=(Heartbeat("sensors/{device}/state"),)))
+    site = Site(DeviceRules(heartbeats=(Heartbeat("sensors/{device}/state"),)))
     site.connect("bridge")
     site.publish("bridge", "sensors/a/state")
     site.lose("bridge")
@@ -222,7 +222,7 @@ def test_a_bridge_that_is_lost_takes_its_devices_with_it() -> None:
 
 
 def test_what_hangs_on_one_bridge_is_told_in_turn() -> None:
-    site = Site(Rules(clients=(), heartbeats=(Heartbeat("sensors/{device}"),), grace_s=60))
+    site = Site(DeviceRules(clients=(), heartbeats=(Heartbeat("sensors/{device}"),), grace_s=60))
     site.connect("bridge")
     for place in range(1_000):
         site.publish("bridge", f"sensors/{place}")
@@ -286,7 +286,7 @@ def test_a_device_that_says_offline_itself_leaves() -> None:
 
 
 def test_a_bridges_words_about_its_devices() -> None:
-    site = Site(Rules(clients=()))
+    site = Site(DeviceRules(clients=()))
     site.connect("z2m")
     for device in ("lamp", "plug"):
         site.home_assistant("z2m", device, "z2m/state", f"z2m/{device}/availability")
@@ -308,7 +308,7 @@ def test_a_bridges_words_about_its_devices() -> None:
 
 
 def test_homie_states() -> None:
-    site = Site(Rules(clients=()))
+    site = Site(DeviceRules(clients=()))
     site.connect("x")
     for word in ("init", "ready", "sleeping", "ready", "alert", "disconnected"):
         site.publish("x", "homie/pump/$state", word.encode())
@@ -331,7 +331,7 @@ def test_who_sleeps_is_not_missed() -> None:
 
 
 def test_a_sparkplug_node_that_says_its_death_itself_leaves_with_all_its_devices() -> None:
-    site = Site(Rules(clients=()))
+    site = Site(DeviceRules(clients=()))
     site.connect("edge")
     site.publish("edge", "spBv1.0/plant/NBIRTH/edge")
     site.publish("edge", "spBv1.0/plant/DBIRTH/edge/a")
@@ -343,7 +343,7 @@ def test_a_sparkplug_node_that_says_its_death_itself_leaves_with_all_its_devices
 
 
 def test_sparkplug_nodes_and_what_hangs_on_them() -> None:
-    site = Site(Rules(clients=()))
+    site = Site(DeviceRules(clients=()))
     site.connect("edge")
     site.publish("edge", "spBv1.0/plant/NBIRTH/edge")
     for device in ("a", "b"):
@@ -409,7 +409,7 @@ def test_after_a_restart_a_heartbeat_has_its_periods_to_come() -> None:
         Heartbeat("sites/{device}/{device}", every_s=10),
         Heartbeat("learned/{device}/{device}/{device}"),
     )
-    site = Site(Rules(heartbeats=heartbeats))
+    site = Site(DeviceRules(heartbeats=heartbeats))
     names = ("back", "dead", "a:fast", "a:b:c")
     for name in names:
         site.remember(name)
@@ -454,7 +454,7 @@ def test_who_is_gone_for_long_is_forgotten() -> None:
 def test_whatever_happens_what_was_told_last_is_what_holds(seed: int) -> None:
     """Random connections, words and pauses; after a quiet minute the last trace is the health that is held."""
     rng = random.Random(seed)
-    site = Site(Rules(heartbeats=(Heartbeat("s/{device}", 30),)))
+    site = Site(DeviceRules(heartbeats=(Heartbeat("s/{device}", 30),)))
     for _ in range(80):
         client = rng.choice(["a", "b"])
         match rng.randrange(6):
@@ -471,8 +471,8 @@ def test_whatever_happens_what_was_told_last_is_what_holds(seed: int) -> None:
             case _:
                 site.run(rng.uniform(0, 20))
     site.run(60)
-    told = {Health.ALIVE: (JOIN, WELL), Health.SUSPECTED: (SUSPECTED,), Health.FAILED: (FAILED,),
-            Health.GONE: (DISCONNECT,)}  # fmt: skip
+    told = {DeviceHealth.ALIVE: (JOIN, WELL), DeviceHealth.SUSPECTED: (SUSPECTED,), DeviceHealth.FAILED: (FAILED,),
+            DeviceHealth.GONE: (DISCONNECT,)}  # fmt: skip
     for name in "abcd":
         device = site.devices.device(name)
         if device is not None and device.told is not None:
@@ -493,7 +493,7 @@ def test_whatever_happens_what_was_told_last_is_what_holds(seed: int) -> None:
     ],
 )  # fmt: skip
 def test_words_on_several_topics_count_by_the_mode(mode: str, words: list[str], dead: bool) -> None:
-    site = Site(Rules(clients=()))
+    site = Site(DeviceRules(clients=()))
     site.connect("bridge")
     topics = [{"topic": "a"}, {"topic": "b"}]
     document = json.dumps({"unique_id": "plug", "availability": topics, "availability_mode": mode})
@@ -506,7 +506,7 @@ def test_words_on_several_topics_count_by_the_mode(mode: str, words: list[str], 
 
 
 def test_a_state_that_expires_is_a_heartbeat() -> None:
-    site = Site(Rules(clients=()))
+    site = Site(DeviceRules(clients=()))
     site.connect("bridge")
     document = json.dumps({"unique_id": "meter", "state_topic": "meter/w", "expire_after": 60})
     site.publish("bridge", "homeassistant/sensor/meter/config", document.encode())
@@ -522,7 +522,7 @@ def test_a_state_that_expires_is_a_heartbeat() -> None:
 
 
 def test_a_child_of_homie_is_lost_with_its_root() -> None:
-    site = Site(Rules(clients=()))
+    site = Site(DeviceRules(clients=()))
     site.connect("bridge")
     for device in ("bridge", "lamp", "alone"):
         site.publish("bridge", f"homie/5/{device}/$state", b"ready")

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import pytest
 
 from bridge.base import Wall
-from bridge.devices.conventions import SPARKPLUG, Said, Word
+from bridge.devices.conventions import SPARKPLUG, ConventionWord, Said
 from bridge.devices.dashboards import Show
 from bridge.devices.host import Host
-from bridge.devices.rules import Rules
+from bridge.devices.rules import DeviceRules
 from bridge.devices.sparkplug import REBIRTH_EVERY_S, Session
 from bridge.traces.kinds import TraceKind
 from tests.bridge.devices.test_sparkplug import payload
@@ -25,7 +25,7 @@ NODE, DEVICE = "plant:edge", "plant:edge:a"
 
 
 def born(host: str = "gate", bd_seq: int = 7) -> Site:
-    site = Site(Rules(clients=(), sparkplug_host=host))
+    site = Site(DeviceRules(clients=(), sparkplug_host=host))
     site.connect("edge")
     say(site, "NBIRTH", payload(0, bd_seq))
     say(site, "DBIRTH", payload(1), "/a")
@@ -77,7 +77,7 @@ def gap_asks_for_rebirth() -> None:
 
 
 def data_before_birth_asks_for_rebirth() -> None:
-    site = Site(Rules(clients=(), sparkplug_host="gate"))
+    site = Site(DeviceRules(clients=(), sparkplug_host="gate"))
     site.connect("edge")
     say(site, "DDATA", payload(5), "/a")
     ((topic, _),) = site.commands
@@ -143,9 +143,9 @@ def test_statements(statement: str) -> None:
 
 def test_only_births_that_are_words_of_sparkplugs_are_kept() -> None:
     host = Host("gate", Wall())
-    birth = Word(SPARKPLUG, "plant/edge", Said.READY, SPARKPLUG)
+    birth = ConventionWord(SPARKPLUG, "plant/edge", Said.READY, SPARKPLUG)
     assert host.certified(birth, "spBv1.0/plant/NBIRTH/edge", b"x") == [
         Show("$sparkplug/certificates/spBv1.0/plant/NBIRTH/edge", b"x")
     ]
-    assert host.certified(Word("homie", "x", Said.READY, "homie"), "homie/x/$state", b"ready") == []
+    assert host.certified(ConventionWord("homie", "x", Said.READY, "homie"), "homie/x/$state", b"ready") == []
     assert host.take(birth, Session(), True, 0.0) == (True, [])

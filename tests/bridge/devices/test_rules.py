@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.devices.rules import Heartbeat, Rules, device_name
+from bridge.devices.rules import DeviceRules, Heartbeat, device_name
 from bridge.devices.standing import FAIL_PERIODS, REJOIN_S
 
 
@@ -34,11 +34,11 @@ def test_names_of_one_and_of_several_levels_never_meet() -> None:
 
 
 def test_who_was_known_before_a_restart_may_take_as_long_as_its_slowest_heartbeat() -> None:
-    rules = Rules(heartbeats=(
+    rules = DeviceRules(heartbeats=(
         Heartbeat("a/{device}", 100.0), Heartbeat("b/{device}", 40.0), Heartbeat("c/{device}/{device}", 900.0),
         Heartbeat("d/{device}"),
     ))  # fmt: skip
     assert rules.rejoin_s("pump") == FAIL_PERIODS * 100.0
     assert rules.rejoin_s("line:pump") == FAIL_PERIODS * 900.0
     assert rules.rejoin_s("a:b:c") == REJOIN_S
-    assert Rules(heartbeats=(Heartbeat("a/{device}", 1.0),)).rejoin_s("pump") == REJOIN_S
+    assert DeviceRules(heartbeats=(Heartbeat("a/{device}", 1.0),)).rejoin_s("pump") == REJOIN_S

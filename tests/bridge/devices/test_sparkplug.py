@@ -12,8 +12,8 @@ from bridge.devices.sparkplug import (
     ASKED_MAX,
     NOTHING,
     REBIRTH_EVERY_S,
-    Numbers,
     Rebirths,
+    SequenceNumbers,
     Session,
     numbers_of,
     rebirth,
@@ -38,19 +38,19 @@ def payload(seq: int | None = None, bd_seq: int | None = None, others: int = 0) 
 
 @given(st.none() | st.integers(0, 255), st.none() | st.integers(0, 255), st.integers(0, 30))
 def test_numbers_are_read_from_what_protobuf_writes(seq: int | None, bd_seq: int | None, others: int) -> None:
-    assert numbers_of(payload(seq, bd_seq, others)) == Numbers(bd_seq, seq)
+    assert numbers_of(payload(seq, bd_seq, others)) == SequenceNumbers(bd_seq, seq)
 
 
 def test_a_number_written_as_an_int_counts_and_a_metric_of_another_name_does_not() -> None:
     made = SparkplugPayload(seq=3)
     made.metrics.add(name="not bdSeq", long_value=9)
     made.metrics.add(name="bdSeq", int_value=7)
-    assert numbers_of(made.SerializeToString()) == Numbers(7, 3)
+    assert numbers_of(made.SerializeToString()) == SequenceNumbers(7, 3)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_make_it_raise(data: bytes) -> None:
-    assert isinstance(numbers_of(data), Numbers)
+    assert isinstance(numbers_of(data), SequenceNumbers)
     assert numbers_of(payload(1, 2)[:-1] + data) is not None
 
 
@@ -75,20 +75,20 @@ def test_state_is_json_with_a_time() -> None:
 )
 def test_a_death_ends_the_session_of_its_birth(birth: int | None, death: int | None, ends: bool) -> None:
     session = Session()
-    session.born_now(Numbers(birth, 0))
-    assert session.ends(Numbers(death)) is ends
+    session.born_now(SequenceNumbers(birth, 0))
+    assert session.ends(SequenceNumbers(death)) is ends
     assert session.born is not ends
-    assert session.ends(Numbers(death)) or birth != death, "a session that ended may end once more"
+    assert session.ends(SequenceNumbers(death)) or birth != death, "a session that ended may end once more"
 
 
 def test_messages_follow_each_other_by_one_and_zero_follows_255() -> None:
     session = Session()
-    assert not session.follows(Numbers(seq=1)), "of whom no birth was heard"
-    session.born_now(Numbers(1, 254))
-    assert session.follows(Numbers(seq=255))
-    assert session.follows(Numbers(seq=0))
-    assert not session.follows(Numbers(seq=2))
-    assert session.follows(Numbers(seq=3)), "after a gap it is counted from what came"
+    assert not session.follows(SequenceNumbers(seq=1)), "of whom no birth was heard"
+    session.born_now(SequenceNumbers(1, 254))
+    assert session.follows(SequenceNumbers(seq=255))
+    assert session.follows(SequenceNumbers(seq=0))
+    assert not session.follows(SequenceNumbers(seq=2))
+    assert session.follows(SequenceNumbers(seq=3)), "after a gap it is counted from what came"
     assert session.follows(NOTHING), "who does not number its messages has no gaps"
 
 

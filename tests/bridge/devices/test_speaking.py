@@ -6,7 +6,7 @@ import pytest
 
 from bridge.devices import speaking
 from bridge.devices.speaking import HANDOVER_S, NAMES_PER_S, Speaking
-from bridge.devices.standing import Link
+from bridge.devices.standing import DeviceLink
 from keys.errors import NotAuthorised
 
 NOW, HERE, ELSEWHERE = 1_000.0, "10.0.0.1", "10.0.0.2"
@@ -17,11 +17,11 @@ def table() -> Speaking:
     return Speaking()
 
 
-def connect(table: Speaking, client: str, origin: str = HERE, now: float = NOW) -> Link:
+def connect(table: Speaking, client: str, origin: str = HERE, now: float = NOW) -> DeviceLink:
     return table.connected(client, origin, 30, now)
 
 
-def leave(link: Link, now: float) -> None:
+def leave(link: DeviceLink, now: float) -> None:
     link.up, link.left_at = False, now
 
 

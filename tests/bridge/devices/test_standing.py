@@ -10,10 +10,10 @@ from bridge.devices.standing import (
     KEEP_ALIVE_SLACK_S,
     REJOIN_S,
     SILENCE_MIN_S,
-    Evidence,
-    Health,
-    Link,
-    Verdict,
+    DeviceHealth,
+    DeviceLink,
+    DeviceVerdict,
+    LifeEvidence,
     judge,
     state_of,
 )
@@ -22,67 +22,71 @@ from bridge.traces.kinds import TraceKind
 NOW, GRACE_S = 1_000.0, 10.0
 
 
-def link(**changes: object) -> Link:
-    return Link("client", "client", b"10.0.0.1", seen_at=NOW, **changes)  # type: ignore[arg-type]
+def link(**changes: object) -> DeviceLink:
+    return DeviceLink("client", "client", b"10.0.0.1", seen_at=NOW, **changes)  # type: ignore[arg-type]
 
 
-def known(**changes: object) -> Evidence:
-    return Evidence(NOW, NOW, **{"link": link(), "own": True, **changes})  # type: ignore[arg-type]
+def known(**changes: object) -> LifeEvidence:
+    return LifeEvidence(NOW, NOW, **{"link": link(), "own": True, **changes})  # type: ignore[arg-type]
 
 
-def health(evidence: Evidence, now: float = NOW) -> Health | None:
+def health(evidence: LifeEvidence, now: float = NOW) -> DeviceHealth | None:
     verdict = judge(evidence, now, GRACE_S)
     return None if verdict is None else verdict.health
 
 
-def left(at: float = NOW, clean: bool = False, willed: bool = False) -> Link:
+def left(at: float = NOW, clean: bool = False, willed: bool = False) -> DeviceLink:
     return link(up=False, left_at=at, clean=clean, willed=willed, reason="went")
 
 
 def test_words_outweigh_connections_and_wills() -> None:
     for other in ({}, {"link": left(willed=True)}, {"every_s": 1.0}, {"link": None}):
-        assert health(known(words={"own": Said.READY, "bridge": Said.LOST}, **other)) is Health.FAILED
+        assert health(known(words={"own": Said.READY, "bridge": Said.LOST}, **other)) is DeviceHealth.FAILED
         gone = judge(known(words={"own": Said.GONE}, **other), NOW, GRACE_S)
-        assert gone == Verdict(Health.GONE, "own says so", clean=True)
-    assert health(known(words={"own": Said.GONE, "bridge": Said.LOST})) is Health.FAILED, "loss before leaving"
+        assert gone == DeviceVerdict(DeviceHealth.GONE, "own says so", clean=True)
+    assert health(known(words={"own": Said.GONE, "bridge": Said.LOST})) is DeviceHealth.FAILED, "loss before leaving"
 
 
 def test_a_will_that_was_published_counts_while_its_connection_is_gone() -> None:
-    assert judge(known(link=left(willed=True)), NOW, GRACE_S) == Verdict(Health.FAILED, "its will was published")
+    assert judge(known(link=left(willed=True)), NOW, GRACE_S) == DeviceVerdict(
+        DeviceHealth.FAILED, "its will was published"
+    )
     bridged = judge(known(link=left(willed=True), own=False, every_s=60.0), NOW, GRACE_S)
-    assert bridged == Verdict(Health.FAILED, "the will of its bridge was published")
-    assert health(known(link=link(willed=True))) is Health.ALIVE
+    assert bridged == DeviceVerdict(DeviceHealth.FAILED, "the will of its bridge was published")
+    assert health(known(link=link(willed=True))) is DeviceHealth.ALIVE
 
 
 def test_a_lost_connection_may_come_back_within_the_grace() -> None:
     lost = known(link=left())
-    assert judge(lost, NOW, GRACE_S) == Verdict(Health.GONE, "went", until=NOW + GRACE_S)
-    assert health(lost, NOW + GRACE_S - 0.1) is Health.GONE
-    assert judge(lost, NOW + GRACE_S, GRACE_S) == Verdict(Health.FAILED, "went")
-    assert judge(known(link=left(clean=True)), NOW + 99, GRACE_S) == Verdict(Health.GONE, "went", clean=True)
+    assert judge(lost, NOW, GRACE_S) == DeviceVerdict(DeviceHealth.GONE, "went", until=NOW + GRACE_S)
+    assert health(lost, NOW + GRACE_S - 0.1) is DeviceHealth.GONE
+    assert judge(lost, NOW + GRACE_S, GRACE_S) == DeviceVerdict(DeviceHealth.FAILED, "went")
+    assert judge(known(link=left(clean=True)), NOW + 99, GRACE_S) == DeviceVerdict(
+        DeviceHealth.GONE, "went", clean=True
+    )
 
 
 def test_with_a_configured_heartbeat_the_connection_may_end_between_two() -> None:
     beats = known(link=left(), every_s=60.0)
-    assert judge(beats, NOW + 119, GRACE_S) == Verdict(Health.ALIVE, until=NOW + 120)
-    assert judge(beats, NOW + 120, GRACE_S) == Verdict(Health.SUSPECTED, "no heartbeat", until=NOW + 180)
-    assert judge(beats, NOW + 180, GRACE_S) == Verdict(Health.FAILED, "no heartbeat")
+    assert judge(beats, NOW + 119, GRACE_S) == DeviceVerdict(DeviceHealth.ALIVE, until=NOW + 120)
+    assert judge(beats, NOW + 120, GRACE_S) == DeviceVerdict(DeviceHealth.SUSPECTED, "no heartbeat", until=NOW + 180)
+    assert judge(beats, NOW + 180, GRACE_S) == DeviceVerdict(DeviceHealth.FAILED, "no heartbeat")
 
 
 def test_nothing_is_said_of_a_remembered_device_before_it_could_be_back() -> None:
     remembered = known(link=None)
     assert judge(remembered, NOW + REJOIN_S - 1, GRACE_S) is None
-    assert health(remembered, NOW + REJOIN_S) is Health.FAILED
-    assert health(known(link=None, every_s=60.0)) is Health.ALIVE
+    assert health(remembered, NOW + REJOIN_S) is DeviceHealth.FAILED
+    assert health(known(link=None, every_s=60.0)) is DeviceHealth.ALIVE
 
 
 def test_who_sleeps_is_not_held_to_its_rhythm_but_to_its_connection() -> None:
     asleep = {"own": Said.SLEEPING}
-    assert judge(known(words=asleep, every_s=1.0), NOW + 9_999, GRACE_S) == Verdict(Health.ALIVE, "asleep")
-    assert health(known(words=asleep, link=left()), NOW + GRACE_S) is Health.FAILED
+    assert judge(known(words=asleep, every_s=1.0), NOW + 9_999, GRACE_S) == DeviceVerdict(DeviceHealth.ALIVE, "asleep")
+    assert health(known(words=asleep, link=left()), NOW + GRACE_S) is DeviceHealth.FAILED
 
 
-def habit(evidence: Evidence, every_s: float = 10.0, count: int = 12) -> float:
+def habit(evidence: LifeEvidence, every_s: float = 10.0, count: int = 12) -> float:
     """It spoke regularly; returns when last."""
     for number in range(count):
         evidence.habit.heard(NOW + number * every_s)
@@ -95,37 +99,39 @@ def test_silence_against_a_habit_is_suspicious_and_twice_as_long_a_failure() -> 
     last = habit(speaks)
     verdict = judge(speaks, last, GRACE_S)
     assert verdict is not None
-    assert verdict.health is Health.ALIVE
+    assert verdict.health is DeviceHealth.ALIVE
     assert verdict.until is not None
     suspect_s = verdict.until - last
     assert suspect_s > 10.0
-    assert health(speaks, verdict.until) is Health.SUSPECTED
-    assert health(speaks, last + FAIL_FACTOR * suspect_s - 0.01) is Health.SUSPECTED
-    assert health(speaks, last + FAIL_FACTOR * suspect_s) is Health.FAILED
+    assert health(speaks, verdict.until) is DeviceHealth.SUSPECTED
+    assert health(speaks, last + FAIL_FACTOR * suspect_s - 0.01) is DeviceHealth.SUSPECTED
+    assert health(speaks, last + FAIL_FACTOR * suspect_s) is DeviceHealth.FAILED
 
 
 def test_short_silences_are_never_held_against_a_habit() -> None:
     speaks = known()
     last = habit(speaks, every_s=1.0, count=90)
-    assert health(speaks, last + SILENCE_MIN_S - 0.01) is Health.ALIVE
-    assert health(speaks, last + SILENCE_MIN_S) is Health.SUSPECTED
+    assert health(speaks, last + SILENCE_MIN_S - 0.01) is DeviceHealth.ALIVE
+    assert health(speaks, last + SILENCE_MIN_S) is DeviceHealth.SUSPECTED
 
 
 def test_who_has_no_rhythm_has_none_to_break() -> None:
     speaks = known()
     habit(speaks, count=3)
-    assert judge(speaks, NOW + 99_999, GRACE_S) == Verdict(Health.ALIVE)
+    assert judge(speaks, NOW + 99_999, GRACE_S) == DeviceVerdict(DeviceHealth.ALIVE)
 
 
 def test_an_own_connection_that_is_silent_beyond_its_keep_alive_is_suspicious() -> None:
     due = NOW + 30 + KEEP_ALIVE_SLACK_S
     speaks = known(link=link(keep_alive_s=30))
-    assert judge(speaks, NOW, GRACE_S) == Verdict(Health.ALIVE, until=due)
-    assert judge(speaks, due, GRACE_S) == Verdict(Health.SUSPECTED, "silent beyond its keep-alive")
-    assert judge(known(link=link(keep_alive_s=30), own=False), due, GRACE_S) == Verdict(Health.ALIVE)
+    assert judge(speaks, NOW, GRACE_S) == DeviceVerdict(DeviceHealth.ALIVE, until=due)
+    assert judge(speaks, due, GRACE_S) == DeviceVerdict(DeviceHealth.SUSPECTED, "silent beyond its keep-alive")
+    assert judge(known(link=link(keep_alive_s=30), own=False), due, GRACE_S) == DeviceVerdict(DeviceHealth.ALIVE)
     beats = known(link=link(keep_alive_s=30), every_s=100.0)
-    assert judge(beats, NOW, GRACE_S) == Verdict(Health.ALIVE, until=due), "whichever comes first"
-    assert judge(beats, due, GRACE_S) == Verdict(Health.SUSPECTED, "silent beyond its keep-alive", until=NOW + 200)
+    assert judge(beats, NOW, GRACE_S) == DeviceVerdict(DeviceHealth.ALIVE, until=due), "whichever comes first"
+    assert judge(beats, due, GRACE_S) == DeviceVerdict(
+        DeviceHealth.SUSPECTED, "silent beyond its keep-alive", until=NOW + 200
+    )
 
 
 @pytest.mark.parametrize(("words", "state"), [

@@ -21,8 +21,8 @@ from bridge.groups.leases import (
     LIVES_MAX,
     NEWS_BURST,
     NEWS_EVERY_S,
-    Asked,
     Lease,
+    LeaseQuestion,
     LeaseTable,
     group_id,
 )
@@ -55,9 +55,9 @@ def lease_of(
     return Lease(member, scope, GROUP, version or times[0], on, *times).signed(WORLD.identities[member])
 
 
-def asked(publisher: str = "site", sequence: int = 1, at_s: float = 0.0, **changes: int) -> Asked:
+def asked(publisher: str = "site", sequence: int = 1, at_s: float = 0.0, **changes: int) -> LeaseQuestion:
     at_ms = NOW_MS + int(at_s * 1000)
-    return replace(Asked(publisher, sequence, at_ms, at_ms), **changes)  # type: ignore[arg-type]
+    return replace(LeaseQuestion(publisher, sequence, at_ms, at_ms), **changes)  # type: ignore[arg-type]
 
 
 def table_of(*leases: Lease) -> LeaseTable:

@@ -28,7 +28,7 @@ from bridge.groups import shared_groups as sharing
 from bridge.groups.leases import GROUPS_TOPIC, Lease, group_id
 from bridge.groups.shared_groups import HOLD_S, JOIN_S, LEASE_S, LINGER_S, RENEW_AFTER_S, SharedGroups
 from bridge.node import GatewayNode
-from bridge.reader.interest import Interest
+from bridge.reader.interest import ScopeInterest
 from bridge.wire.statements import SUBSCRIBE_TOPIC, Statement
 from tests.bridge.helpers import counted, gateway, sent
 from tests.sim.world import NOW, make_world
@@ -322,7 +322,7 @@ def test_another_version_of_the_overlay_ends_what_a_revoked_gateway_serves():
 
 
 def test_without_acknowledgements_a_lease_does_not_begin():
-    interest = Interest(WORLD.overlay, WORLD.identities["us"], "us", WORLD.secrets)
+    interest = ScopeInterest(WORLD.overlay, WORLD.identities["us"], "us", WORLD.secrets)
     shared = SharedGroups(WORLD.overlay, WORLD.identities["us"], "us", WORLD.secrets, interest.accepted)
     shared.joined(GROUP, NOW)
     assert shared.reviewed(NOW) == []

@@ -33,8 +33,8 @@ from bridge.membership.adopting import (
     OFFER_AGAIN_S,
     OVERLAY_BYTES_MAX,
     OVERLAY_TOPIC,
+    OfferedVersion,
     OverlayKeeper,
-    Version,
     canonical,
 )
 from bridge.sim.kernel import Kernel
@@ -56,12 +56,12 @@ def keeper(*peers: str, name: str = "site", overlay: Overlay = OVERLAY) -> Overl
 
 
 def offer(overlay: Overlay) -> Wire:
-    return Wire(OVERLAY_TOPIC, Version.of(overlay).encode())
+    return Wire(OVERLAY_TOPIC, OfferedVersion.of(overlay).encode())
 
 
 def document(overlay: Overlay, packed: bytes | None = None) -> Wire:
     return Wire(
-        OVERLAY_TOPIC, Version.of(overlay).encode(FLAG_DOCUMENT) + (packed or zlib.compress(canonical(overlay)))
+        OVERLAY_TOPIC, OfferedVersion.of(overlay).encode(FLAG_DOCUMENT) + (packed or zlib.compress(canonical(overlay)))
     )
 
 
@@ -116,7 +116,7 @@ def test_a_version_with_a_scope_whose_regions_are_not_joined_is_not_adopted(monk
 
 def test_who_is_asked_sends_the_document_and_no_more_than_the_bound():
     made = keeper(overlay=NEWER)
-    question = Received("r1a", Wire(OVERLAY_TOPIC, Version.of(NEWER).encode(FLAG_ASK)))
+    question = Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of(NEWER).encode(FLAG_ASK)))
     answers = [made.received(question, NOW) for _ in range(DOCUMENT_BURST + 5)]
     given = [e for effects in answers for e in effects if isinstance(e, Send)]
     assert [send.wire for send in given] == [document(NEWER)] * DOCUMENT_BURST
@@ -187,7 +187,7 @@ def test_two_contents_of_one_version_are_told_and_ours_stays():
 def test_liars_that_offer_and_withhold_are_passed_over():
     """f of the neighbours offer what nobody has, again and again: the honest one is asked within ASK_S for each."""
     made = keeper()
-    lie = Wire(OVERLAY_TOPIC, Version(1 << 63, bytes(32)).encode())
+    lie = Wire(OVERLAY_TOPIC, OfferedVersion(1 << 63, bytes(32)).encode())
     asked = []
     now = NOW
     made.received(Received("r1a", lie), now)
@@ -205,7 +205,7 @@ def test_liars_that_offer_and_withhold_are_passed_over():
 
 def test_offers_without_end_cost_a_question_in_ask_s():
     made = keeper()
-    lies = [Wire(OVERLAY_TOPIC, Version(n, bytes(32)).encode()) for n in range(100, 1100)]
+    lies = [Wire(OVERLAY_TOPIC, OfferedVersion(n, bytes(32)).encode()) for n in range(100, 1100)]
     effects = [e for lie in lies for e in made.received(Received("r1a", lie), NOW)]
     assert asks(effects) == ["r1a"]
     assert len(effects) == 1
@@ -254,7 +254,7 @@ def test_a_node_that_is_removed_stops_and_passes_it_on():
     assert node.handle(Subscribed("#"), NOW) == []
     assert node.handle(Committed(((1, 0, Publication("plant/t", b"x", 1)),)), NOW) == []
     assert node.handle(Tick(), NOW) == []
-    question = Received("r1a", Wire(OVERLAY_TOPIC, Version.of(without("control")).encode(FLAG_ASK)))
+    question = Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of(without("control")).encode(FLAG_ASK)))
     assert counted(node.handle(question, NOW), "overlays_sent") == 1
 
 
@@ -294,7 +294,7 @@ class Withholder:
                 if effect.wire.payload[2] == FLAG_DOCUMENT:
                     continue
                 if self.invents and effect.wire.payload[2] == 0:
-                    invented = Wire(OVERLAY_TOPIC, Version(int(now), bytes(32)).encode())
+                    invented = Wire(OVERLAY_TOPIC, OfferedVersion(int(now), bytes(32)).encode())
                     effects.append(replace(effect, wire=invented))
                     continue
             effects.append(effect)
@@ -339,7 +339,7 @@ def test_a_document_that_takes_longer_than_the_next_question_is_adopted():
 
 def test_to_reconnect_refills_no_allowance_and_restores_no_trust():
     made = keeper(overlay=NEWER)
-    question = Received("r1a", Wire(OVERLAY_TOPIC, Version.of(NEWER).encode(FLAG_ASK)))
+    question = Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of(NEWER).encode(FLAG_ASK)))
     given: list[Effect] = []
     for _ in range(DOCUMENT_BURST + 5):
         given += made.received(question, NOW)

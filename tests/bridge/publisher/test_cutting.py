@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from bridge.publisher import BatchLimits, Cut, Numbers, Row, ScopeChain
+from bridge.publisher import BatchLimits, Cut, Numbers, OutboxRow, ScopeChain
 from bridge.publisher.numbers import MS_NUMBERS
 from keys.records import Records, encode
 
 
-def row(first: int, count: int = 1, before: tuple[int, int] = (0, 0), qos: int = 1, size: int = 10) -> Row:
+def row(first: int, count: int = 1, before: tuple[int, int] = (0, 0), qos: int = 1, size: int = 10) -> OutboxRow:
     times = [1000 + first + at for at in range(count)]
     content = encode(bytes([qos]) * count, times, [b"t"] * count, [b""] * count, [bytes(size)] * count)
-    return Row(first, Records.decode(content), *before)
+    return OutboxRow(first, Records.decode(content), *before)
 
 
 def chain_of(*rows: tuple[int, int], limits: BatchLimits | None = None, qos: int = 1) -> ScopeChain:

@@ -11,14 +11,14 @@ from bridge.contract.machine import (
     Committed,
     Count,
     Effect,
-    Leave,
+    LeaveOnDisk,
     OutboxEntry,
-    Page,
+    OutboxPage,
     Publication,
     ReadPage,
     Unstored,
 )
-from bridge.publisher.intake import LOOK_EVERY_S, UNSTORED_MAX, Intake
+from bridge.publisher.intake import LOOK_EVERY_S, UNSTORED_MAX, OutboxIntake
 from bridge.sim.outbox import SimulatedOutbox
 
 NOW = 1_800_000_000.0
@@ -55,7 +55,7 @@ class Desk:
 
     def __init__(self, outbox: SimulatedOutbox, sender: Sender, max_age_s: float | None = None) -> None:
         self.outbox, self.sender, self.now = outbox, sender, NOW
-        self.intake = Intake(sender, outbox, max_age_s)  # type: ignore[arg-type]
+        self.intake = OutboxIntake(sender, outbox, max_age_s)  # type: ignore[arg-type]
         self.last: dict[str, int] = {}
         self.counted: list[str] = []
 
@@ -76,7 +76,7 @@ class Desk:
         effects = [*effects, *self.intake.wanted(self.now)]
         for effect in effects:
             match effect:
-                case Leave(sequences):
+                case LeaveOnDisk(sequences):
                     self.outbox.leave(sequences)
                 case ReadPage(start):
                     self.perform(self.intake.page(self.outbox.page(start), self.now))
@@ -159,7 +159,7 @@ def test_an_unreadable_disk_is_asked_again_after_a_while() -> None:
     desk.sender.wants_late = True
     assert desk.intake.wanted(NOW) == [ReadPage(1)]
     assert desk.intake.wanted(NOW) == [], "one at a time"
-    desk.intake.page(Page((), 1, unreadable=True), NOW)
+    desk.intake.page(OutboxPage((), 1, unreadable=True), NOW)
     assert desk.intake.wanted(NOW) == []
     assert desk.intake.next_deadline == NOW + LOOK_EVERY_S
     assert desk.intake.wanted(NOW + LOOK_EVERY_S) == [ReadPage(1)]

@@ -7,7 +7,18 @@ from collections import deque
 
 import pytest
 
-from bridge.contract.machine import Acked, Committed, Effect, Forget, LinkDown, LinkUp, Page, Publication, Tick, Wire
+from bridge.contract.machine import (
+    Acked,
+    Committed,
+    Effect,
+    Forget,
+    LinkDown,
+    LinkUp,
+    OutboxPage,
+    Publication,
+    Tick,
+    Wire,
+)
 from bridge.document.policy import REFRESH, Scope
 from bridge.node import GatewayNode
 from bridge.publisher.data_keys import ANNOUNCE_AFTER_S, ANNOUNCE_EVERY
@@ -184,7 +195,7 @@ def test_two_that_lead_each_with_what_the_other_lacks_do_not_wait_for_each_other
 
     def commit(sequences: range, late: bool = False) -> None:
         entries = tuple(entry(n, f"plant/{n}") for n in sequences)
-        collect(node.handle(Page(entries, None) if late else Committed(entries), NOW))
+        collect(node.handle(OutboxPage(entries, None) if late else Committed(entries), NOW))
 
     def acknowledge(count: int) -> None:
         share_of_b = chance.random()

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.contract.machine import Blame, Count, Send
 from bridge.reader.intake import Intake, asked, misfit
-from bridge.reader.key_opening import DataKeys
+from bridge.reader.key_opening import OpeningKeys
 from bridge.wire.key_repository import key_topic
 from bridge.wire.pieces import NO_PART
 from bridge.wire.pulling import PULL_TOPIC
@@ -24,7 +24,7 @@ def world() -> World:
 
 @pytest.fixture
 def intake(world: World) -> Intake[DataKey]:
-    return Intake(world.overlay, 1, DataKeys(world.secrets, world.keys))
+    return Intake(world.overlay, 1, OpeningKeys(world.secrets, world.keys))
 
 
 def test_a_publication_has_a_signed_header_and_a_key_that_stands_alone_none(world: World, intake: Intake[DataKey]):

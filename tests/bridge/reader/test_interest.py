@@ -8,7 +8,7 @@ import pytest
 
 from bridge.contract.machine import Acked, Effect, Send, Watch
 from bridge.document.policy import Scope
-from bridge.reader.interest import REPEAT_S, Interest
+from bridge.reader.interest import REPEAT_S, ScopeInterest
 from bridge.wire.statements import RENEW_AFTER_S, SUBSCRIBE_TOPIC, RoutingTable, Statement
 from keys.epochs import Calendar
 from keys.identity import Identity
@@ -24,8 +24,8 @@ def world() -> World:
     return make_world({1: 5}, [], {"control": 1, "blind": 1}, SCOPES, rights={"blind": (("#",), ("open/#",))})
 
 
-def interest_of(world: World, name: str = "control") -> Interest:
-    interest = Interest(world.overlay, world.identities[name], name, world.secrets)
+def interest_of(world: World, name: str = "control") -> ScopeInterest:
+    interest = ScopeInterest(world.overlay, world.identities[name], name, world.secrets)
     for replica in REPLICAS:
         interest.link_up(replica)
     return interest

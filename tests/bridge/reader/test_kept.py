@@ -12,7 +12,7 @@ from bridge.reader.kept import (
     ALIVE_EVERY_S,
     STREAM,
     WAITING,
-    Kept,
+    KeptReader,
     key_of,
     key_row,
     of_kind,
@@ -69,7 +69,7 @@ def test_a_damaged_row_is_refused(row: bytes):
 
 
 def test_only_what_changed_is_told_and_now_and_then_that_we_live():
-    kept = Kept()
+    kept = KeptReader()
     assert kept.changes(NOW) == []
     kept.put(b"kx", b"1")
     kept.drop(b"ky")

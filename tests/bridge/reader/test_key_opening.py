@@ -8,7 +8,7 @@ import pytest
 
 from bridge.contract.machine import Blame, Doubted, Wanted
 from bridge.document.policy import Scope
-from bridge.reader.key_opening import DataKeys, KeyRing
+from bridge.reader.key_opening import KeyRing, OpeningKeys
 from bridge.wire.admission import Admission
 from keys.envelope import DataKey
 from keys.epochs import KeyName, ScopeKeys
@@ -23,7 +23,7 @@ def world() -> World:
 
 
 def ring_of(world: World) -> KeyRing[DataKey]:
-    return KeyRing(world.overlay, 1, DataKeys(world.secrets, world.keys), Admission(world.overlay, replica=True))
+    return KeyRing(world.overlay, 1, OpeningKeys(world.secrets, world.keys), Admission(world.overlay, replica=True))
 
 
 def take(ring: KeyRing[DataKey], key: ForgedKey, place: int, now: float = NOW) -> tuple[int, bool]:
@@ -49,7 +49,7 @@ def test_another_epoch_key_is_nobodys_fault_and_never_searched_for(world: World)
     held = ScopeKeys()
     name = KeyName("plant/#", 0, 0)
     held.put(name, bytes(31) + b"x")
-    ring = KeyRing(world.overlay, 1, DataKeys(world.secrets, held), Admission(world.overlay, replica=False))
+    ring = KeyRing(world.overlay, 1, OpeningKeys(world.secrets, held), Admission(world.overlay, replica=False))
     key = forge_key(world, "site", "plant/#")
     effects = [
         e
@@ -68,7 +68,7 @@ def test_another_epoch_key_is_nobodys_fault_and_never_searched_for(world: World)
 
 def test_a_key_waits_for_its_epoch_key_which_is_asked_for_once(world: World):
     held = ScopeKeys()
-    ring = KeyRing(world.overlay, 1, DataKeys(world.secrets, held), Admission(world.overlay, replica=False))
+    ring = KeyRing(world.overlay, 1, OpeningKeys(world.secrets, held), Admission(world.overlay, replica=False))
     keys = [forge_key(world, "site", "plant/#", salt) for salt in range(3)]
     effects = [
         effect
@@ -93,7 +93,7 @@ def test_a_key_of_a_newer_bump_waits_for_the_newer_policy(world: World):
     world.learn(held, [0], bump=1)
     world.keys.put(name, held.get(name) or b"")
     key = forge_key(world, "site", "plant/#", bump=1)
-    opening = DataKeys(world.secrets, ScopeKeys())
+    opening = OpeningKeys(world.secrets, ScopeKeys())
     ring = KeyRing(world.overlay, 1, opening, Admission(world.overlay, replica=False))
     effects = [
         effect

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.contract.machine import OutboxEntry, Page, Publication
+from bridge.contract.machine import OutboxEntry, OutboxPage, Publication
 from bridge.sim.outbox import PAGE_ROWS, SimulatedOutbox
 
 
@@ -13,13 +13,13 @@ def entry(sequence: int, qos: int = 1) -> OutboxEntry:
 def test_what_is_in_hand_is_not_read_again_until_a_crash() -> None:
     outbox = SimulatedOutbox()
     outbox.put([entry(1), entry(2), entry(3, qos=0)])
-    assert outbox.page(0) == Page((), None)
+    assert outbox.page(0) == OutboxPage((), None)
     assert not outbox.is_left(1)
     outbox.crashed()
     assert outbox.is_left(1)
     assert not outbox.is_left(3), "QoS 0 was never there"
-    assert outbox.page(0) == Page((entry(1), entry(2)), None)
-    assert outbox.page(0) == Page((), None)
+    assert outbox.page(0) == OutboxPage((entry(1), entry(2)), None)
+    assert outbox.page(0) == OutboxPage((), None)
 
 
 def test_what_is_forgotten_is_gone_and_what_is_left_comes_again() -> None:

@@ -19,7 +19,7 @@ from bridge.traces.discovery import (
     DiscoveryNode,
     Heard,
     Request,
-    Share,
+    ShareAdvertisement,
     entity_of,
     open_answer,
 )
@@ -59,7 +59,7 @@ def answer(effects: list[DiscoveryEffect], asker: Identity) -> Advertisement | N
 
 
 def shared(effects: list[DiscoveryEffect]) -> Advertisement:
-    (one,) = [effect.advertisement for effect in effects if isinstance(effect, Share)]
+    (one,) = [effect.advertisement for effect in effects if isinstance(effect, ShareAdvertisement)]
     return one
 
 
@@ -130,7 +130,7 @@ def test_certificates_count_only_from_the_authority() -> None:
 def test_a_replayed_request_makes_no_second_topic() -> None:
     one = node()
     ask(one, CREATE, PUMP)
-    assert not [e for e in ask(one, CREATE, PUMP) if isinstance(e, Say | Share)]
+    assert not [e for e in ask(one, CREATE, PUMP) if isinstance(e, Say | ShareAdvertisement)]
     assert len(one) == 1
 
 

@@ -17,7 +17,7 @@ from bridge.traces.kinds import (
     Audience,
     Interest,
     TraceKind,
-    Wanted,
+    WantedTraces,
     body_of,
     fields_of,
     interest_of,
@@ -80,8 +80,8 @@ def test_interest_lives_ninety_seconds_and_is_asked_for_every_thirty() -> None:
     assert audience.gauge_at == NOW
     audience.gauged(NOW)
     assert audience.gauge_at == NOW + GAUGE_EVERY_S
-    audience.answered(Wanted("desk", Interest.CHANGES | Interest.LOAD), NOW)
-    audience.answered(Wanted("wall", Interest.STATES), NOW + 10)
+    audience.answered(WantedTraces("desk", Interest.CHANGES | Interest.LOAD), NOW)
+    audience.answered(WantedTraces("wall", Interest.STATES), NOW + 10)
     assert audience.wants(NOW + 20) == Interest.CHANGES | Interest.LOAD | Interest.STATES
     assert audience.wants(NOW + INTEREST_LIVES_S) == Interest.STATES
     assert audience.wants(NOW + INTEREST_LIVES_S + 10) == Interest(0)
@@ -90,31 +90,33 @@ def test_interest_lives_ninety_seconds_and_is_asked_for_every_thirty() -> None:
 
 def test_a_tracker_may_change_its_mind() -> None:
     audience = Audience(NOW)
-    audience.answered(Wanted("desk", EVERYTHING), NOW)
-    audience.answered(Wanted("desk", Interest.LOAD), NOW + 1)
+    audience.answered(WantedTraces("desk", EVERYTHING), NOW)
+    audience.answered(WantedTraces("desk", Interest.LOAD), NOW + 1)
     assert audience.wants(NOW + 2) == Interest.LOAD
-    audience.answered(Wanted("desk", Interest(0)), NOW + 3)
+    audience.answered(WantedTraces("desk", Interest(0)), NOW + 3)
     assert audience.wants(NOW + 3) == Interest(0)
 
 
 def test_many_trackers_are_bounded_and_the_next_to_go_goes_first() -> None:
     audience = Audience(NOW)
     for number in range(TRACKERS_MAX + 5):
-        audience.answered(Wanted(f"t{number}", Interest.LOAD if number < 5 else Interest.STATES), NOW + number / 1000)
+        audience.answered(
+            WantedTraces(f"t{number}", Interest.LOAD if number < 5 else Interest.STATES), NOW + number / 1000
+        )
     assert len(audience) == TRACKERS_MAX
     assert audience.wants(NOW + 2) == Interest.STATES
 
 
 @given(st.text(max_size=20), st.integers(0, 31), st.binary(max_size=50), st.booleans())
 def test_answers_read_back(tracker: str, interest: int, credentials: bytes, anew: bool) -> None:
-    wanted = Wanted(tracker, Interest(interest), credentials, anew, 2 * interest, bytes([interest]) * 64)
-    assert Wanted.decode(wanted.encode()) == wanted
+    wanted = WantedTraces(tracker, Interest(interest), credentials, anew, 2 * interest, bytes([interest]) * 64)
+    assert WantedTraces.decode(wanted.encode()) == wanted
 
 
 @given(st.binary(max_size=100))
 def test_no_bytes_make_the_parser_raise_anything_else(data: bytes) -> None:
     with pytest.raises(KeysError):
-        Wanted.decode(data)
+        WantedTraces.decode(data)
 
 
 def test_bodies_are_json_objects() -> None:

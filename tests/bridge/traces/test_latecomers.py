@@ -9,7 +9,7 @@ from bridge.contract.machine import Tick
 from bridge.traces.entity import Disconnected, Wishes
 from bridge.traces.kinds import TraceKind
 from bridge.traces.pings import LAN
-from bridge.traces.remembered import Record
+from bridge.traces.remembered import RememberedEntity
 from bridge.traces.tracer import REJOIN_S, Tracer
 from bridge.traces.tracker import FOUND_S, OFFLINE_S, Follow, Tracker
 from bridge.traces.witnessing import SILENT_S
@@ -51,7 +51,7 @@ def test_who_starts_to_watch_after_a_death_hears_of_it_and_since_when(bus: Bus, 
 def restarted(bus: Bus, down_s: float) -> None:
     """The broker's process ends and comes back with what it kept."""
     kept = [record for _, record in bus.tracer.records() if record is not None]
-    kept = [Record.decode(record.encode()) for record in kept]
+    kept = [RememberedEntity.decode(record.encode()) for record in kept]
     bus.tracer = Tracer(LAN, NODES, AUTHORITY.public_bytes, bus.rng.randbytes)
     bus.now += down_s
     bus._broker(bus.tracer.restore(kept, bus.now))

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from bridge.traces.registrations import ANSWERS_A_REGISTRATION, AT_ONCE, WAITING_BYTES_MAX, WAITING_MAX, Admission
+from bridge.traces.registrations import (
+    ANSWERS_A_REGISTRATION,
+    AT_ONCE,
+    WAITING_BYTES_MAX,
+    WAITING_MAX,
+    RegistrationQueue,
+)
 from keys.tracesession import Registration
 
 
@@ -11,9 +17,9 @@ def asks(number: int, advertisement: bytes = b"") -> bytes:
     return Registration(advertisement, bytes(16), number, bytes(64)).encode()
 
 
-def busy() -> Admission:
+def busy() -> RegistrationQueue:
     """A turn of which nothing is left."""
-    admission = Admission()
+    admission = RegistrationQueue()
     assert all(admission.arrives(f"early-{place}", asks(place)) for place in range(AT_ONCE))
     return admission
 

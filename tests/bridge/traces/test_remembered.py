@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.traces.remembered import Record
+from bridge.traces.remembered import RememberedEntity
 from keys.errors import KeysError
 from tests.bridge.traces.test_tracer import Entity
 
@@ -17,9 +17,9 @@ def test_a_damaged_record_is_refused(cut: int) -> None:
     ((_, record),) = pump.tracer.records()
     assert record is not None
     data = record.encode()
-    assert Record.decode(data) == record
+    assert RememberedEntity.decode(data) == record
     with pytest.raises(KeysError):
-        Record.decode(data[:cut])
+        RememberedEntity.decode(data[:cut])
     with pytest.raises(KeysError):
-        Record.decode(bytes([99]) + data[1:])
+        RememberedEntity.decode(bytes([99]) + data[1:])
     assert "holder" not in repr(record)

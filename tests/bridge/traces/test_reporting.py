@@ -14,7 +14,7 @@ from bridge.contract.machine import Count
 from bridge.traces import reporting
 from bridge.traces.kinds import Interest, TraceKind, own_fields
 from bridge.traces.pings import LAN
-from bridge.traces.reporting import CHANGES_BURST, CHANGES_EVERY_S, STEADY_S, Report, ReportEffect, Reporter
+from bridge.traces.reporting import CHANGES_BURST, CHANGES_EVERY_S, STEADY_S, ReportEffect, Reporter, TraceReport
 from bridge.traces.tracer import ClientGone, Spoke, Tracer, TracingEffect
 from keys.ownword import OwnWord
 from keys.tracesession import Word
@@ -36,12 +36,12 @@ def told(
 
 
 def bodies(effects: Iterable[ReportEffect]) -> list[dict[str, Any]]:
-    return [json.loads(effect.payload) for effect in effects if isinstance(effect, Report)]
+    return [json.loads(effect.payload) for effect in effects if isinstance(effect, TraceReport)]
 
 
 def test_a_report_is_one_json_object_on_the_entitys_own_topic(reporter: Reporter) -> None:
     (report,) = reporter.told("pump-7", TraceKind.LOAD_INFORMATION, {"cpu": 0.5}, NOW)
-    assert isinstance(report, Report)
+    assert isinstance(report, TraceReport)
     assert report.topic == "entities/gate/pump-7/trace"
     assert json.loads(report.payload) == {
         "entity": "pump-7", "gateway": "gate", "kind": "LOAD_INFORMATION", "time_ms": int(NOW * 1000), "number": 1,
@@ -63,7 +63,7 @@ def test_only_entities_whose_restrictions_name_the_gateway_or_the_report_consent
 @pytest.mark.parametrize("name", ["../x", "a/b", "#", "+", "a/+/trace", "", "x" * 70_000])
 def test_a_name_stays_one_level_of_the_topic(reporter: Reporter, name: str) -> None:
     (report,) = told(reporter, TraceKind.JOIN, entity=name)
-    assert isinstance(report, Report)
+    assert isinstance(report, TraceReport)
     prefix, gateway, level, last = report.topic.split("/")
     assert (prefix, gateway, last) == ("entities", "gate", "trace")
     assert level
@@ -173,7 +173,7 @@ class Reported(Entity):
 
     def _take(self, effects: list[TracingEffect]) -> None:
         super()._take(effects)
-        self.reports += bodies(effect for effect in effects if isinstance(effect, Report))
+        self.reports += bodies(effect for effect in effects if isinstance(effect, TraceReport))
 
     def kinds(self) -> list[str]:
         return [report["kind"] for report in self.reports]

@@ -15,7 +15,7 @@ from bridge.traces.kinds import (
     WANTED_FRESH_MS,
     Interest,
     TraceKind,
-    Wanted,
+    WantedTraces,
     gauge_topic,
     key_topic,
     trace_topic,
@@ -51,7 +51,7 @@ def wish(certificate: Certificate | None, name: str, interest: Interest = EVERYT
          now: float = NOW) -> bytes:  # fmt: skip
     """Signed by whom the certificate names, as far as the test knows the key."""
     credentials = b"" if certificate is None else certificate.encode()
-    wanted = Wanted(name, interest, credentials, anew, int(now * 1000))
+    wanted = WantedTraces(name, interest, credentials, anew, int(now * 1000))
     holder = None if certificate is None else HOLDERS.get(certificate.public_key)
     return wanted.encode() if holder is None else wanted.signed(holder, UUID).encode()
 
@@ -229,7 +229,7 @@ def test_what_leaves_hides_its_topic_and_payload(voice: Voice) -> None:
 
 def test_a_wish_in_anothers_name_is_refused_though_its_certificate_is_public(voice: Voice) -> None:
     desk = certified(DESK, "desk").encode()
-    unsigned = Wanted("desk", EVERYTHING, desk, True, NOW_MS)
+    unsigned = WantedTraces("desk", EVERYTHING, desk, True, NOW_MS)
     for forged_wish in (unsigned, unsigned.signed(SPY, UUID), unsigned.signed(DESK, bytes(16))):
         with pytest.raises(BadSignature):
             voice.answered(forged_wish.encode(), AUTHORITY.public_bytes, NOW)
@@ -264,6 +264,6 @@ def test_the_same_wish_again_keeps_interest_alive_costs_no_signature_and_tells_n
     assert not voice.knows(data)
     assert len(voice.answered(data, AUTHORITY.public_bytes, NOW)) > 2
     assert voice.knows(data)
-    monkeypatch.setattr(Wanted, "verify", None)
+    monkeypatch.setattr(WantedTraces, "verify", None)
     assert voice.answered(data, AUTHORITY.public_bytes, NOW + 60) == []
     assert voice.audience.wants(NOW + 120) == EVERYTHING

@@ -18,7 +18,7 @@ from bridge.traces.kinds import (
     INTEREST_LIVES_S,
     Interest,
     TraceKind,
-    Wanted,
+    WantedTraces,
     answers_to,
     fields_of,
     gauge_topic,
@@ -100,7 +100,7 @@ class Entity:
     ) -> list[TracingEffect]:
         credentials = certified(DESK, "desk").encode() if credentials is None else credentials
         self.wishes += 1  # each is another one
-        wanted = Wanted("desk", interest, credentials, anew, int(self.now * 1000) + self.wishes)
+        wanted = WantedTraces("desk", interest, credentials, anew, int(self.now * 1000) + self.wishes)
         wanted = wanted.signed(self.tracker_key, self.advertisement.topic)
         return self.handle(Interested("client of desk", self.advertisement.topic, wanted.encode()))
 

@@ -14,7 +14,7 @@ from gateway.base.config import StartError, parse
 from gateway.broker.running import make_broker
 from gateway.mqtt5.packets import Auth, ConnAck, Connect, Disconnect, PingReq, Properties, Publish, Version
 from gateway.mqtt5.types import ReasonCode
-from gateway.scram_plugin import Users, set_user
+from gateway.scram_plugin import ScramUsers, set_user
 from tests.gateway.auth.test_scram import Client
 from tests.gateway.harness import Wire, serving
 from tests.waits import until
@@ -439,9 +439,9 @@ def test_the_file_is_private_and_holds_no_password(users: Path) -> None:
     assert users.stat().st_mode & 0o777 == 0o600
     text = users.read_text()
     assert "nurse's" not in text
-    before = Users.load(users)
+    before = ScramUsers.load(users)
     set_user(users, "nurse", "another", ITERATIONS_MIN)
-    after = Users.load(users)
+    after = ScramUsers.load(users)
     assert before.decoy_key == after.decoy_key
     assert before.verifiers["doctor"] == after.verifiers["doctor"]
     assert before.verifiers["nurse"] != after.verifiers["nurse"]

@@ -9,7 +9,7 @@ import pytest
 from amqtt.contexts import Action
 
 from gateway.auth.password_hashes import make_hash
-from gateway.auth.security import Group, Security, SecurityError, User
+from gateway.auth.security import Security, SecurityError, User, UserGroup
 
 HASH = make_hash(b"pw", os.urandom, 1)
 
@@ -24,8 +24,8 @@ def test_rights_are_ones_own_those_of_groups_and_those_of_everybody() -> None:
             "ann": user("topic readwrite own/#", groups=("plant",)), "bob": user(),
             "off": user("topic #", enabled=False),
         },
-        groups={"plant": Group(acl=["topic read plant/#"])},
-        everybody=Group(acl=["topic read public/#", "pattern readwrite of/%u/#"]),
+        groups={"plant": UserGroup(acl=["topic read plant/#"])},
+        everybody=UserGroup(acl=["topic read public/#", "pattern readwrite of/%u/#"]),
     ).check()  # fmt: skip
 
     def may(name: str | None, topic: str, action: Action = Action.PUBLISH) -> bool:
@@ -47,7 +47,7 @@ def test_rights_are_ones_own_those_of_groups_and_those_of_everybody() -> None:
         (Security(users={"ann": user(groups=("nobody",))}), "no group nobody"),
         (Security(users={"a b": user()}), "no name"),
         (Security(users={"a\nuser b": user()}), "no name"),
-        (Security(groups={"a#": Group()}), "no name"),
+        (Security(groups={"a#": UserGroup()}), "no name"),
         (Security(users={"ann": user("user bob")}), "neither topic nor pattern"),
         (Security(users={"ann": user("topic read a\nuser bob")}), "neither topic nor pattern"),
         (Security(users={"ann": user("topic read a/#/b")}), "rules"),

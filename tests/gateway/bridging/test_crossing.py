@@ -9,7 +9,7 @@ import pytest
 
 from gateway.bridging import crossing
 from gateway.bridging.crossing import _Way
-from gateway.client import Client
+from gateway.client import MqttClient
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt5.types import ReasonCode
 
@@ -35,7 +35,7 @@ class Side:
 @pytest.fixture
 def way() -> tuple[_Way, Side, Side]:
     source, target = Side(), Side()
-    return _Way(cast(Client, source), cast(Client, target), "m"), source, target
+    return _Way(cast(MqttClient, source), cast(MqttClient, target), "m"), source, target
 
 
 def message(packet_id: int, qos: int = 1, payload: bytes = b"x") -> Publish:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.base.topics import TopicError, matches
-from gateway.clients.routing import Plan, Router
+from gateway.clients.routing import DeliveryPlan, Router
 from gateway.mqtt5.packets import Subscription
 
 
@@ -30,7 +30,7 @@ def router(*subscriptions: tuple[Client, str]) -> Router[Client]:
     return made
 
 
-def receivers(plan: Plan[Client]) -> list[Client]:
+def receivers(plan: DeliveryPlan[Client]) -> list[Client]:
     return [target.client for target in plan.targets]
 
 

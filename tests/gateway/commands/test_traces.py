@@ -14,7 +14,7 @@ from bridge.traces.entity import Stage, Wishes
 from bridge.traces.kinds import TraceKind
 from bridge.traces.tracker import Observed
 from gateway import cli
-from gateway.commands.trace_board import Board
+from gateway.commands.trace_board import TraceBoard
 from gateway.tracing.client import TracedEntity
 from gateway.tracing.store import TraceStore
 from gateway.trust.credentials import Credentials
@@ -62,7 +62,7 @@ STORY = (
 
 
 def test_the_board_shows_who_needs_somebody_first() -> None:
-    board = Board(("idle",))
+    board = TraceBoard(("idle",))
     for each in STORY:
         board.take(each)
     assert [(row.entity, row.health) for row in board.sorted()] == [

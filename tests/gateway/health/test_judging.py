@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.health import BROKEN, DEGRADED, WELL, Report, View, Watch, judge
+from gateway.health import BROKEN, DEGRADED, WELL, HealthReport, HealthWatch, View, judge
 from gateway.overlay import OverlayStanding, RegionStanding
 
 NOW = 1_800_000_000.0
@@ -25,7 +25,7 @@ def stands(**fields: object) -> OverlayStanding:
     return replace(OverlayStanding("g1", "gateway", 5, regions=(region(*THREE),)), **fields)
 
 
-def said(report: Report) -> str:
+def said(report: HealthReport) -> str:
     return "\n".join(finding.text for finding in report.findings)
 
 
@@ -100,7 +100,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
 def test_a_finding_is_said_once_when_it_begins_and_once_when_it_is_over(lines: list[str]) -> None:
     view = [View(NOW, stands(regions=(region("r1", "r3"),)))]
     told: list[tuple[str, bool]] = []
-    watch = Watch(lambda: view[0], lambda: 0.0)
+    watch = HealthWatch(lambda: view[0], lambda: 0.0)
     watch.on_change = lambda finding, begins: told.append((finding.key.split(":")[0], begins))
     watch.step(1.0)  # links are still being made
     assert not lines
@@ -122,7 +122,7 @@ def test_a_finding_is_said_once_when_it_begins_and_once_when_it_is_over(lines: l
 
 
 def test_metrics_say_level_ends_and_quorum() -> None:
-    watch = Watch(lambda: View(NOW, stands(regions=(region("r1"),)), ends={"x": NOW + 5}), lambda: 0.0)
+    watch = HealthWatch(lambda: View(NOW, stands(regions=(region("r1"),)), ends={"x": NOW + 5}), lambda: 0.0)
     found = {metric.name: [(s.labels, s.value) for s in metric.samples] for metric in watch.metrics()}
     assert found["veilmq_health"] == [({}, 2)]
     assert found["veilmq_end_seconds"] == [({"what": "x"}, 5)]

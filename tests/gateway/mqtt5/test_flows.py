@@ -8,40 +8,40 @@ from gateway.mqtt5.flows import (
     INBOUND,
     OUTBOUND,
     Answer,
-    Heard,
+    FlowStage,
+    HeardFlow,
     InboundAliases,
     InboundFlows,
     OutboundAliases,
     OutboundFlows,
-    Stage,
 )
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt5.types import ProtocolViolation, ReceiveMaximumExceeded, TopicAliasInvalid
 
-SENDER_STAGES = [Stage.FREE, Stage.AWAIT_PUBACK, Stage.AWAIT_PUBREC, Stage.AWAIT_PUBCOMP]
-SENDER_HEARS = [Heard.PUBACK, Heard.PUBREC, Heard.PUBREC_REFUSED, Heard.PUBCOMP]
-RECEIVER_STAGES = [Stage.FREE, Stage.ACCEPTING_1, Stage.ACCEPTING_2, Stage.AWAIT_PUBREL]
-RECEIVER_HEARS = [Heard.PUBLISH_1, Heard.PUBLISH_1_DUP, Heard.PUBLISH_2, Heard.PUBREL]
+SENDER_STAGES = [FlowStage.FREE, FlowStage.AWAIT_PUBACK, FlowStage.AWAIT_PUBREC, FlowStage.AWAIT_PUBCOMP]
+SENDER_HEARS = [HeardFlow.PUBACK, HeardFlow.PUBREC, HeardFlow.PUBREC_REFUSED, HeardFlow.PUBCOMP]
+RECEIVER_STAGES = [FlowStage.FREE, FlowStage.ACCEPTING_1, FlowStage.ACCEPTING_2, FlowStage.AWAIT_PUBREL]
+RECEIVER_HEARS = [HeardFlow.PUBLISH_1, HeardFlow.PUBLISH_1_DUP, HeardFlow.PUBLISH_2, HeardFlow.PUBREL]
 
 
-def sender_in(stage: Stage) -> OutboundFlows[str]:
+def sender_in(stage: FlowStage) -> OutboundFlows[str]:
     flows: OutboundFlows[str] = OutboundFlows(10)
     flows.reconnected(10)
-    if stage is not Stage.FREE:
-        assert flows.start("m", 1 if stage is Stage.AWAIT_PUBACK else 2) == 1
-    if stage is Stage.AWAIT_PUBCOMP:
-        flows.heard(1, Heard.PUBREC)
+    if stage is not FlowStage.FREE:
+        assert flows.start("m", 1 if stage is FlowStage.AWAIT_PUBACK else 2) == 1
+    if stage is FlowStage.AWAIT_PUBCOMP:
+        flows.heard(1, HeardFlow.PUBREC)
     assert flows.stage(1) is stage
     return flows
 
 
-def receiver_in(stage: Stage) -> InboundFlows:
+def receiver_in(stage: FlowStage) -> InboundFlows:
     flows = InboundFlows()
     flows.reconnected(10, enforced=True)
-    if stage is not Stage.FREE:
-        publish = Publish("a", b"", 1 if stage is Stage.ACCEPTING_1 else 2, packet_id=1)
+    if stage is not FlowStage.FREE:
+        publish = Publish("a", b"", 1 if stage is FlowStage.ACCEPTING_1 else 2, packet_id=1)
         flows.published(publish)
-        if stage is Stage.AWAIT_PUBREL:
+        if stage is FlowStage.AWAIT_PUBREL:
             flows.accepted(publish, refused=False)
     assert flows.stage(1) is stage
     return flows
@@ -53,7 +53,7 @@ def test_the_tables_are_complete() -> None:
 
 
 @pytest.mark.parametrize(("stage", "heard"), list(itertools.product(SENDER_STAGES, SENDER_HEARS)))
-def test_sender_walks_every_pair_of_the_table(stage: Stage, heard: Heard) -> None:
+def test_sender_walks_every_pair_of_the_table(stage: FlowStage, heard: HeardFlow) -> None:
     flows = sender_in(stage)
     step = OUTBOUND[stage, heard]
     if step.answer is Answer.VIOLATION:
@@ -63,19 +63,19 @@ def test_sender_walks_every_pair_of_the_table(stage: Stage, heard: Heard) -> Non
     answer, _ = flows.heard(1, heard)
     assert answer is step.answer
     assert flows.stage(1) is step.next
-    assert flows.quota == (9 if step.next is Stage.AWAIT_PUBCOMP else 10)
+    assert flows.quota == (9 if step.next is FlowStage.AWAIT_PUBCOMP else 10)
 
 
 @pytest.mark.parametrize(("stage", "heard"), list(itertools.product(RECEIVER_STAGES, RECEIVER_HEARS)))
-def test_receiver_walks_every_pair_of_the_table(stage: Stage, heard: Heard) -> None:
+def test_receiver_walks_every_pair_of_the_table(stage: FlowStage, heard: HeardFlow) -> None:
     flows = receiver_in(stage)
     step = INBOUND[stage, heard]
 
     def hear() -> Answer:
-        if heard is Heard.PUBREL:
+        if heard is HeardFlow.PUBREL:
             return flows.released(1)
-        dup = heard is Heard.PUBLISH_1_DUP
-        return flows.published(Publish("a", b"", 2 if heard is Heard.PUBLISH_2 else 1, dup=dup, packet_id=1))
+        dup = heard is HeardFlow.PUBLISH_1_DUP
+        return flows.published(Publish("a", b"", 2 if heard is HeardFlow.PUBLISH_2 else 1, dup=dup, packet_id=1))
 
     if step.answer is Answer.VIOLATION:
         with pytest.raises(ProtocolViolation):
@@ -91,7 +91,7 @@ def test_identifiers_wrap_round_and_skip_those_in_use() -> None:
     assert flows.start(0, 1) == 1
     for n in range(2, 65_536):
         assert flows.start(n, 1) == n
-        flows.heard(n, Heard.PUBACK)
+        flows.heard(n, HeardFlow.PUBACK)
     assert flows.start(0, 1) == 2
 
 
@@ -101,12 +101,12 @@ def test_quota_is_never_more_than_the_peers_receive_maximum() -> None:
     flows.start("a", 2)
     flows.start("b", 1)
     assert not flows.may_start
-    flows.heard(1, Heard.PUBREC)
+    flows.heard(1, HeardFlow.PUBREC)
     assert not flows.may_start, "PUBREC is not the end"
-    flows.heard(1, Heard.PUBCOMP)
+    flows.heard(1, HeardFlow.PUBCOMP)
     assert flows.may_start
     for _ in range(3):
-        flows.heard(2, Heard.PUBACK)
+        flows.heard(2, HeardFlow.PUBACK)
     assert flows.quota == 2
 
 
@@ -115,15 +115,15 @@ def test_repetition_keeps_the_order_and_goes_before_anything_new() -> None:
     flows.reconnected(100)
     for item in "abcd":
         flows.start(item, 2)
-    flows.heard(2, Heard.PUBREC)
+    flows.heard(2, HeardFlow.PUBREC)
     flows.reconnected(2)
     assert flows.next_repeat() == (1, "a", 2)
     assert flows.next_repeat() == (3, "c", 2)
     assert flows.next_repeat() is None
     assert not flows.may_start
-    flows.heard(2, Heard.PUBCOMP)
+    flows.heard(2, HeardFlow.PUBCOMP)
     assert flows.next_repeat() is None, "a PUBREL of an older connection took no quota of this one"
-    flows.heard(1, Heard.PUBREC_REFUSED)
+    flows.heard(1, HeardFlow.PUBREC_REFUSED)
     assert flows.next_repeat() == (4, "d", 2)
 
 
@@ -132,7 +132,7 @@ def test_acknowledged_before_it_was_repeated() -> None:
     flows.reconnected(1)
     flows.start("a", 1)
     flows.reconnected(1)
-    assert flows.heard(1, Heard.PUBACK) == (Answer.DONE, "a")
+    assert flows.heard(1, HeardFlow.PUBACK) == (Answer.DONE, "a")
     assert flows.next_repeat() is None
     assert flows.quota == 1
 

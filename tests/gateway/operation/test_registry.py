@@ -9,15 +9,15 @@ from gateway.base.limits import Limits
 from gateway.mqtt5.actions import SessionFigures
 from gateway.operation.prometheus import PREFIX, broker_metrics
 from gateway.operation.registry import BROKER_FIGURES
-from gateway.operation.snapshot import Snapshot
+from gateway.operation.snapshot import BrokerSnapshot
 from gateway.operation.sys_topics import totals, values
 from gateway.operation.traffic import Traffic
 
 
-def snapshot(**known: Any) -> Snapshot:
-    nothing: dict[str, Any] = {field.name: 0 for field in fields(Snapshot)}
+def snapshot(**known: Any) -> BrokerSnapshot:
+    nothing: dict[str, Any] = {field.name: 0 for field in fields(BrokerSnapshot)}
     nothing |= {"traffic": Traffic(), "figures": SessionFigures(), "reached": dict.fromkeys(Limits.model_fields, 0)}
-    return Snapshot(**(nothing | known))
+    return BrokerSnapshot(**(nothing | known))
 
 
 def test_no_name_and_no_topic_stands_twice() -> None:

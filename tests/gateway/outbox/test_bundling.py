@@ -7,12 +7,12 @@ from pathlib import Path
 
 from bridge.contract import BATCH_BYTES, RECORDS_MAX, Publication, numbers_of, unpacked
 from gateway.outbox.bundling import bundled
-from gateway.outbox.database import Row
-from gateway.outbox.store import Entry, Store, StoreError
+from gateway.outbox.database import StoredRow
+from gateway.outbox.store import Store, StoredEntry, StoreError
 
 
-def row(number: int, batch: str | None = "plant/~", size: int = 10) -> Row:
-    return Row(number, "plant/a", 1, b"", Publication("plant/a", bytes(size), 1, time_ms=1), batch)
+def row(number: int, batch: str | None = "plant/~", size: int = 10) -> StoredRow:
+    return StoredRow(number, "plant/a", 1, b"", Publication("plant/a", bytes(size), 1, time_ms=1), batch)
 
 
 def test_rows_of_one_batch_topic_become_one_and_the_others_stay() -> None:
@@ -36,15 +36,15 @@ def test_a_batch_has_so_many_records_and_bytes_at_most() -> None:
 def test_a_commit_is_one_entry_that_survives_a_restart_and_goes_as_a_whole(tmp_path: Path) -> None:
     async def main() -> None:
         store = Store.open(tmp_path)
-        entries: list[Entry] = []
+        entries: list[StoredEntry] = []
         store.on_committed = entries.extend
-        told: list[Entry | StoreError] = []
+        told: list[StoredEntry | StoreError] = []
         numbers = [
             store.append(Publication(f"plant/{n}", b"%d" % n, 1, time_ms=n), told.append, "plant/~") for n in range(50)
         ]
         while len(told) < 50:
             await asyncio.sleep(0.001)
-        assert [entry.sequence for entry in told if isinstance(entry, Entry)] == numbers
+        assert [entry.sequence for entry in told if isinstance(entry, StoredEntry)] == numbers
         got = [number for entry in entries for number in numbers_of(entry.publication, entry.sequence)]
         assert got == numbers
         assert store.depth == len(entries)
@@ -64,7 +64,7 @@ def test_a_commit_is_one_entry_that_survives_a_restart_and_goes_as_a_whole(tmp_p
 def test_what_travels_alone_follows_the_batch_before_it(tmp_path: Path) -> None:
     async def main() -> None:
         store = Store.open(tmp_path)
-        entries: list[Entry] = []
+        entries: list[StoredEntry] = []
         store.on_committed = entries.extend
         batch = await store_one(store, Publication("plant/a", b"1", 1), "plant/~", None)
         retained = await store_one(store, Publication("plant/a", b"2", 1, True), None, "plant/~")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from bridge.contract.machine import Publication
 from gateway.outbox.database import SEQUENCE_BLOCK, decode_publication, encode_publication
-from gateway.outbox.store import SWITCH_S, Entry, OutboxFullError, Store, StoreError
+from gateway.outbox.store import SWITCH_S, OutboxFullError, Store, StoredEntry, StoreError
 
 
 def run_with(directory: Path, use: Callable[[Store], Awaitable[None]], **options: int) -> None:
@@ -33,15 +33,15 @@ def run_with(directory: Path, use: Callable[[Store], Awaitable[None]], **options
     asyncio.run(main())
 
 
-def on_disk(store: Store, start: int = 0) -> list[Entry]:
+def on_disk(store: Store, start: int = 0) -> list[StoredEntry]:
     """What is on disk, in hand or not, in order."""
-    found: list[Entry] = []
+    found: list[StoredEntry] = []
     at: int | None = start
     while at is not None:
         page = store._outbox.page(at, store._deleting.__contains__)
         if page.damaged is not None:
             raise page.damaged
-        found += [Entry(row.sequence, row.previous, row.publication) for row in page.rows]
+        found += [StoredEntry(row.sequence, row.previous, row.publication) for row in page.rows]
         at = page.following
     return found
 
@@ -80,7 +80,7 @@ def test_a_row_of_another_layout_is_refused(row: bytes) -> None:
 
 
 def test_what_was_acknowledged_is_there_after_reopening(tmp_path: Path) -> None:
-    stored: list[Entry] = []
+    stored: list[StoredEntry] = []
 
     async def first(store: Store) -> None:
         stored.extend([await store.put(message(payload=b"%d" % n)) for n in range(5)])
@@ -109,7 +109,7 @@ def test_appends_are_reported_in_order_and_as_groups(tmp_path: Path) -> None:
 
         store.on_committed = on_committed
         sequences = [
-            store.append(message(), lambda e: reported.append(e.sequence if isinstance(e, Entry) else -1))
+            store.append(message(), lambda e: reported.append(e.sequence if isinstance(e, StoredEntry) else -1))
             for _ in range(2000)
         ]
         await done.wait()
@@ -120,7 +120,7 @@ def test_appends_are_reported_in_order_and_as_groups(tmp_path: Path) -> None:
 
 
 def test_previous_names_the_preceding_stored_qos1_publication_of_the_topic(tmp_path: Path) -> None:
-    last: list[Entry] = []
+    last: list[StoredEntry] = []
 
     async def first(store: Store) -> None:
         a1 = await store.put(message("a"))

@@ -11,7 +11,7 @@ import pytest
 
 from bridge.contract.machine import Deliver, DeliverShared, Publication
 from bridge.traces.availability import Availability, EntityConnected
-from bridge.traces.reporting import Report
+from bridge.traces.reporting import TraceReport
 from gateway.base.figures import Figures
 from gateway.mqtt5.packets import Disconnect, PubAck, PubComp, PubRec, PubRel, Version, Will
 from gateway.mqtt5.types import ReasonCode
@@ -164,7 +164,7 @@ def test_reports_are_guarded_beside_availability(site: Site) -> None:
             for topic in (AVAILABLE, "entities/gate/pump/trace", "entities/far/pump/availability"):
                 forger.publish(topic, b"forged", qos=1, retain=True)
                 assert (await forger.expect(PubAck)).code == ReasonCode.NOT_AUTHORIZED
-            broker.exchange.tracing._perform([Report("entities/gate/pump/trace", b"{}")])  # type: ignore[union-attr]
+            broker.exchange.tracing._perform([TraceReport("entities/gate/pump/trace", b"{}")])  # type: ignore[union-attr]
             assert await reader.published() == [("entities/gate/pump/trace", b"{}")]
 
     asyncio.run(scenario())

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from gateway.client.mqtt_client import Client
+from gateway.client.mqtt_client import MqttClient
 from gateway.mqtt5.packets import Publish
 from gateway.overlay.dials import Dials
 
@@ -44,8 +44,8 @@ class World:
         self.addresses, self.log, self.away = addresses, list[str](), set[str]()
         self.dials = Dials(self._dial)
 
-    def _dial(self, peer: str) -> Client:
-        return cast(Client, FakeClient(self.addresses[peer], self.log, peer not in self.away))
+    def _dial(self, peer: str) -> MqttClient:
+        return cast(MqttClient, FakeClient(self.addresses[peer], self.log, peer not in self.away))
 
     def link_up(self, peer: str) -> None:
         self.log.append(f"up {peer}")
@@ -53,7 +53,7 @@ class World:
     def link_down(self, peer: str) -> None:
         self.log.append(f"down {peer}")
 
-    def link_published(self, peer: str, publish: Publish, client: Client) -> None:
+    def link_published(self, peer: str, publish: Publish, client: MqttClient) -> None:
         self.log.append(f"from {peer}: {publish.topic}")
 
     async def begin(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.document.overlay import Overlay
 from gateway.base.config import StartError
-from gateway.overlay.discovery import FOUND_MAX, SERVICE, Found, Neighbourhood, known, read
+from gateway.overlay.discovery import FOUND_MAX, SERVICE, FoundMember, Neighbourhood, known, read
 from keys.identity import Role
 from tests.sim.world import make_world
 
@@ -19,17 +19,17 @@ WORLD = make_world({1: 3}, [], {"site": 1})
 OVERLAY: Overlay = WORLD.overlay
 
 
-def me(name: str = "r1a", **changed: Any) -> Found:
+def me(name: str = "r1a", **changed: Any) -> FoundMember:
     values = {
         "overlay": OVERLAY.policy.overlay, "name": name, "role": Role.REPLICA,
         "party": OVERLAY.certificate("r1a").party_id.hex(), "hosts": ("127.0.0.1",), "port": 8881,
     } | changed  # fmt: skip
-    return Found(**values)
+    return FoundMember(**values)
 
 
 def test_what_is_advertised_is_found_and_known():
-    async def run() -> Found:
-        heard: asyncio.Queue[Found] = asyncio.Queue()
+    async def run() -> FoundMember:
+        heard: asyncio.Queue[FoundMember] = asyncio.Queue()
         async with Neighbourhood(LOOPBACK) as one, Neighbourhood(LOOPBACK) as other:
             other.find(heard.put_nowait)
             await one.advertise(me())
@@ -113,10 +113,10 @@ def test_an_interface_that_is_not_there_is_one_line():
 
 @pytest.mark.parametrize(("others", "heard"), [(FOUND_MAX, 0), (FOUND_MAX - 1, 1)])
 def test_a_neighbour_that_makes_up_names_fills_nothing(others: int, heard: int):
-    async def run() -> list[Found]:
+    async def run() -> list[FoundMember]:
         here = Neighbourhood(LOOPBACK)
         here._found = {f"{n}": me(f"n{n}") for n in range(others)}
-        found: list[Found] = []
+        found: list[FoundMember] = []
         async with here, Neighbourhood(LOOPBACK) as other:
             await other.advertise(me("one-more"))
             assert here._zeroconf is not None

@@ -16,7 +16,7 @@ import yaml
 
 from gateway.base.config import ConfigError, parse
 from gateway.base.config_discovery import Discovery
-from gateway.overlay.discovery import Found, Neighbourhood
+from gateway.overlay.discovery import FoundMember, Neighbourhood
 from gateway.overlay.neighbours import Neighbours, addresses_of, advertised_listener
 from gateway.trust.overlay_file import load_overlay
 from keys.identity import Role
@@ -26,7 +26,9 @@ from tests.waits import wait_until
 
 LOOPBACK = ["127.0.0.1"]
 WORLD = make_world({1: 3}, [], {"site": 1})
-R1A = Found("test", "r1a", Role.REPLICA, WORLD.overlay.certificate("r1a").party_id.hex(), ("127.0.0.1", "::1"), 8881)
+R1A = FoundMember(
+    "test", "r1a", Role.REPLICA, WORLD.overlay.certificate("r1a").party_id.hex(), ("127.0.0.1", "::1"), 8881
+)
 
 
 def neighbours(**settings: Any) -> Neighbours:
@@ -61,8 +63,8 @@ def test_we_are_advertised_where_our_listener_is_and_under_a_new_key_after_a_rot
     monkeypatch.setattr("gateway.overlay.neighbours.LOOK_AGAIN_S", 0.02)
     settings = parse({"listeners": {"default": {"bind": "127.0.0.1:1883"}}})
 
-    async def check() -> list[Found]:
-        heard: asyncio.Queue[Found] = asyncio.Queue()
+    async def check() -> list[FoundMember]:
+        heard: asyncio.Queue[FoundMember] = asyncio.Queue()
         async with neighbours(advertise=True, interfaces=LOOPBACK) as made, Neighbourhood(LOOPBACK) as listener:
             listener.find(heard.put_nowait)
             made.advertise(settings, {"default": 8881}.__getitem__)
@@ -84,9 +86,9 @@ def test_a_name_that_somebody_took_is_said_once_and_ends_nothing(
 ) -> None:
     """Attack: whoever advertises our name first must not keep us from running."""
     monkeypatch.setattr("gateway.overlay.neighbours.LOOK_AGAIN_S", 0.0)
-    tries: list[Found] = []
+    tries: list[FoundMember] = []
 
-    async def refused(self: object, me: Found) -> None:
+    async def refused(self: object, me: FoundMember) -> None:
         tries.append(me)
         raise OSError("somebody on this network is r1a.test already")
 
@@ -166,7 +168,7 @@ def edit(overlay: OverlayProcesses, name: str, **discovery: Any) -> None:
 class Impostor:
     """Advertises another member's name and key with a port of its own, from a thread."""
 
-    def __init__(self, me: Found) -> None:
+    def __init__(self, me: FoundMember) -> None:
         self._me, self._loop, self._over = me, asyncio.new_event_loop(), asyncio.Event()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._run()))
@@ -197,7 +199,7 @@ def test_a_replica_on_another_port_is_found_and_one_that_poses_as_it_is_not_beli
     port = overlay.ports["north2"]  # a member, but not the one that it is said to be
     overlay.start("north2", "north3", "site")
     assert wait_until(lambda: overlay.figures("site").get("links_up") == 2, 10)
-    with Impostor(Found("test", "north1", Role.REPLICA, party, ("127.0.0.1",), port)):
+    with Impostor(FoundMember("test", "north1", Role.REPLICA, party, ("127.0.0.1",), port)):
         assert wait_until(lambda: "shows the certificate of somebody else" in overlay.log("site"), 10)
         assert overlay.figures("site")["links_up"] == 2
     overlay.start("north1")

@@ -37,7 +37,7 @@ from gateway.mqtt5.packets import (
     Version,
 )
 from gateway.mqtt5.types import MalformedPacket
-from gateway.overlay.region_client import Arrival, Client, ClientError, Publish, RegionClient, TrustError
+from gateway.overlay.region_client import Arrival, ClientError, MqttClient, Publish, RegionClient, TrustError
 from gateway.trust.domains import LocalIdentity
 from gateway.trust.overlay_file import load_overlay
 from tests.gateway.trust.test_domains import World
@@ -131,8 +131,8 @@ def scenario(test: Callable[[Server], Awaitable[None]]) -> Callable[[pytest.Monk
     return run
 
 
-async def connected(server: Server, **options: Any) -> tuple[Client, Connection]:
-    client = Client("127.0.0.1", server.port, client_id="c", **options)
+async def connected(server: Server, **options: Any) -> tuple[MqttClient, Connection]:
+    client = MqttClient("127.0.0.1", server.port, client_id="c", **options)
     client.start()
     peer = await server.next()
     await peer.accept()
@@ -142,7 +142,7 @@ async def connected(server: Server, **options: Any) -> tuple[Client, Connection]
 
 @scenario
 async def test_connect_says_what_it_was_told_to(server: Server) -> None:
-    client = Client(
+    client = MqttClient(
         "127.0.0.1", server.port, client_id="g1", keep_alive_s=7, clean_start=False, session_expiry_s=60,
         receive_maximum=9, username="u", password=b"p", properties=(("generation", "3"),),
     )  # fmt: skip
@@ -186,7 +186,7 @@ async def test_on_ack_comes_with_success_and_never_with_a_refusal(server: Server
 
 @scenario
 async def test_no_more_in_flight_than_the_server_allows_and_a_full_queue_refuses(server: Server) -> None:
-    client = Client("127.0.0.1", server.port, limits=SessionLimits(queue_messages=3))
+    client = MqttClient("127.0.0.1", server.port, limits=SessionLimits(queue_messages=3))
     client.start()
     peer = await server.next()
     await peer.accept(receive_maximum=2)
@@ -202,7 +202,7 @@ async def test_no_more_in_flight_than_the_server_allows_and_a_full_queue_refuses
 
 @scenario
 async def test_what_cannot_be_sent_now_is_refused_not_raised(server: Server) -> None:
-    client = Client("127.0.0.1", server.port)
+    client = MqttClient("127.0.0.1", server.port)
     assert not client.publish("a", b"", 0)
     assert not client.publish("a", b"", 1)
     client.start()
@@ -349,7 +349,7 @@ async def test_with_clean_start_nothing_survives_a_connection(server: Server) ->
 
 @scenario
 async def test_more_filters_than_a_packet_takes(server: Server) -> None:
-    client = Client("127.0.0.1", server.port)
+    client = MqttClient("127.0.0.1", server.port)
     for n in range(150):
         client.subscribe(f"t/{n}")
     client.start()
@@ -368,7 +368,7 @@ async def test_more_filters_than_a_packet_takes(server: Server) -> None:
 def test_a_broker_below_mqtt_5_is_refused_in_one_clear_line(answer: bytes) -> None:
     async def main() -> None:
         async with serving() as server:
-            client = Client("127.0.0.1", server.port)
+            client = MqttClient("127.0.0.1", server.port)
             attempt = asyncio.create_task(client.connect())
             peer = await server.next()
             await peer.expect(Connect)
@@ -386,7 +386,7 @@ def test_a_broker_below_mqtt_5_is_refused_in_one_clear_line(answer: bytes) -> No
 
 @scenario
 async def test_a_refusal_names_the_reason(server: Server) -> None:
-    client = Client("127.0.0.1", server.port)
+    client = MqttClient("127.0.0.1", server.port)
     attempt = asyncio.create_task(client.connect())
     peer = await server.next()
     await peer.expect(Connect)
@@ -400,13 +400,13 @@ def test_nobody_there_and_somebody_who_hangs_up() -> None:
     async def main() -> None:
         async with serving() as server:
             port = server.port
-            client = Client("127.0.0.1", port)
+            client = MqttClient("127.0.0.1", port)
             attempt = asyncio.create_task(client.connect())
             (await server.next()).cut()
             with pytest.raises(ClientError, match=r"closed the connection|Connection reset"):
                 await attempt
         with pytest.raises(ClientError, match=r"check the address, and that a broker listens there") as caught:
-            await Client("127.0.0.1", port).connect()
+            await MqttClient("127.0.0.1", port).connect()
         assert "\n" not in str(caught.value)
 
     asyncio.run(main())
@@ -434,7 +434,7 @@ def test_reconnects_wait_longer_each_time_and_never_all_together(monkeypatch: py
         waits.clear()
         async with serving() as server:
             port = server.port  # closed below: nobody listens there any more
-        client = Client("127.0.0.1", port, random=lambda: random)
+        client = MqttClient("127.0.0.1", port, random=lambda: random)
         monkeypatch.setattr(asyncio, "sleep", note)
         client.start()
         while len(waits) < 10:
@@ -606,7 +606,7 @@ def test_a_receiver_knows_what_it_needs_to_open_and_is_refused_what_it_may_not_r
 
 @scenario
 async def test_a_password_shows_nowhere(server: Server) -> None:
-    client = Client("127.0.0.1", server.port, username="u", password=b"hunter2")
+    client = MqttClient("127.0.0.1", server.port, username="u", password=b"hunter2")
     assert "hunter2" not in repr(client)
     assert "hunter2" not in repr(client._connect)
     assert "hunter2" not in repr(client._session)

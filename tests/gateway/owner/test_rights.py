@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.document.policy import Issuer, Policy, Scope
-from gateway.owner.record import KnownScope, Record
+from gateway.owner.record import KnownScope, OwnerRecord
 from gateway.owner.rights import SESSION_MAX_S, give, holds_key, take
 from gateway.owner.signing import grant, revoke
 from gateway.trust.domains import TrustError
@@ -119,7 +119,7 @@ def test_rights_are_given_and_taken_in_any_order(
 ) -> None:
     """Against a model: until when each right lasts; and whoever lost a key at once does not hold the one in force."""
     scopes = (Scope("a/#"), Scope("b/#"))
-    record = Record("x", scopes={s.filter: KnownScope(s.filter, s.filter) for s in scopes})
+    record = OwnerRecord("x", scopes={s.filter: KnownScope(s.filter, s.filter) for s in scopes})
     policy = Policy("x", 1, (), scopes, calendar=CALENDAR, issuer=Issuer.CHAIN, key_servers=("k",))
     ends: dict[tuple[str, str, Right], float] = {}
     now = 5000.0

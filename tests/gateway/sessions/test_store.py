@@ -42,7 +42,7 @@ from gateway.mqtt5.packets import (
     Version,
     Will,
 )
-from gateway.mqtt5.session import Kept, SessionSubscription
+from gateway.mqtt5.session import KeptSession, SessionSubscription
 from gateway.outbox.database import OutboxFullError, StoreError
 from gateway.sessions import store as session_store
 from gateway.sessions.batch import Batch
@@ -146,12 +146,12 @@ wills = st.builds(
     st.booleans(),
     st.builds(Properties, will_delay_s=st.none() | st.integers(0, 99), content_type=st.none() | texts),
 )
-kepts = st.builds(Kept, st.sampled_from(Version), st.integers(0, 2**32 - 1), st.none() | wills, times, times)
+kepts = st.builds(KeptSession, st.sampled_from(Version), st.integers(0, 2**32 - 1), st.none() | wills, times, times)
 
 
 @given(kepts)
 @settings(max_examples=60, deadline=None)
-def test_a_stored_session_comes_back_with_every_field(kept: Kept) -> None:
+def test_a_stored_session_comes_back_with_every_field(kept: KeptSession) -> None:
     assert kept_of(session_row(3, "me", "user", False, True, kept)) == kept
 
 

@@ -14,7 +14,7 @@ from gateway.base import load
 from gateway.owner.attaching import attach
 from gateway.party import Party
 from gateway.setup import Plan, SetupError, join, make_overlay, role_folders
-from gateway.setup.exchanging import Copies
+from gateway.setup.exchanging import CopiedFiles
 from gateway.trust import load_overlay
 from keys.identity import Role
 
@@ -132,7 +132,7 @@ def test_the_newest_overlay_reaches_all_copies_and_one_of_another_owner_none(tmp
     attach(made.overlay, made.directory / "owner", "region1", made.directory / "r4/identity/card.json",
            "127.0.0.1:29001", NOW)  # fmt: skip
     folders[0].write_bytes(other.overlay.read_bytes())  # put there by mistake, or by somebody who may write there
-    Copies().exchange(made.overlay, [*folders, joined], int(NOW * 1000))
+    CopiedFiles().exchange(made.overlay, [*folders, joined], int(NOW * 1000))
     now_ms = int(NOW * 1000)
     assert load_overlay(folders[0], now_ms).owner == load_overlay(other.overlay, now_ms).owner
     for path in [*folders[1:], joined, made.overlay]:
@@ -149,5 +149,5 @@ def test_what_a_member_adopted_comes_back_to_the_owner(tmp_path: Path) -> None:
     folder = made.directory / "r1" / "overlay.json"
     folder.write_bytes(made.overlay.read_bytes())
     made.overlay.write_bytes(before)
-    Copies().exchange(made.overlay, [folder], int(NOW * 1000))
+    CopiedFiles().exchange(made.overlay, [folder], int(NOW * 1000))
     assert made.overlay.read_bytes() == folder.read_bytes()

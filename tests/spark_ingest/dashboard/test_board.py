@@ -21,10 +21,10 @@ from spark_ingest.dashboard import board as board_module
 from spark_ingest.dashboard.board import (
     CELLS_MAX,
     Board,
-    Heard,
+    BoardReader,
+    BoardSample,
+    HeardEntity,
     Look,
-    Reader,
-    Sample,
     Scrape,
     members,
     quantile,
@@ -78,8 +78,8 @@ def test_quantiles_are_values_that_were_there() -> None:
 
 def test_the_newest_word_about_an_entity_counts_and_trouble_comes_first() -> None:
     board = Board()
-    board.look(Look(heard=[Heard("g", "a", "online", 5, None), Heard("g", "b", "offline", 1, None)]), 1.0)
-    board.look(Look(heard=[Heard("g", "a", "offline", 4, None), Heard("h", "a", "online", 1, 2.0)]), 2.0)
+    board.look(Look(heard=[HeardEntity("g", "a", "online", 5, None), HeardEntity("g", "b", "offline", 1, None)]), 1.0)
+    board.look(Look(heard=[HeardEntity("g", "a", "offline", 4, None), HeardEntity("h", "a", "online", 1, 2.0)]), 2.0)
     shown = board.shown()
     assert [(each.gateway, each.entity, each.state) for each in shown.cells] == [
         ("g", "b", "offline"), ("g", "a", "online"), ("h", "a", "online"),
@@ -91,7 +91,7 @@ def test_everything_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board_module, "ENTITIES_MAX", 1000)
     board = Board()
     for turn in range(3):
-        heard = [Heard("g", f"{turn}-{n}", "online", 1, None) for n in range(600)]
+        heard = [HeardEntity("g", f"{turn}-{n}", "online", 1, None) for n in range(600)]
         board.look(Look(rows=1, read=1, heard=heard, reasons={f"r{turn}{n}": 1 for n in range(100)}), float(turn))
     for turn in range(500):
         board.look(Look(), 10.0 + turn)
@@ -105,15 +105,16 @@ def test_everything_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_blame_and_queries_from_scrapes() -> None:
     samples = [
-        Sample("veilmq_ingest_link_up", {"replica": "r1"}, 1), Sample("veilmq_ingest_link_up", {"replica": "r2"}, 0),
-        Sample("veilmq_link_up", {"peer": "r2", "direction": "out"}, 1),
-        Sample("veilmq_link_up", {"peer": "r2", "direction": "in"}, 1),
-        Sample("veilmq_ingest_received_total", {"replica": "r1"}, 40),
-        Sample("veilmq_ingest_events_total", {"event": "duplicates", "replica": ""}, 7),
-        Sample("veilmq_ingest_events_total", {"event": "duplicates", "replica": "r1"}, 7),
-        Sample("veilmq_ingest_events_total", {"event": "refused_content", "replica": "r2"}, 3),
-        Sample("veilmq_overlay_suspicions_total", {"member": "r1"}, 2),
-        Sample("veilmq_overlay_named", {"member": "r3"}, 1),
+        BoardSample("veilmq_ingest_link_up", {"replica": "r1"}, 1),
+        BoardSample("veilmq_ingest_link_up", {"replica": "r2"}, 0),
+        BoardSample("veilmq_link_up", {"peer": "r2", "direction": "out"}, 1),
+        BoardSample("veilmq_link_up", {"peer": "r2", "direction": "in"}, 1),
+        BoardSample("veilmq_ingest_received_total", {"replica": "r1"}, 40),
+        BoardSample("veilmq_ingest_events_total", {"event": "duplicates", "replica": ""}, 7),
+        BoardSample("veilmq_ingest_events_total", {"event": "duplicates", "replica": "r1"}, 7),
+        BoardSample("veilmq_ingest_events_total", {"event": "refused_content", "replica": "r2"}, 3),
+        BoardSample("veilmq_overlay_suspicions_total", {"member": "r1"}, 2),
+        BoardSample("veilmq_overlay_named", {"member": "r3"}, 1),
     ]  # fmt: skip
     found = [(each.name, each.up, each.of, each.wrong, each.suspected, each.named) for each in members(samples)]
     assert found == [("r3", 0, 0, 0, 0, True), ("r2", 1, 2, 3, 0, False), ("r1", 1, 1, 0, 2, False)]
@@ -122,7 +123,7 @@ def test_blame_and_queries_from_scrapes() -> None:
     table.progressed(progress())
     registry = CollectorRegistry()
     registry.register(QueryMetrics(table))
-    told = [Sample(each.name, each.labels, each.value) for family in registry.collect() for each in family.samples]
+    told = [BoardSample(each.name, each.labels, each.value) for family in registry.collect() for each in family.samples]
     (query,) = queries(told)
     assert (query.name, query.running, query.rows_per_second, query.batch_s, query.lag_rows) == (
         "sink", True, 50.5, 0.25, 8.0,
@@ -133,7 +134,7 @@ def test_blame_and_queries_from_scrapes() -> None:
 def test_a_receivers_cap_is_believed_before_the_option() -> None:
     board = Board(cap_bytes=100)
     assert board.shown().cap_bytes == 100
-    board.scraped([Scrape("u", [Sample("veilmq_ingest_spool_cap_bytes", {}, 70), Sample("x", {}, 1)])])
+    board.scraped([Scrape("u", [BoardSample("veilmq_ingest_spool_cap_bytes", {}, 70), BoardSample("x", {}, 1)])])
     assert board.shown().cap_bytes == 70
 
 
@@ -162,12 +163,15 @@ def full(name: str) -> Board:
         board.look(
             Look(
                 rows=10, read=9, streams={"telemetry": 7, "availability": 1, "quarantine": 1}, delays=[(at, 0.2)],
-                heard=[Heard(name, name, name, 1, 1.0)], reasons={name: 1},
-                readers=[Reader(name, True, 5, 10, 1.0), Reader("gone", False, None, None, 1.0)], spool_bytes=950,
-                trouble=name,
+                heard=[HeardEntity(name, name, name, 1, 1.0)], reasons={name: 1},
+                readers=[BoardReader(name, True, 5, 10, 1.0), BoardReader("gone", False, None, None, 1.0)],
+                spool_bytes=950, trouble=name,
             ), at,
         )  # fmt: skip
-    blame = [Sample("veilmq_overlay_named", {"member": name}, 1), Sample("veilmq_query_running", {"query": name}, 1)]
+    blame = [
+        BoardSample("veilmq_overlay_named", {"member": name}, 1),
+        BoardSample("veilmq_query_running", {"query": name}, 1),
+    ]
     board.scraped([Scrape(f"http://{name}", blame), Scrape("http://b", error=name)])
     return board
 
@@ -198,7 +202,7 @@ def test_every_state_of_a_statement_has_its_kind() -> None:
     kinds: dict[str, set[str]] = {"fine": set(), "warn": set(), "bad": set()}
     for state in {"online", "offline", *filter(None, _STATES.values())}:
         board = Board()
-        board.look(Look(heard=[Heard("g", "e", state, 1, None)]), 1.0)
+        board.look(Look(heard=[HeardEntity("g", "e", state, 1, None)]), 1.0)
         (kind,) = re.findall(r'class="cell (\w+)"', cards(board.shown(), 1.0)["entities"])
         kinds[kind].add(state)
     assert kinds == {
@@ -309,7 +313,9 @@ def test_scrapes_and_what_is_no_answer(endpoint: tuple[str, dict[str, bytes]], f
     pages["/metrics"] = b'# TYPE veilmq_link_up gauge\nveilmq_link_up{peer="a\\"b",direction="out"} 1\nother 5\n'
     pages["/large"] = b"#" * (SCRAPE_BYTES + 2)
     pages["/html"] = b"<html> {nothing"
-    assert scrape(f"{base}/metrics").samples == [Sample("veilmq_link_up", {"peer": 'a"b', "direction": "out"}, 1.0)]
+    assert scrape(f"{base}/metrics").samples == [
+        BoardSample("veilmq_link_up", {"peer": 'a"b', "direction": "out"}, 1.0)
+    ]
     assert "MiB" in scrape(f"{base}/large").error
     assert "Prometheus" in scrape(f"{base}/html").error
     assert scrape(f"{base}/absent").error == "answers 404"

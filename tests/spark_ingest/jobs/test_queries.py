@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from spark_ingest.cli import EXIT_BAD_INPUT, ingest_app
 from spark_ingest.errors import NoJava
-from spark_ingest.jobs.runs import JOBS, TWICE, Settings, _once, _started, cause
+from spark_ingest.jobs.runs import JOBS, TWICE, RunSettings, _once, _started, cause
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, write_grants
 
@@ -58,7 +58,7 @@ class Spool:
     def options(self) -> dict[str, str]:
         return {"spool": str(self.root), "grants": str(self.grants)}
 
-    def found(self, spark: Any, job: str, capsys: Any, settings: Settings = Settings()) -> list[dict[str, Any]]:  # noqa: B008
+    def found(self, spark: Any, job: str, capsys: Any, settings: RunSettings = RunSettings()) -> list[dict[str, Any]]:  # noqa: B008
         capsys.readouterr()
         _once(spark, JOBS[job], self.options, settings, True)
         return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -89,7 +89,7 @@ def test_windows_of_json_fields_and_of_bare_numbers(spark: Any, spool: Spool, ca
         spool.publish("plant/a", nothing, 6)
     spool.publish("plant/b", b"1")
     spool.write()
-    found = spool.found(spark, "windows", capsys, Settings(window="5 seconds", field="motor.rpm"))
+    found = spool.found(spark, "windows", capsys, RunSettings(window="5 seconds", field="motor.rpm"))
     assert columns(found, "start", "topic", "count", "mean", "least", "greatest") == [
         (at(0), "plant/a", 3, 20.0, 10.0, 30.0), (at(0), "plant/b", 1, 1.0, 1.0, 1.0),
         (at(5), "plant/a", 1, 7.0, 7.0, 7.0),
@@ -115,7 +115,7 @@ def test_a_duplicate_is_counted_and_the_exit_status_says_so(spark: Any, spool: S
         spool.publish("plant/a", b"", number)
     spool.write(times=2)  # no receiver does that
     assert columns(spool.found(spark, "late", capsys), "publications", "duplicates") == [(3, 3)]
-    assert _once(spark, JOBS["late"], spool.options, Settings(), False) == TWICE
+    assert _once(spark, JOBS["late"], spool.options, RunSettings(), False) == TWICE
     assert "3" in capsys.readouterr().out.split(), "a table for people"
 
 
@@ -140,7 +140,7 @@ def test_the_timeline_of_an_entity_and_its_telemetry_meanwhile(spark: Any, spool
         ("valve", "online", at(0), at(5), 5.0, 0), ("valve", "offline", at(5), at(7), 2.0, 1),
         ("valve", "online", at(7), None, None, 0),
     ]  # fmt: skip
-    assert all(row["rows"] == 0 for row in spool.found(spark, "timeline", capsys, Settings(entity_level=0)))
+    assert all(row["rows"] == 0 for row in spool.found(spark, "timeline", capsys, RunSettings(entity_level=0)))
 
 
 def fill_fleet(spool: Spool) -> None:
@@ -196,7 +196,7 @@ def test_a_job_that_streams_prints_what_changed(
     spool.publish("plant/a", b"5")
     spool.write()
     options = {**spool.options, "consumer": f"job-{name}"}
-    query = _started(spark, JOBS[name], options, Settings(), True, str(tmp_path / "checkpoint"), Event())
+    query = _started(spark, JOBS[name], options, RunSettings(), True, str(tmp_path / "checkpoint"), Event())
     try:
         query.processAllAvailable()
         before = capsys.readouterr().out.splitlines()

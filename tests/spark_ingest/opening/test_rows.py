@@ -16,7 +16,7 @@ from keys.epochs import Calendar
 from keys.sharetree import Hop
 from spark_ingest.errors import BadOption, GrantsError
 from spark_ingest.opening.rows import DDL, SCHEMAS, RowReader
-from spark_ingest.options import Options, Stream, parse_options
+from spark_ingest.options import IngestStream, Options, parse_options
 from spark_ingest.secrets.grants import Grants, GrantsFile, read_grants
 from spark_ingest.spool.segments import SpoolView
 from spark_ingest.spool.writer import SpoolWriter
@@ -138,7 +138,7 @@ def test_batches_are_cut_to_the_wished_size_and_have_the_schema(job: Job) -> Non
         job.publish(*(job.publisher.seal("plant/a") for _ in range(7)))
     batches = job.batches(rows_per_batch="10")
     assert [batch.num_rows for batch in batches] == [10, 10, 10, 5]
-    assert all(batch.schema.equals(SCHEMAS[Stream.TELEMETRY]) for batch in batches)
+    assert all(batch.schema.equals(SCHEMAS[IngestStream.TELEMETRY]) for batch in batches)
 
 
 def test_topics_choose_rows(job: Job) -> None:
@@ -468,10 +468,10 @@ def test_each_option_that_cannot_work_is_one_clear_error(change: dict[str, str],
 
 
 def test_options_have_sensible_defaults() -> None:
-    options = parse_options({"path": "spool", "identity": "id", "overlay": "o.json", "Stream": "Availability"})
+    options = parse_options({"path": "spool", "identity": "id", "overlay": "o.json", "IngestStream": "Availability"})
     assert options.spool.is_absolute()
     assert options.grants == Path("id/scope_keys.json").absolute()
-    assert (options.stream, options.consumer, options.receives) == (Stream.AVAILABILITY, "availability", True)
+    assert (options.stream, options.consumer, options.receives) == (IngestStream.AVAILABILITY, "availability", True)
     assert options.subscribed == ("#", *options.availability)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridge.traces.availability import availability_topic
 from bridge.traces.kinds import TraceKind
-from bridge.traces.reporting import Report, Reporter
+from bridge.traces.reporting import Reporter, TraceReport
 from spark_ingest.opening.rows import SCHEMAS
 from spark_ingest.opening.statements import _STATES, Unreadable, statement_of
 
@@ -49,7 +49,7 @@ def test_odd_times_in_a_statement_become_null() -> None:
 @pytest.mark.parametrize("entity", ["pump-7", "line 1/pump#7", "grün", "x" * 5_000, "%-", ""])
 def test_what_a_gateway_reports_is_read_whole(kind: TraceKind, entity: str) -> None:
     (report,) = Reporter("gw 1", "works", "entities/site").told(entity, kind, {"latency_ms": 3}, NOW_MS / 1000)
-    assert isinstance(report, Report)
+    assert isinstance(report, TraceReport)
     found = statement_of(report.topic, report.payload, NOW_MS + 5)
     assert found is not None
     assert (found.entity, found.gateway, found.kind, found.number) == (entity, "gw 1", kind.name, 1)

@@ -20,14 +20,14 @@ from keys.epochs import Calendar
 from spark_ingest.errors import GrantsError
 from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
-from spark_ingest.receiver.progress import Link
+from spark_ingest.receiver.progress import ReplicaLink
 from spark_ingest.receiver.receiver import OnArrivals, Receiver, ReceiverSettings
 from spark_ingest.secrets.grants import Grants, read_grants
 from spark_ingest.secrets.grants_writer import names_of
 from spark_ingest.source.reader import SpoolStreamReader
 from spark_ingest.spool.consumers import Consumer
 from spark_ingest.spool.segments import Position, SpoolView, read_groups, segment_numbers
-from spark_ingest.spool.writer import KeyMaterial, Record, SpoolWriter
+from spark_ingest.spool.writer import SpooledKey, SpoolRecord, SpoolWriter
 from tests.spark_ingest.region import Overlay, Publisher, Sealed, Wire, epoch_key, published
 from tests.waits import wait_until
 
@@ -85,7 +85,7 @@ class Replicas:
 
     accepted = True
 
-    def links(self) -> tuple[Link, ...]:
+    def links(self) -> tuple[ReplicaLink, ...]:
         return ()
 
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
@@ -282,7 +282,7 @@ def test_rows_of_a_new_epoch_show_when_the_file_has_its_key_and_not_before(
     append = SpoolWriter.append
     early: list[KeyName] = []
 
-    def watched(self: SpoolWriter, records: Sequence[Record], keys: Mapping[bytes, KeyMaterial]) -> Position:
+    def watched(self: SpoolWriter, records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -> Position:
         scopes = read_grants(settings_in(tmp_path).grants).scopes.values()
         early.extend(names_of(key.header for key in keys.values()) - {name for s in scopes for name in s.keys})
         return append(self, records, keys)

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.wire.pulling import PULL_TOPIC, PullRequest
 from keys.envelope import Mode
-from spark_ingest.receiving.collector import Collector
+from spark_ingest.receiving.collector import SpoolCollector
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, Sealed, Wire, records
 
 CARRIED = {Mode.COPIES: ((0,), (0,), (0,)), Mode.ONE: ((), (0,), ()), Mode.BLOCKS: ((0,), (1,), (2,))}
@@ -21,7 +21,7 @@ def setup(mode: Mode) -> tuple[Sealed, Link]:
     return Publisher(overlay).seal("plant/a", bytes(1000)), Link(overlay)
 
 
-def asks(collector: Collector, now: float) -> list[tuple[str, tuple[int, ...]]]:
+def asks(collector: SpoolCollector, now: float) -> list[tuple[str, tuple[int, ...]]]:
     collector.tick(now)
     sends = collector.take_asks()
     assert all(send.wire.topic == PULL_TOPIC for send in sends)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from keys.envelope import KeyName
 from keys.sharetree import decode_shares
-from spark_ingest.receiving.usable_keys import WANTED_MAX, Granted, materials_from_json, materials_to_json
-from spark_ingest.spool.writer import KeyMaterial
+from spark_ingest.receiving.usable_keys import WANTED_MAX, GrantedKeys, materials_from_json, materials_to_json
+from spark_ingest.spool.writer import SpooledKey
 from tests.spark_ingest.region import Link, Overlay, Publisher, collector_of, records
 
 
-def material_after(places: tuple[int, ...]) -> tuple[Overlay, Publisher, KeyMaterial]:
+def material_after(places: tuple[int, ...]) -> tuple[Overlay, Publisher, SpooledKey]:
     overlay = Overlay()
     publisher, link = Publisher(overlay), Link(overlay)
     link.publish(publisher.seal("plant/a"), places=places)
@@ -38,11 +38,11 @@ def test_a_key_is_usable_again_after_a_restart_and_shares_of_one_that_was_not_co
 def test_a_key_of_somebody_who_left_is_not_known_after_a_restart() -> None:
     overlay, publisher, material = material_after((1, 2))
     del overlay.members[publisher.identity.party_id]
-    assert not collector_of(overlay, keys=[material, KeyMaterial(b"of another version", b"")]).keys()
+    assert not collector_of(overlay, keys=[material, SpooledKey(b"of another version", b"")]).keys()
 
 
 def test_what_executors_lack_is_wanted_once_and_within_bounds() -> None:
-    granted, names = Granted(), [KeyName("plant/#", epoch, 0) for epoch in range(WANTED_MAX + 2)]
+    granted, names = GrantedKeys(), [KeyName("plant/#", epoch, 0) for epoch in range(WANTED_MAX + 2)]
     granted.learn(names[:1])
     assert [granted.lacks(name) for name in names] == [False] + [True] * (WANTED_MAX + 1)
     assert granted.take_wanted() == names[1:-1]

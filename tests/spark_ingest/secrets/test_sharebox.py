@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_ingest.secrets.sharebox import ShareBox, ShareOpener
-from spark_ingest.spool import KeyMaterial
+from spark_ingest.spool import SpooledKey
 
 KEY, OTHER = b"k" * 32, b"o" * 32
-CLEAR = KeyMaterial(b"header", b"\1shares in clear")
+CLEAR = SpooledKey(b"header", b"\1shares in clear")
 
 
 def box(key: bytes = KEY) -> ShareBox:
@@ -31,7 +31,7 @@ def test_what_is_sealed_opens_under_its_key_and_shows_nothing() -> None:
 
 def test_shares_are_bound_to_their_key_header() -> None:
     sealed = box().seal(CLEAR)
-    assert ShareOpener([KEY]).open(KeyMaterial(b"another header", sealed.shares)) is None
+    assert ShareOpener([KEY]).open(SpooledKey(b"another header", sealed.shares)) is None
 
 
 def test_every_sealing_has_a_nonce_of_its_own() -> None:
@@ -43,13 +43,13 @@ def test_every_sealing_has_a_nonce_of_its_own() -> None:
 
 def test_what_an_older_receiver_wrote_in_clear_is_read_and_no_shares_stay_none() -> None:
     assert ShareOpener([]).open(CLEAR) == CLEAR
-    nothing = KeyMaterial(b"header", b"")
+    nothing = SpooledKey(b"header", b"")
     assert box().seal(nothing) is nothing
     assert ShareOpener([KEY]).open(nothing) == nothing
 
 
 def test_of_many_those_open_that_can() -> None:
-    mine, others = box().seal(CLEAR), box(OTHER).seal(KeyMaterial(b"h2", b"\1s2"))
+    mine, others = box().seal(CLEAR), box(OTHER).seal(SpooledKey(b"h2", b"\1s2"))
     assert ShareOpener([KEY]).open_all([mine, others, CLEAR]) == [CLEAR, CLEAR]
     sealed = box().seal_all({b"id": CLEAR})
     assert ShareOpener([KEY]).open(sealed[b"id"]) == CLEAR

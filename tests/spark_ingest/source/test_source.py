@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_ingest.opening.rows import DDL, Stream
+from spark_ingest.opening.rows import DDL, IngestStream
 from spark_ingest.spool.segments import SpoolView, segment_numbers
 from spark_ingest.spool.standing import standings
 from tests.spark_ingest.site import PATIENCE_S, Site
@@ -90,7 +90,7 @@ def test_shards_share_out_the_devices(site: Site) -> None:
     assert {each.name for each in standings(site.spool)} == {"telemetry-1of2", "telemetry-2of2"}
 
 
-@pytest.mark.parametrize("schema", ["a int", DDL[Stream.TELEMETRY].replace("payload binary", "payload string")])
+@pytest.mark.parametrize("schema", ["a int", DDL[IngestStream.TELEMETRY].replace("payload binary", "payload string")])
 def test_a_schema_of_ones_own_is_refused_with_a_line(site: Site, schema: str) -> None:
     site.spool.mkdir()
     told = {"spool": str(site.spool), "grants": str(site.grants)}

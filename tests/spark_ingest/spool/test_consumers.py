@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spark_ingest.errors import BadOption, SpoolBusy, SpoolDamaged
-from spark_ingest.spool.consumers import Consumer, Place, forget, make_room, read_place
+from spark_ingest.spool.consumers import Consumer, ConsumerPlace, forget, make_room, read_place
 from spark_ingest.spool.segments import Size, SpoolView, positions_of, segment_numbers, segment_path
 from spark_ingest.spool.standing import standings
 from tests.spark_ingest.spool.test_segments import fill, opened, sequences_in
@@ -104,7 +104,7 @@ def test_a_position_that_an_earlier_version_wrote_still_holds(tmp_path: Path) ->
     Consumer(tmp_path, "job", view).register()
     path = tmp_path / "consumers" / "job.json"
     path.write_text(json.dumps(at))
-    assert read_place(path) == Place(positions_of(at), 0.0)
+    assert read_place(path) == ConsumerPlace(positions_of(at), 0.0)
 
 
 def test_standings_tell_rows_bytes_and_who_runs(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from spark_ingest.spool.segments import (
     SCHEMA,
     TASK_BYTES,
     ByteRange,
-    Group,
     Offset,
     Position,
+    SegmentGroup,
     SpoolView,
     as_offset,
     decode_entries,
@@ -36,20 +36,20 @@ from spark_ingest.spool.segments import (
     segment_numbers,
     segment_path,
 )
-from spark_ingest.spool.writer import KeyMaterial, Record, SpoolWriter
+from spark_ingest.spool.writer import SpooledKey, SpoolRecord, SpoolWriter
 
 CAP = 1 << 30
 
 
-def record(sequence: int, size: int = 40, key: int = 1) -> Record:
-    return Record(
+def record(sequence: int, size: int = 40, key: int = 1) -> SpoolRecord:
+    return SpoolRecord(
         publisher=bytes(16), sequence=sequence, key_id=bytes([key]) * 16, wire_topic="plant/a", header=b"h" * 120,
         sealed=random.Random(sequence).randbytes(size), qos=1, retain=False, published_us=1, received_us=2,
     )  # fmt: skip
 
 
-def material(key: int = 1) -> dict[bytes, KeyMaterial]:
-    return {bytes([key]) * 16: KeyMaterial(b"key header", b"shares")}
+def material(key: int = 1) -> dict[bytes, SpooledKey]:
+    return {bytes([key]) * 16: SpooledKey(b"key header", b"shares")}
 
 
 def opened(root: Path, name: str = "main", *, cap: int = CAP, segment: int = 1 << 20) -> SpoolWriter:
@@ -277,7 +277,7 @@ def test_index_entries_survive_whatever_follows_them(entries: list[tuple[int, in
     groups, end = [], 0
     for step, rows in entries:
         end += step
-        groups.append(Group(end, rows))
+        groups.append(SegmentGroup(end, rows))
     data = b"".join(map(encode_entry, groups))
     assert decode_entries(data + junk)[: len(groups)] == groups
     assert decode_entries(data[:-1]) == groups[:-1]

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.packets import ConnAck, Connect, Properties, PubAck, Version
-from gateway.overlay.region_client import Client, Publish
+from gateway.overlay.region_client import MqttClient, Publish
 from spark_ingest.errors import BadOption, PublishError
-from spark_ingest.writing.outgoing_rows import ID_PROPERTY, Outgoing, check_schema, publications
+from spark_ingest.writing.outgoing_rows import ID_PROPERTY, OutgoingRows, check_schema, publications
 from spark_ingest.writing.publish_options import parse_publish_options
-from spark_ingest.writing.publisher import CHUNK_ROWS, Publisher
+from spark_ingest.writing.publisher import CHUNK_ROWS, RowPublisher
 from tests.gateway.certificates import Authority
 from tests.gateway.test_durability import Broker
 from tests.waits import until
@@ -31,14 +31,14 @@ ACL = "amqtt.plugins.topic_checking.TopicAccessControlListPlugin"
 PATIENCE_S = 30.0
 
 
-def rows(count: int, topic: str = "back/a", prefix: str = "w/0/0") -> Iterator[Outgoing]:
+def rows(count: int, topic: str = "back/a", prefix: str = "w/0/0") -> Iterator[OutgoingRows]:
     for number in range(count):
-        yield Outgoing(topic, f"{number}".encode(), 1, False, ((ID_PROPERTY, f"{prefix}/{number}"),))
+        yield OutgoingRows(topic, f"{number}".encode(), 1, False, ((ID_PROPERTY, f"{prefix}/{number}"),))
 
 
-def publish(port: int, source: Iterator[Outgoing], **options: Any) -> int:
+def publish(port: int, source: Iterator[OutgoingRows], **options: Any) -> int:
     told = {"host": "127.0.0.1", "port": str(port)} | {name: str(value) for name, value in options.items()}
-    return asyncio.run(Publisher(parse_publish_options(told)).publish_all(source))
+    return asyncio.run(RowPublisher(parse_publish_options(told)).publish_all(source))
 
 
 def id_of(message: Publish) -> str:
@@ -110,8 +110,8 @@ def test_rows_become_publications() -> None:
         {"topic": ["a/b", "c"], "payload": ["text", ""], "qos": [0, 2], "retain": [None, True], "properties": structs}
     )
     first, second = publications(batch, "q/3/1", 40)
-    assert first == Outgoing("a/b", b"text", 1, False, (("k", "1"), (ID_PROPERTY, "q/3/1/40")))
-    assert second == Outgoing("c", b"", 2, True, ((ID_PROPERTY, "q/3/1/41"),))
+    assert first == OutgoingRows("a/b", b"text", 1, False, (("k", "1"), (ID_PROPERTY, "q/3/1/40")))
+    assert second == OutgoingRows("c", b"", 2, True, ((ID_PROPERTY, "q/3/1/41"),))
     (mapped,) = publications(
         pa.RecordBatch.from_arrays(
             [pa.array(["t"]), pa.array([b"\x00"]), pa.array([[("x", "y")]], pa.map_(pa.string(), pa.string())),
@@ -157,7 +157,7 @@ def test_every_row_is_acknowledged_and_arrives_in_order(threaded_broker: Callabl
     port, seen, ready, done = broker.port(), [], threading.Event(), threading.Event()
 
     async def listen() -> None:
-        client = Client("127.0.0.1", port)
+        client = MqttClient("127.0.0.1", port)
         client.on_publish = lambda message: (seen.append(message), done.set() if len(seen) == 2000 else None)
         await client.connect()
         client.subscribe("back/#", 1, on_answer=lambda _: ready.set())
@@ -195,11 +195,11 @@ class Peer:
                 waiting.clear()
         writer.close()
 
-    def publish(self, source: Iterator[Outgoing], **options: str) -> int:
+    def publish(self, source: Iterator[OutgoingRows], **options: str) -> int:
         async def scenario() -> int:
             async with await asyncio.start_server(self.serve, "127.0.0.1", 0) as server:
                 told = {"host": "127.0.0.1", "port": str(server.sockets[0].getsockname()[1])} | options
-                return await Publisher(parse_publish_options(told)).publish_all(source)
+                return await RowPublisher(parse_publish_options(told)).publish_all(source)
 
         return asyncio.run(scenario())
 
@@ -207,7 +207,7 @@ class Peer:
 def test_no_more_is_under_way_than_the_receive_maximum() -> None:
     peer = Peer(window=7)
 
-    def source() -> Iterator[Outgoing]:
+    def source() -> Iterator[OutgoingRows]:
         yield from rows(400)
         peer.last = True
 
@@ -219,7 +219,7 @@ def test_rows_are_not_pulled_far_ahead_of_acknowledgements() -> None:
     """A peer that acknowledges nothing: the task ends after its patience and has taken few rows."""
     pulled = 0
 
-    def source() -> Iterator[Outgoing]:
+    def source() -> Iterator[OutgoingRows]:
         nonlocal pulled
         for row in rows(10_000):
             pulled += 1
@@ -246,7 +246,7 @@ def test_a_refusal_is_one_line(
     threaded_broker: Callable[..., Any], config: dict[str, Any], topic: str, code: str, told: str
 ) -> None:
     broker = threaded_broker(config)
-    row = Outgoing(topic, bytes(4096), 1, False, ((ID_PROPERTY, "w/0/0/0"),))
+    row = OutgoingRows(topic, bytes(4096), 1, False, ((ID_PROPERTY, "w/0/0/0"),))
     with pytest.raises(PublishError, match=f"row w/0/0/0 on topic '{topic}' was refused with {code}.*{told}") as error:
         publish(broker.port(), iter([row]))
     assert "\n" not in str(error.value)
@@ -310,14 +310,14 @@ def test_kill_9_of_the_broker_in_mid_batch_loses_nothing_and_repeats_carry_the_s
         loop = asyncio.get_running_loop()
         reached = [asyncio.Event() for _ in killed_at]
 
-        def source() -> Iterator[Outgoing]:
+        def source() -> Iterator[OutgoingRows]:
             for number, row in enumerate(rows(total)):
                 if number in killed_at:
                     loop.call_soon_threadsafe(reached[killed_at.index(number)].set)
                 yield row
 
         told = {"host": "127.0.0.1", "port": str(broker.port), "in_flight": "200"}
-        publisher = Publisher(parse_publish_options(told))
+        publisher = RowPublisher(parse_publish_options(told))
         publishing = asyncio.ensure_future(publisher.publish_all(source()))
         for event in reached:
             await event.wait()
