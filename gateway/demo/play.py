@@ -21,6 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from bridge.wire import PROPERTY_PART
 from gateway.demo.logs import PROBE, Sent, read_lines, seen_messages, sent_messages
 from gateway.demo.operators import Ledger
 from gateway.demo.processes import DemoProcesses
@@ -309,7 +310,7 @@ def find_sample(replica: str, path: Path, rows: list[ReportRow], sent: dict[str,
                 replica=replica,
                 wire_topic=str(line["topic"]),
                 content=bytes.fromhex(line["content"]),
-                properties=tuple((name, from_property(value)) for name, value in properties),
+                properties=tuple((name, from_property(value)) for name, value in properties if name != PROPERTY_PART),
                 clear_topic=message.topic,
                 clear_payload=message.payload,
             )

@@ -146,6 +146,10 @@ class _FrameTransport(asyncio.Transport):
         elif self._frames.state is not State.CLOSING:
             self._below.close()
 
+    def can_write_eof(self) -> bool:
+        """A close frame says more than the end of the stream, and after it `close` goes on reading for the peer's."""
+        return False
+
     def abort(self) -> None:
         self._below.abort()
 

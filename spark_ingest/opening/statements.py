@@ -26,7 +26,8 @@ _LARGEST = 1e300
 _STATES = {
     "INITIALIZING": "initializing", "RECOVERING": "recovering", "READY": "ready", "SHUTDOWN": "shutdown",
     "JOIN": "alive", "FAILURE_SUSPICION": "suspected", "FAILED": "failed", "DISCONNECT": "disconnected",
-    "REVERTING_TO_SILENT_MODE": "silent", "ALLS_WELL": None, "LOAD_INFORMATION": None, "NETWORK_METRICS": None,
+    "REVERTING_TO_SILENT_MODE": "silent", "UNKNOWN": "unknown",
+    "ALLS_WELL": None, "LOAD_INFORMATION": None, "NETWORK_METRICS": None,
 }  # fmt: skip
 """What a kind of trace makes of an entity's state; None: nothing."""
 

@@ -126,12 +126,15 @@ CODEC = (
         ),
     ),
     *_in(
+        "mqtt5/packets",
+        ("content types are lost", '("payload_format", "content_type", ', '("payload_format", '),
+        ("correlation data are lost", '"correlation_data", "user")', '"user")'),
+        ("response topics are lost", '"content_type", "response_topic", ', '"content_type", '),
+        ("payload formats are lost", 'LASTING = ("payload_format", ', "LASTING = ("),
+        ("user properties are lost", ', "user")', ")"),
+    ),
+    *_in(
         "mqtt5/message",
-        ("content types are lost", "content_type=properties.content_type,", "content_type=None,"),
-        ("correlation data are lost", "correlation_data=properties.correlation_data,", "correlation_data=None,"),
-        ("response topics are lost", "response_topic=properties.response_topic,", "response_topic=None,"),
-        ("payload formats are lost", "payload_format=properties.payload_format,", "payload_format=None,"),
-        ("user properties are lost", "user=properties.user,", "user=(),"),
         ("nothing expires", "self.expires_at is not None and self.expires_at < now", "False"),
     ),
     *_in(
@@ -151,33 +154,33 @@ SESSION = (
         "mqtt5/flows",
         (
             "QoS 2 is delivered twice",
-            "(_S.AWAIT_PUBREL, _H.PUBLISH_2): Step(_S.AWAIT_PUBREL, _A.SEND_PUBREC)",
-            "(_S.AWAIT_PUBREL, _H.PUBLISH_2): Step(_S.ACCEPTING_2, _A.ROUTE)",
+            "(_S.AWAIT_PUBREL, _H.PUBLISH_2): FlowStep(_S.AWAIT_PUBREL, _A.SEND_PUBREC)",
+            "(_S.AWAIT_PUBREL, _H.PUBLISH_2): FlowStep(_S.ACCEPTING_2, _A.ROUTE)",
         ),
         (
             "a refusing PUBREC is answered by PUBREL",
-            "(_S.AWAIT_PUBREC, _H.PUBREC_REFUSED): Step(_S.FREE, _A.DONE)",
-            "(_S.AWAIT_PUBREC, _H.PUBREC_REFUSED): Step(_S.AWAIT_PUBCOMP, _A.SEND_PUBREL)",
+            "(_S.AWAIT_PUBREC, _H.PUBREC_REFUSED): FlowStep(_S.FREE, _A.DONE)",
+            "(_S.AWAIT_PUBREC, _H.PUBREC_REFUSED): FlowStep(_S.AWAIT_PUBCOMP, _A.SEND_PUBREL)",
         ),
         (
             "a second PUBREC is not answered",
-            "(_S.AWAIT_PUBCOMP, _H.PUBREC): Step(_S.AWAIT_PUBCOMP, _A.SEND_PUBREL)",
-            "(_S.AWAIT_PUBCOMP, _H.PUBREC): Step(_S.AWAIT_PUBCOMP, _A.NOTHING)",
+            "(_S.AWAIT_PUBCOMP, _H.PUBREC): FlowStep(_S.AWAIT_PUBCOMP, _A.SEND_PUBREL)",
+            "(_S.AWAIT_PUBCOMP, _H.PUBREC): FlowStep(_S.AWAIT_PUBCOMP, _A.NOTHING)",
         ),
         (
             "PUBCOMP without a code for unknown identifiers",
-            "Step(_S.FREE, _A.SEND_PUBCOMP_UNKNOWN)",
-            "Step(_S.FREE, _A.SEND_PUBCOMP)",
+            "FlowStep(_S.FREE, _A.SEND_PUBCOMP_UNKNOWN)",
+            "FlowStep(_S.FREE, _A.SEND_PUBCOMP)",
         ),
         (
             "PUBREC acknowledges QoS 1",
             "(_S.AWAIT_PUBACK, _H.PUBREC): _WRONG",
-            "(_S.AWAIT_PUBACK, _H.PUBREC): Step(_S.FREE, _A.DONE)",
+            "(_S.AWAIT_PUBACK, _H.PUBREC): FlowStep(_S.FREE, _A.DONE)",
         ),
         (
             "QoS 1 on an identifier of QoS 2",
             "(_S.AWAIT_PUBREL, _H.PUBLISH_1): _WRONG",
-            "(_S.AWAIT_PUBREL, _H.PUBLISH_1): Step(_S.ACCEPTING_1, _A.ROUTE)",
+            "(_S.AWAIT_PUBREL, _H.PUBLISH_1): FlowStep(_S.ACCEPTING_1, _A.ROUTE)",
         ),
         ("nothing is sent again", "self.repeat = deque(self.unacknowledged)", "self.repeat = deque()"),
         (
@@ -218,8 +221,8 @@ SESSION = (
         ("PUBREL is not sent again", "for packet_id in self.outbound.released:", "for packet_id in ():"),
         (
             "PUBREC of failure taken for success",
-            "Heard.PUBREC if packet.code < 0x80 else Heard.PUBREC_REFUSED",
-            "Heard.PUBREC",
+            "HeardFlow.PUBREC if packet.code < 0x80 else HeardFlow.PUBREC_REFUSED",
+            "HeardFlow.PUBREC",
         ),
     ),
     *_in(

@@ -230,12 +230,15 @@ def test_ipv6_from_the_configuration_through_the_overlay_file_to_the_link(overla
     overlay.start(*names, "site")
     assert wait_until(lambda: overlay.figures("site").get("links_up") == 3, 10), overlay.log("site")
     device = overlay.client("site", "device")
-    for number in range(20):
-        device.publish("plant/a", b"%d" % number, qos=1)
-    assert wait_until(lambda: overlay.figures("site")["outbox_depth"] == 0)
-    peer = overlay.figures("site")["peers"]["north1"]["dialled"]
-    assert peer["up"]
-    assert peer["sent"] >= 20
+    for number in range(20):  # one after another: what one commit brings is one batch, which is sent once
+        device.publish("plant/a", b"%d" % number, qos=1).wait_for_publish(10)
+
+    def all_is_sent() -> bool:
+        figures = overlay.figures("site")
+        peer = figures["peers"]["north1"]["dialled"]
+        return figures["outbox_depth"] == 0 and peer["up"] and peer["sent"] >= 20
+
+    assert wait_until(all_is_sent), overlay.figures("site")
     overlay.kill("north1")
     assert wait_until(lambda: f"[::1]:{overlay.ports['north1']}" in overlay.log("site"))  # as one writes it
 

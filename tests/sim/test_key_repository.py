@@ -230,6 +230,8 @@ def test_nothing_is_lost_when_anybody_restarts_beside_a_liar(victim: str, messag
     before = {d.sequence for d in kernel.trace.delivered["control"]}
     kernel.run(NOW + 10.1)
     kernel.restart(victim)
+    if victim == "site":
+        traffic.resume(kernel, NOW + 10.1, kernel._outboxes["site"])
     if victim == "control":
         subscribe(kernel, "control", "plant/#", NOW + 10.1)
     trace = kernel.run(NOW + 60)

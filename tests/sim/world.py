@@ -220,6 +220,12 @@ class Traffic:
         else:
             kernel.at(when, self.gateway, Unstored(sequence, entry[2]))
 
+    def resume(self, kernel: Kernel, when: float, outbox: SimulatedOutbox) -> None:
+        """The gateway is a new process, which reads its outbox: what its devices had not handed over yet comes now."""
+        known = {*outbox.rows, *kernel.trace.forgotten.get(self.gateway, ())}
+        for sequence in [sequence for sequence in self.entries if sequence not in known]:
+            self._store(kernel, when, sequence)
+
     def republish(self, kernel: Kernel, publication: Publication) -> int:
         """What the shell does with `Republish`: an outbox entry like any other."""
         sequence = self._next

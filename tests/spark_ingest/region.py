@@ -124,7 +124,7 @@ class Overlay:
 
     @property
     def signed(self) -> SignedOverlay:
-        now = (self.hops, self.scopes, tuple(self.members.values()), tuple(self.grants))
+        now = (self.hops, self.scopes, self.calendar, tuple(self.members.values()), tuple(self.grants))
         if self._signed is None or self._signed[0] != now:
             self._signed = now, self._sign()
         return self._signed[1]
