@@ -270,6 +270,14 @@ class Outbox:
         row = self._reader.execute("SELECT sequence FROM topics WHERE topic = ?", (self._name_of(topic),)).fetchone()
         return int(row[0]) if row else 0
 
+    def holds_last_of(self, topic: str) -> bool:
+        """Whether the last QoS >= 1 publication on a topic is still here. Raises StoreError."""
+        query = "SELECT 1 FROM topics JOIN outbox USING (sequence) WHERE topic = ?"
+        try:
+            return self._reader.execute(query, (self._name_of(topic),)).fetchone() is not None
+        except sqlite3.Error as error:
+            raise store_error(error, self.path.parent) from None
+
     def _open(self, sequence: int, previous: int, life: int, sealed: bytes) -> Publication:
         try:
             frame = self._ciphers[life].decrypt(_nonce(sequence), sealed, _bound(sequence, previous))

@@ -19,7 +19,7 @@ log = logging.getLogger("veilmq.links")
 
 LOG_EVERY_S = 10.0  # devices repeat what is refused, for hours if need be
 SUCCESS = 0x00
-TOPICS_MAX = 65_536  # topics that are remembered to travel alone; the longest silent is forgotten
+TOPICS_MAX = 65_536  # topics that are remembered to travel alone, or in batches; the oldest are forgotten
 
 
 class Outgoing:
@@ -34,7 +34,8 @@ class Outgoing:
         batch_of: Callable[[str], str | None] = lambda topic: None,
     ) -> None:
         self._store, self._figures, self._handle, self._batches = store, figures, handle, batch_of
-        self._alone: OrderedDict[str, None] = OrderedDict()  # topics on which something was retained
+        self._alone: OrderedDict[str, None] = OrderedDict()  # topics on which something travelled alone
+        self._together: OrderedDict[str, str] = OrderedDict()  # topics that have nothing alone on disk -> their batches
         self._said_at = -LOG_EVERY_S
         store.on_committed = self._committed
 
@@ -57,17 +58,29 @@ class Outgoing:
     def _batch_of(self, publication: Publication) -> tuple[str | None, str | None]:
         """The topic of the batches that it goes into, or which it follows.
 
-        A topic on which something is retained travels alone from then on: what is retained does, and each topic has one
-        order.
+        A topic on which something travels alone does so from then on, and so does one of which a former process left
+        something alone on disk: what is retained travels alone, and each topic has one order.
         """
         topic = publication.topic
-        if publication.retain:
-            alone = topic in self._alone
-            self._keep_alone(topic)
-            return None, None if alone else self._batches(topic)
-        if topic in self._alone or not fits(publication):
+        if topic in self._alone:
+            if publication.retain:
+                self._keep_alone(topic)
             return None, None
-        return self._batches(topic), None
+        batch = self._batches(topic)
+        if batch is None:  # for now, or for good
+            return None, self._together.pop(topic, None)
+        if publication.retain or not fits(publication) or self._lies_alone(topic):
+            self._together.pop(topic, None)
+            self._keep_alone(topic)
+            return None, batch
+        self._together[topic] = batch
+        if len(self._together) > TOPICS_MAX:
+            self._together.popitem(last=False)
+        return batch, None
+
+    def _lies_alone(self, topic: str) -> bool:
+        """Whether something on this topic is on disk that is in no batch; the disk is asked once a topic."""
+        return topic not in self._together and self._store.holds_last_of(topic)
 
     def _keep_alone(self, topic: str) -> None:
         self._alone[topic] = None

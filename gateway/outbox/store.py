@@ -259,6 +259,10 @@ class Store:
         """The sequence of the last QoS >= 1 publication on a topic that was stored, 0 for none."""
         return self._outbox.last_of(topic)
 
+    def holds_last_of(self, topic: str) -> bool:
+        """Whether the last QoS >= 1 publication stored on a topic is still on disk. Raises StoreError."""
+        return self._outbox.holds_last_of(topic)
+
     @property
     def depth(self) -> int:
         """Entries held, those on their way to the disk included."""

@@ -297,3 +297,45 @@ def test_links_that_come_and_go_repeat_only_what_was_not_acknowledged(tmp_path: 
         site.store.close()
 
     asyncio.run(main())
+
+
+def test_a_topic_with_something_alone_on_disk_travels_alone_after_a_restart(tmp_path: Path) -> None:
+    """In a batch, what is new would overtake it: batches are another chain."""
+    world = make()
+
+    def one(topic: str) -> Publication:
+        return Publication(topic, b"", 1, time_ms=int(NOW * 1000))
+
+    async def main() -> None:
+        before = Site(tmp_path, world, NOW)
+        await before.publish([one("plant/a")])
+        before.store.close()
+        site = Site(tmp_path, world, NOW, batches=True)
+        await site.publish([one("plant/a"), one("plant/b"), one("plant/a")])
+        site.up()
+        site.acknowledge()
+        for replica in REPLICAS:
+            got = site.sequences(replica)
+            assert sorted(map(len, got.values())) == [1, 3], "a batch, and one topic's chain"
+            assert all(numbers == sorted(numbers) for numbers in got.values())
+        site.store.close()
+
+    asyncio.run(main())
+
+
+def test_what_fits_no_batch_follows_the_one_before_it_and_its_topic_follows_it(tmp_path: Path) -> None:
+    world = make()
+
+    async def main() -> None:
+        site = Site(tmp_path, world, NOW, batches=True)
+        asked = [Publication("plant/a", b"", 1, time_ms=time_ms) for time_ms in (1, -1, 1)]  # one has no time
+        await site.publish(asked)
+        first, second, third = _rows(site)
+        assert (second[1], third[1]) == (first[0], second[0])
+        site.store.close()
+
+    asyncio.run(main())
+
+
+def _rows(site: Site) -> list[tuple[int, int]]:
+    return site.store._outbox._reader.execute("SELECT sequence, previous FROM outbox ORDER BY sequence").fetchall()

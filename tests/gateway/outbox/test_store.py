@@ -370,13 +370,13 @@ def test_a_damaged_directory_is_one_line(tmp_path: Path, name: str, content: byt
 
 CHILD = """
 import asyncio, os, sys
-from gateway.outbox.store import Store, Entry
+from gateway.outbox.store import Store, StoredEntry
 from bridge.contract.machine import Publication
 
 async def main():
     store = Store.open(sys.argv[1])
     def done(entry):
-        assert isinstance(entry, Entry)
+        assert isinstance(entry, StoredEntry)
         os.write(1, b"%d %s\\n" % (entry.sequence, entry.publication.payload))
     n = 0
     while True:
