@@ -207,7 +207,7 @@ def test_every_state_of_a_statement_has_its_kind() -> None:
         kinds[kind].add(state)
     assert kinds == {
         "fine": {"online", "ready", "alive"},
-        "warn": {"initializing", "recovering", "shutdown", "suspected", "silent"},
+        "warn": {"initializing", "recovering", "shutdown", "suspected", "silent", "unknown"},
         "bad": {"offline", "failed", "disconnected"},
     }
 
