@@ -43,7 +43,7 @@ class Publishes:
 
 @pytest.fixture
 def ids(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(writer, "Publisher", Publishes)
+    monkeypatch.setattr(writer, "RowPublisher", Publishes)
     batch = pa.record_batch({"topic": ["a", "b"], "payload": [b"1", b"2"]})
 
     def written(made: Any, query: str | None, number: str | None, **more: str) -> list[str]:
