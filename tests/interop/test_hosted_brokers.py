@@ -125,7 +125,7 @@ def test_of_five_one_is_killed_for_good_and_one_corrupts_everything(make):
         assert wait_until(lambda: reader.count >= 600), reader.count
         time.sleep(0.5)
         assert reader.got == expected(range(600))
-        assert hop.altered >= 600
+        assert hop.altered > 100  # of packets: a batch is one
         assert not region.figures("control")["named"]
 
 

@@ -468,7 +468,7 @@ def test_each_option_that_cannot_work_is_one_clear_error(change: dict[str, str],
 
 
 def test_options_have_sensible_defaults() -> None:
-    options = parse_options({"path": "spool", "identity": "id", "overlay": "o.json", "IngestStream": "Availability"})
+    options = parse_options({"path": "spool", "identity": "id", "overlay": "o.json", "Stream": "Availability"})
     assert options.spool.is_absolute()
     assert options.grants == Path("id/scope_keys.json").absolute()
     assert (options.stream, options.consumer, options.receives) == (IngestStream.AVAILABILITY, "availability", True)
