@@ -43,8 +43,8 @@ def used(keys: DataKeys, scope: Scope = PLANT, sequence: int = 1, now: float = N
 def seal(key: LiveKey, size: int = 1) -> bytes:
     sequence = key.sealed_messages + 1
     header = MessageHeader(
-        publisher=key.header.publisher, key_id=key.header.key_id, sequence=sequence, previous=0, time_ms=0, deadline_ms=0,
-        qos=1, retain=False, tombstone=False, mode=Mode.COPIES, digests=(),
+        publisher=key.header.publisher, key_id=key.header.key_id, sequence=sequence, previous=0, time_ms=0,
+        deadline_ms=0, qos=1, retain=False, tombstone=False, mode=Mode.COPIES, digests=(),
     )  # fmt: skip
     return key.seal(header.prefix(), sequence, "plant/t", bytes(size))
 
