@@ -48,6 +48,11 @@ class LogEvent(Enum):
         "The end was not clean: something hung.")
     RELOADED = INFO, "reloaded", "SIGHUP: the new configuration counts, but for what `needs_restart` names."
     NOT_RELOADED = ERROR, "not reloaded, all goes on as before", "SIGHUP: the new one has a mistake, `reason`."
+    CERTIFICATE_RENEWED = INFO, "%s: shows the certificate in %s from now on", "A renewed file was taken over."
+    CERTIFICATE_NOT_RENEWED = (WARNING, "%s: the certificate of before goes on: %s",
+        "The file that was put there cannot be used. Put a certificate and its key there.")
+    CERTIFICATE_LOOK_FAILED = (ERROR, "the look at certificates of listeners failed",
+        "A defect of ours, with its traceback. Report it.")
     FEWER_CONNECTIONS = (WARNING, "fewer connections than configured",
         "The system allows too few open files for `limits.connections`; `cure` says what to set.")
     FILES_RUN_OUT = (ERROR, "open files run out, new connections are lost",
