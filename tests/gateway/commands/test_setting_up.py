@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from gateway import setup
 from gateway.base import logs
+from gateway.commands import setting_up
 from gateway.commands.setting_up import LOOK_S
 
 
@@ -105,7 +105,8 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> dict[int, Any]:
         assert seconds == LOOK_S
         found[signal.SIGINT](signal.SIGINT, None)
 
-    monkeypatch.setattr(time, "sleep", sleep)
+    clock = SimpleNamespace(sleep=sleep, monotonic=lambda: 0.0)  # not of the module: threads of others sleep too
+    monkeypatch.setattr(setting_up, "time", clock)
     return found
 
 
