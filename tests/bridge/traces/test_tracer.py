@@ -503,5 +503,9 @@ def test_what_differs_by_a_bit_from_what_was_verified_is_verified(pump: Entity, 
         if what == "token":
             signed = replace(signed, not_after_ms=signed.not_after_ms + HOUR_MS)
         pump.now += 20 * (what == "late")
-        pump.say(Word.TOKEN, sized(signed.encode()) + (SPY if what == "key" else HOLDER).private_bytes())
+        said = pump.session.say(Word.TOKEN, sized(signed.encode()) + (SPY if what == "key" else HOLDER).private_bytes())
+        effects = pump.tracer.handle(Spoke(pump.client, pump.session.session, said), pump.now)
+        pump.counted["traces_refused"] = refused + sum(
+            each.amount for each in effects if isinstance(each, Count) and each.name == "traces_refused"
+        )
     assert pump.counted["traces_refused"] == refused + 1
