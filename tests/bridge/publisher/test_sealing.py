@@ -24,7 +24,6 @@ from bridge.node import GatewayNode
 from bridge.publisher.data_keys import ANNOUNCE_AFTER_S, ANNOUNCE_EVERY
 from bridge.publisher.publisher import STRAGGLER_S
 from bridge.publisher.residents import LEAD_MAX
-from bridge.publisher.sealing import BATCH_MAX
 from bridge.publisher.windows import WINDOW_MAX
 from keys.envelope import NO_KEY, PROPERTY_HEADER, PROPERTY_KEY, Mode, SignedHeader, from_property
 from tests.bridge.helpers import NOW, counted, gateway, publish, sent, shares_in
@@ -130,13 +129,6 @@ def test_retained_publications_always_carry_the_key(world: World):
 # ------------------------------------------------------------------------------------------------- batches
 
 
-def test_a_batch_of_at_most_16_headers_has_one_signature(world: World):
-    node = gateway(world, "site")
-    effects = node.handle(Committed(tuple(entry(n) for n in range(1, 41))), NOW)
-    signatures = [signed(s.wire).proof.signature for s in sent(effects, "r1a")]
-    assert [signatures.count(s) for s in dict.fromkeys(signatures)] == [BATCH_MAX, BATCH_MAX, 8]
-
-
 def test_what_cannot_be_sealed_is_given_up_alone(world: World):
     """A local client's publication that fits no frame must not stop the outbox, now or after every restart."""
     node = gateway(world, "site")
@@ -171,7 +163,7 @@ def test_fewer_replicas_than_can_open_anything_do_not_run_far_ahead(world: World
     for ticket in given:  # grows
         given += [s.ticket for s in sent(node.handle(Acked("r1a", ticket), NOW), "r1a")]
     assert given == list(range(1, len(given) + 1))
-    assert LEAD_MAX <= len(given) <= LEAD_MAX + WINDOW_MAX + BATCH_MAX
+    assert LEAD_MAX <= len(given) <= LEAD_MAX + WINDOW_MAX
     behind = [s.ticket for s in sent(effects, "r1b")]
     more = []
     for ticket in behind:  # grows
