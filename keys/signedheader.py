@@ -1,6 +1,6 @@
 """A message header and its publisher's signature: the frame of property `vmq` (docs/protocol.md §2.6).
 
-    header (§9.3)  signature(64) over header ‖ length(2) ‖ wire topic, in the domain "veilmq/1 header"
+    header  signature(64) over header ‖ length(2) ‖ wire topic, in the domain "veilmq/1 header"
 
 The wire topic is signed with it: otherwise a replica could publish a valid header on another topic first, and the true
 one would then count as a duplicate. Not here: whether the publisher may publish at all (`identity.Certificate`),

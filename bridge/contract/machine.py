@@ -57,11 +57,6 @@ class Publication:
     records: int = 0
     """Of a batch: how many publications its payload holds (`batches`)."""
 
-    @property
-    def count(self) -> int:
-        """How many publications of devices it is."""
-        return self.records or 1
-
 
 # ---------------------------------------------------------------------------------------------- events
 

@@ -24,6 +24,7 @@ from bridge.contract import (
     Publication,
     ReadPage,
     Unstored,
+    count_of,
     numbers_of,
 )
 from bridge.publisher.publisher import Publisher
@@ -89,7 +90,7 @@ class OutboxIntake:
         publication = event.publication
         size = self._unstored_bytes + len(publication.payload)
         if len(self._unstored) >= UNSTORED_MAX or (self._unstored and size > UNSTORED_BYTES_MAX):
-            return [Count("qos0_dropped", publication.count)]
+            return [Count("qos0_dropped", count_of(publication))]
         self._unstored.append((event.sequence, publication))
         self._unstored_bytes = size
         return [] if self._storing else self.committed(Committed(()), now)
@@ -127,7 +128,7 @@ class OutboxIntake:
                 self._remember(topic, sequence)
             overtakes = before in left or self._overtakes(sequence, before)
             if not publication.qos and overtakes:
-                effects.append(Count("qos0_dropped", publication.count))
+                effects.append(Count("qos0_dropped", count_of(publication)))
             elif publication.qos and (overtakes or room <= 0 or room_bytes <= 0 or self._publisher.is_stuck(topic)):
                 self._leave(sequence, publication)
                 left[sequence] = None

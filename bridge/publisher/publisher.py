@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from bridge.contract import Acked, Count, Effect, Forget, OutboxEntry, Publication, Received, Send, Wire
+from bridge.contract import Acked, Count, Effect, Forget, OutboxEntry, Publication, Received, Send, Wire, count_of
 from bridge.document import Overlay, ScopeSecret
 from bridge.document.overlay import RegionView
 from bridge.publisher.announcing import key_alone, sends
@@ -131,7 +131,7 @@ class Publisher:
         dropped = 0
         while len(self._qos0) > QOS0_ENTRIES_MAX or self._qos0_bytes > QOS0_BYTES_MAX:
             sequence = next(iter(self._qos0))
-            dropped += self._entries[sequence].publication.count
+            dropped += count_of(self._entries[sequence].publication)
             self._forget([sequence])
         return [Count("qos0_dropped", dropped)] if dropped else []
 
