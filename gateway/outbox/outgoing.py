@@ -28,6 +28,7 @@ from bridge.contract import (
     size_of,
 )
 from gateway.base import Figures
+from gateway.base.log_events import LogEvent
 from gateway.outbox.store import OutboxFullError, Store, StoredEntry, StoreError
 
 log = logging.getLogger("veilmq.links")
@@ -174,4 +175,4 @@ class Outgoing:
         now = asyncio.get_running_loop().time()
         if now - self._said_at >= LOG_EVERY_S:
             self._said_at = now
-            log.error("%s", error)
+            LogEvent.OUTBOX_REFUSES.say(log, error)
