@@ -98,6 +98,15 @@ class AvailabilitySettings(Model):
     topic_prefix: str = Field(default="veilmq/traces", description="where: PREFIX/GATEWAY/CLIENT/availability")
 
 
+class SubscriptionSettings(Model):
+    """What subscriptions may say beside their filter."""
+
+    predicates: bool = Field(
+        default=False,
+        description="let clients subscribe to content: FILTER?EXPRESSION, or the user property $where",
+    )
+
+
 class Settings(Model):
     """The whole file. `auth` and `topic_check` are amqtt's old sections, understood as plugins."""
 
@@ -118,6 +127,9 @@ class Settings(Model):
     limits: Limits = Field(default=Limits(), description="bounds; each has a default")
     data: Path | None = Field(default=None, description="directory for what must survive a restart")
     overlay: OverlaySettings | None = Field(default=None, description="absent: an ordinary broker")
+    subscriptions: SubscriptionSettings = Field(
+        default=SubscriptionSettings(), description="what they may say beside their filter"
+    )
     availability: AvailabilitySettings = Field(
         default=AvailabilitySettings(), description="which clients are connected"
     )
