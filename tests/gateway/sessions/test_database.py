@@ -29,7 +29,7 @@ def delivery(id_: int, session: int = 1, message: int = 10) -> tuple[object, ...
 
 def whole() -> Changes:
     return Changes(
-        sessions=[SESSION, (2, *SESSION[1:])], subscriptions=[(1, "a", 1, 0, 0, 0, 0), (2, "a", 1, 0, 0, 0, 0)],
+        sessions=[SESSION, (2, *SESSION[1:])], subscriptions=[(1, "a", 1, 0, 0, 0, 0, ""), (2, "a", 1, 0, 0, 0, 0, "")],
         messages=[MESSAGE, (11, *MESSAGE[1:])], deliveries=[delivery(21), delivery(20), delivery(22, 2, 11)],
         received=[(1 << 16 | 7,), (2 << 16 | 0xFFFF,)], retained=[("t", b"packet", None, "")], kept=[(b"k", b"v")],
     )  # fmt: skip
@@ -51,7 +51,7 @@ def test_what_was_committed_is_there_when_it_is_opened_again(tmp_path: Path) -> 
     content = again.load()
     again.close()
     assert content.sessions == [SESSION, (2, *SESSION[1:])]
-    assert content.subscriptions == {n: [(n, "a", 1, 0, 0, 0, 0)] for n in (1, 2)}
+    assert content.subscriptions == {n: [(n, "a", 1, 0, 0, 0, 0, "")] for n in (1, 2)}
     assert content.messages == {10: MESSAGE, 11: (11, *MESSAGE[1:])}
     assert [row[0] for row in content.deliveries[1]] == [20, 21], "in order of their ids"
     assert content.received == {1: [7], 2: [0xFFFF]}
@@ -90,7 +90,7 @@ def test_a_session_that_ends_takes_its_rows_along_and_nobody_elses(database: Ses
 
 
 def test_rows_without_a_session_are_dropped_when_it_is_read(database: SessionDatabase) -> None:
-    database.commit(Changes(subscriptions=[(9, "a", 0, 0, 0, 0, 0)], deliveries=[delivery(5, 9)], messages=[MESSAGE],
+    database.commit(Changes(subscriptions=[(9, "a", 0, 0, 0, 0, 0, "")], deliveries=[delivery(5, 9)], messages=[MESSAGE],
                             received=[(9 << 16 | 1,)]))  # fmt: skip
     content = database.load()
     left = (content.subscriptions, content.deliveries, content.messages, content.received)
