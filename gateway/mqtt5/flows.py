@@ -265,8 +265,7 @@ class OutboundFlows(Generic[Item]):
         if known is None or known[1] != 1 or self.repeat:
             return None
         del self.unacknowledged[packet_id]
-        if self.quota < self._most:
-            self.quota += 1
+        self._give_back(True)
         return known[0]
 
     def _give_back(self, took_quota: bool) -> None:
