@@ -17,8 +17,10 @@ from collections.abc import Callable
 from amqtt.errors import PluginError, PluginLoadError
 
 from gateway.base import Settings, StartError
+from gateway.base.log_events import LogEvent
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.reloading import reload
+from gateway.broker.renewed import RenewedCertificates
 from gateway.clients import OverlayPort
 
 log = logging.getLogger("veilmq.broker")
@@ -74,7 +76,11 @@ async def run_broker(
         await broker.start()
         if asked.is_set():
             again()
-        await stop.wait()
+        renewed = loop.create_task(RenewedCertificates(broker, lambda: current).watch(), name="certificates")
+        try:
+            await stop.wait()
+        finally:
+            renewed.cancel()
     finally:
         if broker.transitions.state == "started":
             await _shut_down(broker)
@@ -82,10 +88,10 @@ async def run_broker(
 
 async def _shut_down(broker: EdgeBroker) -> None:
     within_s = broker.limits.shutdown_s
-    log.info("stopping", extra={"within_s": within_s, "connections": len(broker.lifecycle.connections)})
+    LogEvent.STOPPING.say(log, within_s=within_s, connections=len(broker.lifecycle.connections))
     try:
         await asyncio.wait_for(broker.shutdown(), within_s)
     except TimeoutError:
-        log.error("limits.shutdown_s is over; a plugin or a client that does not finish is left")
+        LogEvent.STOPPED_LATE.say(log)
     else:
-        log.info("stopped")
+        LogEvent.STOPPED.say(log)

@@ -18,8 +18,9 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.base import StartError
+from gateway.base import Stamps, StartError
 from gateway.base.config_console import Console
+from gateway.base.log_events import LogEvent
 from gateway.console.answering import Answering, ApiError, ApiRequest
 from gateway.console.logins import Logins, TooManyError
 from gateway.console.operations import ADMIN, ANYBODY, API, CHANGE, OPERATIONS, ApiOperation, checked
@@ -27,6 +28,7 @@ from gateway.console.operations import ADMIN, ANYBODY, API, CHANGE, OPERATIONS, 
 log = logging.getLogger("veilmq.console")
 
 BODY_BYTES_MAX = 1 << 20
+LOOK_EVERY_S = 2.0
 COOKIE = "veilmq"
 ASKED_BY = "X-Requested-By"
 STATIC = Path(__file__).parent / "static"
@@ -51,6 +53,7 @@ class ConsoleServer:
     def __init__(self, settings: Console, logins: Logins, answering: Answering) -> None:
         self._settings, self._logins, self._answering = settings, logins, answering
         self._runner: web.AppRunner | None = None
+        self._looking: asyncio.Task[None] | None = None
         self.port = 0
 
     async def start(self) -> None:
@@ -64,7 +67,8 @@ class ConsoleServer:
         await self._runner.setup()
         host, _, port = self._settings.bind.rpartition(":")
         try:
-            site = web.TCPSite(self._runner, host.strip("[]"), int(port), ssl_context=self._tls())
+            context = self._tls()
+            site = web.TCPSite(self._runner, host.strip("[]"), int(port), ssl_context=context)
             await site.start()
         except (OSError, ssl.SSLError) as error:
             await self._runner.cleanup()
@@ -73,7 +77,9 @@ class ConsoleServer:
             ) from None
         self.port = int(self._runner.addresses[0][1])
         scheme = "https" if self._settings.certfile else "http"
-        log.info("console: %s://%s:%d/", scheme, host, self.port)
+        LogEvent.CONSOLE_SERVED.say(log, scheme, host, self.port)
+        if context is not None:
+            self._looking = asyncio.get_running_loop().create_task(self._renew(context), name="console certificate")
 
     def _tls(self) -> ssl.SSLContext | None:
         if self._settings.certfile is None:
@@ -83,7 +89,25 @@ class ConsoleServer:
         context.load_cert_chain(self._settings.certfile, self._settings.keyfile)
         return context
 
+    async def _renew(self, context: ssl.SSLContext) -> None:
+        """A certificate that somebody replaced is shown from the next handshake on."""
+        files = [path for path in (self._settings.certfile, self._settings.keyfile) if path is not None]
+        stamps = Stamps(files)
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            if not stamps.changed():
+                continue
+            try:
+                self._tls()  # a pair that does not fit would leave the context half changed
+                context.load_cert_chain(files[0], files[-1])
+            except (OSError, ssl.SSLError) as error:
+                LogEvent.CERTIFICATE_NOT_RENEWED.say(log, "console", error)
+            else:
+                LogEvent.CERTIFICATE_RENEWED.say(log, "console", files[0])
+
     async def stop(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
         self._answering.stop()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -162,9 +186,9 @@ class ConsoleServer:
         user = body["user"]
         if not await self._answering.authenticate(user, body["password"], address):
             self._logins.failed(address, now)
-            log.warning("a login at the console failed", extra={"user": user, "address": address})
+            LogEvent.CONSOLE_LOGIN_FAILED.say(log, user=user, address=address)
             raise ApiError(401, "user or password is wrong")
-        log.info("login at the console", extra={"user": user, "address": address})
+        LogEvent.CONSOLE_LOGIN.say(log, user=user, address=address)
         response = web.json_response({"user": user})
         response.set_cookie(
             COOKIE, self._logins.begin(user, now), httponly=True, samesite="Strict", secure=request.secure, path="/"
@@ -187,8 +211,8 @@ async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse
         response = _error(error.status, error.reason)
     except asyncio.CancelledError:
         raise
-    except Exception:
-        log.exception("a request to the console failed")
+    except Exception:  # noqa: BLE001  the log has its traceback
+        LogEvent.CONSOLE_FAILED.say(log, exc_info=True)
         response = _error(500, "failed; see the log")
     if not response.prepared:
         response.headers.update(HEADERS)

@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 from bridge.document import Overlay, OverlayError
-from gateway.base import PrivateFileError
+from gateway.base import PrivateFileError, Stamps, stamp
+from gateway.base.log_events import LogEvent
 from gateway.client import LinkTls, TlsError
 from gateway.trust import rotation
 from gateway.trust.domains import PREVIOUS, Card, LocalIdentity, TrustError, read_public
@@ -33,31 +34,33 @@ class LiveOverlay:
         self._path, self._pin = path, local.directory / "overlay.pin"
         self.local, self.tls, self.overlay = local, tls, overlay
         self._newest = overlay  # which may count after a restart only
-        self._seen = self._stamp()
+        self._seen = stamp(path)
+        self._shown = Stamps((local.cert,))
 
     def changed(self) -> bytes | None:
         """The file's content if it was replaced since the last call; nothing in it is verified."""
         self._drop_previous()
-        stamp = self._stamp()
-        if stamp in (None, self._seen):
+        self._show_renewed()
+        now = stamp(self._path)
+        if now in (None, self._seen):
             return None
-        self._seen = stamp
+        self._seen = now
         try:
             return read_public(self._path, MAX_OVERLAY_BYTES)
         except TrustError as error:
-            log.warning("the overlay file is not read: %s", error)
+            LogEvent.OVERLAY_NOT_READ.say(log, error)
             return None
 
     def keep(self, overlay: Overlay) -> None:
         """Write a newer overlay that was verified, so that a restart begins with it."""
         self._newest = overlay
-        if self._stamp() not in (None, self._seen):
+        if stamp(self._path) not in (None, self._seen):
             return  # somebody replaced it just now: `changed` comes first, then `complete`
         try:
             if save_overlay(self._path, self._pin, overlay):
-                self._seen = self._stamp()
+                self._seen = stamp(self._path)
         except (TrustError, OverlayError, PrivateFileError, OSError) as error:
-            log.error("version %d of the overlay is not kept: %s", overlay.policy.version, error)
+            LogEvent.OVERLAY_NOT_KEPT.say(log, overlay.policy.version, error)
 
     def complete(self) -> None:
         """The file that somebody put there was looked at: if it is older, or lacks endorsements, ours replaces it."""
@@ -73,14 +76,14 @@ class LiveOverlay:
         try:
             self.tls.trust(overlay.members)
         except TlsError as error:
-            log.error("%s; new members of that authority cannot connect", error)
+            LogEvent.AUTHORITY_NOT_TRUSTED.say(log, error)
         if overlay.policy.version != before.policy.version:
-            log.info("adopted version %d of overlay %s", overlay.policy.version, overlay.policy.overlay)
+            LogEvent.OVERLAY_ADOPTED.say(log, overlay.policy.version, overlay.policy.overlay)
         for region, latest in overlay.latest.items():
             views = overlay.open_views(region)
             if region in before.latest and views != before.open_views(region):
                 said = " and ".join(f"{view.number} ({', '.join(view.members)})" for view in views)
-                log.info("region %s is in view %s", latest.name, said)
+                LogEvent.VIEW_CHANGED.say(log, latest.name, said)
         return self._take_next()
 
     def _take_next(self) -> Identity | None:
@@ -91,9 +94,9 @@ class LiveOverlay:
             self.local = take_listed_key(self.local, self.overlay)
             self.tls.show(self.local.cert, self.local.key)
         except (TrustError, TlsError) as error:
-            log.error("the overlay lists another key for us, which we do not have: %s", error)
+            LogEvent.KEY_NOT_OURS.say(log, error)
             return None
-        log.info("rotated: %s has the key that the overlay lists now", self.local.name)
+        LogEvent.KEY_ROTATED.say(log, self.local.name)
         return self.local.identity
 
     def _drop_previous(self) -> None:
@@ -102,16 +105,20 @@ class LiveOverlay:
             return
         try:
             if rotation.drop_previous(self.local.directory, self.overlay, int(time.time() * 1000)):
-                log.info("erased the key of %s of before its rotation", self.local.name)
+                LogEvent.PREVIOUS_KEY_ERASED.say(log, self.local.name)
         except TrustError as error:
-            log.warning("%s", error)
+            LogEvent.PREVIOUS_KEY_NOT_ERASED.say(log, error)
 
-    def _stamp(self) -> tuple[int, int, int] | None:
+    def _show_renewed(self) -> None:
+        """Show the TLS certificate that our trust domain issued anew, from the next handshake on."""
+        if not self._shown.changed():
+            return
         try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_ino, status.st_size
+            self.tls.show(self.local.cert, self.local.key)
+        except (TlsError, OSError, ValueError) as error:
+            LogEvent.CERTIFICATE_NOT_RENEWED.say(log, "links", error)
+        else:
+            LogEvent.CERTIFICATE_RENEWED.say(log, "links", self.local.cert)
 
 
 def take_listed_key(local: LocalIdentity, overlay: Overlay) -> LocalIdentity:
