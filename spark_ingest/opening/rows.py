@@ -23,7 +23,7 @@ from spark_ingest.opening.decode import Opened, Opener, TopicSet, which
 from spark_ingest.opening.inners import PROPERTIES, Inners
 from spark_ingest.opening.statements import AvailabilityStatement, Unreadable, statement_of
 from spark_ingest.options import IngestStream, Options
-from spark_ingest.spool import ByteRange, Shard, is_batch_topic, read_groups
+from spark_ingest.spool import ByteRange, Shard, is_batch_topic, read_groups, salvaged_groups
 
 _log = logging.getLogger(__name__)
 _TIME = pa.timestamp("us", tz="UTC")
@@ -105,6 +105,7 @@ class RowReader:
 
     def __init__(self, options: Options) -> None:
         self._stream = options.stream
+        self._read_groups = read_groups if options.fails_on_loss else salvaged_groups
         self._rows_per_batch = options.rows_per_batch
         self._opener = Opener(options.grants, options.grants_identity, options.more_grants)
         self._topics = TopicSet(options.topics)
@@ -119,7 +120,7 @@ class RowReader:
         pending: list[Any] = []
         count = 0
         reasons: Counter[str] = Counter()
-        for groups in _together(chain.from_iterable(map(read_groups, extents)), self._rows_per_batch):
+        for groups in _together(chain.from_iterable(map(self._read_groups, extents)), self._rows_per_batch):
             rows = self.rows(groups, reasons)
             if rows.num_rows:
                 pending.append(rows)

@@ -18,7 +18,7 @@ from spark_ingest.errors import BadOption, GrantsError
 from spark_ingest.opening.rows import DDL, SCHEMAS, RowReader
 from spark_ingest.options import IngestStream, Options, parse_options
 from spark_ingest.secrets.grants import Grants, GrantsFile, read_grants
-from spark_ingest.spool.segments import SpoolView
+from spark_ingest.spool.view import SpoolView
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import (
     NOW,
