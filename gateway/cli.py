@@ -39,7 +39,7 @@ app.add_typer(trust_app, name="trust")
 app.add_typer(overlay_app, name="overlay")
 app.add_typer(traces_app, name="traces")
 app.add_typer(users_app, name="users")
-renewing.register(overlay_app)
+renewing.register(overlay_app, trust_app)
 for commands in (setting_up, status, passwords, importing, keeping):
     commands.register(app)
 for group in entry_points(group="veilmq.commands"):

@@ -33,6 +33,7 @@ from gateway.base.private import (
     write_public,
 )
 from gateway.base.sealed_file import SealedFile, SealedFileError
+from gateway.base.stamps import Stamps, stamp
 
 __all__ = [
     "FIGURES_TOPIC",
@@ -54,6 +55,7 @@ __all__ = [
     "SealedFile",
     "SealedFileError",
     "Settings",
+    "Stamps",
     "StartError",
     "TraceSettings",
     "WatchedSettings",
@@ -64,6 +66,7 @@ __all__ = [
     "parse",
     "private_directory",
     "read_private",
+    "stamp",
     "sync_directory",
     "write_private",
     "write_public",

@@ -19,6 +19,7 @@ from amqtt.errors import PluginError, PluginLoadError
 from gateway.base import Settings, StartError
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.reloading import reload
+from gateway.broker.renewed import RenewedCertificates
 from gateway.clients import OverlayPort
 
 log = logging.getLogger("veilmq.broker")
@@ -74,7 +75,11 @@ async def run_broker(
         await broker.start()
         if asked.is_set():
             again()
-        await stop.wait()
+        renewed = loop.create_task(RenewedCertificates(broker, lambda: current).watch(), name="certificates")
+        try:
+            await stop.wait()
+        finally:
+            renewed.cancel()
     finally:
         if broker.transitions.state == "started":
             await _shut_down(broker)

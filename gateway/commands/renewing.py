@@ -1,4 +1,4 @@
-"""`veilmq overlay renew`: certificates of members before they end."""
+"""`veilmq overlay renew`, `veilmq trust renew`: certificates of members before they end."""
 
 # ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
 
@@ -10,17 +10,23 @@ from typing import Annotated
 
 import typer
 
+Days = Annotated[int | None, typer.Option(min=1, max=3650, help="How long they count from now on; as signed before.")]
+Before = Annotated[
+    int | None, typer.Option(min=1, max=3650, help="Renew when the first has so many days left; as signed, or 60.")
+]
 
-def register(overlay_app: typer.Typer) -> None:
-    """Add the command to `veilmq overlay`."""
+
+def register(overlay_app: typer.Typer, trust_app: typer.Typer) -> None:
+    """Add the commands to `veilmq overlay` and `veilmq trust`."""
     overlay_app.command("renew")(renew)
+    trust_app.command("renew")(renew_identity)
 
 
 def renew(
     overlay: Annotated[Path, typer.Argument(metavar="OVERLAY.json", help="The signed overlay; it is replaced.")],
     owner: Annotated[Path, typer.Option(metavar="DIR", help="Trust domain that owns the overlay.")],
-    days: Annotated[int, typer.Option(min=1, max=3650, help="How long certificates count from now on.")] = 365,
-    before: Annotated[int, typer.Option(min=1, max=3650, help="Renew when the first has so many days left.")] = 60,
+    days: Days = None,
+    before: Before = None,
 ) -> None:
     """Sign certificates of members anew if the first of them ends soon; nothing else changes. Fit for a timer."""
     from gateway.owner.renewing import renew as sign
@@ -32,3 +38,18 @@ def renew(
         return
     print(f"version {done.overlay.policy.version} in {overlay}: certificates end at {date_of(done.first_end_s)}")
     print("give it to any one member; the rest hear of it from each other")
+
+
+def renew_identity(
+    directory: Annotated[Path, typer.Argument(metavar="IDENTITY_DIR")],
+    domain: Annotated[Path, typer.Option(metavar="DIR", help="Trust domain that issued it.")],
+    days: Annotated[int, typer.Option(min=1, max=3650, help="How long it counts from now on.")] = 825,
+    before: Annotated[int, typer.Option(min=1, max=3650, help="Renew when it has so many days left.")] = 60,
+) -> None:
+    """Issue the TLS certificate of an identity anew if it ends soon; the running process takes it. Fit for a timer."""
+    from gateway.trust import TrustDomain, date_of
+    from gateway.trust.leaves import renew_leaf
+
+    leaf = renew_leaf(directory, TrustDomain.load(domain), time.time(), days, before)
+    done = "renewed: it" if leaf.is_new else "nothing to do: the certificate"
+    print(f"{leaf.name}: {done} ends at {date_of(leaf.ends_s)}")

@@ -18,7 +18,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.base import StartError
+from gateway.base import Stamps, StartError
 from gateway.base.config_console import Console
 from gateway.console.answering import Answering, ApiError, ApiRequest
 from gateway.console.logins import Logins, TooManyError
@@ -27,6 +27,7 @@ from gateway.console.operations import ADMIN, ANYBODY, API, CHANGE, OPERATIONS, 
 log = logging.getLogger("veilmq.console")
 
 BODY_BYTES_MAX = 1 << 20
+LOOK_EVERY_S = 2.0
 COOKIE = "veilmq"
 ASKED_BY = "X-Requested-By"
 STATIC = Path(__file__).parent / "static"
@@ -51,6 +52,7 @@ class ConsoleServer:
     def __init__(self, settings: Console, logins: Logins, answering: Answering) -> None:
         self._settings, self._logins, self._answering = settings, logins, answering
         self._runner: web.AppRunner | None = None
+        self._looking: asyncio.Task[None] | None = None
         self.port = 0
 
     async def start(self) -> None:
@@ -64,7 +66,8 @@ class ConsoleServer:
         await self._runner.setup()
         host, _, port = self._settings.bind.rpartition(":")
         try:
-            site = web.TCPSite(self._runner, host.strip("[]"), int(port), ssl_context=self._tls())
+            context = self._tls()
+            site = web.TCPSite(self._runner, host.strip("[]"), int(port), ssl_context=context)
             await site.start()
         except (OSError, ssl.SSLError) as error:
             await self._runner.cleanup()
@@ -74,6 +77,8 @@ class ConsoleServer:
         self.port = int(self._runner.addresses[0][1])
         scheme = "https" if self._settings.certfile else "http"
         log.info("console: %s://%s:%d/", scheme, host, self.port)
+        if context is not None:
+            self._looking = asyncio.get_running_loop().create_task(self._renew(context), name="console certificate")
 
     def _tls(self) -> ssl.SSLContext | None:
         if self._settings.certfile is None:
@@ -83,7 +88,25 @@ class ConsoleServer:
         context.load_cert_chain(self._settings.certfile, self._settings.keyfile)
         return context
 
+    async def _renew(self, context: ssl.SSLContext) -> None:
+        """A certificate that somebody replaced is shown from the next handshake on."""
+        files = [path for path in (self._settings.certfile, self._settings.keyfile) if path is not None]
+        stamps = Stamps(files)
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            if not stamps.changed():
+                continue
+            try:
+                self._tls()  # a pair that does not fit would leave the context half changed
+                context.load_cert_chain(files[0], files[-1])
+            except (OSError, ssl.SSLError) as error:
+                log.warning("console: the certificate of before goes on: %s", error)
+            else:
+                log.info("console: shows the certificate in %s from now on", files[0])
+
     async def stop(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
         self._answering.stop()
         if self._runner is not None:
             await self._runner.cleanup()

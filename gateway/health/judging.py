@@ -108,7 +108,7 @@ def _cure(what: str) -> str:
     if "in the overlay" in what:
         return "ask the overlay's owner to sign anew: `veilmq overlay renew`"
     if "of identity" in what:
-        return "renew it with `veilmq trust rotate` and give the card to the owner"
+        return "renew it with `veilmq trust renew`"
     return "put a new one in its place"
 
 

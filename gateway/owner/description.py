@@ -166,6 +166,9 @@ class Description(_Model):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="of the overlay")
     valid_days: int = Field(default=365, ge=1, le=3650, description="how long certificates that are signed now count")
+    renew_before_days: int | None = Field(
+        default=None, ge=1, le=3650, description="renew certificates so long before they end, unasked; absent: ask me"
+    )
     regions: list[RegionEntry] = Field(min_length=1, description="virtual brokers")
     edges: list[tuple[str, str]] = Field(default=[], description="pairs of region names that are joined; a tree")
     scopes: list[ScopeEntry] = Field(default=[], description="which topics are sealed, and how")
@@ -174,6 +177,12 @@ class Description(_Model):
         default=None, description="absent: the owner issues keys, in one endless epoch"
     )
     epochs: EpochsEntry | None = Field(default=None, description="when keys change; only with a key service")
+
+    @model_validator(mode="after")
+    def _renewal_ends(self) -> Description:
+        if self.renew_before_days is not None and self.renew_before_days >= self.valid_days:
+            raise ValueError(f"renew_before_days {self.renew_before_days} is not below valid_days {self.valid_days}")
+        return self
 
     @model_validator(mode="after")
     def _epochs_fit(self) -> Description:

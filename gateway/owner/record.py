@@ -29,6 +29,7 @@ from keys.topictokens import tokenise_filter
 
 RECORD_FORMAT = 1
 RECORDS = "overlays"
+VALID_DAYS = 365
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ class KnownScope:
 @dataclass
 class OwnerRecord:
     """See the module. `retiring`: the token generation before the present one, as long as it is read; `bumps`: by wire
-    filter, also of scopes that are gone: a scope that comes back may not come back under old keys."""
+    filter, also of scopes that are gone: a scope that comes back may not come back under old keys. `valid_days`,
+    `renew_before_days`: as the description said last; None: certificates are not renewed unasked."""
 
     overlay: str
     generation: int = 0
@@ -65,6 +67,8 @@ class OwnerRecord:
     granted: list[GrantedRight] = field(default_factory=list)
     bumps: dict[str, int] = field(default_factory=dict)
     document: dict[str, Any] | None = None
+    valid_days: int = VALID_DAYS
+    renew_before_days: int | None = None
 
     def wires(self, clear: str, root: bytes) -> list[str]:
         """A clear filter as the wire shows it: inside a scope with tokens the tokens only, of each generation.
@@ -122,6 +126,7 @@ class OwnerRecord:
             ],
             "bumps": self.bumps,
             "document": self.document,
+            "renewal": [self.valid_days, self.renew_before_days],
         }
         return json.dumps(content, separators=(",", ":")).encode() + b"\n"
 
@@ -131,6 +136,7 @@ class OwnerRecord:
         fields = json.loads(content)
         if fields["veilmq_owner"] != RECORD_FORMAT:
             raise ValueError("unknown format")
+        valid_days, renew_before_days = fields.get("renewal", [VALID_DAYS, None])  # absent in older ones
         scopes = [KnownScope(str(wire), str(clear), generation) for wire, clear, generation in fields["scopes"]]
         return cls(
             overlay=str(fields["overlay"]),
@@ -141,6 +147,8 @@ class OwnerRecord:
                      fields["granted"]],
             bumps={str(wire): int(bump) for wire, bump in fields["bumps"].items()},
             document=fields["document"],
+            valid_days=int(valid_days),
+            renew_before_days=None if renew_before_days is None else int(renew_before_days),
         )  # fmt: skip
 
 

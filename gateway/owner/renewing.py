@@ -1,8 +1,9 @@
 """The owner's certificates of members, signed anew before they end: the same keys, the same rights, a later end.
 
-Run again and again, by a timer say, it does nothing until the first certificate has less than `before_days` to live:
-that the timer is there is the owner's standing consent. Members adopt the version while they run. Not here: new keys
-(`veilmq trust rotate`), TLS certificates of identities, which their trust domains issue.
+Run again and again it does nothing until the first certificate has less than `before_days` to live. The owner's
+standing consent is `renew_before_days` in the description that was signed, or that a timer runs the command. Members
+adopt the version while they run. Not here: new keys (`veilmq trust rotate`), TLS certificates of identities, which
+their trust domains issue (`gateway.trust.leaves`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from gateway.owner.signing import next_version, publish
 from gateway.owner.views import carried, without_strangers
 from gateway.trust import TrustDomain, TrustError
 
-VALID_DAYS, BEFORE_DAYS = 365, 60
+BEFORE_DAYS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +29,24 @@ class Renewed:
     first_end_s: float
 
 
-def renew(out: Path, owner: Path, now: float, valid_days: int = VALID_DAYS, before_days: int = BEFORE_DAYS) -> Renewed:
-    """Sign the next version of `out` if that is due. Raises TrustError, OverlayError.
+def consented(out: Path, owner: Path) -> bool:
+    """Whether the description that was signed last lets certificates be renewed without asking. Raises TrustError."""
+    return open_record_of(TrustDomain.load(owner), out)[0].renew_before_days is not None
 
-    Certificates that have ended already are renewed too: nobody adopts another change on top of such a version.
+
+def renew(out: Path, owner: Path, now: float, valid_days: int | None = None, before_days: int | None = None) -> Renewed:
+    """Sign the next version of `out` if that is due. What is None is as the description said when it was signed.
+
+    Certificates that have ended already are renewed too: nobody adopts another change on top of such a version. Raises
+    TrustError, OverlayError.
     """
-    if valid_days <= before_days:
-        raise TrustError(f"--days {valid_days} is no longer than --before {before_days}: it would renew for ever")
     domain = TrustDomain.load(owner)
     with locked(domain):
         record, previous = open_record_of(domain, out)
+        valid_days = valid_days or record.valid_days
+        before_days = before_days or record.renew_before_days or min(BEFORE_DAYS, valid_days // 2)
+        if valid_days <= before_days:
+            raise TrustError(f"--days {valid_days} is no longer than --before {before_days}: it would renew for ever")
         first_end_ms = min(member.certificate.not_after_ms for member in previous.members.values())
         if first_end_ms - now * 1000 > before_days * DAY_MS:
             return Renewed(None, first_end_ms / 1000)

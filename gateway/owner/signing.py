@@ -86,6 +86,7 @@ def _sign(
     before = record.grants(domain.root)
     _rights(description, wanted, record, members, previous, present)
     forget_ended(record, calendar, members, now)
+    record.valid_days, record.renew_before_days = wanted.valid_days, wanted.renew_before_days
     after = record.grants(domain.root)
     lost = _gone(scopes, previous, members, before, after, present, options)
     lost += [scope for scope in _refreshed(scopes, previous) if scope not in lost]

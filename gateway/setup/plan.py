@@ -19,6 +19,8 @@ REPLICAS_MIN = 3
 """Fewer cannot share a secret."""
 KEY_SERVERS_MIN = 4
 """Fewer bear no liar: 3f + 1."""
+VALID_DAYS, RENEW_BEFORE_DAYS = 365, 60
+"""Of certificates in the overlay: how long they count, and how long before that they are renewed unasked."""
 MEMBERS_MAX = 200
 """Stops a slip of the finger from filling a disk."""
 
@@ -97,6 +99,8 @@ def description(plan: Plan, members: Sequence[PlannedMember], overlay: str) -> d
     regions = [f"region{number}" for number in range(1, plan.regions + 1)]
     content: dict[str, Any] = {
         "name": overlay,
+        "valid_days": VALID_DAYS,
+        "renew_before_days": RENEW_BEFORE_DAYS,
         "regions": [
             {
                 "name": region,

@@ -2,7 +2,7 @@
 
 As systemd's `Restart=on-failure`: whoever ends a process by SIGTERM, and with status 0, wants it stopped; one that says
 in its last line what an operator has to cure (status 2) is started again once its folder changes. Folders that appear
-are started, and the signed overlay is carried between the copies (`exchanging`). Nothing is decided by time of day.
+are started, the signed overlay is carried between the copies (`exchanging`), and certificates are renewed (`renewing`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from pathlib import Path
 
 from gateway.setup.exchanging import CopiedFiles
 from gateway.setup.folders import RoleFolder, role_folders
-from gateway.setup.initialising import SIGNED
+from gateway.setup.initialising import OWNER, SIGNED
 from gateway.setup.plan import SetupError
+from gateway.setup.renewing import Renewals
 
 log = logging.getLogger("veilmq.up")
 
@@ -74,6 +75,10 @@ class Supervisor:
     children: dict[str, Child] = field(default_factory=dict)
     _copies: CopiedFiles = field(default_factory=CopiedFiles)
     _waiting: set[str] = field(default_factory=set)
+    _renewals: Renewals = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._renewals = Renewals(self.directory / OWNER, self.directory / SIGNED, self.say)
 
     def open(self) -> None:
         """Raises SetupError for a directory without members."""
@@ -89,6 +94,7 @@ class Supervisor:
     def step(self, now: float) -> None:
         """Look at everything once. `now`: seconds of a clock that does not jump."""
         folders = [f for f in role_folders(self.directory) if not self.only or f.name in self.only]
+        self._renewals.step(folders, time.time())
         self._copies.exchange(self.directory / SIGNED, [f.overlay for f in folders], int(time.time() * 1000))
         for folder in folders:
             if folder.name not in self.children and self._may_begin(folder):

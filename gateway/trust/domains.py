@@ -216,6 +216,14 @@ class TrustDomain:
             raise TrustError(str(error)) from None
         return LocalIdentity.load(out)
 
+    def check_issued(self, local: LocalIdentity) -> None:
+        """Raises TrustError for an identity of another domain."""
+        authority = ssl.PEM_cert_to_DER_cert(self.ca_pem.decode("ascii"))
+        if (local.card.domain, local.card.ca) != (self.name, authority):
+            raise TrustError(
+                f"{local.directory}: was issued by {local.card.domain}, not by {self.directory}; name that domain"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class LocalIdentity:

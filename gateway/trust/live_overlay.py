@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from bridge.document import Overlay, OverlayError
-from gateway.base import PrivateFileError
+from gateway.base import PrivateFileError, Stamps, stamp
 from gateway.client import LinkTls, TlsError
 from gateway.trust import rotation
 from gateway.trust.domains import PREVIOUS, Card, LocalIdentity, TrustError, read_public
@@ -33,15 +33,17 @@ class LiveOverlay:
         self._path, self._pin = path, local.directory / "overlay.pin"
         self.local, self.tls, self.overlay = local, tls, overlay
         self._newest = overlay  # which may count after a restart only
-        self._seen = self._stamp()
+        self._seen = stamp(path)
+        self._shown = Stamps((local.cert,))
 
     def changed(self) -> bytes | None:
         """The file's content if it was replaced since the last call; nothing in it is verified."""
         self._drop_previous()
-        stamp = self._stamp()
-        if stamp in (None, self._seen):
+        self._show_renewed()
+        now = stamp(self._path)
+        if now in (None, self._seen):
             return None
-        self._seen = stamp
+        self._seen = now
         try:
             return read_public(self._path, MAX_OVERLAY_BYTES)
         except TrustError as error:
@@ -51,11 +53,11 @@ class LiveOverlay:
     def keep(self, overlay: Overlay) -> None:
         """Write a newer overlay that was verified, so that a restart begins with it."""
         self._newest = overlay
-        if self._stamp() not in (None, self._seen):
+        if stamp(self._path) not in (None, self._seen):
             return  # somebody replaced it just now: `changed` comes first, then `complete`
         try:
             if save_overlay(self._path, self._pin, overlay):
-                self._seen = self._stamp()
+                self._seen = stamp(self._path)
         except (TrustError, OverlayError, PrivateFileError, OSError) as error:
             log.error("version %d of the overlay is not kept: %s", overlay.policy.version, error)
 
@@ -106,12 +108,16 @@ class LiveOverlay:
         except TrustError as error:
             log.warning("%s", error)
 
-    def _stamp(self) -> tuple[int, int, int] | None:
+    def _show_renewed(self) -> None:
+        """Show the TLS certificate that our trust domain issued anew, from the next handshake on."""
+        if not self._shown.changed():
+            return
         try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_ino, status.st_size
+            self.tls.show(self.local.cert, self.local.key)
+        except (TlsError, OSError, ValueError) as error:
+            log.error("the certificate that was put in place is not shown, the one of before goes on: %s", error)
+        else:
+            log.info("links show the certificate in %s from now on", self.local.cert)
 
 
 def take_listed_key(local: LocalIdentity, overlay: Overlay) -> LocalIdentity:

@@ -12,7 +12,6 @@ a process switches (`live_overlay`), what the owner accepts (`membership`).
 from __future__ import annotations
 
 import os
-import ssl
 from pathlib import Path
 
 from bridge.document import Overlay
@@ -34,9 +33,7 @@ NEXT = "next"
 def prepare(directory: Path, domain: TrustDomain, now: float) -> LocalIdentity:
     """Make `next/` in an identity directory, issued by its own trust domain. Raises TrustError."""
     local = LocalIdentity.load(directory)
-    authority = ssl.PEM_cert_to_DER_cert(domain.ca_pem.decode("ascii"))
-    if (local.card.domain, local.card.ca) != (domain.name, authority):
-        raise TrustError(f"{directory}: was issued by {local.card.domain}, not by {domain.directory}; name that domain")
+    domain.check_issued(local)
     if (directory / NEXT / "key.pem").exists():
         raise TrustError(f"{directory / NEXT}: is prepared already; give its card.json to the overlay's owner")
     return domain.issue(local.name, local.role, local.card.hosts, directory / NEXT, now, local.identity)

@@ -1,0 +1,31 @@
+"""Files that somebody may replace while we run: whether one changed since the last look, for a `stat` each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class Stamps:
+    """The files as they were at the last look. A file that is not there is one state more."""
+
+    def __init__(self, paths: Iterable[Path | str]) -> None:
+        self._paths = tuple(Path(path) for path in paths)
+        self._seen = self._look()
+
+    def changed(self) -> bool:
+        """Whether a file differs from the last call, or from the start."""
+        before, self._seen = self._seen, self._look()
+        return self._seen != before
+
+    def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(map(stamp, self._paths))
+
+
+def stamp(path: Path) -> tuple[int, int, int] | None:
+    """What a file's content cannot change without; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino, status.st_size

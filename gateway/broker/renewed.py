@@ -1,0 +1,57 @@
+"""Certificates of listeners that somebody replaced while we run, noticed by a look at the files every few seconds.
+
+The next handshake sees the new certificate, connections stay. Certificate and key come one after the other: while they
+do not fit each other, the pair of before goes on. The links' own certificate is looked after by `gateway.trust`, a
+configuration that is read again by `reloading`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from gateway.base import Settings, Stamps, StartError
+from gateway.broker.edge_broker import EdgeBroker
+from gateway.listening import amqtt_listener
+
+log = logging.getLogger("veilmq.broker")
+
+LOOK_EVERY_S = 2.0
+
+
+class RenewedCertificates:
+    """One broker's. `settings`: those in force, which SIGHUP may have changed."""
+
+    def __init__(self, broker: EdgeBroker, settings: Callable[[], Settings]) -> None:
+        self._broker, self._settings = broker, settings
+        self._stamps: dict[tuple[str, ...], Stamps] = {}
+        self.look()
+
+    async def watch(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                self.look()
+            except Exception:
+                log.exception("the look at certificates of listeners failed")
+
+    def look(self) -> None:
+        """Take over what was replaced since the last look."""
+        known, self._stamps = self._stamps, {}
+        for name, listener in self._settings().listeners.items():
+            if not listener.ssl or listener.certfile is None:
+                continue
+            paths = [str(path) for path in (listener.certfile, listener.keyfile, listener.cafile) if path is not None]
+            key = (name, *paths)
+            stamps = self._stamps[key] = known.get(key) or Stamps(paths)
+            if not stamps.changed():
+                continue
+            try:
+                context = self._broker.context_of(name, amqtt_listener(listener), listener)
+            except StartError as error:
+                log.warning("the certificate of before goes on: %s", error)
+                continue
+            self._broker.take_context(name, context)
+            log.info("listener %s: shows the certificate in %s from now on", name, listener.certfile)
