@@ -187,11 +187,10 @@ class SegmentIndex:
     def _looks_sealed(self) -> bool:
         """Whether the segment ends as one that was closed, behind groups that the index does not tell of."""
         try:
+            size, tail = self._data.stat().st_size, len(STREAM_END) + SEAL_BYTES
+            if size < tail or size == (self._groups[-1].end if self._groups else 0):
+                return False
             with self._data.open("rb") as file:
-                size = file.seek(0, 2)
-                tail = len(STREAM_END) + SEAL_BYTES
-                if size < tail or size == (self._groups[-1].end if self._groups else 0):
-                    return False
                 file.seek(size - tail)
                 return file.read(len(STREAM_END)) == STREAM_END
         except FileNotFoundError:

@@ -124,7 +124,7 @@ class SpoolView:
                 (str(segment_path(self._root / name, number)), begin, group)
                 for number, begin, group in self._groups_after(name, before.get(name), last)
             ]
-            ends = bool(groups) and Position(*_where(groups[-1])) == last
+            ends = not last.byte or (bool(groups) and Position(*_where(groups[-1])) == last)
             if last != before.get(name) and not ends:
                 where = f"{self._root / name} ends before segment {last.segment} byte {last.byte}"
                 self._gap(name, f"{where}, where the checkpoint points")

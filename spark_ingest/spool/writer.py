@@ -112,8 +112,11 @@ class SpoolWriter:
         cap_bytes: int,
         segment_bytes: int = SEGMENT_BYTES,
         patience_s: float = 0,
+        part: str = "",
     ) -> None:
-        """Raises SpoolBusy when another process writes as `receiver`, SpoolDamaged for a strange segment."""
+        """`part`: names a spool that begins (`segment_schema`); at random if empty.
+
+        Raises SpoolBusy when another process writes as `receiver`, SpoolDamaged for a strange segment."""
         if not RECEIVER_NAME.fullmatch(receiver) or receiver == CONSUMERS:
             raise SpoolError(f"receiver={receiver!r} is not a name; use letters, digits, '.', '-' and '_'")
         self._directory = root / receiver
@@ -139,7 +142,7 @@ class SpoolWriter:
             self._number = numbers[-1] if numbers else 0
             self._numbers = numbers
             self._part = seal(self._directory, self._number) if numbers else ""
-            self._part = self._part or os.urandom(8).hex()
+            self._part = self._part or part or os.urandom(8).hex()
         except BaseException:
             self.close()
             raise

@@ -52,7 +52,15 @@ class Job:
         self.link.write(self.writer)
 
     def options(self, stream: str = "telemetry", **options: str) -> Options:
-        return parse_options({"spool": str(self.root), "grants": str(self.grants), "stream": stream, **options})
+        return parse_options(
+            {
+                "spool": str(self.root),
+                "grants": str(self.grants),
+                "stream": stream,
+                "onMissingKey": "quarantine",
+                **options,
+            }
+        )
 
     def batches(self, stream: str = "telemetry", **options: str) -> list[Any]:
         view = SpoolView(self.root)
