@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.base import Limits
+from gateway.base.log_events import LogEvent
 from gateway.broker.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Flusher, Later, end_writing
 from gateway.broker.host_probes import probe_host
 from gateway.broker.write_room import Room
@@ -179,7 +180,7 @@ class MqttConnection(asyncio.Protocol):
         elif packets:
             self._early += packets
         elif error is not None and self._task is None:
-            log.info("%s: %s", self.address, error)
+            LogEvent.NO_PACKET.say(log, self.address, error)
             if error.reason == ReasonCode.PACKET_TOO_LARGE:
                 self._core.reached.note("connect_bytes", self.address)
             self.refuse(error.reason, Version.V5 if self._decoder.answers_v5 else self._decoder.version)
@@ -275,7 +276,7 @@ class MqttConnection(asyncio.Protocol):
     def _done_waiting(self, task: asyncio.Task[None]) -> None:
         self._task, self._is_paced, self._reads_on = None, False, False
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s: internal error", self.address, exc_info=error)
+            LogEvent.CONNECTION_FAILED.say(log, self.address, exc_info=error)
             self._held = []
             self.abort()
         held, self._held = self._held, []

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from bridge.contract import Appending, Committed, Count, Event, NotAppended, OutboxPage, Publication, Unstored, fits
 from gateway.base import Figures
+from gateway.base.log_events import LogEvent
 from gateway.outbox.store import OutboxFullError, Store, StoredEntry, StoreError
 
 log = logging.getLogger("veilmq.links")
@@ -129,4 +130,4 @@ class Outgoing:
         now = asyncio.get_running_loop().time()
         if now - self._said_at >= LOG_EVERY_S:
             self._said_at = now
-            log.error("%s", error)
+            LogEvent.OUTBOX_REFUSES.say(log, error)

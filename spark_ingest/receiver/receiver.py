@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from bridge.document import Overlay
+from gateway.base.log_events import LogEvent
 from gateway.overlay import Publish
 from keys.envelope import KeyName
 from spark_ingest.errors import ReceiverTrouble, SpoolBusy, SpoolDamaged, SpoolError
@@ -225,7 +226,7 @@ class Receiver:
                 raise  # by itself it does not get better
             except (OSError, SpoolError) as error:
                 self._told_of(str(error))
-                _log.error("receiver %s: %s; trying again", self._settings.name, error)
+                LogEvent.RECEIVER_RETRIES.say(_log, self._settings.name, error)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), RETRY_S)
 
@@ -288,7 +289,7 @@ class Receiver:
             wake.set()
 
         self.trouble = None
-        _log.info("receiver %s: receiving, from segment %d on", self._settings.name, session.writer.segment)
+        LogEvent.RECEIVING.say(_log, self._settings.name, session.writer.segment)
         links = asyncio.ensure_future(session.client.run(on_arrivals, on_keys))
         writing = asyncio.ensure_future(self._write(session))
         stopping = asyncio.ensure_future(stop.wait())
@@ -377,16 +378,16 @@ class Receiver:
         before = {link.replica: link.up for link in self.progress.links}
         for link in links:
             if link.up is not before.get(link.replica, False):
-                log, state = (_log.info, "connected to") if link.up else (_log.warning, "no connection to")
-                log("receiver %s: %s %s", self._settings.name, state, link.replica)
+                event = LogEvent.RECEIVER_LINK_UP if link.up else LogEvent.RECEIVER_LINK_DOWN
+                event.say(_log, self._settings.name, link.replica)
         self.progress.links = links
         if session.client.accepted and not self.progress.accepted:
-            _log.info("receiver %s: subscribed at enough replicas", self._settings.name)
+            LogEvent.RECEIVER_SUBSCRIBED.say(_log, self._settings.name)
         self.progress.accepted = session.client.accepted
 
     def _not_full(self) -> None:
         if self.progress.full:
-            _log.info("receiver %s: there is room in the spool again", self._settings.name)
+            LogEvent.RECEIVER_HAS_ROOM.say(_log, self._settings.name)
         self.trouble, self.progress.full = None, False
 
     def _full(self, session: _Session) -> None:
@@ -397,7 +398,7 @@ class Receiver:
             "acknowledged until queries have caught up; raise cap_bytes, or forget consumers that will not return"
         )
         if told != self.trouble:
-            _log.warning("%s", self.trouble)
+            LogEvent.RECEIVER_FULL.say(_log, self.trouble)
 
     def _tell_lies(self, now: float) -> None:
         """Log which replicas are suspected or named, and what had to be refused, since the last time."""
@@ -412,4 +413,4 @@ class Receiver:
             self._told_at = now
             self._told = Counter(self.figures)
             listed = ", ".join(f"{name} from {replica}: {count}" for (name, replica), count in sorted(news.items()))
-            _log.warning("receiver %s: %s", self._settings.name, listed)
+            LogEvent.RECEIVER_DOUBTS.say(_log, self._settings.name, listed)

@@ -29,9 +29,9 @@ from keys.envelope import (
 )
 from keys.epochs import KeyName, scope_key, token_key
 from keys.identity import Certificate, Identity, Role
-from keys.sharetree import Hop, decode_shares, encode_shares, recombine, resplit
+from keys.sharetree import Hop, decode_shares, encode_shares, resplit
 from keys.topictokens import tokenise_filter, tokenise_topic
-from tests.keys.helpers import message_header
+from tests.keys.helpers import message_header, recombine
 
 FOLDER = Path(__file__).parent.parent / "vectors"
 
@@ -138,6 +138,7 @@ def test_the_frozen_frames_still_work_together() -> None:
         lambda place, value: check_share(header, place, value),
         lambda secret: open_key(header, secret, epoch_key).key_id == header.key_id,
     )
+    assert found is not None
     opened = open_key(header, found.secret, epoch_key).open(
         signed.header.prefix(), signed.header.sequence, TOPIC, frames["sealed"]
     )
