@@ -45,9 +45,11 @@ class Delivering:
         The same as `_deliver`, without a `Message` where no receiver needs one: encoded once per version.
         """
         plan, publisher = self.router.plan(publish.topic), "" if sender is None else sender.client_id
-        if plan.refused is not None:
-            self.reached.note(plan.refused, publisher)
-            return
+        if plan.is_odd:
+            if plan.refused is not None:
+                self.reached.note(plan.refused, publisher)
+                return
+            plan = self._plan(publish)
         flooded = 0
         encoded: list[bytes | None] = [None, None]
         message: Message | None = None
@@ -78,15 +80,23 @@ class Delivering:
 
     # ---------------------------------------------------------------------------------------------- routing
 
+    def _plan(self, message: Message | Publish) -> DeliveryPlan[Client]:
+        plan = self.router.plan(message.topic)
+        if plan.choices is not None:
+            plan = plan.choices.plan(plan, message)
+            self.traffic.evaluated += 1
+            self.traffic.withheld += plan.withheld
+        return plan
+
     def route(self, message: Message, sender: Client | None, lost: Collection[SharedName] = ()) -> Later | None:
         """Hand a message to its local receivers, without the shared groups that are `lost` to another gateway."""
-        plan = self.router.plan(message.topic)
+        plan = self._plan(message)
         if self.host.filters_topics:
             view_of = [target.client.view for target in plan.targets]
             view_of += [member.view for group in plan.groups for member in group.members]
             verdicts = [self.host.verdict(view, message.topic, Action.RECEIVE) for view in view_of]
             if None in verdicts:
-                return self._route_asking(message, sender, lost)
+                return self._route_asking(plan, message, sender, lost)
             if not all(verdicts):
                 allowed = {id(view) for view, verdict in zip(view_of, verdicts, strict=True) if verdict}
                 self._deliver(plan, message, sender, allowed, lost)
@@ -94,8 +104,9 @@ class Delivering:
         self._deliver(plan, message, sender, None, lost)
         return None
 
-    async def _route_asking(self, message: Message, sender: Client | None, lost: Collection[SharedName]) -> None:
-        plan = self.router.plan(message.topic)
+    async def _route_asking(
+        self, plan: DeliveryPlan[Client], message: Message, sender: Client | None, lost: Collection[SharedName]
+    ) -> None:
         receivers = [target.client for target in plan.targets]
         receivers += [member for group in plan.groups for member in group.members]
         allowed: set[int] = set()
@@ -106,7 +117,7 @@ class Delivering:
             if verdict:
                 allowed.add(id(receiver.view))
         # Subscriptions may have changed meanwhile: today's receivers, as far as they were asked about.
-        self._deliver(self.router.plan(message.topic), message, sender, allowed, lost)
+        self._deliver(self.router.plan_for(message.topic, message), message, sender, allowed, lost)
 
     def _deliver(
         self,

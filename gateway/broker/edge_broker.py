@@ -98,6 +98,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         self.exchange = Exchange(self.host, self.limits, self.now)
         self.exchange.overlay = overlay
         self.exchange.in_order = self._in_order
+        self.exchange.predicates = settings is not None and settings.subscriptions.predicates
         self._retained_messages = self.exchange.retained
         grace_s = self.config.timeout_disconnect_delay or 0
         self.lifecycle = Lifecycle(self.exchange, self._terms(), grace_s, self._sessions, self._servers)

@@ -86,6 +86,8 @@ class Exchange(Delivering):
         self.in_order: Callable[[Later], bool] = _no_queue
         # Wills of which it is not decided yet whether they may be published, by client.
         self.undecided: dict[str, list[Undecided]] = {}
+        # May subscriptions say what content they want (`clients/content_filters.py`).
+        self.predicates = False
         # Closes a client's connection as its session wants; the lifecycle fills it in.
         self.close: Callable[[Client, Close], None] = _no_lifecycle
 
@@ -173,7 +175,7 @@ class Exchange(Delivering):
             self._acknowledge(client, publish)
             return None
         if publish.qos and self.holding.behind and client.connection is not None:
-            plan = partial(self.router.plan, publish.topic)
+            plan = partial(self.router.plan_for, publish.topic, publish)
             if self.holding.obstacle(plan(), publish.qos, client, set()):
                 client.connection.read_on()
                 return self._accept_later(client, publish, plan)
@@ -205,7 +207,7 @@ class Exchange(Delivering):
     def _must_store(self, client: Client, publish: Publish) -> bool:
         if publish.retain or (publish.qos == 2 and client.session.journal is not None):
             return True
-        plan = self.router.plan(publish.topic)
+        plan = self.router.plan_for(publish.topic, publish)
         receivers = [target.client for target in plan.targets]
         receivers += [member for group in plan.groups for member in group.members]
         return any(receiver.session.journal is not None for receiver in receivers)

@@ -69,13 +69,9 @@ class Lifecycle:
     """
 
     def __init__(
-        self,
-        exchange: Exchange,
-        terms: Terms,
-        grace_s: float,
-        sessions: MutableMapping[str, Any],
-        servers: MutableMapping[str, Any],
-    ) -> None:
+        self, exchange: Exchange, terms: Terms, grace_s: float,
+        sessions: MutableMapping[str, Any], servers: MutableMapping[str, Any],
+    ) -> None:  # fmt: skip
         self.limits, self.exchange = terms.limits, exchange
         self.subscribing = Subscribing(exchange)
         self.clients: dict[str, Client] = {}
@@ -407,7 +403,9 @@ class Lifecycle:
                     await asyncio.sleep(DRAIN_LOOK_S)
 
     def close_all(self) -> None:
-        """Say goodbye to everybody; what has been written leaves first."""
+        """Say goodbye to everybody; what has been written leaves first. Who only lingers had its farewell."""
+        for connection in [one for one in self.connections if one.closed]:
+            connection.abort()
         for client in list(self.clients.values()):
             self.dismiss(client, ReasonCode.SERVER_SHUTTING_DOWN)
         for connection in list(self.connections):

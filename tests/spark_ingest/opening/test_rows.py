@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from keys.envelope import KeyName, Mode, leaf, sign_batch
+from keys.envelope import KeyName, Mode, sign_header
 from keys.epochs import Calendar
 from keys.sharetree import Hop
 from spark_ingest.errors import BadOption, GrantsError
@@ -487,12 +487,7 @@ def test_the_fakes_sign_like_a_publisher(job: Job) -> None:
     """Guards the tests above: a header that is not the publisher's must not get through them."""
     sealed = job.publisher.seal("plant/a")
     stranger = Publisher(Overlay(), "stranger")
-    forged = replace(
-        sealed,
-        signed=replace(
-            sealed.signed, proof=sign_batch(stranger.identity, [leaf(sealed.signed.header.encode(), "plant/a")])[0]
-        ),
-    )
+    forged = replace(sealed, signed=sign_header(stranger.identity, sealed.signed.header, "plant/a"))
     job.publish(forged)
     assert not job.rows()
     assert not job.rows("quarantine")
