@@ -90,8 +90,10 @@ def test_a_session_that_ends_takes_its_rows_along_and_nobody_elses(database: Ses
 
 
 def test_rows_without_a_session_are_dropped_when_it_is_read(database: SessionDatabase) -> None:
-    database.commit(Changes(subscriptions=[(9, "a", 0, 0, 0, 0, 0, "")], deliveries=[delivery(5, 9)], messages=[MESSAGE],
-                            received=[(9 << 16 | 1,)]))  # fmt: skip
+    database.commit(Changes(
+        subscriptions=[(9, "a", 0, 0, 0, 0, 0, "")], deliveries=[delivery(5, 9)], messages=[MESSAGE],
+        received=[(9 << 16 | 1,)],
+    ))  # fmt: skip
     content = database.load()
     left = (content.subscriptions, content.deliveries, content.messages, content.received)
     assert left == ({}, {}, {}, {})
