@@ -105,8 +105,8 @@ def chosen(runs: int) -> Iterator[Result]:
     all_runs = [predicates.measured_us() for _ in range(runs)]
     for name, work in PREDICATES.items():
         ours, goal = statistics.median(run[name] for run in all_runs), predicates.GOALS_US[name]
-        work = f"{work}, {predicates.PREDICATES:,} predicates"
-        yield Result("predicates", work, ours, goal, "goal", MICROSECONDS, Target(1, is_least=False))
+        said = f"{work}, {predicates.PREDICATES:,} predicates"
+        yield Result("predicates", said, ours, goal, "goal", MICROSECONDS, Target(1, is_least=False))
 
 
 def show(result: Result) -> str:
