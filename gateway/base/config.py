@@ -85,6 +85,11 @@ class OverlaySettings(Model):
     outbox_bytes: int = Field(
         default=1 << 30, ge=1 << 16, description="what waits to be sent; beyond it publications are refused"
     )
+    outbox_full: Literal["refuse", "local"] = Field(
+        default="refuse",
+        description="what a full outbox means for a publication: refused to its client, or local clients alone get it, "
+        "its client is told that all is well, and it is counted",
+    )
     outbox_age_s: int = Field(default=0, ge=0, description="what waited longer is dropped; 0: nothing ever is")
     key_server: KeyServerSettings | None = Field(default=None, description="for an identity of role keyserver")
     discovery: Discovery = Field(default=Discovery(), description="multicast DNS on the local network")
