@@ -105,10 +105,10 @@ class EnhancedAuth:
 
     async def again(self, client: Client, packet: Auth, close: Callable[[Client, Close], None]) -> None:
         """AUTH of a connected client (§4.12.1). Who fails to prove the same name again is disconnected."""
-        connection, known = client.connection, client.session.connect
-        if connection is None or known is None:
+        connection = client.connection
+        if connection is None:
             return
-        method = known.properties.authentication_method
+        method = client.session.asked.authentication_method
         try:
             if method is None:
                 raise ProtocolViolation("AUTH without a method in CONNECT")
@@ -126,7 +126,7 @@ class EnhancedAuth:
                 code, data = ReasonCode.SUCCESS, outcome.data
             assert isinstance(data, bytes)
             answer = _auth(code, method, data)
-            if len(answer) > (known.properties.maximum_packet_size or MAXIMUM_REMAINING_LENGTH + 5):
+            if len(answer) > (client.session.asked.maximum_packet_size or MAXIMUM_REMAINING_LENGTH + 5):
                 raise PacketTooLarge("AUTH exceeds the client's maximum packet size")
             connection.write(answer)
         except MqttError as error:

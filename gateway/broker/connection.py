@@ -11,19 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from sys import intern
+from typing import TYPE_CHECKING, Any
 
-from gateway.base import Limits
 from gateway.base.log_events import LogEvent
-from gateway.broker.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Flusher, Later, Waiting, end_writing
+from gateway.broker.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Core, Flusher, Later, Waiting, end_writing
 from gateway.broker.host_probes import probe_host
 from gateway.broker.write_room import Room
-from gateway.clients import INTERNAL, Reached
+from gateway.clients import INTERNAL
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.packets import Connect, Packet, Publish, Version
 from gateway.mqtt5.session import Action, Close, refusal
 from gateway.mqtt5.types import MqttError, ReasonCode
-from gateway.operation import Traffic
 
 if TYPE_CHECKING:
     from gateway.clients import Client
@@ -40,22 +39,6 @@ HELD_ACTIONS, HELD_BYTES = 1_024, 1 << 20
 it is sent, and two clients that publish to each other would wait for each other."""
 
 
-class Core(Protocol):
-    """What a connection needs of the broker. `Later`: reading and later actions wait until it is done."""
-
-    limits: Limits
-    reached: Reached
-    traffic: Traffic
-
-    def now(self) -> float: ...
-    def opened(self, connection: MqttConnection) -> bool: ...
-    def connecting(self, connection: MqttConnection, connect: Connect) -> Later: ...
-    def received(self, client: Client, packets: Sequence[Packet], now: float) -> list[Action]: ...
-    def published(self, client: Client, publish: Publish) -> Later | Waiting | None: ...
-    def perform(self, client: Client, action: Action) -> Later | None: ...
-    def lost(self, connection: MqttConnection, error: Exception | None) -> None: ...
-
-
 class MqttConnection(asyncio.Protocol):
     """Bytes of one client. `client` is set once CONNECT is accepted."""
 
@@ -69,12 +52,13 @@ class MqttConnection(asyncio.Protocol):
         self._core, self._flusher = core, flusher
         self._decoder = Decoder(None, core.limits.packet_bytes, "server", core.limits.connect_bytes)
         self._transport: asyncio.Transport | None = None
-        self._out: list[bytes] = []
+        self._out: list[bytes] | tuple[()] = ()
         # What waits for a batch of the session store: the batch that later bytes wait for, and bytes with theirs.
         self._gate = self._gated_bytes = 0
-        self._gated: list[tuple[int, bytes]] = []
-        self._held: list[Action] = []
-        self._early: list[Packet] = []
+        # Most connections never hold anything: () saves a list each.
+        self._gated: list[tuple[int, bytes]] | tuple[()] = ()
+        self._held: list[Action] | tuple[()] = ()
+        self._early: list[Packet] | tuple[()] = ()
         self._answer: asyncio.Future[Packet] | None = None
         # The re-authentication that is under way (`enhanced_auth.py`).
         self.reauthentication: Any = None
@@ -86,7 +70,7 @@ class MqttConnection(asyncio.Protocol):
         self.held_until = 0.0
         self._lost: tuple[Exception | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._room = Room(core.limits.stalled_s, self._unsent, self._stalled)
+        self._room: Room | None = None  # of one whose write buffer was full
 
     # ------------------------------------------------------------------------------------------ the transport
 
@@ -109,7 +93,7 @@ class MqttConnection(asyncio.Protocol):
     def peer(self) -> tuple[str, int] | None:
         """Address and port of the client."""
         name = self._transport.get_extra_info("peername") if self._transport else None
-        return (str(name[0]), int(name[1])) if isinstance(name, tuple | list) and len(name) >= 2 else None
+        return (intern(str(name[0])), int(name[1])) if isinstance(name, tuple | list) and len(name) >= 2 else None
 
     @property
     def address(self) -> str:
@@ -123,7 +107,8 @@ class MqttConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
-        self._room.end()
+        if self._room is not None:
+            self._room.end()
         self.closed = True
         self._lost = (exc,)
         if self._answer is not None and not self._answer.done():
@@ -176,9 +161,9 @@ class MqttConnection(asyncio.Protocol):
                 self._answer.set_result(packets.pop(0))
             elif error is not None:
                 self._answer.set_exception(error)
-            self._early += packets
+            self._early = [*self._early, *packets]
         elif packets:
-            self._early += packets
+            self._early = [*self._early, *packets]
         elif error is not None and self._task is None:
             LogEvent.NO_PACKET.say(log, self.address, error)
             if error.reason == ReasonCode.PACKET_TOO_LARGE:
@@ -208,16 +193,16 @@ class MqttConnection(asyncio.Protocol):
     def established(self, client: Client) -> None:
         """CONNECT was accepted; what came right behind it is handled when the acceptance is done."""
         self.client = client
-        packets, self._early = self._early, []
-        self._held = self._core.received(client, packets, self._core.now()) if packets else []
+        packets, self._early = self._early, ()
+        self._held = self._core.received(client, packets, self._core.now()) if packets else ()
         if self._decoder.error is not None:
-            self._held.append(self._fault(self._decoder.error))
+            self._held = [*self._held, self._fault(self._decoder.error)]
 
     def _fault(self, error: MqttError) -> Close:
         assert self.client is not None
         return self.client.session.close(error.reason, str(error))
 
-    def _perform(self, actions: list[Action]) -> None:
+    def _perform(self, actions: Sequence[Action]) -> None:
         """Do what the session says, in order; stop where something must be waited for."""
         core, client = self._core, self.client
         assert client is not None
@@ -227,7 +212,7 @@ class MqttConnection(asyncio.Protocol):
             if kind is Publish:
                 if pace is not None and (wait_s := pace.take(core.now())):
                     core.reached.note("publish_rate", client.client_id)
-                    self._held = actions[place:]
+                    self._held = list(actions[place:])
                     self._wait_for(asyncio.sleep(wait_s))
                     self._is_paced = True
                     return
@@ -238,20 +223,21 @@ class MqttConnection(asyncio.Protocol):
             else:
                 later = core.perform(client, action)
             if later is not None:
-                self._held = []
+                self._held = ()
                 self._keep(actions[place + 1 :])
                 self._wait_for(later)
                 return
             if client.connection is not self and self._lost is None:
                 return  # closed by us, or taken over: nothing of this connection counts any more
 
-    def _keep(self, actions: list[Action]) -> None:
+    def _keep(self, actions: Sequence[Action]) -> None:
         """Something that came earlier is undecided: the client waits, but not for answers that do not depend on it."""
+        held = self._held = list(self._held)
         for action in actions:
             if self._reads_on and type(action) is bytes:
                 self.write(action)
             else:
-                self._held.append(action)
+                held.append(action)
         if self._reads_on and self._holds_enough():
             self.pause(BUSY)
 
@@ -277,9 +263,9 @@ class MqttConnection(asyncio.Protocol):
         self._task, self._is_paced, self._reads_on = None, False, False
         if not task.cancelled() and (error := task.exception()) is not None:
             LogEvent.CONNECTION_FAILED.say(log, self.address, exc_info=error)
-            self._held = []
+            self._held = ()
             self.abort()
-        held, self._held = self._held, []
+        held, self._held = self._held, ()
         # Taken over or closed by us meanwhile: nothing of this connection counts any more.
         if self.client is not None and self.client.connection is self:
             self._perform(held)
@@ -326,9 +312,11 @@ class MqttConnection(asyncio.Protocol):
         if self._gate:
             self._write_gated(data)
             return
-        if not self._out:
-            self._flusher.add(self)
-        self._out.append(data)
+        if self._out:
+            self._out.append(data)
+            return
+        self._flusher.add(self)
+        self._out = [data]
 
     def gate(self, batch: int) -> bool:
         """What is written from now on leaves with `release(batch)`. False if that is so already, or closed."""
@@ -338,6 +326,8 @@ class MqttConnection(asyncio.Protocol):
         return True
 
     def _write_gated(self, data: bytes) -> None:
+        if isinstance(self._gated, tuple):
+            self._gated = []
         self._gated.append((self._gate, data))
         self._gated_bytes += len(data)
         if self._gated_bytes > self._core.limits.write_bytes and self.client is not None:
@@ -348,14 +338,14 @@ class MqttConnection(asyncio.Protocol):
         if self._gate <= batch:
             self._gate = 0
         ready = [data for number, data in self._gated if number <= batch]
-        del self._gated[: len(ready)]
+        self._gated = self._gated[len(ready) :] or ()
         if not ready or self.closed:
             return
         self._gated_bytes = sum(len(data) for _, data in self._gated)
         if not self._out:
             self._flusher.add(self)
-        self._out += ready
-        if self.client is not None and self.client.session.paused and not (self._gated or self._room.is_full):
+        self._out = [*self._out, *ready]
+        if self.client is not None and self.client.session.paused and not (self._gated or self._is_full):
             for data in self.client.session.resume(self._core.now()):
                 self.write(data)
 
@@ -365,31 +355,38 @@ class MqttConnection(asyncio.Protocol):
             return
         transport = self._transport
         if self.closed or transport is None:
-            out.clear()
+            self._out = ()
             return
         data = out[0] if len(out) == 1 else b"".join(out)
         traffic = self._core.traffic
         traffic.packets_sent += len(out)
         traffic.bytes_sent += len(data)
-        out.clear()
+        self._out = ()
         transport.write(data)
         if self.tap is not None:
             self.tap(data)
-        if self._room.is_full and (transport.get_write_buffer_size() > UNREAD_FACTOR * self._core.limits.write_bytes):
+        if self._is_full and (transport.get_write_buffer_size() > UNREAD_FACTOR * self._core.limits.write_bytes):
             self.pause(UNREAD)
 
     def pause_writing(self) -> None:
+        if self._room is None:
+            self._room = Room(self._core.limits.stalled_s, self._unsent, self._stalled)
         self._room.full()
         if self.client is not None:
             self._core.reached.note("write_bytes", self.client.client_id)
             self.client.session.pause()
 
     def resume_writing(self) -> None:
-        self._room.free()
+        if self._room is not None:
+            self._room.free()
         if self.client is not None and not self.closed:
             for data in self.client.session.resume(self._core.now()):
                 self.write(data)
         self.resume(UNREAD)
+
+    @property
+    def _is_full(self) -> bool:
+        return self._room is not None and self._room.is_full
 
     def _unsent(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
@@ -401,13 +398,14 @@ class MqttConnection(asyncio.Protocol):
     async def room(self) -> bool:
         """Write what is queued and wait until the peer has taken enough of it. False: the connection is gone."""
         self.flush()
-        if not self.closed:
+        if not self.closed and self._room is not None:
             await self._room.wait()
         return not self.closed
 
     def _stop_waiting(self) -> None:
         """We end the connection: what is held back only to slow the client down is not done any more."""
-        self._room.end()
+        if self._room is not None:
+            self._room.end()
         if self._task is not None and self._is_paced:
             self._task.cancel()
 
@@ -426,8 +424,8 @@ class MqttConnection(asyncio.Protocol):
         self._cancel_timer()
         self._stop_waiting()
         if farewell and not self._gated:  # never before the CONNACK that may wait there
-            self._out.append(farewell)
-        self._gated.clear()
+            self._out = [*self._out, farewell]
+        self._gated = ()
         self.flush()
         if lingers and farewell and self._is_open() and end_writing(self._transport):
             self.resume(self._paused)  # what still comes is read and dropped, until the peer closes
@@ -443,8 +441,8 @@ class MqttConnection(asyncio.Protocol):
         """Close at once, without a word."""
         self._cancel_timer()
         self._stop_waiting()
-        self._out.clear()
-        self._gated.clear()
+        self._out = ()
+        self._gated = ()
         self.closed = True
         if self._transport is not None:
             self._transport.abort()

@@ -7,10 +7,18 @@ same of something that others finish.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from gateway.mqtt5.types import ReasonCode
+
+if TYPE_CHECKING:
+    from gateway.base import Limits
+    from gateway.broker.connection import MqttConnection
+    from gateway.clients import Client, Reached
+    from gateway.mqtt5.packets import Connect, Packet, Publish
+    from gateway.mqtt5.session import Action
+    from gateway.operation import Traffic
 
 TURN_BYTES = 1 << 20
 """Above so many bytes that all connections have read in one turn of the event loop, what they caused is written before
@@ -33,6 +41,22 @@ CLIENTS_FAULT = frozenset(
 
 Later: TypeAlias = Coroutine[Any, Any, None]
 Waiting: TypeAlias = "asyncio.Future[None]"
+
+
+class Core(Protocol):
+    """What a connection needs of the broker. `Later`: reading and later actions wait until it is done."""
+
+    limits: Limits
+    reached: Reached
+    traffic: Traffic
+
+    def now(self) -> float: ...
+    def opened(self, connection: MqttConnection) -> bool: ...
+    def connecting(self, connection: MqttConnection, connect: Connect) -> Later: ...
+    def received(self, client: Client, packets: Sequence[Packet], now: float) -> list[Action]: ...
+    def published(self, client: Client, publish: Publish) -> Later | Waiting | None: ...
+    def perform(self, client: Client, action: Action) -> Later | None: ...
+    def lost(self, connection: MqttConnection, error: Exception | None) -> None: ...
 
 
 class Flushed(Protocol):

@@ -99,7 +99,7 @@ class Lifecycle:
         self.door.limits = self.failures.limits = terms.limits
         for client in self.clients.values():
             terms.grant(client)
-            client.view.verdicts.clear()  # rules of access may be others
+            client.view.forget_verdicts()  # rules of access may be others
             if client.pace is not None or self.limits.publish_rate:
                 client.pace = self._new_pace(client.peer, self.now())
             if client.is_behind and not client.holds:
@@ -138,7 +138,8 @@ class Lifecycle:
             if self._host.sees_packets_received:
                 self._host.fire(MQTTEvents.PACKET_RECEIVED, packet=PacketView(connect, connect.version))
             view = EdgeSession.of(connect, client_id, connection.peer, connection.tls)
-            view.is_internal = connection.is_internal
+            if connection.is_internal:
+                view.is_internal = True
             proof = NO_PROPERTIES
             if peer is None and not self.failures.may_try(view.remote_address):
                 raise MqttError("too many failed logins from this address", ReasonCode.QUOTA_EXCEEDED)
@@ -285,7 +286,8 @@ class Lifecycle:
             kept.is_internal = view.is_internal
             kept.username, kept.is_anonymous = view.username, view.is_anonymous
         client.view.transitions.connect()
-        client.view.parent = int(client.session.begun)
+        if client.session.begun:
+            client.view.parent = 1
         self.clients[key] = client
         self._sessions[key] = (client.view, client)
         return client

@@ -73,6 +73,7 @@ def _restore_session(
         session.begin_absence(now)
     if kept.session_expiry_s:  # others are kept for their wills only
         session.journal = record
+    session.subscriptions, client.filters = {}, {}
     for stored in content.subscriptions.get(id_, ()):
         subscription = subscription_of(stored)
         topic_filter = subscription.options.filter

@@ -32,6 +32,7 @@ from gateway.clients import (
     wants,
     with_predicates,
 )
+from gateway.mqtt5.flows import NONE
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Subscribe, Subscription, Unsubscribe
 from gateway.mqtt5.session import Granted, SessionSubscription
@@ -176,6 +177,8 @@ class Subscribing:
         for subscription in granted.subscriptions:
             topic_filter, options = subscription.options.filter, subscription.options
             former = client.filters.get(topic_filter)
+            if client.filters is NONE:
+                client.filters = {}
             client.filters[topic_filter] = subscription
             if self._exchange.store is not None:
                 self._exchange.store.subscribed(client, topic_filter, subscription)
@@ -266,7 +269,7 @@ class Subscribing:
         client.alive = False
         if client.acks:
             client.acks.clear()
-        filters, client.filters = client.filters, {}
+        filters, client.filters = client.filters, NONE
         for subscription in filters.values():
             self._leave(client, subscription.options)
         if unfinished and client.peer is None and any(f.startswith(SHARE_PREFIX) for f in filters):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.mqtt5.delivery import Journal
+from gateway.mqtt5.flows import NONE
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Packet, Publish
 from gateway.mqtt5.session import ServerSession, SessionSubscription
@@ -127,7 +128,7 @@ class Client:
         # What is stored of the session (`store.py`), if anything is.
         self.record: StoredSession | None = None
         self.acks: deque[OwedAck] | tuple[()] = ()
-        self.filters: dict[str, SessionSubscription] = {}
+        self.filters: dict[str, SessionSubscription] = NONE
         # Do publishers wait while its queue is long, is it so now, and when at the earliest again (`holding.py`).
         self.holds, self.is_behind, self.hold_again_at = True, False, 0.0
         self.alive = True

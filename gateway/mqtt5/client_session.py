@@ -19,10 +19,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from gateway.mqtt5.actions import Close, SessionLimits
+from gateway.mqtt5.aliases import InboundAliases, OutboundAliases
 from gateway.mqtt5.delivery import Connection, Queued
 from gateway.mqtt5.encoding import encode
 from gateway.mqtt5.exchange import SessionExchange
-from gateway.mqtt5.flows import MAXIMUM_REQUESTS, InboundAliases, InboundFlows, OutboundAliases
+from gateway.mqtt5.flows import MAXIMUM_REQUESTS, InboundFlows
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import (
     NO_PROPERTIES,

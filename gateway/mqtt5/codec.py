@@ -107,7 +107,7 @@ class Decoder:
         self.answers_v5 = False
         self._role = role
         self._copies = copies if version == Version.V5 and role == "client" else None
-        self._held = bytearray()  # a packet whose end has not come: at most maximum_packet_size and a read
+        self._held: bytearray | bytes = b""  # a packet whose end has not come: at most maximum_packet_size and a read
         self._needed = 0  # bytes that complete it, as far as is known
         self._parsers: dict[int, parsing.Parser] = {}
         if version is not None:
@@ -138,7 +138,7 @@ class Decoder:
             if len(self._held) < self._needed:
                 return packets
             read = bytes(self._held)
-            self._held.clear()
+            self._held = b""
         else:
             read = data if type(data) is bytes else bytes(data)
         try:
@@ -150,7 +150,7 @@ class Decoder:
             self.error = MalformedPacket("packet ends inside a field")
             return packets
         if position < len(read):
-            self._held += read[position:]
+            self._held = bytearray(read[position:])
         return packets
 
     def _parse(self, data: bytes, packets: list[Packet]) -> int:  # noqa: PLR0915 -- see below

@@ -14,8 +14,9 @@ from enum import IntEnum
 from typing import Protocol
 
 from gateway.mqtt5.actions import SessionFigures, SessionLimits
+from gateway.mqtt5.aliases import NO_OUTBOUND
 from gateway.mqtt5.encoding import encode_publish
-from gateway.mqtt5.flows import OutboundAliases, OutboundFlows
+from gateway.mqtt5.flows import OutboundFlows
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Version
 from gateway.mqtt5.types import MAXIMUM_REMAINING_LENGTH, ReasonCode, encode_varint
@@ -82,6 +83,22 @@ class Delivery:
     counted in `figures`.
     """
 
+    __slots__ = (
+        "_aliases_out",
+        "_in_flight_bytes",
+        "_maximum_packet_size",
+        "_waiting_bytes",
+        "figures",
+        "is_stretched",
+        "journal",
+        "limits",
+        "outbound",
+        "paused",
+        "state",
+        "version",
+        "waiting",
+    )
+
     def __init__(self, limits: SessionLimits) -> None:
         self.limits = limits
         self.figures = SessionFigures()
@@ -90,7 +107,7 @@ class Delivery:
         self.paused = False
         self.is_stretched = False  # a queue that may be longer now, by `limits.stretch_*`
         self._maximum_packet_size = MAXIMUM_REMAINING_LENGTH + 5
-        self._aliases_out = OutboundAliases(0)
+        self._aliases_out = NO_OUTBOUND
         self.journal: Journal | None = None
         self._clear_delivery()
 

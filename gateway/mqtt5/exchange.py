@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gateway.mqtt5.actions import SessionLimits
+from gateway.mqtt5.aliases import NO_INBOUND
 from gateway.mqtt5.delivery import Connection, Delivery, Queued
 from gateway.mqtt5.encoding import encode
-from gateway.mqtt5.flows import Answer, HeardFlow, InboundAliases, InboundFlows
+from gateway.mqtt5.flows import Answer, HeardFlow, InboundFlows
 from gateway.mqtt5.packets import PubAck, PubComp, Publish, PubRec, PubRel, Version
 from gateway.mqtt5.types import ReasonCode
 
@@ -21,10 +22,12 @@ from gateway.mqtt5.types import ReasonCode
 class SessionExchange(Delivery):
     """Flows of both directions. Lists named `actions` belong to the caller; bytes in them are to be written."""
 
+    __slots__ = ("_aliases_in", "inbound")
+
     def __init__(self, limits: SessionLimits) -> None:
         super().__init__(limits)
         self.inbound = InboundFlows()
-        self._aliases_in = InboundAliases(0)
+        self._aliases_in = NO_INBOUND
 
     # ---------------------------------------------------------------------------------------------- inbound
 

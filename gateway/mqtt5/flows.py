@@ -1,4 +1,4 @@
-"""QoS 1 and 2 flows by packet identifier, for either end of a connection, and topic aliases. No bytes, no I/O.
+"""QoS 1 and 2 flows by packet identifier, for either end of a connection. No bytes, no I/O.
 
 `OutboundFlows` is the sender of MQTT 5.0 §4.3 with its send quota (§4.9), `InboundFlows` the receiver.
 Transitions are data (`OUTBOUND`, `INBOUND`); what a packet means for the rest of a session is decided by
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from enum import IntEnum, auto
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from gateway.mqtt5.packets import Publish
-from gateway.mqtt5.types import MAXIMUM_PACKET_ID, ProtocolViolation, ReceiveMaximumExceeded, TopicAliasInvalid
+from gateway.mqtt5.types import MAXIMUM_PACKET_ID, ProtocolViolation, ReceiveMaximumExceeded
 
 
 class FlowStage(IntEnum):
@@ -116,6 +116,19 @@ INBOUND: dict[tuple[FlowStage, HeardFlow], FlowStep] = {
 
 Item = TypeVar("Item")
 
+
+class _Nothing(dict[Any, Any]):
+    """A dict that stays empty: what most sessions have of everything here, where one of their own is 64 bytes."""
+
+    def __setitem__(self, key: object, value: object) -> None:
+        raise AssertionError("make a dict first")
+
+    def update(self, *more: Any, **named: Any) -> None:
+        raise AssertionError("make a dict first")
+
+
+NONE: dict[Any, Any] = _Nothing()
+
 MAXIMUM_IN_FLIGHT = 32_768
 MAXIMUM_REQUESTS = 1024
 
@@ -145,9 +158,9 @@ class OutboundFlows(Generic[Item]):
         """`reserved`: of the window, not for `may_start`; nothing, where the peer's Receive Maximum is too small."""
         self.window_max = min(window_max, MAXIMUM_IN_FLIGHT)
         self._reserved, self._least = reserved, 0
-        self.requests: Mapping[int, object] = {}  # SUBSCRIBE and UNSUBSCRIBE in progress (a client's side only)
-        self.unacknowledged: dict[int, tuple[Item, int]] = {}  # packet id -> (item, QoS)
-        self.released: dict[int, bool] = {}  # packet id -> did its PUBLISH take quota of this connection
+        self.requests: Mapping[int, object] = NONE  # SUBSCRIBE and UNSUBSCRIBE in progress (a client's side only)
+        self.unacknowledged: dict[int, tuple[Item, int]] = NONE  # packet id -> (item, QoS)
+        self.released: dict[int, bool] = NONE  # packet id -> did its PUBLISH take quota of this connection
         # Unacknowledged, not yet sent again on this connection. Most connections have none: () saves 0.6 kB.
         self.repeat: deque[int] | tuple[()] = ()
         self.quota = self._most = 0
@@ -155,8 +168,8 @@ class OutboundFlows(Generic[Item]):
 
     def restore(self, unacknowledged: Mapping[int, tuple[Item, int]], released: Iterable[int]) -> None:
         """Take up what was in flight before a restart; both in order."""
-        self.unacknowledged.update(unacknowledged)
-        self.released.update(dict.fromkeys(released, False))
+        self.unacknowledged = {**self.unacknowledged, **unacknowledged}
+        self.released = {**self.released, **dict.fromkeys(released, False)}
         self._last_id = next(reversed(self.unacknowledged), 0)
 
     @property
@@ -168,7 +181,7 @@ class OutboundFlows(Generic[Item]):
         self.quota = self._most = min(receive_maximum, self.window_max)
         self._least = self._reserved if self._most > 2 * self._reserved else 0
         self.repeat = deque(self.unacknowledged) if self.unacknowledged else ()
-        self.released = dict.fromkeys(self.released, False)
+        self.released = dict.fromkeys(self.released, False) if self.released else NONE
 
     def free_id(self) -> int:
         """The next identifier that nothing uses (MQTT-2.2.1-3)."""
@@ -187,6 +200,8 @@ class OutboundFlows(Generic[Item]):
     def start(self, item: Item, qos: int) -> int:
         """Take an identifier and quota for a new message; the caller has looked at `may_start`."""
         packet_id = self.free_id()
+        if self.unacknowledged is NONE:
+            self.unacknowledged = {}
         self.unacknowledged[packet_id] = (item, qos)
         self.quota -= 1
         return packet_id
@@ -201,6 +216,8 @@ class OutboundFlows(Generic[Item]):
             packet_id = self.free_id()
         else:
             self._last_id = packet_id
+        if unacknowledged is NONE:
+            unacknowledged = self.unacknowledged = {}
         unacknowledged[packet_id] = (item, qos)
         self.quota -= 1
         return packet_id
@@ -250,6 +267,8 @@ class OutboundFlows(Generic[Item]):
             # Acknowledged before we repeated it: such a message took no quota of this connection.
             took_quota = not (self.repeat and packet_id in self.repeat)
             if step.next is FlowStage.AWAIT_PUBCOMP:
+                if self.released is NONE:
+                    self.released = {}
                 self.released[packet_id] = took_quota
             else:
                 self._give_back(took_quota)
@@ -284,8 +303,8 @@ class InboundFlows:
     __slots__ = ("_enforced", "_receive_maximum", "accepting", "awaiting_pubrel")
 
     def __init__(self) -> None:
-        self.accepting: dict[int, Publish] = {}
-        self.awaiting_pubrel: dict[int, None] = {}
+        self.accepting: dict[int, Publish] = NONE
+        self.awaiting_pubrel: dict[int, None] = NONE
         self._receive_maximum = MAXIMUM_PACKET_ID
         self._enforced = False
 
@@ -293,7 +312,12 @@ class InboundFlows:
         """A new connection. `enforced`: the peer knows our Receive Maximum (MQTT 5)."""
         self._receive_maximum, self._enforced = receive_maximum, enforced
         # The peer repeats QoS 1 as if we had never seen it; at QoS 2 it waits for the PUBREC that we owe.
-        self.accepting = {packet_id: one for packet_id, one in self.accepting.items() if one.qos == 2}
+        if self.accepting:
+            self.accepting = {packet_id: one for packet_id, one in self.accepting.items() if one.qos == 2}
+
+    def restore(self, awaiting_pubrel: Iterable[int]) -> None:
+        """Take up what was received at QoS 2 before a restart."""
+        self.awaiting_pubrel = {**self.awaiting_pubrel, **dict.fromkeys(awaiting_pubrel)}
 
     @property
     def unfinished(self) -> int:
@@ -335,6 +359,8 @@ class InboundFlows:
             return False
         if self._enforced and len(accepting) + len(awaiting) >= self._receive_maximum:
             return False
+        if accepting is NONE:
+            accepting = self.accepting = {}
         accepting[packet_id] = publish
         return True
 
@@ -359,6 +385,8 @@ class InboundFlows:
             return False
         del self.accepting[packet_id]
         if publish.qos == 2 and not refused:
+            if self.awaiting_pubrel is NONE:
+                self.awaiting_pubrel = {}
             self.awaiting_pubrel[packet_id] = None
         return True
 
@@ -369,58 +397,3 @@ class InboundFlows:
             raise ProtocolViolation(f"PUBREL for packet identifier {packet_id} before its PUBREC")
         self.awaiting_pubrel.pop(packet_id, None)
         return answer
-
-
-# ---------------------------------------------------------------------------------------- topic aliases
-
-
-class InboundAliases:
-    """Aliases that the peer defined on this connection, 1..`maximum` of them (§3.3.2.3.4)."""
-
-    __slots__ = ("_topics", "maximum")
-
-    def __init__(self, maximum: int) -> None:
-        self.maximum = maximum
-        self._topics: dict[int, str] = {}
-
-    def resolve(self, topic: str, alias: int) -> str:
-        """The topic of a PUBLISH with `alias`, remembering a new meaning.
-
-        Raises TopicAliasInvalid (out of range), ProtocolViolation (stands for nothing).
-        """
-        if not 0 < alias <= self.maximum:
-            raise TopicAliasInvalid(f"topic alias {alias} exceeds {self.maximum}")
-        if topic:
-            self._topics[alias] = topic
-            return topic
-        known = self._topics.get(alias)
-        if known is None:
-            raise ProtocolViolation(f"topic alias {alias} was never defined")
-        return known
-
-
-class OutboundAliases:
-    """Aliases that we defined on this connection: the first `maximum` long topics get one and keep it.
-
-    Nothing is replaced: an alias that changes its meaning saves nothing where topics alternate.
-    """
-
-    __slots__ = ("_aliases", "maximum")
-
-    SHORTEST_TOPIC = 4  # an alias costs three bytes in every packet
-
-    def __init__(self, maximum: int) -> None:
-        self.maximum = maximum
-        self._aliases: dict[str, int] = {}
-
-    def look_up(self, topic: str) -> tuple[int, bool]:
-        """(alias or 0, is it new). A new one counts only after `define`, once its packet is sure to go."""
-        alias = self._aliases.get(topic)
-        if alias is not None:
-            return alias, False
-        if len(self._aliases) < self.maximum and len(topic) >= self.SHORTEST_TOPIC:
-            return len(self._aliases) + 1, True
-        return 0, False
-
-    def define(self, topic: str, alias: int) -> None:
-        self._aliases[topic] = alias

@@ -31,11 +31,12 @@ from gateway.mqtt5.actions import (
     SessionLimits,
     SessionSubscription,
 )
+from gateway.mqtt5.aliases import NO_INBOUND, NO_OUTBOUND, InboundAliases, OutboundAliases
 from gateway.mqtt5.delivery import Connection, Queued
 from gateway.mqtt5.encoding import encode
 from gateway.mqtt5.endings import acceptance, answer_bytes, check_connect, farewell, granted_times, refusal
 from gateway.mqtt5.exchange import SessionExchange
-from gateway.mqtt5.flows import InboundAliases, InboundFlows, OutboundAliases
+from gateway.mqtt5.flows import NONE, InboundFlows
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import (
     NO_PROPERTIES,
@@ -78,10 +79,24 @@ class ServerSession(SessionExchange):
     One instance per client id; the broker calls from one thread.
     """
 
+    __slots__ = (
+        "_ends_at",
+        "_keep_alive_s",
+        "_last_received",
+        "_offer",
+        "_will_at",
+        "asked",
+        "begun",
+        "client_id",
+        "session_expiry_s",
+        "subscriptions",
+        "will",
+    )
+
     def __init__(self, client_id: str, limits: SessionLimits | None = None) -> None:
         super().__init__(limits or SessionLimits())
         self.client_id = client_id
-        self.connect: Connect | None = None
+        self.asked = NO_PROPERTIES  # those of CONNECT
         self.will: Will | None = None
         self.session_expiry_s = 0
         self.begun = False  # is there state to resume
@@ -90,7 +105,7 @@ class ServerSession(SessionExchange):
         self._last_received = 0.0
         self._will_at: float | None = None
         self._ends_at: float | None = None
-        self.subscriptions: dict[str, SessionSubscription] = {}
+        self.subscriptions: dict[str, SessionSubscription] = NONE
 
     def _unfinished(self) -> tuple[Message, ...]:
         sent = [queued.message for queued, qos in self.outbound.unacknowledged.values() if qos == 1]
@@ -99,7 +114,7 @@ class ServerSession(SessionExchange):
     def _clear(self) -> None:
         if self.journal is not None:
             self.journal.cleared()
-        self.subscriptions = {}
+        self.subscriptions = NONE
         self.inbound = InboundFlows()
         self._clear_delivery()
 
@@ -127,7 +142,7 @@ class ServerSession(SessionExchange):
         self.begun, self.version, self.will = True, kept.version, kept.will
         self.session_expiry_s = kept.session_expiry_s
         self._will_at, self._ends_at = kept.will_at, kept.ends_at
-        self.inbound.awaiting_pubrel.update(dict.fromkeys(awaiting_pubrel))
+        self.inbound.restore(awaiting_pubrel)
 
     def begin_absence(self, now: float) -> None:
         """The connection has ended: will delay and session expiry run from `now`."""
@@ -159,16 +174,15 @@ class ServerSession(SessionExchange):
             self._clear()
         self.begun = True
         self.state, self.paused = Connection.CONNECTED, False
-        # Not kept: `connect` would hold the password for as long as the session lives.
-        self.connect = replace(connect, password=None)
+        self.asked = asked = connect.properties  # and no more of it: not the password for as long as the session lives
         self.version, self.will, self._offer = connect.version, will, offer
         self._will_at = self._ends_at = None
         self._last_received = now
-        asked = connect.properties
         self.session_expiry_s, self._keep_alive_s = granted_times(connect, offer)
         self._maximum_packet_size = asked.maximum_packet_size or MAXIMUM_REMAINING_LENGTH + 5
-        self._aliases_in = InboundAliases(offer.topic_alias_maximum if v5 else 0)
-        self._aliases_out = OutboundAliases(min(asked.topic_alias_maximum or 0, self.limits.topic_aliases))
+        self._aliases_in = InboundAliases(offer.topic_alias_maximum) if v5 else NO_INBOUND
+        own = min(asked.topic_alias_maximum or 0, self.limits.topic_aliases)
+        self._aliases_out = OutboundAliases(own) if own else NO_OUTBOUND
         self.inbound.reconnected(offer.receive_maximum, enforced=v5)
         self.outbound.reconnected(asked.receive_maximum or MAXIMUM_PACKET_ID)
         out = [acceptance(connect, offer, session_present, properties)]
@@ -271,8 +285,7 @@ class ServerSession(SessionExchange):
         actions.append(packet)
 
     def _on_auth(self, packet: Auth, now: float, actions: list[Action]) -> None:
-        assert self.connect is not None
-        method = self.connect.properties.authentication_method
+        method = self.asked.authentication_method
         if method is None or packet.properties.authentication_method != method:
             raise ProtocolViolation("AUTH with another authentication method than CONNECT")
         actions.append(packet)
@@ -280,8 +293,7 @@ class ServerSession(SessionExchange):
     def _on_disconnect(self, packet: Disconnect, now: float, actions: list[Action]) -> None:
         expiry_s = packet.properties.session_expiry_s
         if expiry_s is not None:
-            assert self.connect is not None
-            if expiry_s and not self.connect.properties.session_expiry_s:
+            if expiry_s and not self.asked.session_expiry_s:
                 raise ProtocolViolation("session expiry in DISCONNECT after none in CONNECT")
             self.session_expiry_s = min(expiry_s, self._offer.session_expiry_max_s)
         if packet.code == ReasonCode.SUCCESS:
@@ -319,6 +331,8 @@ class ServerSession(SessionExchange):
             if code >= 0x80:
                 continue
             subscription = SessionSubscription(replace(asked, qos=code), identifier)
+            if self.subscriptions is NONE:
+                self.subscriptions = {}
             self.subscriptions[asked.filter] = subscription
             granted.append(subscription)
             if asked.retain_handling == 2 or (asked.retain_handling == 1 and existed):

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from amqtt.contexts import Action
@@ -47,41 +49,43 @@ class BusyError(Exception):
 class _Phase:
     """The part of amqtt's `transitions.Machine` that plugins read, without a machine per session."""
 
-    __slots__ = ("_session", "state")
+    __slots__ = ("_session",)
 
     def __init__(self, session: EdgeSession) -> None:
         self._session = session
-        self.state = "new"
+
+    @property
+    def state(self) -> str:
+        return self._session.phase
 
     def connect(self) -> None:
-        self.state = "connected"
+        self._session.phase = "connected"
         self._session._on_enter_connected()
 
     def disconnect(self) -> None:
-        self.state = "disconnected"
+        self._session.phase = "disconnected"
         self._session._on_enter_disconnected()
 
     def is_connected(self) -> bool:
         return self.state == "connected"
 
 
-class _LateQueue:
-    """A queue of amqtt's session that is made when somebody first looks: two empty ones are 7 kB a client.
+class _Late:
+    """An attribute of amqtt's session that is made when somebody first looks: those of most sessions are never seen."""
 
-    Kept in the session's `__dict__` under its own name, where amqtt's pickling expects it; None: not made yet.
-    """
+    def __init__(self, make: Callable[[], Any], flag: str = "") -> None:
+        """`flag`: an attribute that then says that it was made; to look into `vars` would cost another dict."""
+        self._make, self._flag = make, flag
 
     def __set_name__(self, owner: type[EdgeSession], name: str) -> None:
         self._name = name
 
-    def __get__(self, session: EdgeSession, owner: type[EdgeSession]) -> asyncio.Queue[Any]:
-        queue: asyncio.Queue[Any] | None = session.__dict__[self._name]
-        if queue is None:
-            queue = session.__dict__[self._name] = asyncio.Queue()
-        return queue
-
-    def __set__(self, session: EdgeSession, queue: asyncio.Queue[Any] | None) -> None:
-        session.__dict__[self._name] = queue
+    def __get__(self, session: EdgeSession, owner: type[EdgeSession]) -> Any:
+        value = self._make()
+        setattr(session, self._name, value)  # found before this from now on
+        if self._flag:
+            setattr(session, self._flag, True)
+        return value
 
 
 class EdgeSession(Session):  # type: ignore[misc]
@@ -91,21 +95,46 @@ class EdgeSession(Session):  # type: ignore[misc]
     where amqtt's persistence plugin leaves messages for a client that has not come back yet.
     """
 
-    retained_messages = _LateQueue()
-    delivered_message_queue = _LateQueue()
+    retained_messages = _Late(asyncio.Queue, "has_queue")
+    delivered_message_queue = _Late(asyncio.Queue)
+    inflight_out = _Late(OrderedDict)
+    inflight_in = _Late(OrderedDict)
+    attributes = _Late(dict)
 
     is_internal = False
     """A part of this process, such as a bridge: the operator's word, not a plugin's, says what it may do."""
+    owner_known = True
+    """False in a session that amqtt's persistence plugin brings back: it does not keep the user name."""
+    phase = "new"
+    has_queue = False
+    verdicts: Mapping[tuple[str, Action], bool] = MappingProxyType({})
 
     def __init__(self) -> None:
-        super().__init__()
-        self.retained_messages = self.delivered_message_queue = None
+        """Nothing yet: amqtt's forty attributes are 2 kB, and most keep their default, which is the class's here."""
 
-    def _init_states(self) -> None:
-        self.transitions = _Phase(self)
-        self.verdicts: dict[tuple[str, Action], bool] = {}
-        # False in a session that amqtt's persistence plugin brings back: it does not keep the user name.
-        self.owner_known = True
+    @property
+    def transitions(self) -> _Phase:
+        """amqtt's state machine, as far as plugins look at it."""
+        return _Phase(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: getattr(self, name) for name in (*_DEFAULTS, "inflight_out", "inflight_in", "attributes")}
+        return {**state, "phase": self.phase}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+    def forget_verdicts(self) -> None:
+        """Rules, or the user, may be others from now on."""
+        if self.verdicts:
+            self.verdicts = EdgeSession.verdicts
+
+    def remember(self, topic: str, action: Action, verdict: bool) -> None:
+        """Keep a verdict, up to a bound."""
+        verdicts = self.verdicts
+        if not isinstance(verdicts, dict) or len(verdicts) >= VERDICTS_PER_SESSION:
+            verdicts = self.verdicts = {}
+        verdicts[topic, action] = verdict
 
     @classmethod
     def of(cls, connect: Connect, client_id: str, peer: tuple[str, int] | None, tls: Any) -> EdgeSession:
@@ -115,36 +144,46 @@ class EdgeSession(Session):  # type: ignore[misc]
 
     def adopt(self, connect: Connect, client_id: str, peer: tuple[str, int] | None, tls: Any) -> None:
         """Take over what a (new) CONNECT says; remembered verdicts end, the user may be another."""
-        will = connect.will
-        self.owner_known = True
-        self.client_id = client_id
-        self.clean_session = connect.clean_start
-        self.keep_alive = connect.keep_alive_s
-        self.username = connect.username
-        # amqtt's plugins take text; bytes that are not UTF-8 become text that every one of them can handle.
-        self.password = None if connect.password is None else connect.password.decode("utf-8", "backslashreplace")
-        self.will_flag = will is not None
-        self.will_topic = will.topic if will else None
-        self.will_message = will.payload if will else None
-        self.will_qos = will.qos if will else None
-        self.will_retain = will.retain if will else None
-        self.remote_address = peer[0] if peer else None
-        self.remote_port = peer[1] if peer else None
-        self.ssl_object = tls
-        self.is_anonymous = False
-        self.verdicts.clear()
+        will, password = connect.will, connect.password
+        said: dict[str, Any] = {
+            "owner_known": True,
+            "client_id": client_id,
+            "clean_session": connect.clean_start,
+            "keep_alive": connect.keep_alive_s,
+            "username": connect.username,
+            # amqtt's plugins take text; bytes that are not UTF-8 become text that every one of them can handle.
+            "password": None if password is None else password.decode("utf-8", "backslashreplace"),
+            "will_flag": will is not None,
+            "will_topic": will.topic if will else None,
+            "will_message": will.payload if will else None,
+            "will_qos": will.qos if will else None,
+            "will_retain": will.retain if will else None,
+            "remote_address": peer[0] if peer else None,
+            "remote_port": peer[1] if peer else None,
+            "ssl_object": tls,
+            "is_anonymous": False,
+        }
+        for name, value in said.items():
+            if getattr(self, name) != value:  # most are as they always are, and need no room
+                setattr(self, name, value)
+        self.forget_verdicts()
 
     @property
     def has_retained_messages(self) -> bool:
         """Whether a plugin has left messages in `retained_messages`; asking does not make the queue."""
-        queue: asyncio.Queue[Any] | None = self.__dict__["retained_messages"]
-        return queue is not None and not queue.empty()
+        return self.has_queue and not self.retained_messages.empty()
 
     def __hash__(self) -> int:
         return id(self)
 
     def __eq__(self, other: object) -> bool:
         return self is other
+
+
+_DEFAULTS = {name: value for name, value in vars(Session()).items() if value is None or type(value) in (bool, int, str)}
+"""Attributes of amqtt's session with the values that it begins with."""
+for _name, _value in _DEFAULTS.items():
+    setattr(EdgeSession, _name, _value)
 
 
 class PacketView:
@@ -225,7 +264,7 @@ class PluginHost:
     def forget_verdicts(self, sessions: Iterable[EdgeSession]) -> None:
         """Rights have changed: everything is asked anew."""
         for session in sessions:
-            session.verdicts.clear()
+            session.forget_verdicts()
 
     def adopt(self, allow_anonymous: bool) -> None:
         self._allow_anonymous = allow_anonymous
@@ -263,15 +302,9 @@ class PluginHost:
             return True
         known = session.verdicts.get((topic, action))
         if known is None and self._deciding:
-            known = self._remember(session, topic, action, all(one(session, topic, action) for one in self._deciding))
+            known = all(one(session, topic, action) for one in self._deciding)
+            session.remember(topic, action, known)
         return known
-
-    @staticmethod
-    def _remember(session: EdgeSession, topic: str, action: Action, verdict: bool) -> bool:
-        if len(session.verdicts) >= VERDICTS_PER_SESSION:
-            session.verdicts.clear()
-        session.verdicts[topic, action] = verdict
-        return verdict
 
     async def ask(self, session: EdgeSession, topic: str, action: Action) -> bool:
         """Ask every topic plugin. One that raises denies."""
@@ -281,7 +314,9 @@ class PluginHost:
             LogEvent.TOPIC_PLUGIN_FAILED.say(log, action, session.client_id, topic, exc_info=True)
             return False
         verdict = all(answers.values())
-        return self._remember(session, topic, action, verdict) if self._steady else verdict
+        if self._steady:
+            session.remember(topic, action, verdict)
+        return verdict
 
     def declares(self, event: Events) -> bool:
         return event in self._manager._event_plugin_callbacks

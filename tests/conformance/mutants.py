@@ -190,10 +190,18 @@ SESSION = (
         ),
         ("the client's receive maximum is ignored", "min(receive_maximum, self.window_max)", "self.window_max"),
         ("quota is never exhausted", "return self.quota > self._least and not self.repeat", "return not self.repeat"),
+        (
+            "quota is never exhausted on the short way",
+            "if self.quota <= self._least or self.repeat or len(",
+            "if self.repeat or len(",
+        ),
         ("quota is not given back", "self.quota += 1", "pass"),
         ("our receive maximum is not enforced", "if self._enforced and len(accepting)", "if False and len(accepting)"),
         ("PUBREL ends nothing", "self.awaiting_pubrel.pop(packet_id, None)", "pass"),
         ("a refused message waits for PUBREL", "if publish.qos == 2 and not refused:", "if publish.qos == 2:"),
+    ),
+    *_in(
+        "mqtt5/aliases",
         ("aliases above the maximum", "if not 0 < alias <= self.maximum:", "if alias <= 0:"),
         ("aliases cannot be given anew", "self._topics[alias] = topic", "self._topics.setdefault(alias, topic)"),
         ("one alias too many", "if len(self._aliases) < self.maximum and", "if len(self._aliases) <= self.maximum and"),
@@ -247,13 +255,13 @@ SESSION = (
         ),
         (
             "aliases outlive their connection",
-            "self._aliases_in = InboundAliases(offer.topic_alias_maximum if v5 else 0)",
-            "self._aliases_in.maximum = offer.topic_alias_maximum if v5 else 0",
+            "self._aliases_in = InboundAliases(offer.topic_alias_maximum) if v5 else NO_INBOUND",
+            "self._aliases_in = InboundAliases(9) if v5 and self._aliases_in is NO_INBOUND else self._aliases_in",
         ),
         ("any answer to SUBSCRIBE", "if answer_bytes(len(filters), self.version) >", "if -1 >"),
         (
             "session expiry begins at DISCONNECT",
-            "if expiry_s and not self.connect.properties.session_expiry_s:",
+            "if expiry_s and not self.asked.session_expiry_s:",
             "if False:",
         ),
         (

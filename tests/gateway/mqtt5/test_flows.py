@@ -8,17 +8,16 @@ from hypothesis import strategies as st
 
 from gateway.mqtt5.flows import (
     INBOUND,
+    NONE,
     OUTBOUND,
     Answer,
     FlowStage,
     HeardFlow,
-    InboundAliases,
     InboundFlows,
-    OutboundAliases,
     OutboundFlows,
 )
 from gateway.mqtt5.packets import Publish
-from gateway.mqtt5.types import MAXIMUM_PACKET_ID, ProtocolViolation, ReceiveMaximumExceeded, TopicAliasInvalid
+from gateway.mqtt5.types import MAXIMUM_PACKET_ID, ProtocolViolation, ReceiveMaximumExceeded
 
 SENDER_STAGES = [FlowStage.FREE, FlowStage.AWAIT_PUBACK, FlowStage.AWAIT_PUBREC, FlowStage.AWAIT_PUBCOMP]
 SENDER_HEARS = [HeardFlow.PUBACK, HeardFlow.PUBREC, HeardFlow.PUBREC_REFUSED, HeardFlow.PUBCOMP]
@@ -227,24 +226,14 @@ def test_qos_2_is_remembered_over_a_reconnect_while_it_is_being_accepted() -> No
     assert flows.published(again) is Answer.SEND_PUBREC
 
 
-def test_inbound_aliases() -> None:
-    aliases = InboundAliases(2)
-    assert aliases.resolve("a", 1) == "a"
-    assert aliases.resolve("", 1) == "a"
-    assert aliases.resolve("b", 1) == "b"
-    assert aliases.resolve("", 1) == "b"
-    for alias in (3, 0):
-        with pytest.raises(TopicAliasInvalid):
-            aliases.resolve("a", alias)
-    with pytest.raises(ProtocolViolation):
-        aliases.resolve("", 2)
-
-
-def test_outbound_aliases_are_defined_once_and_bounded() -> None:
-    aliases = OutboundAliases(1)
-    assert aliases.look_up("long/topic/1") == (1, True)
-    assert aliases.look_up("long/topic/1") == (1, True), "not defined before its packet is sure to go"
-    aliases.define("long/topic/1", 1)
-    assert aliases.look_up("long/topic/1") == (1, False)
-    assert aliases.look_up("long/topic/2") == (0, False)
-    assert OutboundAliases(1).look_up("t/1") == (0, False), "it would save nothing"
+def test_what_has_nothing_shares_what_stays_empty() -> None:
+    one, other = OutboundFlows[str](4), OutboundFlows[str](4)
+    one.reconnected(4)
+    one.begin("m", 2)
+    one.heard(1, HeardFlow.PUBREC)
+    assert not other.unacknowledged
+    assert not other.released
+    with pytest.raises(AssertionError):
+        NONE[1] = "m"
+    with pytest.raises(AssertionError):
+        NONE.update({1: "m"})
