@@ -338,7 +338,7 @@ class MqttConnection(asyncio.Protocol):
         if self._gate <= batch:
             self._gate = 0
         ready = [data for number, data in self._gated if number <= batch]
-        self._gated = self._gated[len(ready) :] or ()
+        self._gated = list(self._gated)[len(ready) :] or ()
         if not ready or self.closed:
             return
         self._gated_bytes = sum(len(data) for _, data in self._gated)

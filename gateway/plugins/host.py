@@ -122,7 +122,7 @@ class EdgeSession(Session):  # type: ignore[misc]
         return {**state, "phase": self.phase}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+        self.__dict__.update(state)
 
     def forget_verdicts(self) -> None:
         """Rules, or the user, may be others from now on."""

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.mqtt5.actions import SessionLimits
+from gateway.mqtt5.aliases import OutboundAliases
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.delivery import Connection, Delivery, Queued
-from gateway.mqtt5.flows import OutboundAliases
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Publish, Version
 from gateway.mqtt5.types import ReasonCode
