@@ -56,7 +56,9 @@ def test_an_event_is_one_line_of_json(told: Any) -> None:
 
 
 def window(topic: str) -> Row:
-    return Row(topic=topic, start=datetime(2026, 1, 1, 8, 0, 5, tzinfo=UTC), mean=1234.56, least=1.0, greatest=2.0, count=9)
+    return Row(
+        topic=topic, start=datetime(2026, 1, 1, 8, 0, 5, tzinfo=UTC), mean=1234.56, least=1.0, greatest=2.0, count=9
+    )
 
 
 def test_windows_are_a_few_lines_of_other_sensors_each_time(told: Any) -> None:
