@@ -18,7 +18,7 @@ from spark_ingest.dashboard.feed import READ_ROWS, SCRAPE_BYTES, Scraper, SpoolF
 from spark_ingest.errors import BadOption
 from spark_ingest.sample.spool import START_S, write_sample
 from spark_ingest.spool.consumers import Consumer
-from spark_ingest.spool.segments import SpoolView
+from spark_ingest.spool.view import SpoolView
 
 pytest.importorskip("pyarrow")
 

@@ -17,7 +17,7 @@ from spark_ingest.opening import decode
 from spark_ingest.opening.decode import TopicSet, which
 from spark_ingest.opening.rows import RowReader
 from spark_ingest.secrets.grants import Grants
-from spark_ingest.spool.segments import SpoolView
+from spark_ingest.spool.view import SpoolView
 from tests.spark_ingest.opening.test_rows import Job
 from tests.spark_ingest.region import (
     NOW,

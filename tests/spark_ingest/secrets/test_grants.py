@@ -8,7 +8,8 @@ from keys.envelope import KeyName
 from spark_ingest.secrets.grants import encode_grants
 from spark_ingest.secrets.grants_writer import names_in
 from spark_ingest.spool.consumers import Consumer
-from spark_ingest.spool.segments import SpoolView, read_groups
+from spark_ingest.spool.segments import read_groups
+from spark_ingest.spool.view import SpoolView
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import Link, Overlay, Publisher
 

@@ -1,158 +1,172 @@
-"""Queries that share the devices, and a change of how they do on their checkpoints: no row is lost, none is twice."""
+"""The streaming reader as Spark drives it, without Spark: checkpoints and their names, the last batch, trouble."""
 
 from __future__ import annotations
 
-import itertools
 import json
+import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from spark_ingest.errors import BadOption
-from spark_ingest.secrets.grants import Grants
+from spark_ingest.errors import BadOption, ReceiverTrouble, SpoolGap
+from spark_ingest.options import parse_options
+from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
 from spark_ingest.source.reader import SpoolStreamReader
-from spark_ingest.spool.segments import Offset
-from tests.spark_ingest.opening.test_rows import Job
-from tests.spark_ingest.region import NOW, write_grants
+from spark_ingest.spool.segments import Offset, segment_numbers, segment_path
+from spark_ingest.spool.standing import standings
+from spark_ingest.spool.view import SpoolView
+from tests.spark_ingest.spool.test_segments import fill, opened
 
 pytest.importorskip("pyspark")
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 
-DEVICES = [f"plant/press-{number}/temperature" for number in range(24)]
-
-
-SINCE = NOW + 10
-
-
-CHANGE = datetime.fromtimestamp(SINCE, UTC).isoformat()
-
-
-class Query:
-    """What Spark does with a reader of one checkpoint, over restarts with other options."""
-
-    def __init__(self, job: Job, name: str) -> None:
-        self.job = job
-        self.name = name
-        self.checkpoint: Offset | None = None
-        self.found: list[int] = []
-
-    def run(self, **options: str) -> None:
-        """A micro-batch of all that is there."""
-        reader = self.reader(**options)
-        try:
-            start = reader.initialOffset() if self.checkpoint is None else self.checkpoint
-            end = json.loads(json.dumps(reader.latestOffset(start, ReadAllAvailable())))
-            for part in reader.partitions(start, end):
-                self.found += [each for batch in reader.read(part) for each in batch.column("sequence").to_pylist()]
-            reader.commit(end)
-            self.checkpoint = end
-        finally:
-            reader.stop()
-
-    def reader(self, **options: str) -> SpoolStreamReader:
-        return SpoolStreamReader(self.job.options(**({"consumer": self.name} | options)), no_client)
-
-
-def no_client(_: Any) -> Any:
+def no_client(_: object) -> Any:
     raise AssertionError("a query that only reads connects to nobody")
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> Job:
-    return Job(tmp_path)
+class Checkpoint:
+    """What Spark does with a reader: plans, logs, runs, commits; may die in between."""
+
+    def __init__(self, root: Path, **options: str) -> None:
+        told = {"spool": str(root), "grants": str(root.with_name("keys.json"))} | options
+        self.options = parse_options(told)
+        self.at: Offset | None = None
+        self.pending: Offset | None = None
+        self.rows = 0
+
+    def run(self, *, dies: bool = False, available_now: bool = True) -> int:
+        """Batches until there is nothing new; rows that were planned."""
+        reader = SpoolStreamReader(self.options, no_client)
+        planned = 0
+        try:
+            if available_now:
+                reader.prepareForTriggerAvailableNow()
+            start = reader.initialOffset() if self.at is None else self.at
+            while True:
+                end = self.pending or json.loads(json.dumps(reader.latestOffset(start, ReadAllAvailable())))
+                if end == start:
+                    return planned
+                self.pending = end
+                planned += sum(each.rows for part in reader.partitions(start, end) for each in part.extents)
+                if dies:
+                    return planned
+                self.at, self.pending = end, None
+                start = end
+        finally:
+            reader.stop()
 
 
 @pytest.fixture
-def fill(job: Job) -> Callable[[float], None]:
-    return lambda time: job.publish(*(job.publisher.seal(topic, time=time) for topic in DEVICES))
+def spool(tmp_path: Path) -> Path:
+    fill(opened(tmp_path / "spool", segment=10_000), range(400))
+    return tmp_path / "spool"
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ({"shard": "1/2"}, {"shard": "1/3"}),
-        ({"shard": "1/2"}, {"shard": "1/2", "device_level": "2"}),
-        ({"shard": "1/2"}, {}),
-        ({}, {"shard": "1/2"}),
-        ({"shard": "1/2"}, {"shard": "1/3", "shard_before": f"2/2@{CHANGE}"}),
-    ],
-)
-def test_another_shard_on_one_checkpoint_is_refused(
-    job: Job, fill: Callable[[float], None], before: dict[str, str], after: dict[str, str]
-) -> None:
-    fill(NOW)
-    query = Query(job, "one")
-    query.run(**before)
-    fill(NOW + 1)
-    with pytest.raises(BadOption, match="shard_before=") as caught:
-        query.run(**after)
-    assert "\n" not in str(caught.value)
-    query.run(**before)
-    assert len(query.found) == len(set(query.found))
+def test_a_second_checkpoint_under_one_name_is_refused(spool: Path) -> None:
+    """Two scheduled jobs: the second one would read what the first one left."""
+    first, second = Checkpoint(spool), Checkpoint(spool)
+    assert first.run() == 400
+    for _ in range(2):
+        with pytest.raises(BadOption, match="consumer=NAME"):
+            second.run()
+    assert first.run() == 0
+    assert Checkpoint(spool, consumer="second").run() > 0
+    fill(opened(spool, "more"), range(20))
+    assert first.run() == 20
 
 
-def test_a_batch_that_was_planned_under_another_shard_is_refused(job: Job, fill: Callable[[float], None]) -> None:
-    """Spark plans, dies, and repeats the batch, the first one from an offset that it asks for anew."""
-    fill(NOW)
-    planned = Query(job, "one").reader(shard="1/2")
-    end = planned.latestOffset(planned.initialOffset(), ReadAllAvailable())
-    planned.stop()
-    again = Query(job, "one").reader(shard="1/3")
-    with pytest.raises(BadOption, match="shard_before="):
-        again.partitions(again.initialOffset(), end)
-    again.stop()
+def test_a_query_that_died_in_its_first_batch_is_the_same_query(spool: Path) -> None:
+    query = Checkpoint(spool)
+    assert query.run(dies=True) == 400
+    assert query.run() == 400
+    assert query.run() == 0
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 2), (1, 3)])
-@pytest.mark.parametrize("stream", ["telemetry", "quarantine"])
-def test_a_change_at_a_time_of_sealing_loses_and_repeats_nothing(
-    job: Job, fill: Callable[[float], None], before: int, after: int, stream: str
-) -> None:
-    """Each query restarts when it likes, what was sealed before the change comes after it, too."""
-    if stream == "quarantine":  # of the same options, but no key: every row is there
-        write_grants(job.grants, Grants({}))
-    for time in (SINCE - 2, SINCE - 1):
-        fill(time)
-    queries = [Query(job, f"q{number}") for number in range(1, max(before, after) + 1)]
-    old: list[dict[str, str]] = [{"shard": f"{n}/{before}", "stream": stream} for n in range(1, before + 1)]
-    new = []
-    for number in range(1, len(queries) + 1):
-        now = f"{number}/{after}" if number <= after else "none"
-        then = f"{number}/{before}" if number <= before else "none"
-        new.append({"shard": now, "shard_before": f"{then}@{CHANGE}", "stream": stream})
-    for query, options in zip(queries, old, strict=False):
-        query.run(**options)
-    fill(SINCE - 0.001)
-    queries[0].run(**new[0])
-    fill(SINCE)
-    for query, options in zip(queries[1:], new[1:], strict=True):
-        query.run(**options)
-    fill(SINCE + 1)
-    fill(SINCE - 3)
-    for query, options in zip(queries, new, strict=True):
-        query.run(**options)
-    found = sorted(itertools.chain(*(query.found for query in queries)))
-    assert found == list(range(1, 6 * len(DEVICES) + 1))
-    assert all(query.found for query in queries)
+def test_one_that_began_at_the_end_repeats_its_first_batch_from_there(spool: Path) -> None:
+    """Spark asks for the first offset anew, when the end of that batch stands in the checkpoint."""
+    query = Checkpoint(spool, startingOffsets="latest")
+    reader = SpoolStreamReader(query.options, no_client)
+    start = reader.initialOffset()
+    fill(opened(spool, "more"), range(30))
+    query.pending = reader.latestOffset(start, ReadAllAvailable())
+    assert sum(each.rows for part in reader.partitions(start, query.pending) for each in part.extents) == 30
+    reader.stop()
+    assert query.run(available_now=False) == 30
 
 
-def test_a_query_keeps_its_name_when_shards_change(job: Job) -> None:
-    """Else its former one would hold the spool for ever."""
-    assert job.options(shard="1/2").consumer == "telemetry-1of2"
-    assert job.options(shard="1/3", shard_before=f"1/2@{CHANGE}").consumer == "telemetry-1of2"
-    assert job.options(shard="3/3", shard_before=f"none@{CHANGE}").consumer == "telemetry-3of3"
+def test_all_that_was_delivered_is_behind_the_query_and_trimmed(spool: Path) -> None:
+    """Spark tells a source of each batch when the next is planned, and so never of the last one."""
+    query = Checkpoint(spool)
+    query.run()
+    (standing,) = standings(spool)
+    assert standing.behind is not None
+    assert standing.behind.rows == 0
+    assert len(segment_numbers(spool / "main")) == 1
 
 
-def test_a_query_of_all_devices_may_take_others_in(job: Job, fill: Callable[[float], None]) -> None:
-    fill(NOW)
-    first, second = Query(job, "first"), Query(job, "second")
-    first.run()
-    first.run(shard="1/2", shard_before=f"1/1@{CHANGE}")
-    fill(SINCE)
-    first.run(shard="1/2", shard_before=f"1/1@{CHANGE}")
-    second.run(shard="2/2", shard_before=f"none@{CHANGE}")
-    assert sorted(first.found + second.found) == list(range(1, 2 * len(DEVICES) + 1))
+def test_a_gap_fails_the_query_and_may_be_passed_over(spool: Path) -> None:
+    segment_path(spool / "main", 3).unlink()
+    with pytest.raises(SpoolGap, match="failOnDataLoss=false"):
+        Checkpoint(spool).run()
+    query = Checkpoint(spool, failOnDataLoss="false")
+    assert 300 < query.run() < 400
+    reader = SpoolStreamReader(query.options, no_client)
+    reader.latestOffset(query.at or {}, ReadAllAvailable())
+    told = reader.reportLatestOffset()
+    assert told is not None
+    assert told["main"]["rows_behind"] == 0
+    reader.stop()
+
+
+def test_a_receiver_in_trouble_fails_the_query_after_a_while(tmp_path: Path) -> None:
+    """A disk that is full or fails: the query had nothing to read, and looked well for ever."""
+
+    class Client:
+        overlay = home_region = None
+
+        def held(self) -> object:
+            raise OSError(28, "No space left on device")
+
+    settings = ReceiverSettings(tmp_path / "spool", tmp_path / "keys.json")
+    receiver = Receiver(settings, Client)  # type: ignore[arg-type]
+    receiver.check(0.0)
+    receiver.start()
+    try:
+        until(lambda: receiver.trouble is not None)
+        receiver.check(3_600.0)
+        with pytest.raises(ReceiverTrouble, match="No space left"):
+            receiver.check(0.0)
+    finally:
+        receiver.stop()
+
+
+def test_a_damaged_spool_ends_the_receiver_at_once(tmp_path: Path) -> None:
+    writer = opened(tmp_path / "spool")
+    fill(writer, range(20))
+    writer.close()
+    path = segment_path(tmp_path / "spool" / "main", 1)
+    path.write_bytes(path.read_bytes()[:3_000])
+    receiver = Receiver(ReceiverSettings(tmp_path / "spool", tmp_path / "keys.json"), lambda: no_client(None))
+    receiver.start()
+    until(lambda: receiver.failure is not None)
+    with pytest.raises(type(receiver.failure or Exception), match="were synced"):
+        receiver.check(3_600.0)
+    receiver.stop()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    for _ in range(400):
+        if holds():
+            return
+        time.sleep(0.02)
+    raise AssertionError("never")
+
+
+def test_progress_tells_what_was_passed_over(spool: Path) -> None:
+    segment_path(spool / "main", 3).unlink()
+    view = SpoolView(spool, lossy=True)
+    view.sizes_between({}, view.latest())
+    assert view.lost["main"] == 1

@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 from spark_ingest.spool.consumers import Consumer
-from spark_ingest.spool.segments import Size, SpoolView
+from spark_ingest.spool.segments import Size
 from spark_ingest.spool.standing import standings
+from spark_ingest.spool.view import SpoolView
 from tests.spark_ingest.spool.test_segments import fill, opened
 
 

@@ -14,13 +14,8 @@ import pytest
 
 from spark_ingest.errors import SpoolBusy, SpoolError
 from spark_ingest.spool.consumers import Consumer
-from spark_ingest.spool.segments import (
-    SCHEMA,
-    SpoolView,
-    read_groups,
-    segment_numbers,
-    segment_path,
-)
+from spark_ingest.spool.segments import SCHEMA, read_groups, segment_numbers, segment_path
+from spark_ingest.spool.view import SpoolView
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.spool.test_segments import CAP, everything, fill, material, opened, record
 
