@@ -71,7 +71,7 @@ def translate(conf: Conf) -> Translated:
     _persistence(out, conf)
     listeners = _listeners(out, limits, conf)
     _logins(out, conf, listeners)
-    bridges = {}
+    bridges: dict[str, Any] = {}
     for section in conf.bridges:
         name, bridge = translate_bridge(out, section)
         if name in bridges:
