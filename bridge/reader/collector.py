@@ -326,7 +326,7 @@ class Collector:
                     break
                 effects.append(Count("holes"))
             self._drop(stream, sequence)
-            late = stream.deliver(sequence)
+            late = stream.deliver(sequence, held.admitted.header.previous)
             self._kept.stream(stream_id, stream)
             self._kept.done((*stream_id, sequence))
             if not held.replayed:

@@ -23,8 +23,8 @@ from bridge.document.policy import Scope
 from bridge.node import GatewayNode
 from bridge.reader.collector import EXPIRY_MAX_S, REPAIR_S
 from bridge.reader.freshness import FRESH_S
+from bridge.reader.heads import OPEN_MAX
 from bridge.reader.newest_retained import RETAINED_WAIT_S
-from bridge.reader.streams import GAPS_MAX
 from bridge.wire.statements import KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Inner, Mode, to_property
 from keys.keyheader import KEY_DOMAIN
@@ -129,6 +129,19 @@ def test_a_predecessor_that_does_not_come_is_given_up_and_may_come_late(world: W
     assert told(feed(node, two, NOW + 12)) == []
 
 
+def test_what_was_given_up_comes_late_however_many_batches_came_meanwhile(world: World):
+    """Numbers of other scopes lie between a scope's batches, so that each of these is behind a jump. A replica that was
+    away for longer than a successor waits still has in its session what nobody else brought."""
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    wires = [publish(site, "plant/t", sequence=10 * n, previous=10 * (n - 1)) for n in range(1, 3 * OPEN_MAX)]
+    feed(node, wires[0])
+    for later in wires[2:]:
+        feed(node, later)
+    assert len(delivered(node.handle(Tick(), NOW + REPAIR_S))) == len(wires) - 2
+    assert told(feed(node, wires[1], NOW + REPAIR_S + 1)) == [(20, True)]
+    assert told(feed(node, wires[1], NOW + REPAIR_S + 2)) == []
+
+
 def test_the_first_publications_of_a_stream_are_not_lost_if_a_liar_sends_a_later_one_first(world: World):
     node, site = subscriber(world, "control"), gateway(world, "site")
     feed(node, publish(site, "plant/other", sequence=1))  # the key is open
@@ -150,7 +163,7 @@ def test_gaps_are_bounded_and_what_fell_out_counts_as_seen(world: World):
     node, site = subscriber(world, "control"), gateway(world, "site")
     skipped = publish(site, "plant/t", sequence=2, qos=0)
     feed(node, publish(site, "plant/t", sequence=1))
-    for n in range(GAPS_MAX + 1):
+    for n in range(OPEN_MAX + 1):
         feed(node, publish(site, "plant/t", sequence=3 + 2 * n, previous=1 + 2 * n if n else 1))
     assert told(feed(node, skipped)) == []
 
