@@ -23,6 +23,11 @@ class Held:
     replayed: bool = False
     """It was retained and may be old: whether its predecessor comes is no question."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of its content, as far as it is here."""
+        return len(self.content or b"")
+
 
 @dataclass(slots=True)
 class Stream:
