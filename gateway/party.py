@@ -171,6 +171,7 @@ def build(
         protected=[protect.filter for protect in party.where.protect],
         plain=party.where.share_plain,
         rows=rows,
+        full_is_local=party.where.outbox_full == "local",
     )
 
 

@@ -219,6 +219,9 @@ LOG_METHODS = {"info", "warning", "error", "exception", "critical", "fatal", "lo
 LOGS_BY_ITSELF = {
     "gateway/base/log_events.py": "the registry",
     "spark_ingest/opening/rows.py": "runs in executors, which know nothing of a broker",
+    "spark_ingest/source/marks.py": "runs in a query's driver",
+    "spark_ingest/spool/index.py": "runs in queries",
+    "spark_ingest/spool/view.py": "runs in queries",
     "spark_ingest/dashboard/page.py": "a page of the demo, which is no broker",
 }
 """Modules that may log at info and above by themselves, and why."""

@@ -98,6 +98,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         self.exchange = Exchange(self.host, self.limits, self.now)
         self.exchange.overlay = overlay
         self.exchange.in_order = self._in_order
+        self.exchange.predicates = settings is not None and settings.subscriptions.predicates
         self._retained_messages = self.exchange.retained
         grace_s = self.config.timeout_disconnect_delay or 0
         self.lifecycle = Lifecycle(self.exchange, self._terms(), grace_s, self._sessions, self._servers)
@@ -326,12 +327,15 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
     # ------------------------------------------------------------------------- what plugins and amqtt call
 
     async def internal_message_broadcast(self, topic: str, data: bytes, qos: int | None = None) -> None:
-        """`BrokerContext.broadcast_message`. Without a QoS each subscriber gets its subscription's."""
+        """`BrokerContext.broadcast_message`. Without a QoS each subscriber gets its subscription's. Returns when those
+        who are behind have room again, or were given up."""
         if self.operation.owns(topic):
             return
         later = self.exchange.route(Message(topic, bytes(data), 2 if qos is None else qos), None)
         if later is not None:
             await later
+        if receivers := self.exchange.holding.burdened():
+            await self.exchange.holding.until_all_taken(receivers)
 
     async def retain_message(
         self,

@@ -48,7 +48,12 @@ class Outgoing:
         figures: Figures,
         handle: Callable[[Event], None],
         batch_of: Callable[[str], str | None] = lambda topic: None,
+        *,
+        full_is_local: bool = False,
     ) -> None:
+        """`full_is_local`: what the full outbox does not take stays here, for local clients, and is no error to its
+        client, who is not told that it is stored but that it is served."""
+        self._full_is_local = full_is_local
         self._store, self._figures, self._handle, self._batches = store, figures, handle, batch_of
         self._alone: OrderedDict[str, None] = OrderedDict()  # topics on which something travelled alone
         self._together: OrderedDict[str, str] = OrderedDict()  # topics that have nothing alone on disk -> their batches
@@ -168,8 +173,10 @@ class Outgoing:
 
     def _refuse(self, error: StoreError, done: Callable[[int], None]) -> None:
         self._say(error)
-        self._figures.count(Count("outbox_refused", 1, "full" if isinstance(error, OutboxFullError) else "disk"))
-        done(error.code)
+        full = isinstance(error, OutboxFullError)
+        stays = full and self._full_is_local
+        self._figures.count(Count("outbox_refused", 1, "local" if stays else "full" if full else "disk"))
+        done(SUCCESS if stays else error.code)
 
     def _say(self, error: StoreError) -> None:
         now = asyncio.get_running_loop().time()

@@ -83,13 +83,14 @@ class BrokerOverlay:
         protected: Sequence[str] = (),
         plain: Sequence[str] = (),
         rows: ReaderRows | None = None,
+        full_is_local: bool = False,
     ) -> None:
         self._node, self._rows = node, rows
         self._gateway = node if isinstance(node, GatewayNode) else None
         self.figures = figures
         self._store, self._keeping, self._dials = store, keeping, dials
         self._driver = Driver(node, keeping.live, dials, figures, self, clock)
-        self._outgoing = Outgoing(store, figures, self._driver.handle, self._batch_of)
+        self._outgoing = Outgoing(store, figures, self._driver.handle, self._batch_of, full_is_local=full_is_local)
         self._entities = entities
         self.own_topics = OwnTopics()
         if entities is not None:

@@ -6,12 +6,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
+
+import pytest
 
 from bridge.contract import BATCH_BYTES, RECORDS_MAX, Appending, Committed, Event, Numbered, Publication, Unstored
 from bridge.contract.batches import count_of, unpacked
 from gateway.base import Figures
 from gateway.outbox.outgoing import Outgoing
-from gateway.outbox.store import Store
+from gateway.outbox.store import OutboxFullError, Store
 from keys.identity import Role
 
 
@@ -92,3 +95,33 @@ def test_what_is_retained_travels_alone_and_so_does_what_follows_it(tmp_path: Pa
 
     events = [event for event in run(tmp_path, work) if isinstance(event, Unstored)]
     assert sorted((event.sequence, event.publication.records) for event in events) == [(1, 1), (2, 0), (3, 0)]
+
+
+class FullStore:
+    """Its disk has room for nothing more."""
+
+    on_committed = None
+
+    def next_sequence(self) -> int:
+        raise OutboxFullError("full")
+
+    def holds_last_of(self, topic: str) -> bool:
+        return False
+
+    def append(self, *publication: object) -> int:
+        raise OutboxFullError("full")
+
+
+@pytest.mark.parametrize(("local", "code", "label"), [(False, 0x97, "full"), (True, 0, "local")])
+def test_a_full_outbox_refuses_or_leaves_local_automation_alone(local: bool, code: int, label: str) -> None:
+    async def main() -> None:
+        figures, codes = Figures("site", Role.GATEWAY), list[int]()
+        store = cast("Store", FullStore())
+        outgoing = Outgoing(
+            store, figures, lambda event: pytest.fail(f"{event}"), lambda topic: None, full_is_local=local
+        )
+        outgoing.take(reading(1), codes.append)
+        assert codes == [code]
+        assert figures.counts[f"outbox_refused.{label}"] == 1
+
+    asyncio.run(main())

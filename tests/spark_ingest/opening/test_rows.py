@@ -18,7 +18,7 @@ from spark_ingest.errors import BadOption, GrantsError
 from spark_ingest.opening.rows import DDL, SCHEMAS, RowReader
 from spark_ingest.options import IngestStream, Options, parse_options
 from spark_ingest.secrets.grants import Grants, GrantsFile, read_grants
-from spark_ingest.spool.segments import SpoolView
+from spark_ingest.spool.view import SpoolView
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import (
     NOW,
@@ -52,7 +52,15 @@ class Job:
         self.link.write(self.writer)
 
     def options(self, stream: str = "telemetry", **options: str) -> Options:
-        return parse_options({"spool": str(self.root), "grants": str(self.grants), "stream": stream, **options})
+        return parse_options(
+            {
+                "spool": str(self.root),
+                "grants": str(self.grants),
+                "stream": stream,
+                "onMissingKey": "quarantine",
+                **options,
+            }
+        )
 
     def batches(self, stream: str = "telemetry", **options: str) -> list[Any]:
         view = SpoolView(self.root)
