@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,11 +17,16 @@ if TYPE_CHECKING:
     from keys.grants import Right
 
 DESCRIPTION = "overlay.yaml"
+LOOK_EVERY_S = 0.5
 OverlayFile = Annotated[Path, typer.Argument(metavar="OVERLAY.json", help="The signed overlay; it is replaced.")]
 Owner = Annotated[Path, typer.Option(metavar="DIR", help="Trust domain that owns the overlay.")]
 Grace = Annotated[
     int,
     typer.Option(min=1, max=3600, metavar="SECONDS", help="How long a replica's region keeps the view before open."),
+]
+Wait = Annotated[
+    int,
+    typer.Option(min=0, metavar="SECONDS", help="How long to wait until the region's last change is over; 0: not."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be signed, or refused; write nothing.")]
 Described = Annotated[
@@ -49,6 +55,7 @@ def attach(
     read: Annotated[list[str] | None, typer.Option(metavar="FILTER", help="The same.")] = None,
     description: Described = None,
     grace: Grace = 60,
+    wait: Wait = 90,
     dry_run: DryRun = False,
 ) -> None:
     """Let a replica, a gateway or an ingest job join while everything runs."""
@@ -69,7 +76,9 @@ def attach(
     from gateway.owner.attaching import attach as sign
     from gateway.owner.listing import as_line, list_replica
 
-    changed = sign(overlay, owner, region, card, address, time.time(), grace_s=grace, dry_run=dry_run)
+    changed = _once_over(
+        lambda now: sign(overlay, owner, region, card, address, now, grace_s=grace, dry_run=dry_run), wait
+    )
     _print_changed(changed, overlay, dry_run)
     if dry_run:
         return
@@ -109,6 +118,7 @@ def detach(
     owner: Owner,
     member: Annotated[str, typer.Option(metavar="NAME", help="Replica, gateway or ingest job that leaves.")],
     grace: Grace = 60,
+    wait: Wait = 90,
     at_once: Annotated[bool, typer.Option("--now", help="A replica: no grace, it carries nothing more.")] = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -126,10 +136,27 @@ def detach(
         print(f"remove {member} from members in the description")
         return
     grace_s = 0 if at_once else grace
-    changed = sign(overlay, owner, member, time.time(), grace_s=grace_s, dry_run=dry_run)
+    changed = _once_over(lambda now: sign(overlay, owner, member, now, grace_s=grace_s, dry_run=dry_run), wait)
     _print_changed(changed, overlay, dry_run)
     print(f"remove {member} from region {changed.view.name} in the description")
     print(f"{member} may be stopped {f'{grace_s} s after that' if grace_s else 'then'}; its log says when it is out")
+
+
+def _once_over(change: Callable[[float], Changed], wait_s: float) -> Changed:
+    """Sign as soon as the region's last change is over. Raises NotYetError if it is not within `wait_s`."""
+    from gateway.owner.attaching import NotYetError
+
+    until, said = time.monotonic() + wait_s, False
+    while True:
+        try:
+            return change(time.time())
+        except NotYetError as error:
+            if time.monotonic() >= until:
+                raise
+            if not said:
+                print(f"waiting: {error}", flush=True)
+                said = True
+            time.sleep(LOOK_EVERY_S)
 
 
 def _print_changed(changed: Changed, overlay: Path, dry_run: bool) -> None:

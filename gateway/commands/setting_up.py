@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.commands.printing import print_json, print_table
+from gateway.commands.readiness import Readiness
 
 if TYPE_CHECKING:
     from gateway.setup import Made, Supervisor
@@ -101,9 +102,13 @@ def up(
     try:
         supervisor.step(time.monotonic())
         _print_running(supervisor)
+        configs = {name: child.folder.config for name, child in supervisor.children.items()}
+        readiness = Readiness(configs, time.monotonic())
         while not ended:
             time.sleep(LOOK_S)
             supervisor.step(time.monotonic())
+            if (line := readiness.step(time.monotonic())) is not None:
+                print(line, flush=True)
     finally:
         print("stopping", flush=True)
         supervisor.stop()

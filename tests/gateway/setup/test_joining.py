@@ -11,10 +11,8 @@ import pytest
 
 from gateway import cli
 from gateway.base import load
-from gateway.owner import sign_overlay
 from gateway.party import Party
 from gateway.setup import Made, Plan, SetupError, join, make_overlay
-from gateway.trust import load_overlay
 from keys.identity import Role
 
 NOW = time.time()
@@ -57,44 +55,6 @@ def test_a_replica_joins_with_its_card_alone(made: Made, tmp_path: Path, veilmq:
     shutil.copy(made.overlay, tmp_path / "r4" / "overlay.json")
     assert Party(load(tmp_path / "r4" / "broker.yaml")).name == "r4"
     assert veilmq("join", tmp_path / "r4", "--address", "127.0.0.1:29001")[0] == 2
-
-
-def test_a_gateway_joins_with_its_card_alone_and_leaves(made: Made, tmp_path: Path, veilmq: Any) -> None:
-    status, out, err = veilmq("join", tmp_path / "g3", "--role", "gateway", "--protect", "plant/#")
-    assert (status, err) == (0, "")
-    assert "--publish 'plant/#' --read 'plant/#'" in out
-    attach = ("overlay", "attach", made.overlay, "--owner", made.directory / "owner", "--region", "region1",
-              "--card", sent(tmp_path / "g3"), "--publish", "plant/#", "--read", "plant/#")  # fmt: skip
-    assert "which nobody in the overlay dials" in veilmq(*attach, "--address", "127.0.0.1:1")[2]
-    assert "would be in" in veilmq(*attach, "--dry-run")[1]
-    status, out, err = veilmq(*attach)
-    assert (status, err) == (0, "")
-    assert "overlay.yaml lists it" in out
-    shutil.copy(made.overlay, tmp_path / "g3" / "overlay.json")
-    party = Party(load(tmp_path / "g3" / "broker.yaml"))
-    assert [one.clear_filter for one in party.outgoing] == ["plant/#"]
-    assert party.settings.listeners["default"].bind == "127.0.0.1:1883"
-
-    # What the owner signs next still knows it, since the description follows.
-    signed = sign_overlay(made.directory / "overlay.yaml", made.directory / "owner", made.overlay, NOW).overlay
-    assert "g3" in signed.members
-    detach = ("overlay", "detach", made.overlay, "--owner", made.directory / "owner", "--member", "g3")
-    status, out, err = veilmq(*detach)
-    assert (status, err) == (0, "")
-    assert "new keys for plant/#" in out
-    assert "g3" not in load_overlay(made.overlay, int(time.time() * 1000)).members
-
-
-def test_who_joins_without_rights_is_told_how_to_get_some(made: Made, tmp_path: Path, veilmq: Any) -> None:
-    join(tmp_path / "g3", Role.GATEWAY, "", NOW)
-    (made.directory / "overlay.yaml").unlink()
-    status, out, _ = veilmq(
-        "overlay", "attach", made.overlay, "--owner", made.directory / "owner", "--region", "region1",
-        "--card", sent(tmp_path / "g3"),
-    )  # fmt: skip
-    assert status == 0
-    assert "may publish and read nothing yet" in out
-    assert "add to members in the description: {card:" in out
 
 
 def test_a_gateway_that_others_reach_lets_nobody_in_without_a_login(tmp_path: Path, veilmq: Any) -> None:
