@@ -8,19 +8,19 @@ row, one place of the first region, has a value that the publisher committed to,
 * inner values are kept: a choice that differs in one region repeats nothing of those below it.
 
 k rows that fit give the secret. `steps` counts choices worked out: the only measure of work that is the same on every
-machine, bounded by the caller. `recombine` of `sharetree` answers the same question for a set that is complete at once,
-with everything that blame needs. Not here: budgets and pauses (`bridge`), commitments (`envelope`).
+machine, bounded by the caller. Not here: budgets and pauses (`bridge.reader.search_debts`), commitments (`envelope`),
+who lied (`bridge.reader.blame`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, product
 from math import prod
 from operator import attrgetter
-from typing import NamedTuple
 
 from keys import shamir
 from keys.errors import OurFault
@@ -31,31 +31,51 @@ Column = tuple[int, int]
 
 
 _PLACE = attrgetter("place")
+CHOICES_LIMIT = 42_875
+"""Of a path that an overlay may have: C(7,4)^3, three regions of seven behind the first."""
+FEW = 16
+"""So many new shares are looked at one by one; with more, all choices are gone through once."""
 
 
-class _Choice(NamedTuple):
-    subsets: Combination
-    mask: int
-    """Of one row: which of its shares the choice needs, by their place in the row."""
-    columns: tuple[Column, ...]
+class _Plan:
+    """Of one kind of path: the k-subsets of each region after the first, and how shares of a row are numbered."""
+
+    __slots__ = ("_masks", "_through", "bits", "choices", "needed", "row_shares", "subsets")
+
+    def __init__(self, inner: Sequence[tuple[int, int]]) -> None:
+        """`inner`: (k, n) of each region after the first."""
+        self.row_shares = prod(count for _, count in inner)
+        self.needed = prod(threshold for threshold, _ in inner)
+        """Shares of a row that a choice takes."""
+        self.bits = {places: 1 << i for i, places in enumerate(product(*[range(1, count + 1) for _, count in inner]))}
+        """By the places of a share after the first: its bit in the row."""
+        self.subsets = tuple(tuple(combinations(range(1, count + 1), threshold)) for threshold, count in inner)
+        self.choices = prod(map(len, self.subsets))
+        self._masks: dict[Combination, int] = {}
+        self._through: dict[tuple[int, ...], list[tuple[int, Combination]]] = {}
+
+    def mask(self, choice: Combination) -> int:
+        """Of one row: which of its shares a choice needs."""
+        known = self._masks.get(choice)
+        if known is None:
+            known = self._masks[choice] = sum(map(self.bits.__getitem__, product(*choice)))
+        return known
+
+    def through(self, inner: tuple[int, ...]) -> list[tuple[int, Combination]]:
+        """The choices that need the share with these places after the first, with their masks."""
+        known = self._through.get(inner)
+        if known is None:
+            with_it = [[s for s in subsets if place in s] for subsets, place in zip(self.subsets, inner, strict=True)]
+            known = self._through[inner] = [(self.mask(choice), choice) for choice in product(*with_it)]
+        return known
 
 
-class _Plan(NamedTuple):
-    """Of one kind of path: its choices, and how shares of a row are numbered."""
-
-    choices: tuple[_Choice, ...]
-    bits: dict[tuple[int, ...], int]
-    """By the places of a share after the first: its bit in the row."""
-    row_shares: int
-    needed: int
-    """Shares of a row that a choice takes."""
-
-
-class FoundColumns(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FoundColumns:
     """`rows`: level-1 places whose value fits its commitment. `combination`: the choice that gave the last of them."""
 
-    secret: bytes
-    rows: dict[int, bytes]
+    secret: bytes = field(repr=False)
+    rows: dict[int, bytes] = field(repr=False)
     combination: Combination
 
 
@@ -65,7 +85,10 @@ class ColumnSearch:
     `accept_row(place, value)` checks a level-1 share, `accept(secret)` the key's own commitment. Raises `OurFault` for
     a path of more than 4 regions or on which there would be more than 1,024 shares."""
 
-    __slots__ = ("_accept", "_accept_row", "_hops", "_plan", "_present", "_tried", "_values", "rows", "shares", "steps")
+    __slots__ = (
+        "_accept", "_accept_row", "_all_again", "_fresh", "_hops", "_plan", "_present", "_tried", "_values",
+        "is_refuted", "rows", "shares", "steps",
+    )  # fmt: skip
 
     def __init__(
         self, hops: Sequence[Hop], accept_row: Callable[[int, bytes], bool], accept: Callable[[bytes], bool]
@@ -77,9 +100,13 @@ class ColumnSearch:
         """By their places, outermost first."""
         self.rows: dict[int, bytes] = {}
         self.steps = 0
+        self.is_refuted = False
+        """k rows fit what the sender committed to, and their secret does not: nothing that comes can mend it."""
         self._present: dict[int, int] = {}  # by row: which shares are here
         self._tried: set[tuple[int, Combination]] = set()
         self._values: dict[tuple[tuple[int, ...], Combination], tuple[bytes, tuple[bytes, ...]] | None] = {}
+        self._fresh: list[tuple[int, ...]] = []  # places of shares that no search has seen
+        self._all_again = False  # whether choices may be complete that need none of those
 
     def add(self, shares: Iterable[Share]) -> int:
         """Shares whose labels fit the path; the first value of a label stays. Returns how many are new."""
@@ -90,6 +117,7 @@ class ColumnSearch:
             if places not in known:
                 known[places] = share
                 present[places[0]] = present.get(places[0], 0) | bits[places[1:]]
+                self._fresh.append(places)
         return len(known) - before
 
     @property
@@ -99,40 +127,68 @@ class ColumnSearch:
 
     def search(self, limit: int, contradicted: Mapping[Column, int]) -> FoundColumns | None:
         """Work out at most `limit` further choices. None: nothing fits yet, or `is_pending` says that work is left."""
+        if self.is_refuted:
+            return None
+        fits = len(self.rows)
         for choice, row in self._complete(contradicted):
             if limit <= 0:
+                self._all_again = True
                 return None
             limit -= 1
-            if self._try(choice, row) and (found := self._secret(choice)) is not None:
-                return found
+            if self._try(choice, row) and len(self.rows) >= self._hops[0].threshold:
+                return self._secret(choice)
+        # A row that fits now may be what another choice lacked.
+        self._all_again = len(self.rows) > fits
+        self._fresh.clear()
         return None
 
     def is_pending(self) -> bool:
         """Whether a choice is complete that was not worked out."""
-        return next(self._complete({}), None) is not None
+        return not self.is_refuted and next(self._complete({}), None) is not None
 
-    def _complete(self, contradicted: Mapping[Column, int]) -> Iterator[tuple[_Choice, int]]:
+    def _complete(self, contradicted: Mapping[Column, int]) -> Iterator[tuple[Combination, int]]:
         """What can be worked out and was not, the most trusted choice first."""
-        threshold, needed = self._hops[0].threshold, self._plan.needed
+        needed = self._plan.needed
         rows = [pair for pair in self._present.items() if pair[1].bit_count() >= needed]
-        if len(rows) < threshold:
+        if len(rows) < self._hops[0].threshold:
             return
-        choices: Iterable[_Choice] = self._plan.choices
-        if contradicted:
-            choices = sorted(choices, key=lambda choice: sum(map(contradicted.__getitem__, choice.columns)))
+        if self._all_again or len(self._fresh) > FEW:
+            subsets = self._plan.subsets
+            if contradicted:
+                subsets = tuple(
+                    tuple(sorted(of_one, key=lambda places: sum(contradicted.get((depth, p), 0) for p in places)))
+                    for depth, of_one in enumerate(subsets, 2)
+                )
+            yield from self._ready(product(*subsets), rows)
+            return
+        for row, *inner in self._fresh:
+            # Only a choice that needs one of the new shares can have become complete, and only if its row has the rest.
+            if self._present[row].bit_count() < needed:
+                continue
+            missing = ~self._present[row]
+            choices = [choice for mask, choice in self._plan.through(tuple(inner)) if not mask & missing]
+            if contradicted:
+                choices.sort(key=lambda choice: sum(contradicted.get(column, 0) for column in _columns(choice)))
+            yield from self._ready(choices, rows)
+
+    def _ready(
+        self, choices: Iterable[Combination], rows: Sequence[tuple[int, int]]
+    ) -> Iterator[tuple[Combination, int]]:
+        """Of these: each with the rows that it can work out, if with those that fit already they are k."""
+        threshold, mask_of = self._hops[0].threshold, self._plan.mask
         for choice in choices:
-            mask = choice.mask
+            mask = mask_of(choice)
             ready = [row for row, present in rows if present & mask == mask]
             if len(ready) + len(self.rows.keys() - ready) < threshold:
                 continue
             for row in ready:
-                if row not in self.rows and (row, choice.subsets) not in self._tried:
+                if row not in self.rows and (row, choice) not in self._tried:
                     yield choice, row
 
-    def _try(self, choice: _Choice, row: int) -> bool:
+    def _try(self, choice: Combination, row: int) -> bool:
         self.steps += 1
-        self._tried.add((row, choice.subsets))
-        worked = self._value((row,), choice.subsets)
+        self._tried.add((row, choice))
+        worked = self._value((row,), choice)
         if worked is None or not self._accept_row(row, worked[0]):
             return False
         self.rows[row] = worked[0]
@@ -159,13 +215,13 @@ class ColumnSearch:
         assert tags is not None
         return shamir.interpolate(subsets[0], values), tags[:-1]
 
-    def _secret(self, choice: _Choice) -> FoundColumns | None:
-        threshold = self._hops[0].threshold
-        if len(self.rows) < threshold:
-            return None
-        places = tuple(sorted(self.rows))[:threshold]
+    def _secret(self, choice: Combination) -> FoundColumns | None:
+        places = tuple(sorted(self.rows))[: self._hops[0].threshold]
         secret = shamir.interpolate(places, [self.rows[place] for place in places])
-        return FoundColumns(secret, dict(self.rows), choice.subsets) if self._accept(secret) else None
+        if self._accept(secret):
+            return FoundColumns(secret, dict(self.rows), choice)
+        self.is_refuted = True
+        return None
 
     def contradictions(self, found: FoundColumns) -> Counter[Column]:
         """Columns of choices that were worked out in vain and are not in the one that held: to be trusted less. It
@@ -177,15 +233,10 @@ class ColumnSearch:
                 columns.update(_columns(subsets) - good)
         return columns
 
-    @property
-    def choices(self) -> int:
-        """How many choices the path has: with `count` rows each, the most that a search can cost."""
-        return len(self._plan.choices)
-
 
 def worst_steps(hops: Sequence[Hop]) -> int:
     """The most choices, of all rows, that a search along these regions can have to work out."""
-    return len(_plan(tuple((hop.threshold, hop.count) for hop in hops)).choices) * hops[0].count
+    return _plan(tuple((hop.threshold, hop.count) for hop in hops)).choices * hops[0].count
 
 
 def _columns(subsets: Combination) -> set[Column]:
@@ -195,13 +246,7 @@ def _columns(subsets: Combination) -> set[Column]:
 @lru_cache(maxsize=64)
 def _plan(path: tuple[tuple[int, int], ...]) -> _Plan:
     """`path`: (k, n) of each region."""
-    inner = path[1:]
-    row_shares = prod(count for _, count in inner)
-    if not 1 <= len(path) <= DEPTH_LIMIT or row_shares * path[0][1] > SHARES_LIMIT:
+    plan = _Plan(path[1:])
+    if not 1 <= len(path) <= DEPTH_LIMIT or plan.row_shares * path[0][1] > SHARES_LIMIT:
         raise OurFault(f"a path of {len(path)} regions, or of more than {SHARES_LIMIT} shares")
-    bits = {places: 1 << i for i, places in enumerate(product(*[range(1, count + 1) for _, count in inner]))}
-    choices = []
-    for subsets in product(*[combinations(range(1, count + 1), threshold) for threshold, count in inner]):
-        mask = sum(map(bits.__getitem__, product(*subsets)))
-        choices.append(_Choice(subsets, mask, tuple(sorted(_columns(subsets)))))
-    return _Plan(tuple(choices), bits, row_shares, prod(threshold for threshold, _ in inner))
+    return plan

@@ -5,8 +5,7 @@
     ├── BadFrame                     bytes from elsewhere are malformed, or of an unknown version or flag
     ├── BadSignature                 a signature, or the identity that it is checked with, does not fit
     ├── BadShare                     a share cannot belong where it claims to belong
-    ├── NotEnoughShares              no combination is complete yet; more shares may come
-    ├── SearchExhausted              complete combinations were tried and none fits; the publisher pays for it
+    ├── NotEnoughShares              too few pieces or shares; more may come
     ├── UnknownView                  a view of a region that did not reach us yet
     ├── BadContent                   the data key or the sealed content is not what the headers promise
     ├── WrongEpochKey                the scope's epoch key is another one; the shares are not to blame
@@ -54,22 +53,7 @@ class UnknownView(KeysError):
 
 
 class NotEnoughShares(KeysError):
-    """Too few shares for any complete combination; waiting for more is reasonable."""
-
-
-class SearchExhausted(KeysError):
-    """No complete combination of the shares at hand fits the commitments.
-
-    `steps`: combinations tried. `stopped`: the bound on steps ended the search, not the end of the list.
-    `complete`: every share that the whole tree can have was present, so waiting for more is pointless.
-    """
-
-    def __init__(self, steps: int, *, stopped: bool, complete: bool) -> None:
-        self.steps = steps
-        self.stopped = stopped
-        self.complete = complete
-        end = "the bound on steps was reached" if stopped else "none is left"
-        super().__init__(f"no combination of shares fits the commitments: {steps} tried, {end}")
+    """Too few pieces or shares to put a whole together; waiting for more is reasonable."""
 
 
 class BadContent(KeysError):

@@ -1,4 +1,4 @@
-"""Shares of shares: labels, deterministic re-splits, frames, and recombination (A5, A6; docs/protocol.md §3).
+"""Shares of shares: labels, deterministic re-splits, frames, and level-1 values (A5, A6; docs/protocol.md §3).
 
 The publisher splits the secret S of a data key for its own region (level 1). Every replica splits each
 share that it holds again for the next region, so a share below level 1 is the value of a polynomial whose
@@ -6,33 +6,32 @@ constant is another share. A label is the path of places that a value went throu
 enough shares of the last region works upwards: level d to level d - 1, and so on to level 1, whose values
 the publisher committed to, and from k of those to S.
 
-Not here: which share goes to whom (`bridge.replica.forwarder`), the commitments (`envelope`), names of liars. A
-result says which places contradict; only the caller knows which certificates and complaints belong to them.
+Not here: which share goes to whom (`bridge.replica.forwarder`), the search for the honest places (`columnsearch`), the
+commitments (`envelope`), names of liars.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import combinations, islice, product
+from itertools import product
 from typing import NamedTuple, TypeAlias
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from keys import frames, shamir
-from keys.errors import BadFrame, BadShare, NotEnoughShares, OurFault, SearchExhausted
+from keys.errors import BadFrame, BadShare, OurFault
 
 SECRET_BYTES = 32
 TAG_BYTES = 4
 DEPTH_LIMIT = 4  # stops trees whose number of shares grows out of hand: n^depth
 SHARES_LIMIT = 1024  # stops a peer from filling memory with shares of one key
-STEPS_LIMIT = 42_875  # stops endless searches: C(7,4)^3, four regions of seven
 CELLS_LIMIT = 1 << 18  # stops a grid that scattered places would blow up; four regions of nine need 6,561
 CUTS_KEPT = 4096  # bounds memory: as many ways to choose places are remembered
-LEVELS_KEPT = 4096  # bounds memory of a search; four regions of seven need 1,261
+LEVELS_KEPT = 4096  # bounds memory of an audit; four regions of seven need 1,261
 _U32 = 1 << 32
 
 
@@ -245,7 +244,6 @@ class _Tree:
         size = math.prod(map(len, self.present))
         if size > CELLS_LIMIT:
             raise OurFault(f"a tree of {size} shares; at most {CELLS_LIMIT} are recombined: use smaller regions")
-        self.complete = len(cells) == math.prod(hop.count for hop in hops)
         self._memo: dict[Combination, _Level] = {(): self._leaves(cells, size)}
 
     def _leaves(self, cells: dict[tuple[int, ...], Share], size: int) -> _Level:
@@ -325,94 +323,6 @@ def _places_by_hop(shares: Sequence[Share], hops: Sequence[Hop]) -> list[list[in
                 return None
         by_hop.append([place.place for place in column])
     return by_hop
-
-
-@dataclass(frozen=True, slots=True)
-class Recombined:
-    """What a search found.
-
-    `combination`: for every region after the first the k places that gave the result; pass it as `first`
-    next time. `good`: level-1 places whose value matched its commitment. `wrong`: level-1 places whose
-    shares were all there and did not match: that place, or somebody between it and us, lied. `steps`:
-    combinations tried.
-    """
-
-    secret: bytes = field(repr=False)
-    combination: Combination
-    good: frozenset[int]
-    wrong: frozenset[int]
-    steps: int
-
-
-def recombine(
-    shares: Iterable[Share],
-    hops: Sequence[Hop],
-    accept_level1: Callable[[int, bytes], bool],
-    accept_secret: Callable[[bytes], bool],
-    first: Combination | None = None,
-    max_steps: int | None = None,
-) -> Recombined:
-    """Find the secret behind `shares`, up to f of whose places in every region may lie (docs/protocol.md §3).
-
-    `hops`: the path from the publisher's region to ours, from our own signed views. `accept_level1(place,
-    value)` checks a level-1 share against its commitment, `accept_secret(secret)` the key commitment. One
-    k-subset of places per region below the first is tried for all rows alike: `first` (the last good one),
-    then all in lexicographic order, at most `max_steps` (`STEPS_LIMIT` if None). Shares that do not fit
-    `hops` are left out.
-
-    Raises `NotEnoughShares` if no combination is complete, `SearchExhausted` if complete ones were tried in
-    vain, `OurFault` for a path of 0 or more than 4 regions, or of too large ones. Never returns a secret that
-    `accept_secret` refused.
-    """
-    if not 1 <= len(hops) <= DEPTH_LIMIT:
-        raise OurFault(f"a path has 1 to {DEPTH_LIMIT} regions, not {len(hops)}")
-    tree = _Tree(shares, hops)
-    threshold, present = hops[0].threshold, len(tree.present[0])
-    if present < threshold:
-        raise NotEnoughShares(f"shares through {present} of {threshold} replicas of the first region")
-    limit = STEPS_LIMIT if max_steps is None else max_steps
-    steps = complete = 0
-    everything = _candidates(tree, first, limit)
-    for combination in islice(everything, limit):
-        steps += 1
-        good: dict[int, bytes] = {}
-        wrong = []
-        for place, value in tree.rows(combination).items():
-            if value is not None and accept_level1(place, value):
-                good[place] = value
-            else:
-                wrong.append(place)
-        complete += len(good) + len(wrong) >= threshold
-        if len(good) < threshold:
-            continue
-        chosen = tuple(good)[:threshold]
-        secret = shamir.interpolate(chosen, [good[place] for place in chosen])
-        if accept_secret(secret):
-            return Recombined(secret, combination, frozenset(good), frozenset(wrong), steps)
-    if complete == 0:
-        raise NotEnoughShares(f"none of {steps} combinations is complete")
-    stopped = next(everything, None) is not None
-    raise SearchExhausted(steps, stopped=stopped, complete=tree.complete)
-
-
-def _candidates(tree: _Tree, first: Combination | None, limit: int) -> Iterator[Combination]:
-    """`first` if it is one of them, then all combinations of present places, in order, each once."""
-    inner = list(enumerate(tree.hops))[1:]
-    present = [tree.present[level] for level, _ in inner]
-    if first is not None and len(first) == len(inner):
-        fits = all(
-            len(subset) == hop.threshold and list(subset) == sorted(set(subset)) and set(subset) <= set(places)
-            for subset, (_, hop), places in zip(first, inner, present, strict=True)
-        )
-        if fits:
-            yield first
-    # no level can get beyond `limit` subsets before the search ends, so no longer list is ever made
-    subsets = [
-        islice(combinations(places, hop.threshold), limit + 1) for places, (_, hop) in zip(present, inner, strict=True)
-    ]
-    for combination in product(*subsets):
-        if combination != first:
-            yield combination
 
 
 def level1_values(shares: Iterable[Share], hops: Sequence[Hop], combination: Combination) -> dict[int, bytes | None]:

@@ -1,12 +1,10 @@
-"""Plain data structures that every other room stands on: topics and filters, fair turns, an agenda of deadlines, the
-time on the wall.
+"""Plain data structures that every other room stands on: topics and filters, fair turns, the time on the wall.
 
 They know nothing of the overlay, of keys or of MQTT beyond the form of a topic. Imports no other room.
 """
 
 from __future__ import annotations
 
-from bridge.base.agenda import Agenda
 from bridge.base.errors import OperatorError
 from bridge.base.intervals import Intervals
 from bridge.base.topics import (
@@ -35,7 +33,6 @@ __all__ = [
     "MEMO_CHARS",
     "MEMO_TOPICS",
     "SHARE_PREFIX",
-    "Agenda",
     "Intervals",
     "NameTree",
     "OperatorError",

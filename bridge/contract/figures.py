@@ -65,6 +65,10 @@ class FigureName(StrEnum):
     KEYS_AHEAD = "keys_ahead", "A data key came before the view that it was split for."
     KEYS_FETCHED = "keys_fetched", "An epoch key was fetched."
     KEYS_ISSUED = "keys_issued", "A key server issued an epoch key."
+    KEYS_REFUTED = (
+        "keys_refuted",
+        "Nothing can open a data key any more: what came does not fit what was signed.",
+    )
     KEYS_REFUSED = "keys_refused", "A key server refused: no right, or no such key."
     LEASES = "leases", "A lease of a shared group was passed on."
     LINK_OVERFLOW = "link_overflow", "What was to go to this member found no room, or was too large for it."
@@ -85,7 +89,7 @@ class FigureName(StrEnum):
     OUTBOX_EXPIRED = "outbox_expired", "A publication of ours was dropped: too old before it could be sent."
     OUTBOX_REFUSED = (
         "outbox_refused",
-        "The outbox took no publication; the label says whether it is full or the disk fails.",
+        "The outbox took no publication: it is full, the disk fails, or local clients alone got it.",
     )
     OVERLAY_EQUIVOCATIONS = "overlay_equivocations", "The owner signed two documents of one version."
     OVERLAYS_ADOPTED = "overlays_adopted", "A newer version of the overlay is in force."

@@ -27,6 +27,7 @@ from bridge.document.batch_topics import BATCH_LEVEL, batch_topic_among
 from bridge.document.policy import DOMAIN_POLICY, KEY_SERVERS_MAX, Issuer, Policy, Scope
 from bridge.document.region_view import DOMAIN_VIEW, VIEW_GRACE_S, Endorsement, Member, RegionView
 from bridge.document.succession import Succession
+from keys.columnsearch import CHOICES_LIMIT
 from keys.envelope import Mode
 from keys.errors import BadFrame, BadSignature, Expired, KeysError
 from keys.frames import sized, text
@@ -34,7 +35,7 @@ from keys.grants import Grant, Right
 from keys.identity import CARRIERS, Certificate, Identity, Role, verify
 from keys.keyheader import frame_bytes
 from keys.material import THRESHOLD_SERVERS_MAX, THRESHOLD_SERVERS_MIN
-from keys.sharetree import STEPS_LIMIT, Hop
+from keys.sharetree import Hop
 
 __all__ = ["VIEW_GRACE_S", "Endorsement", "Member", "Overlay", "OverlayError", "RegionView"]
 
@@ -366,10 +367,10 @@ class Overlay(Succession):
                         f"path {names} of scope {scope.filter:.40} has {len(path)} regions and {shares} shares a key "
                         f"(at most {DEPTH_MAX} and {SHARES_PER_KEY_MAX}); shorten it or use fewer replicas"
                     )
-                if steps > STEPS_LIMIT:
+                if steps > CHOICES_LIMIT:
                     raise OverlayError(
                         f"path {names} of scope {scope.filter:.40} has {steps} combinations of replicas to try where "
-                        f"some lie (at most {STEPS_LIMIT}); shorten it or use smaller regions"
+                        f"some lie (at most {CHOICES_LIMIT}); shorten it or use smaller regions"
                     )
 
 

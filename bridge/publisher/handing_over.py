@@ -19,7 +19,7 @@ def hand_over(
     """Acknowledgements as they count in `view`; `lanes`: replicas of the view before whose link is up."""
     left = [name for name in before.members if name not in view.members]
     newcomers = [name for name in view.members if name not in before.members]
-    for entry in entries if left or newcomers else ():
+    for entry in entries:
         if entry.key is not None and not entry.acked.issuperset(left):
             residents.move(entry, Standing.FRESH)
             entry.acked.clear()

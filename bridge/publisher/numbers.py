@@ -29,7 +29,7 @@ class Numbers:
 
     def draw(self, scope: int, count: int, now_ms: int) -> list[tuple[int, int]]:
         """Consecutive numbers for `count` records as runs (first, how many), of which none crosses a block."""
-        if abs(now_ms - self._last_ms) > CLOCK_STEP_MS and now_ms > self._last_ms:
+        if now_ms - self._last_ms > CLOCK_STEP_MS:
             self._next = _block_at(max(self._next, now_ms * MS_NUMBERS))
             self._blocks.clear()
         self._last_ms = now_ms

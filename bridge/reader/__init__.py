@@ -12,7 +12,8 @@ from bridge.reader.collector import Collector
 from bridge.reader.heads import Head
 from bridge.reader.intake import Intake, misfit
 from bridge.reader.interest import ScopeInterest
-from bridge.reader.key_opening import KeyRing, Opening
+from bridge.reader.key_opening import KeyRing
+from bridge.reader.opening import Opening
 from bridge.reader.replays import is_dated
 
 __all__ = [

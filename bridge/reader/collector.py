@@ -31,8 +31,8 @@ from bridge.reader.kept import (
     stream_of,
     wire_of,
 )
-from bridge.reader.key_opening import OpeningKeys
 from bridge.reader.newest_retained import Joining, order_of
+from bridge.reader.opening import OpeningKeys
 from bridge.reader.replays import is_dated
 from bridge.reader.streams import Held, Stream
 from bridge.reader.unpacking import Unpacked

@@ -19,7 +19,8 @@ from bridge.contract import Blame, Count, Effect
 from bridge.document import Overlay
 from bridge.reader.assembling import Assembling
 from bridge.reader.kept import KeptReader
-from bridge.reader.key_opening import KeyRing, Opened, Opening
+from bridge.reader.key_opening import KeyRing
+from bridge.reader.opening import Opened, Opening
 from bridge.reader.replays import Vouchers
 from bridge.topology import Topology
 from bridge.wire import Admission, Admitted, carries_key_alone, read

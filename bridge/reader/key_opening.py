@@ -1,94 +1,48 @@
 """Data keys at a reader: shares in from every replica of the home region, opened keys out, liars to `blame`.
 
-What an opened key is, `Opening` says: to a gateway the key that decrypts, to an ingest job, whose receiver decrypts
-nothing, k shares that fit what the publisher committed to.
+What an opened key is, `Opening` says.
 
-A search for the combination of honest places is paid for by the key's publisher: after one in vain its next waits,
-so that a publisher who commits to garbage costs a bounded part of our time. A key whose epoch key we lack waits until
-somebody fetched it (`Wanted`, `keys_changed`). Not here: publications, fetching epoch keys.
+A choice of honest places is tried once, when its shares are here (`ColumnSearch`), and in vain at the publisher's
+expense: beyond a burst its searches wait as long again as they took, and a key that nothing can fit any more doubles
+that. So a publisher who commits to garbage costs a bounded part of our time, and delays nobody else. No turn tries more
+than `TURN_CHOICES`: what is left waits for the next tick, so that links are served in between. A key whose epoch key we
+lack waits until somebody fetched it (`Wanted`, `keys_changed`). Not here: publications, fetching epoch keys.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import prod
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
 from bridge.contract import Blame, Count, Doubted, Effect, FairTable, Wanted
-from bridge.document import Overlay, ScopeSecret
+from bridge.document import Overlay
 from bridge.reader.blame import Evidence
 from bridge.reader.kept import KEY, KeptReader, key_of, key_row
+from bridge.reader.opening import Opened, Opening
+from bridge.reader.search_debts import SearchDebts
 from bridge.topology import Topology
 from bridge.wire import KEYS_TOPIC, Admission, Admitted, Ahead, refused
+from keys.columnsearch import Column, ColumnSearch, FoundColumns
 from keys.envelope import (
     PROPERTY_KEY,
     PROPERTY_SHARES,
-    DataKey,
     KeyHeader,
     Mode,
-    check_epoch_key,
     check_share,
-    open_key,
     to_property,
 )
-from keys.epochs import KeyName, ScopeKeys
-from keys.errors import BadContent, BadShare, KeysError, NotEnoughShares, SearchExhausted, UnknownView, WrongEpochKey
+from keys.epochs import KeyName
+from keys.errors import BadContent, BadShare, KeysError, UnknownView, WrongEpochKey
 from keys.identity import Certificate
-from keys.sharetree import Combination, Hop, Label, Share, recombine
+from keys.sharetree import Combination, Hop, Label, Share
 
 KEYS_HELD_MAX = 4096  # a flood evicts the oldest of its publisher or, if not opened, of who brought it
 AUDIT_AFTER_S = 1.0  # by then slow replicas have sent their shares of a key: judge them all at once
-SEARCH_STEP_S = 50e-6  # pause a publisher owes for each step of a search in vain; a step takes about 20 us
+TURN_CHOICES = 200  # about 4 ms: the longest that a search keeps the links waiting; honest keys take 1 to 4
 DOUBTED_MAX = 256  # epoch keys that we asked about since keys came last; a liar can contradict each of ours once
-SEARCH_PAUSE_MIN_S = 0.02  # shorter ones are not worth a timer: regions of up to 5 never pause
 REPEATED_CHARS_MAX = 512  # of a peer's shares of one key, which come again as they were with each 16th publication
-
-Opened = TypeVar("Opened")
-Opened_co = TypeVar("Opened_co", covariant=True)
-
-
-class Opening(Protocol[Opened_co]):
-    """What becomes of a key whose shares fit their commitments, and what that takes."""
-
-    def may_open(self, header: KeyHeader) -> bool:
-        """Whether its scope is for us."""
-
-    def lacks(self, header: KeyHeader) -> bool:
-        """Whether it takes an epoch key that is not here."""
-
-    def check(self, header: KeyHeader) -> None:
-        """Raises WrongEpochKey if ours is another one than the publisher's."""
-
-    def open(self, header: KeyHeader, level1: Mapping[int, bytes], secret: bytes) -> Opened_co:
-        """`level1`: by place, k or more values that fit; `secret` follows from k of them. Raises BadContent."""
-
-
-class OpeningKeys:
-    """A gateway's `Opening`: the keys that decrypt, in the scopes that it may read."""
-
-    def __init__(self, secrets: Sequence[ScopeSecret], keys: ScopeKeys) -> None:
-        self.adopt(secrets)
-        self._keys = keys
-
-    def adopt(self, secrets: Sequence[ScopeSecret]) -> None:
-        self._keyed = {secret.scope.filter: secret.scope.keyed for secret in secrets}
-
-    def may_open(self, header: KeyHeader) -> bool:
-        return header.scope in self._keyed
-
-    def lacks(self, header: KeyHeader) -> bool:
-        return self._keyed[header.scope] and self._keys.get(header.epoch_key) is None
-
-    def check(self, header: KeyHeader) -> None:
-        check_epoch_key(header, self._epoch_key(header))
-
-    def open(self, header: KeyHeader, level1: Mapping[int, bytes], secret: bytes) -> DataKey:
-        return open_key(header, secret, self._epoch_key(header))
-
-    def _epoch_key(self, header: KeyHeader) -> bytes | None:
-        return self._keys.get(header.epoch_key) if self._keyed[header.scope] else None
 
 
 @dataclass(slots=True)
@@ -108,7 +62,7 @@ class _Key(Generic[Opened]):
     secret: bytes = field(default=b"", repr=False)  # recombined by a former process, or by us; only where it is kept
     brought: list[tuple[str, str]] = field(default_factory=list, repr=False)  # who brought which shares, as they came
     served: set[int] = field(default_factory=set)  # sequences; at most the header's message limit
-    failed_with: int = -1  # number of shares at the last search in vain
+    search: ColumnSearch | None = field(default=None, repr=False)  # until it opened
     unusable: bool = False
     told: dict[str, str] = field(default_factory=dict, repr=False)
 
@@ -136,11 +90,11 @@ class KeyRing(Generic[Opened]):
         self._admission = admission
         self._evidence = Evidence(overlay)
         self._keys: FairTable[bytes, _Key[Opened]] = FairTable(KEYS_HELD_MAX)
-        self._last_combination: dict[tuple[Hop, ...], Combination] = {}  # by path and views
+        self._contradicted: dict[tuple[Hop, ...], Counter[Column]] = {}  # by path and views
         self._ahead = Ahead()
         self._audits: OrderedDict[bytes, float] = OrderedDict()  # oldest first, all wait equally long
-        self._paused: dict[bytes, float] = {}  # publisher -> when it may be searched for again
-        self._searches: dict[bytes, float] = {}  # key ids whose search waits for that
+        self._debts = SearchDebts()
+        self._searches: dict[bytes, float] = {}  # key ids whose search waits, and until when
         self._lacking: dict[KeyName, set[bytes]] = {}  # epoch key -> ids of the keys that wait for it, or for another
         self._doubted: set[KeyName] = set()
 
@@ -150,9 +104,9 @@ class KeyRing(Generic[Opened]):
         for held in self._keys.values():
             held.seals_ms = overlay.policy.calendar.sealing_ms(held.header.epoch)
         self._evidence.adopt(overlay)
-        self._last_combination = {
-            hops: combination
-            for hops, combination in self._last_combination.items()
+        self._contradicted = {
+            hops: columns
+            for hops, columns in self._contradicted.items()
             if all(overlay.view(hop.region, hop.view) for hop in hops)
         }
         effects, opened = self.keys_changed(now)
@@ -176,7 +130,7 @@ class KeyRing(Generic[Opened]):
         for key_id in [key_id for ids in lacking.values() for key_id in sorted(ids)]:
             key = self._keys.get(key_id)
             if key is not None and key.opened is None:
-                key.failed_with, key.unusable = -1, False
+                key.unusable = False
                 effects += self._recombine(key, now)
                 if key.is_open:
                     opened.append(key_id)
@@ -204,7 +158,7 @@ class KeyRing(Generic[Opened]):
         if sender is None:
             raise BadShare("shares from a replica that the key gives no place")
         effects: list[Effect] = []
-        fresh = 0
+        fresh: list[Share] = []
         for share in self._admission.shares(properties, [*key.hops[:-1], sender]):
             if peer in self._overlay.hosted and not check_share(header, sender.place, share.value):
                 # Nobody checked it on the way, and whoever may publish there can have made it: it takes no label from
@@ -213,19 +167,21 @@ class KeyRing(Generic[Opened]):
                 continue
             known = key.shares.setdefault(share.label, share)
             if known is share:
-                fresh += 1
+                fresh.append(share)
             elif known != share:
                 effects.append(Blame(peer, False, "a second, different share for one label"))
         if told is not None and len(told) <= REPEATED_CHARS_MAX and not effects:
             key.told[peer] = told
         if not fresh:
             return effects, None
-        effects.append(Count("shares_received", fresh))
+        effects.append(Count("shares_received", len(fresh)))
         if key.opened is not None:
             self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
             return effects, None
         if self._kept is not None and told is not None:
             key.brought.append((peer, told))
+        if key.search is not None:
+            key.search.add(fresh)
         effects += self._recombine(key, now)
         if key.opened is None:
             self._keep(key)
@@ -326,57 +282,66 @@ class KeyRing(Generic[Opened]):
     def _recombine(self, key: _Key[Opened], now: float) -> list[Effect]:
         """Try to open the key with the shares that are here; more may come."""
         header, opening = key.header, self._opening
-        if key.unusable or len(key.shares) == key.failed_with or not opening.may_open(header):
+        if key.unusable or not opening.may_open(header):
             return []
         if opening.lacks(header):
             return self._lack(header)
         if key.secret:
             return self._reopen(key)
-        if len(key.shares) < prod(hop.threshold for hop in key.hops):
-            return []  # too few for any combination
-        pause = self._paused.get(header.publisher, 0.0)
-        if now < pause:
-            self._searches[header.key_id] = pause
+        due = self._debts.free_at(header.publisher, now)
+        if due > now:
+            self._searches[header.key_id] = due
             return []
-        level1: dict[int, bytes] = {}  # whatever fits its commitment is true, whichever combination gave it
-        opened: list[Opened] = []
+        search = key.search = key.search or self._search_of(key)
+        before = search.steps
+        try:
+            opening.check(header)
+            found = search.search(TURN_CHOICES, self._contradicted.get(key.hops, {}))
+        except WrongEpochKey:
+            key.unusable = True  # until keys come
+            return [Count("wrong_epoch_key"), *self._doubt(header)]
+        tried = search.steps - before
+        if found is not None:
+            return self._found(key, search, found, now)
+        if search.is_refuted or (search.is_complete and not search.is_pending()):
+            key.unusable, key.search = True, None
+            self._debts.refuted(header.publisher, search.steps, now)
+            return [Count("keys_refuted")]
+        self._debts.in_vain(header.publisher, tried, now)
+        if tried >= TURN_CHOICES:
+            self._searches[header.key_id] = self._debts.free_at(header.publisher, now)
+        return []
 
+    def _search_of(self, key: _Key[Opened]) -> ColumnSearch:
         def fits(place: int, value: bytes) -> bool:
-            if not check_share(header, place, value):
-                return False
-            level1[place] = value
-            return True
+            return check_share(key.header, place, value)
 
         def accept(secret: bytes) -> bool:
             try:
-                opened.append(opening.open(header, level1, secret))
+                key.opened = self._opening.open(key.header, search.rows, secret)
             except BadContent:
                 return False
             return True
 
-        key.failed_with = len(key.shares)
-        try:
-            opening.check(header)
-            found = recombine(key.shares.values(), key.hops, fits, accept, first=self._last_combination.get(key.hops))
-        except NotEnoughShares:
-            return []
-        except SearchExhausted as error:
-            key.unusable = error.complete
-            if error.steps * SEARCH_STEP_S >= SEARCH_PAUSE_MIN_S:
-                self._paused[header.publisher] = now + error.steps * SEARCH_STEP_S
-            return [Count("recombine_retries")]
-        except WrongEpochKey:
-            key.unusable = True  # until keys come
-            return [Count("wrong_epoch_key"), *self._doubt(header)]
-        key.opened, key.combination = opened[-1], found.combination
+        search = ColumnSearch(key.hops, fits, accept)
+        search.add(key.shares.values())
+        return search
+
+    def _found(self, key: _Key[Opened], search: ColumnSearch, found: FoundColumns, now: float) -> list[Effect]:
+        header = key.header
+        key.combination, key.search = found.combination, None
         self._put(key, header.publisher)
         if self._kept is not None:
             key.secret = found.secret
             key.brought.clear()
             self._keep(key)
-        self._last_combination[key.hops] = found.combination
+        self._debts.opened(header.publisher)
         self._audits.setdefault(header.key_id, now + AUDIT_AFTER_S)
-        return [Count("recombined")]
+        effects: list[Effect] = [Count("recombined")]
+        if contradicted := search.contradictions(found):
+            self._contradicted.setdefault(key.hops, Counter()).update(contradicted)
+            effects.append(Count("recombine_retries"))
+        return effects
 
     def _reopen(self, key: _Key[Opened]) -> list[Effect]:
         """A key that a former process recombined; its shares are not judged again."""
@@ -424,13 +389,14 @@ class KeyRing(Generic[Opened]):
         """Searches that had to wait, and audits of keys whose shares are in; the ids of keys that were opened."""
         effects: list[Effect] = []
         opened = []
-        for key_id in [k for k, at in self._searches.items() if at <= now]:
-            del self._searches[key_id]
-            key = self._keys.get(key_id)
+        due = [key_id for key_id, at in self._searches.items() if at <= now]
+        if due:  # one a turn: each takes its publisher's time, and puts itself at the end if it is not through
+            del self._searches[due[0]]
+            key = self._keys.get(due[0])
             if key is not None and key.opened is None:
                 effects += self._recombine(key, now)
                 if key.is_open:
-                    opened.append(key_id)
+                    opened.append(due[0])
         while self._audits and next(iter(self._audits.values())) <= now:
             key_id, _ = self._audits.popitem(last=False)
             key = self._keys.get(key_id)

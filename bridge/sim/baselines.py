@@ -17,8 +17,8 @@ from typing import Protocol, TypeAlias
 
 from bridge.sim.draws import Draws
 from keys import gf256, shamir
-from keys.errors import NotEnoughShares
-from keys.sharetree import SECRET_BYTES, Hop, first_split, recombine, resplit
+from keys.columnsearch import CHOICES_LIMIT, ColumnSearch
+from keys.sharetree import SECRET_BYTES, Hop, first_split, resplit
 
 Coalition: TypeAlias = Sequence[frozenset[int]]
 """For every virtual node of the path, publisher's end first, the places (1..n) of its bad replicas."""
@@ -215,11 +215,9 @@ class Algorithm2:
         levels = range(len(self._hops))
         kept = [s for s in self._levels[-1] if not any(s.places[level] in bad[level] for level in levels)]
         values = {share.places[0]: share.value for share in self._levels[0]}
-        try:
-            found = recombine(kept, self._hops, lambda x, value: values[x] == value, lambda s: s == self._secret)
-        except NotEnoughShares:
-            return False
-        return found.secret == self._secret
+        search = ColumnSearch(self._hops, lambda x, value: values[x] == value, lambda s: s == self._secret)
+        search.add(kept)
+        return search.search(CHOICES_LIMIT, {}) is not None
 
 
 def coalitions(counts: Sequence[int]) -> Iterator[Coalition]:

@@ -129,7 +129,10 @@ class TracedEntity:
         self._ask_at: float | None = None
         self._asked = 0
         self._renew_at: float | None = None
-        self._token_offset_s = 0.0  # of our clock, when we made the last token
+        self._token = b""  # the last one with its key, as it is handed over
+        self._token_for: tuple[bytes, Seat | None] | None = None  # topic and seat of it
+        self._token_offset_s = 0.0  # of our clock, when we made it
+        self._token_made_at = 0.0
         self._state = b""  # what was said last
         self.clock_off_s: float | None = None
         """How far our clock is ahead of our broker's, who refused a token for that."""
@@ -256,7 +259,7 @@ class TracedEntity:
         effects: list[TracedEffect] = [Listen(to_entity(self._certificate.name, self._advertisement.topic, session))]
         if self._wishes.secured:  # before the token, behind which JOIN is told
             effects += self._say(Word.TRACE_KEY, self._random(KEY_BYTES))
-        effects += self._authorise(now)
+        effects += self._authorise_again(now)
         if self._state:
             effects += self._say(Word.STATE, self._state)
         return [*effects, Count("registered")]
@@ -265,7 +268,8 @@ class TracedEntity:
         """A token for a key pair of its own, so that it tells nobody where we are connected."""
         if self._advertisement is None or self._session is None:
             return []
-        self._token_offset_s = self._wall.offset_s
+        self._token_made_at, self._token_offset_s = now, self._wall.offset_s
+        self._token_for = self._advertisement.topic, self.seat
         holder = Identity.generate(self._random(32))
         now_ms = self._wall.ms(now)
         token = Token(
@@ -277,7 +281,19 @@ class TracedEntity:
             self.seat,
         ).signed(self._identity)
         self._renew_at = now + RENEW_AFTER_S
-        return self._say(Word.TOKEN, sized(token.encode()) + holder.private_bytes())
+        self._token = sized(token.encode()) + holder.private_bytes()
+        return self._say(Word.TOKEN, self._token)
+
+    def _authorise_again(self, now: float) -> list[TracedEffect]:
+        """In a new session at the same broker the token of before will do while it is young: making and verifying one
+        costs both sides, and after a restart of the broker everybody comes at once."""
+        assert self._advertisement is not None
+        is_young = 0 <= now - self._token_made_at < RENEW_AFTER_S
+        is_ours = self._token_for == (self._advertisement.topic, self.seat)
+        if not (is_young and is_ours) or abs(self._wall.offset_s - self._token_offset_s) > CLOCK_SET_S:
+            return self._authorise(now)
+        self._renew_at = self._token_made_at + RENEW_AFTER_S
+        return self._say(Word.TOKEN, self._token)
 
     def _pinged(self, payload: bytes, now: float) -> list[TracedEffect]:
         if self._session is None:

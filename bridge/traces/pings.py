@@ -19,7 +19,8 @@ rarer exponentially, the longest of N is exceeded `STEADY` times with a chance o
     suspected after half of the patience without an answer, and not before the longest wait; failed after all of it, and
                 never before `floor_s`: a program that pauses for half a second is no death, however good its link
     interval  = interval_s, half of it until ten pings went, since nothing is known of a newcomer, unless our turns come
-                late; at once after the first miss, then an eighth of the wait so far, at least interval_min_s, or a
+                late; with a goal (`within`) what the patience leaves of most of it; at once after the first miss,
+                then an eighth of the wait so far, at least interval_min_s, or a
                 quarter of interval_s as long as it is a newcomer or our turns come late, since so many pings might be
                 what keeps the answers back; doubled up to AFTER_FAILURE_S after a failure
 
@@ -31,11 +32,11 @@ signs of life, votes of several witnesses (`witnessing`).
 
 from __future__ import annotations
 
-from collections import deque
+from array import array
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from bridge.traces.self_health import SelfHealth
 
@@ -48,6 +49,7 @@ EXPERIENCE = 240  # answers: four minutes of them
 LONGEST_LIFE_S = 3600.0  # in which the longest wait fades to its third
 SURVIVED_MAX_S = 10.0  # an entity that came back after longer than that was dead, and is a newcomer
 REPEAT = 8  # pings follow each other by this part of the wait so far
+GOAL_PART = 0.95  # of a goal; the rest is for our own turns
 LATE = 4  # our own turn is late when it comes behind its time by this part of a timeout
 
 
@@ -66,6 +68,8 @@ class Preset:
     patience_s: float = 2.4
     caution: float = 1.0
     floor_s: float = 2.0
+    goal_s: float = 0.0
+    """Deaths are told within so long: who is waited for less is asked less. 0: the interval is as it is."""
 
 
 LAN = Preset("lan")
@@ -77,10 +81,10 @@ PRESETS = {preset.name: preset for preset in (LAN, WAN, CELLULAR)}
 
 def within(detect_s: float) -> Preset:
     """The times with which a death is told `detect_s` after it at the latest, on a link that keeps its longest wait
-    well below that: half of it is left for the next ping to be due, the other half for its answer to be missed, a
-    newcomer's too. So the interval is the longest one that the goal allows, and the patience is what is left
-    (W. Chen, S. Toueg, M. K. Aguilera, On the quality of service of failure detectors (2002), section 5). Raises
-    ValueError."""
+    well below that. The longest time to tell it is interval and patience. The patience is the link's; so the interval
+    is the longest one that the goal leaves beside that, and the better a link is known to be, the fewer pings it needs
+    (W. Chen, S. Toueg, M. K. Aguilera, On the quality of service of failure detectors (2002), section 5). Where waits
+    are so long that nothing is left, it is a tenth of the goal, which cannot be met. Raises ValueError."""
     if detect_s < 1:
         raise ValueError("a death cannot be told within less than a second")
     return Preset(
@@ -91,7 +95,13 @@ def within(detect_s: float) -> Preset:
         timeout_max_s=detect_s / 2,
         patience_s=detect_s / 5,
         floor_s=min(2.0, detect_s / 3),
+        goal_s=detect_s,
     )
+
+
+UNKNOWN, LOST = -2.0, -1.0  # instead of a round trip
+_LEADING = 1 << HISTORY
+_Sent: TypeAlias = tuple[int, float, float]  # a ping's number, when it went, when it is missed
 
 
 class Health(StrEnum):
@@ -119,50 +129,22 @@ class PingMetrics:
     reordered_rate: float
 
 
-@dataclass(slots=True)
-class _Sent:
-    """A ping whose answer may come. `missed`: its timeout passed."""
-
-    at: float
-    missed: bool = False
-
-
 class Pulse:
     """One entity. `tick` when `next_deadline` is reached; `answered` for every answer.
 
-    A broker has thousands of these and does little else: what an answer changes is computed when it comes, once.
+    A broker has tens of thousands of these and does little else: what an answer changes is computed when it comes,
+    once, and a ping that is answered in time leaves no object behind.
     """
 
     __slots__ = (
-        "_answered_at",
-        "_answers",
-        "_asked_at",
-        "_excused_s",
-        "_fates",
-        "_highest_answered",
-        "_is_late",
-        "_last_ping",
-        "_longest_s",
-        "_misses",
-        "_next_ping",
-        "_number",
-        "_ours",
-        "_patience_s",
-        "_pause_s",
-        "_preset",
-        "_reordered",
-        "_round_trip",
-        "_sent",
-        "_spread_s",
-        "_suspect_s",
-        "_unjudged",
-        "health",
-        "timeout_s",
+        "_answered_at", "_answers", "_asked_at", "_deviation_s", "_excused_s", "_highest_answered", "_is_late",
+        "_last_ping", "_longest_s", "_missed", "_misses", "_next_ping", "_number", "_ours", "_patience_s", "_pause_s",
+        "_preset", "_reordered", "_smoothed_s", "_spread_s", "_suspect_s", "_trips", "_waiting", "health", "timeout_s",
     )  # fmt: skip
 
     def __init__(self, preset: Preset, now: float, spread: float = 0.0, ours: SelfHealth | None = None) -> None:
-        """The first ping is due at once; the pause behind it is longer by `spread` of an interval, so that those who
-        came together are not pinged together. `ours`: how well the pinging broker does."""
+        """The first ping is due at once; the pause behind it is longer by `spread` of an interval, or shorter where
+        there is a goal, so that those who came together are not pinged together. `ours`: how well the broker does."""
         self._ours = ours or SelfHealth()
         self.health = Health.ALIVE
         self.timeout_s = preset.timeout_initial_s
@@ -170,14 +152,13 @@ class Pulse:
         self._preset = preset
         self._next_ping = now
         self._last_ping = now
-        self._spread_s = spread * preset.interval_s
         self._number = 0
         self._misses = 0  # of pings behind the last answered one
-        self._sent: dict[int, _Sent] = {}  # by number, in order of sending
-        self._unjudged: deque[tuple[float, int]] = deque()  # (when it is missed, number), in order of sending
-        self._round_trip: tuple[float, float] | None = None  # smoothed, deviation
-        self._fates: deque[tuple[int, float | None]] = deque(maxlen=HISTORY)  # (number, round trip or None)
-        self._reordered: deque[bool] = deque(maxlen=HISTORY)
+        self._waiting: list[_Sent] = []  # for their answers, in order of sending
+        self._missed: dict[int, float] | None = None  # whose timeout passed and that may still come: when they went
+        self._smoothed_s, self._deviation_s = -1.0, 0.0  # of round trips; nothing is known yet
+        self._trips = array("f", (UNKNOWN,) * HISTORY)  # of the last pings, each at its number modulo HISTORY
+        self._reordered = 1  # a bit for each of the last answers, below a leading one
         self._highest_answered = 0
         self._answers = 0
         self._answered_at = now
@@ -188,12 +169,13 @@ class Pulse:
         self._suspect_s = self._patience_s / 2  # both before `stretch`
         self._pause_s = preset.interval_s  # before the next ping, after a failure
         self._is_late = False  # our last turn came late
+        self._spread_s = -spread * self._interval_s() if preset.goal_s else spread * preset.interval_s
 
     @property
     def next_deadline(self) -> float:
         due = self._next_ping
-        if self._unjudged:
-            due = min(due, self._unjudged[0][0])
+        if self._waiting and self._waiting[0][2] < due:
+            due = self._waiting[0][2]
         return due if not self._misses or self.health is Health.FAILED else min(due, self._verdict_at)
 
     @property
@@ -212,8 +194,8 @@ class Pulse:
         self._is_late = late_s > self.timeout_s / LATE
         if self._is_late:
             self._wait_longer(late_s)
-        while self._unjudged and self._unjudged[0][0] <= now:
-            self._judge(self._unjudged.popleft()[1], now)
+        while self._waiting and self._waiting[0][2] <= now:
+            self._judge(*self._waiting.pop(0)[:2], now)
         while self._misses and self.health is not Health.FAILED and now >= self._verdict_at:
             self.health = Health.FAILED if self.health is Health.SUSPECTED else Health.SUSPECTED
         ping = self._ping(now) if now >= self._next_ping else None
@@ -221,18 +203,15 @@ class Pulse:
 
     def answered(self, number: int, sent_ms: int, now: float) -> Health | None:
         """An answer came: the entity's health, if it changed. An echo of what was never sent, or twice, is ignored."""
-        sent = self._sent.get(number)
-        if sent is None or sent_ms != int(sent.at * 1000):
+        at = self._take_out(number, sent_ms)
+        if at is None:
             return None
-        del self._sent[number]
-        while self._unjudged and self._unjudged[0][1] not in self._sent:
-            self._unjudged.popleft()
-        round_trip_s = max(0.0, now - sent.at)
-        if sent.missed:  # it was late, not lost
-            self._fates = deque([(n, round_trip_s if n == number else s) for n, s in self._fates], maxlen=HISTORY)
-        else:
-            self._fates.append((number, round_trip_s))
-        self._reordered.append(number < self._highest_answered)
+        round_trip_s = max(0.0, now - at)
+        if number > self._number - HISTORY:
+            self._trips[number % HISTORY] = round_trip_s
+        self._reordered = self._reordered << 1 | (number < self._highest_answered)
+        if self._reordered >= 2 * _LEADING:
+            self._reordered = self._reordered % _LEADING | _LEADING
         self._highest_answered = max(self._highest_answered, number)
         self._learn(round_trip_s, now)
         self._wait_for_the_rest(now)
@@ -240,18 +219,21 @@ class Pulse:
         return self.health if before is not self.health else None
 
     def begin(self, now: float) -> None:
-        """It listens from now on: no ping before that could be answered."""
-        self._next_ping = min(self._next_ping, now)
+        """It spoke, and listens from now on: no ping before that could be answered."""
+        if self._preset.goal_s:
+            self._next_ping, self._spread_s = now + self._interval_s() + self._spread_s, 0.0
+        else:
+            self._next_ping = min(self._next_ping, now)
 
     def lives(self, now: float) -> Health | None:
         """Something else came of it that nobody can forge: its health, if it changed. Not judged by how late it is."""
-        if self._sent:
+        if self._waiting or self._missed:
             self._asked_at, self._excused_s = now, 0.0
         if self._misses:
             self._misses = 0
             self._next_ping = max(self._last_ping + self._interval_s(), now)
-        elif self._answers >= EXPERIENCE:
-            self._next_ping = max(self._next_ping, now + self._interval_s())  # its link is known: no need to ask
+        elif self._preset.goal_s or self._answers >= EXPERIENCE:  # else there is much to learn of its link by asking
+            self._next_ping = max(self._next_ping, now + self._interval_s())
         before, self.health = self.health, Health.ALIVE
         return self.health if before is not self.health else None
 
@@ -264,13 +246,15 @@ class Pulse:
 
     @property
     def metrics(self) -> PingMetrics:
-        answers = [seconds for _, seconds in self._fates if seconds is not None]
+        known = [trip for trip in self._in_order() if trip != UNKNOWN]
+        answers = [trip for trip in known if trip != LOST]
         jumps = [abs(later - earlier) for earlier, later in pairwise(answers)]
+        came = self._reordered.bit_length() - 1
         return PingMetrics(
-            loss_rate=1 - len(answers) / len(self._fates) if self._fates else 0.0,
+            loss_rate=1 - len(answers) / len(known) if known else 0.0,
             latency_s=sum(answers) / len(answers) if answers else None,
             jitter_s=sum(jumps) / len(jumps) if jumps else None,
-            reordered_rate=sum(self._reordered) / len(self._reordered) if self._reordered else 0.0,
+            reordered_rate=(self._reordered.bit_count() - 1) / came if came else 0.0,
         )
 
     # -------------------------------------------------------------------------------------------- details
@@ -282,15 +266,32 @@ class Pulse:
         waits_s = self._patience_s if self.health is Health.SUSPECTED else self._suspect_s
         return since + self._excused_s + waits_s * self._ours.stretch
 
+    def _in_order(self) -> array[float]:
+        oldest = (self._number + 1) % HISTORY
+        return self._trips[oldest:] + self._trips[:oldest]
+
+    def _take_out(self, number: int, sent_ms: int) -> float | None:
+        """When the ping went that is answered with these; None: none did, or it was answered."""
+        for place, (sent, at, _) in enumerate(self._waiting):
+            if sent == number:
+                if sent_ms == int(at * 1000):
+                    del self._waiting[place]
+                    return at
+                return None
+        missed = self._missed
+        if missed is None or number not in missed or sent_ms != int(missed[number] * 1000):
+            return None
+        return missed.pop(number)
+
     def _ping(self, now: float) -> Ping:
         self._number += 1
-        self._sent[self._number] = _Sent(now)
-        if len(self._sent) > OUTSTANDING_MAX:
-            del self._sent[next(iter(self._sent))]
-        missed_at = now + self.timeout_s
-        if self._unjudged:
-            missed_at = max(missed_at, self._unjudged[-1][0])
-        self._unjudged.append((missed_at, self._number))
+        missed_at, waiting = now + self.timeout_s, self._waiting
+        if waiting:
+            missed_at = max(missed_at, waiting[-1][2])
+        waiting.append((self._number, now, missed_at))
+        missed = self._missed
+        if missed and len(waiting) + len(missed) > OUTSTANDING_MAX:
+            del missed[next(iter(missed))]
         if self._asked_at is None:
             self._asked_at, self._excused_s = now, 0.0
         self._last_ping = now
@@ -302,6 +303,9 @@ class Pulse:
         return Ping(self._number, int(now * 1000))
 
     def _interval_s(self) -> float:
+        if self._preset.goal_s:
+            left_s = GOAL_PART * self._preset.goal_s - self._patience_s
+            return max(left_s, self._preset.goal_s / 10) * self._ours.stretch
         newcomer = self._number < HISTORY and not self._is_late  # who has too much to do does not ask for more
         return self._preset.interval_s / 2 if newcomer else self._preset.interval_s * self._ours.stretch
 
@@ -312,13 +316,13 @@ class Pulse:
         least_s = self._preset.interval_min_s if knows else self._preset.interval_s / 4
         return min(max(waited_s / REPEAT, least_s), self._preset.interval_s) * self._ours.stretch
 
-    def _judge(self, number: int, now: float) -> None:
+    def _judge(self, number: int, at: float, now: float) -> None:
         """Its timeout passed."""
-        sent = self._sent.get(number)
-        if sent is None:
-            return  # answered, or so old that it was forgotten
-        sent.missed = True
-        self._fates.append((number, None))
+        if self._missed is None:
+            self._missed = {}
+        self._missed[number] = at
+        if number > self._number - HISTORY:
+            self._trips[number % HISTORY] = LOST
         self._misses += 1
         if self.health is not Health.FAILED:
             self._next_ping = min(self._next_ping, self._last_ping + self._repeat_s(now))
@@ -326,24 +330,23 @@ class Pulse:
     def _wait_longer(self, late_s: float) -> None:
         """We come late ourselves, and answers may lie where nobody read them: while this broker has too much to do,
         it holds nobody for dead, up to `timeout_max_s` for each ping and twice that for each wait."""
-        waiting, longest_s = self._unjudged, self._preset.timeout_max_s
+        longest_s = self._preset.timeout_max_s
         self._excused_s = min(self._excused_s + late_s, 2 * longest_s)
-        self._unjudged = deque()
-        for at, number in waiting:
-            sent = self._sent.get(number)
-            if sent is not None:
-                self._unjudged.append((max(at, min(at + late_s, sent.at + longest_s)), number))
+        self._waiting = [
+            (number, at, max(missed_at, min(missed_at + late_s, at + longest_s)))
+            for number, at, missed_at in self._waiting
+        ]
 
     def _learn(self, round_trip_s: float, now: float) -> None:
         """RFC 6298, section 2: smoothed round trip and its deviation; how long an answer was waited for."""
         preset = self._preset
-        if self._round_trip is None:
+        smoothed, deviation = self._smoothed_s, self._deviation_s
+        if smoothed < 0:
             smoothed, deviation = round_trip_s, round_trip_s / 2
         else:
-            smoothed, deviation = self._round_trip
             deviation += (abs(round_trip_s - smoothed) - deviation) / 4
             smoothed += (round_trip_s - smoothed) / 8
-        self._round_trip = smoothed, deviation
+        self._smoothed_s, self._deviation_s = smoothed, deviation
         self._answers += 1
         longest_s = self._longest_s * max(1 - (now - self._answered_at) / LONGEST_LIFE_S, 0.0)
         self._answered_at = now
@@ -369,8 +372,8 @@ class Pulse:
         is_over = self._highest_answered == self._number
         self._asked_at, self._excused_s = None if is_over else now, 0.0
         if self._misses:
-            behind = () if is_over else self._sent.items()
-            self._misses = sum(sent.missed for number, sent in behind if number > self._highest_answered)
+            behind = () if is_over or self._missed is None else self._missed
+            self._misses = sum(number > self._highest_answered for number in behind)
             self._pause_s = self._preset.interval_s
             pause_s = self._preset.interval_min_s if self._misses else self._interval_s()
             self._next_ping = max(self._last_ping + pause_s, now)

@@ -21,12 +21,12 @@ class Traced:
     """None: of before a restart of ours, and not back."""
     speaks_at: str
     listens_at: str
+    place: int
+    """In the broker's sweep."""
     rejoin_by: float = 0.0
     spoke: bool = False
     joined: bool = False
     metrics_at: float = 0.0
-    due: float = float("inf")
-    """When it is looked at, if not before its time."""
 
     @property
     def advertisement(self) -> Advertisement:

@@ -1,8 +1,8 @@
 """Registrations that wait for their turn: pings go on while thousands of entities come at once, after a restart.
 
 To register one entity costs as much as twenty pings with their answers, nearly all of it for signatures. So a few are
-taken up in each turn of the broker, and one more beside so many answers: a broker that has too much to do has few and
-long turns, and neither pings nor registrations may take all of its time. The others wait, a client's latest in the
+taken up in each turn of the event loop, between everything that can be read and everything that is due: neither pings
+nor registrations take all of the time, and none of it is left unused. The others wait, a client's latest in the
 place of its first: what it asked for before it does not hear an answer to. What is no registration at all costs nothing
 and does not wait, so that its client is soon sent away; neither does what would not fit here. Not here: whether a
 registration holds (`tracing`), when a turn begins.
@@ -16,8 +16,7 @@ from keys.errors import BadFrame
 from keys.tracesession import Registration
 
 AT_ONCE = 4  # in one turn
-ANSWERS_A_REGISTRATION = 64  # ... and one for so many answers: of the time for both, pings keep three quarters
-WAITING_MAX = 20_000  # clients
+WAITING_MAX = 100_000  # clients
 WAITING_BYTES_MAX = 4_096  # of one registration
 
 
@@ -27,7 +26,6 @@ class RegistrationQueue:
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, bytes] = OrderedDict()
         self._left = AT_ONCE  # of this turn
-        self._answers = 0
 
     def __len__(self) -> int:
         """Clients that wait."""
@@ -50,14 +48,6 @@ class RegistrationQueue:
         taken = [self._waiting.popitem(last=False) for _ in range(min(AT_ONCE, len(self._waiting)))]
         self._left = AT_ONCE - len(taken)
         return taken
-
-    def answered(self) -> list[tuple[str, bytes]]:
-        """An entity answered a ping: who is to be taken up beside that, if anybody."""
-        self._answers += 1
-        if self._answers < ANSWERS_A_REGISTRATION or not self._waiting:
-            return []
-        self._answers = 0
-        return [self._waiting.popitem(last=False)]
 
     def gone(self, client: str) -> None:
         """It waits no longer, if it did."""

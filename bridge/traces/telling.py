@@ -72,6 +72,7 @@ class Voice:
         "advertisement",
         "again",
         "audience",
+        "former",
     )
 
     def __init__(
@@ -89,6 +90,8 @@ class Voice:
         self.audience = Audience(now)
         self.again: dict[Interest, tuple[TraceKind, Mapping[str, object]]] = {}
         """What holds now, by who wants such things; whoever comes later is told."""
+        self.former: tuple[Token, Identity] | None = None
+        """A right to speak that was verified and given to us in a session of before."""
         self._random = random
         self._token: Token | None = None
         self._holder: Identity | None = None
@@ -109,6 +112,17 @@ class Voice:
     def token(self) -> Token | None:
         """Our right to speak; None before there is one."""
         return self._token
+
+    @property
+    def right(self) -> tuple[Token, Identity] | None:
+        """A verified token and its key, of this session or one before."""
+        return self.former if self._token is None or self._holder is None else (self._token, self._holder)
+
+    def held(self, token: Token, secret: bytes, now_ms: int) -> Identity | None:
+        """The key of a token that is handed over once more, bit by bit, and counts now; None for any other."""
+        if self.former is None or self.former[0] != token or self.former[1].private_bytes() != secret:
+            return None
+        return self.former[1] if token.not_before_ms <= now_ms <= token.not_after_ms else None
 
     @property
     def is_heard(self) -> bool:

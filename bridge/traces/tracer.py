@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from struct import Struct
 
-from bridge.base import Agenda, Wall
+from bridge.base import Wall
 from bridge.contract import Count, FairTable, Tick
 from bridge.traces.events import (
     ClientGone,
@@ -32,6 +32,7 @@ from bridge.traces.registered import Traced
 from bridge.traces.remembered import RememberedEntity
 from bridge.traces.reporting import Reporter
 from bridge.traces.self_health import SICK, SelfHealth
+from bridge.traces.sweep import NEVER, Sweep
 from bridge.traces.telling import KEYED_MAX, Say, Voice, open_trace_key
 from keys.delegation import Advertisement, Delegated, Token
 from keys.errors import BadFrame, Expired, KeysError, NotAuthorised, TooOften
@@ -45,7 +46,7 @@ __all__ = [
     "open_trace_key",
 ]  # fmt: skip
 
-ENTITIES_MAX = 20_000  # trace topics registered at one broker; who has most loses its oldest, if that is more than one
+ENTITIES_MAX = 100_000  # trace topics registered at one broker; who has most loses its oldest, if that is more than one
 DUE_AT_ONCE = 256  # entities looked at in one turn: what they answer must be read between turns
 SPEAKS_S = 5.0  # an entity that registered listens before it speaks; if it never does, it is pinged after so long
 REJOIN_S = 60.0  # how long an entity of before a restart of ours may take to come back
@@ -86,9 +87,8 @@ class Tracer:
         self._places: FairTable[bytes, bytes] = FairTable(ENTITIES_MAX)  # sessions, by entity; a value is its topic
         self._spoken: dict[str, bytes] = {}  # by where its entity speaks to us
         self._clients: dict[str, set[bytes]] = {}
-        # An answer puts off what its entity is looked at for, so many times a second. So an entry stays where it is
-        # when its time moves on, and finds a new place when it comes up. Those that `due` does not confirm are stale.
-        self._agenda = Agenda()  # of sessions
+        self._sweep = Sweep()
+        self._placed: dict[int, bytes] = {}  # sessions, by place in the sweep
 
     def __len__(self) -> int:
         return len(self._traced)
@@ -100,12 +100,8 @@ class Tracer:
     @property
     def next_deadline(self) -> float | None:
         """When something may be due; not later than it is."""
-        while (entry := self._agenda.first()) is not None:
-            traced = self._traced.get(entry[1])
-            if traced is not None and traced.due == entry[0]:
-                return entry[0]
-            self._agenda.take()
-        return None
+        first = self._sweep.first
+        return None if first == NEVER else first
 
     def handle(self, event: TracingEvent, now: float) -> list[TracingEffect]:
         """Effects in the order in which they must happen. What does not hold is counted against its client. `Tick`
@@ -138,9 +134,12 @@ class Tracer:
         if node is None:
             raise NotAuthorised("the advertisement is of a discovery node that we do not know")
         now_ms = self._wall.ms(now)
-        advertisement.verify(node, self._authority, now_ms)
-        registration.verify(advertisement, now_ms)
         former = self._sessions.get(advertisement.topic)
+        if former is not None and self._traced[former].advertisement == advertisement:
+            advertisement.check_time(now_ms)  # it was verified when it came first
+        else:
+            advertisement.verify(node, self._authority, now_ms)
+        registration.verify(advertisement, now_ms)
         if former is None and len(self._traced) >= ENTITIES_MAX and self._places.is_even:
             raise TooOften(f"{ENTITIES_MAX} entities are registered; raise the bound or use another broker")
         before = None if former is None else self._forget(former)
@@ -149,14 +148,15 @@ class Tracer:
         voice = Voice(advertisement, self._random, now, self._reporter, self._wall)
         if before is not None:
             voice.again |= before.voice.again  # until it says otherwise
+            voice.former = before.voice.right
         pulse = Pulse(self._preset, now + SPEAKS_S, self._random(1)[0] / 256, self.self_health)
         speaks_at = to_broker(advertisement.topic, session)
         listens_at = to_entity(advertisement.certificate.name, advertisement.topic, session)
-        traced = Traced(voice, event.client, ours, pulse, speaks_at, listens_at)
+        traced = Traced(voice, event.client, ours, pulse, speaks_at, listens_at, self._place(session))
         self._traced[session] = traced
         self._sessions[advertisement.topic] = self._spoken[speaks_at] = session
         self._clients.setdefault(event.client, set()).add(session)
-        self._schedule(session, traced)
+        self._schedule(traced)
         answer = registered(registration.request, session, key, advertisement, self._random(32))
         evicted = self._places.put(session, advertisement.certificate.name.encode(), advertisement.topic)
         if evicted is not None:
@@ -169,8 +169,15 @@ class Tracer:
         ]
         return [*effects, *([Count("entities_evicted")] if evicted else [])]
 
+    def _place(self, session: bytes) -> int:
+        place = self._sweep.take()
+        self._placed[place] = session
+        return place
+
     def _forget(self, session: bytes) -> Traced:
         traced = self._traced.pop(session)
+        self._sweep.give_back(traced.place)
+        del self._placed[traced.place]
         self._overdue -= traced.pulse is not None and traced.pulse.is_overdue
         self._changed.add(traced.voice.topic)
         self._places.pop(session)
@@ -191,7 +198,7 @@ class Tracer:
                 before = traced.pulse.is_overdue
                 traced.pulse.lost(now)
                 self._overdue += traced.pulse.is_overdue - before
-                self._schedule(session, traced)
+                self._schedule(traced)
         return effects
 
     def _stands(self, traced: Traced, kind: TraceKind, fields: Mapping[str, object], now: float) -> list[TracingEffect]:
@@ -250,7 +257,7 @@ class Tracer:
                 return effects
             case _:
                 raise BadFrame("an entity does not ping")
-        self._schedule(event.session, traced)
+        self._schedule(traced)
         return effects
 
     def _lives(self, traced: Traced, now: float) -> list[TracingEffect]:
@@ -304,15 +311,17 @@ class Tracer:
         reader = Reader(body)
         token, secret = Token.decode(reader.sized()), reader.take(KEY_BYTES)
         reader.end()
-        try:
-            token.verify(traced.advertisement, Delegated.PUBLISH, self._wall.ms(now))
-        except Expired:
-            told = self._offenders.charge(traced.client, "traces_refused", _off(token, self._wall.ms(now)))
-            clock = traced.session.say(Word.CLOCK, self._wall.ms(now).to_bytes(8))
-            return [*told, Say(traced.listens_at, clock)]
-        holder = Identity.from_private_bytes(secret)
-        if holder.public_bytes != token.public_key:
-            raise NotAuthorised("the secret key is not that of the token")
+        holder = traced.voice.held(token, secret, self._wall.ms(now))
+        if holder is None:
+            try:
+                token.verify(traced.advertisement, Delegated.PUBLISH, self._wall.ms(now))
+            except Expired:
+                told = self._offenders.charge(traced.client, "traces_refused", _off(token, self._wall.ms(now)))
+                clock = traced.session.say(Word.CLOCK, self._wall.ms(now).to_bytes(8))
+                return [*told, Say(traced.listens_at, clock)]
+            holder = Identity.from_private_bytes(secret)
+            if holder.public_bytes != token.public_key:
+                raise NotAuthorised("the secret key is not that of the token")
         traced.voice.authorise(token, holder)
         self._changed.add(traced.voice.topic)
         if traced.joined:
@@ -334,27 +343,16 @@ class Tracer:
 
     def _run_due(self, now: float) -> list[TracingEffect]:
         effects: list[TracingEffect] = []
-        first = self._agenda.first()
-        self.self_health.turn(0.0 if first is None else now - first[0], self._overdue, len(self._traced), now)
+        first, places = self._sweep.ready(now, DUE_AT_ONCE)
+        self.self_health.turn(now - first, self._overdue, len(self._traced), now)
         if self._doubted and self.self_health.score < SICK:
             effects += self._say_again(now)
-        for _ in range(DUE_AT_ONCE):
-            entry = self._agenda.first()
-            if entry is None or entry[0] > now:
-                break
-            self._agenda.take()
-            session = entry[1]
-            traced = self._traced.get(session)
-            if traced is None or traced.due != entry[0]:
-                continue
-            due = traced.wants_attention_at
-            if due <= now:
-                effects += self._look(session, traced, now)
-                if session not in self._traced:
-                    continue
-                due = traced.wants_attention_at
-            traced.due = due
-            self._agenda.put(due, session)
+        for place in places:
+            session = self._placed[place]
+            traced = self._traced[session]
+            effects += self._look(session, traced, now)
+            if session in self._traced:
+                self._schedule(traced)
         return effects
 
     def _look(self, session: bytes, traced: Traced, now: float) -> list[TracingEffect]:
@@ -382,16 +380,8 @@ class Tracer:
         effects += traced.voice.gauge(now)
         return effects
 
-    def _schedule(self, session: bytes, traced: Traced) -> None:
-        """It may want attention sooner than it did."""
-        due = traced.wants_attention_at
-        if due < traced.due:
-            traced.due = due
-            self._agenda.put(due, session)
-            if len(self._agenda) > 4 * len(self._traced) + 64:  # stale entries do not pile up
-                self._agenda = Agenda()
-                for name, each in self._traced.items():
-                    self._agenda.put(each.due, name)
+    def _schedule(self, traced: Traced) -> None:
+        self._sweep.put(traced.place, traced.wants_attention_at)
 
     # ------------------------------------------------------------------------------------------ over a restart
 
@@ -418,13 +408,13 @@ class Tracer:
             voice.restore(record, now)
             ours = TraceSession(session, self._random(KEY_BYTES), 1)
             is_over = held is not None and held[0] is TraceKind.FAILED
-            traced = Traced(voice, "", ours, None, to_broker(known.topic, session), "")
+            traced = Traced(voice, "", ours, None, to_broker(known.topic, session), "", self._place(session))
             traced.rejoin_by = float("inf") if is_over else now + REJOIN_S
             self._traced[session], self._sessions[known.topic] = traced, session
             self._spoken[traced.speaks_at] = session
             self._clients.setdefault("", set()).add(session)
             self._places.put(session, known.certificate.name.encode(), known.topic)
-            self._schedule(session, traced)
+            self._schedule(traced)
             effects.append(Count("entities_restored"))
         return effects
 

@@ -18,9 +18,9 @@ from bridge.document import DEPTH_MAX, SHARES_PER_KEY_MAX
 from bridge.topology import SHARING_MIN, Path, Placement, place
 from gateway.owner.description import read_model
 from gateway.trust import TrustError
+from keys.columnsearch import CHOICES_LIMIT
 from keys.errors import OurFault
 from keys.shamir import threshold_of
-from keys.sharetree import STEPS_LIMIT
 
 REGIONS_MAX = 10_000
 PATHS_MAX = 100_000
@@ -120,5 +120,5 @@ def load(entry: PathEntry, sizes: Mapping[str, int]) -> dict[str, Any]:
     """Shares of one key at the path's end, and whether the overlay's limits allow that (`views`)."""
     counts = [sizes[name] for name in entry.regions]
     shares, steps = prod(counts), prod(comb(count, threshold_of(count)) for count in counts[1:])
-    fits = shares <= SHARES_PER_KEY_MAX and steps <= STEPS_LIMIT and len(counts) <= DEPTH_MAX
+    fits = shares <= SHARES_PER_KEY_MAX and steps <= CHOICES_LIMIT and len(counts) <= DEPTH_MAX
     return {"shares_per_key": shares, "fits": fits}

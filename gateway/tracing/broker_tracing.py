@@ -53,6 +53,7 @@ from bridge.traces import (
 )
 from bridge.traces.tracer import Say
 from gateway.base import Clock, Figures
+from gateway.base.log_events import LogEvent
 from gateway.mqtt5.packets import Publish, Will
 from gateway.tracing.store import TraceStore, TraceStoreError
 
@@ -116,10 +117,12 @@ class Tracing:
         self._broker: Publishes | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
+        self._is_awake = False  # a tick is on its way
         self._speaking = False
         self._remember_at = 0.0
         self.figures = Figures("", "tracing")
         self._admission = RegistrationQueue()
+        self._is_admitting = False
         self._last: tuple[str, Constrained | None] = "", None  # parsed last
 
     def guard(self, own: OwnTopics) -> None:
@@ -202,10 +205,9 @@ class Tracing:
         session = self._tracer.session_at(publish.topic)
         if session is None:
             return False
-        self._watch(Knows(client_id))
+        if self._devices is not None:
+            self._watch(Knows(client_id))
         self._trace(Spoke(client_id, session, publish.payload))
-        if len(self._admission):
-            self._take_up(self._admission.answered())
         return True
 
     def heard(self, client_id: str, publish: Publish) -> bool:
@@ -235,8 +237,9 @@ class Tracing:
         if name == REGISTRATION_TOPIC:
             if self._admission.arrives(client_id, payload):
                 self._trace(Registering(client_id, payload))
-            else:
-                self._schedule()
+            elif not self._is_admitting:
+                self._is_admitting = True
+                asyncio.get_running_loop().call_soon(self._admit)
         elif name in (CREATION_TOPIC, DISCOVERY_TOPIC):
             if self._node is not None:
                 self._perform(self._node.handle(Asked(client_id, payload), self._clock()))
@@ -284,9 +287,16 @@ class Tracing:
         if self._timer is None or self._due > now + TICK_S:  # else a tick comes before anybody's turn could
             self._schedule()
 
-    def _take_up(self, waited: Iterable[tuple[str, bytes]]) -> None:
-        for client, data in waited:
+    def _admit(self) -> None:
+        """A few of those who wait to be registered, once in each turn of the event loop."""
+        self._is_admitting = False
+        if self._broker is None:
+            return
+        for client, data in self._admission.turn():
             self._trace(Registering(client, data))
+        if len(self._admission):
+            self._is_admitting = True
+            asyncio.get_running_loop().call_soon(self._admit)
 
     def _watch(self, event: DeviceEvent) -> None:
         if self._devices is not None:
@@ -313,10 +323,10 @@ class Tracing:
                 case TraceReport(topic, payload):
                     self._broker.say(topic, payload, 1, stays_here=False)
                 case SendAway(client, why):
-                    log.warning("sent %r away: %s", client, why)
+                    LogEvent.TRACE_SENT_AWAY.say(log, client, why)
                     self._broker.send_away(client, why)
                 case Complain(client, why):
-                    log.warning("refused of %r: %s", client, why)
+                    LogEvent.TRACE_REFUSED.say(log, client, why)
                 case ShareAdvertisement(advertisement):
                     if self._store is not None:
                         self._kept(self._store.keep, advertisement)
@@ -357,12 +367,14 @@ class Tracing:
         try:
             write(what)
         except TraceStoreError as error:
-            log.error("%s", error)
+            LogEvent.TRACES_NOT_KEPT.say(log, error)
 
     def _schedule(self) -> None:
+        """One timer and no more: a tick that is on its way sets the next one."""
+        if self._is_awake:
+            return
         machines = (self._tracer, self._devices, self._reporter, self._fleet)
         dues = [each.next_deadline for each in machines if each is not None]
-        dues += [self._clock()] if len(self._admission) else []
         deadline = min((due for due in dues if due is not None), default=None)
         if deadline is None or (self._timer is not None and self._due <= deadline):
             return  # the usual case: nobody's turn comes sooner; a tick that finds nothing due costs little
@@ -376,11 +388,12 @@ class Tracing:
         """Something is due. Before anybody is judged whatever can be read is read: in the turn of the event loop that
         begins behind this one, wherever in a turn that loop looks at its timers."""
         loop, now = asyncio.get_running_loop(), self._clock()
+        self._timer, self._is_awake = None, True
         loop.call_soon(loop.call_soon, self._tick, now)
 
     def _tick(self, now: float) -> None:
         """Whatever could be read at `now` was heard."""
-        self._timer = None
+        self._is_awake = False
         if self._broker is None:
             return
         if self._reporter is not None:
@@ -390,7 +403,6 @@ class Tracing:
         self._perform(self._tracer.handle(Tick(), now))
         if self._devices is not None:
             self._perform(self._devices.handle(Tick(), now))
-        self._take_up(self._admission.turn())
         if self._store is not None and now >= self._remember_at:
             self._remember_at = now + REMEMBER_S
             self._remember()

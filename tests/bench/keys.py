@@ -6,6 +6,7 @@ below 1 is faster. Rows in MB/s have no peer. What the ratios must be:
     combine 32 B (3,5)                    <= 0.05 of the fastest library's own recombination
     split 32 B (3,5)                      <= 0.5 of the fastest library, all drawing their randomness
     recombine (3,5)-(3,5)-(3,5), values   <= 0.6 of 25 single combines
+    open ..., as replicas send            <= 2 of all shares at once
     seal 256 B, open 256 B                <= 3 of AES-GCM with a kept key
 
 Peers of sharing, all in pure Python: pycryptodome over GF(2^128), which splits 16 bytes, so twice for a key; shamirs
@@ -14,7 +15,9 @@ encryption. Its recombination interpolates twice and compares a digest; the row 
 and is no function that it offers.
 
 Recombining "values" is arithmetic, tags and faults of a tree whose shares are sorted into their grid; "search" adds
-reading and sorting 125 `Share` objects, which costs more than all the arithmetic; "and check" adds the commitments.
+reading 125 `Share` objects, which costs more than all the arithmetic; "and check" adds the commitments.
+"As replicas send": a property of each replica of the last region for each place before it, in any order; "share by
+share": each alone, in any order, which no honest replica does.
 """
 
 from __future__ import annotations
@@ -22,9 +25,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import shamirs
@@ -35,11 +39,13 @@ from shamir_mnemonic import shamir as mnemonic
 
 from gateway.commands.simulate import median_us
 from keys import reedsolomon, shamir
-from keys.envelope import HeaderVerifier, KeyName, SignedHeader, leaf, make_key, open_key, sign_batch
-from keys.sharetree import Hop, _Tree, recombine
-from tests.keys.helpers import PUBLISHER, SCOPE_KEY, made, message_header
+from keys.columnsearch import ColumnSearch
+from keys.envelope import KeyName, SignedHeader, make_key, open_key, sign_header, verify_header
+from keys.sharetree import Hop, Share, _Tree
+from tests.keys.helpers import PUBLISHER, SCOPE_KEY, Made, made, message_header, recombine
 from tests.sim.searches import bound, split, worst
 
+EVERYTHING = 1 << 20  # steps
 KINDS = ((2, 3), (3, 5), (5, 9), (6, 10))
 SINGLES = 25  # the values at depth 2 of three hops of five: what a tree would take one by one, at its last level alone
 CODED_BYTES = 1 << 16
@@ -128,10 +134,35 @@ def trees() -> Iterator[Row]:
     yield Row(f"{name}, search", search, SINGLES * fastest, f"{SINGLES} x {peer_name}")
     for counts in ((3,), (3, 3), (5, 5), (3, 3, 3), (5, 5, 5)):
         key = made(*counts)
-        cost = median_us(
-            lambda: recombine(key.shares, key.hops, key.accept_level1, key.accept_secret)  # noqa: B023
-        )
-        yield Row(f"recombine and check, regions of {'-'.join(map(str, counts))}", cost)
+        at_once = median_us(lambda: opened([key.shares], key))  # noqa: B023
+        regions = "-".join(map(str, counts))
+        yield Row(f"recombine and check, regions of {regions}", at_once)
+        if len(counts) > 2:
+            for how, wires in (("as replicas send", as_sent(key)), ("share by share", one_by_one(key))):
+                cost = median_us(lambda: opened(wires, key))  # noqa: B023
+                yield Row(f"open {regions}, {how}", cost, at_once, "all shares at once")
+
+
+def opened(wires: Sequence[Sequence[Share]], key: Made) -> None:
+    """An honest key, its shares coming in these wires."""
+    search = ColumnSearch(key.hops, key.accept_level1, key.accept_secret)
+    for wire in wires:
+        search.add(wire)
+        if search.search(EVERYTHING, {}) is not None:
+            return
+    raise AssertionError("an honest key does not open")
+
+
+def as_sent(key: Made) -> list[list[Share]]:
+    """Each replica of the last region sends what came through one place before it together."""
+    together: dict[tuple[int, ...], list[Share]] = {}
+    for share in key.shares:
+        together.setdefault(share.places[-2:], []).append(share)
+    return random.Random(1).sample(list(together.values()), len(together))
+
+
+def one_by_one(key: Made) -> list[list[Share]]:
+    return [[share] for share in random.Random(1).sample(key.shares, len(key.shares))]
 
 
 def coding() -> Iterator[Row]:
@@ -154,18 +185,24 @@ def coding() -> Iterator[Row]:
 
 def searching() -> Iterator[Row]:
     """Recombination under attack: the liars are in the first places of each region, so that the last choice fits."""
-    for counts in ((5, 5, 5), (5, 5, 5, 5), (7, 7, 7, 7)):
+    for counts in ((5, 5, 5), (5, 5, 5, 5), (5, 7, 7)):
         key = split(counts)
         shares = worst(key)
-        steps = bound(counts)
-        assert key.search(shares).steps == steps
-        took_s = []
+        took_s, after_s = [], []
         for _ in range(3):
             start = time.perf_counter()
-            key.search(shares)
+            search = key.search(shares)
+            found = search.search(EVERYTHING, {})
             took_s.append(time.perf_counter() - start)
+            assert found is not None
+            contradicted = search.contradictions(found)
+            start = time.perf_counter()
+            assert key.search(shares).search(EVERYTHING, contradicted) is not None
+            after_s.append(time.perf_counter() - start)
         regions = "-".join(map(str, counts))
-        yield Row(f"recombine {regions} where f of each lie, {steps:,} choices", statistics.median(took_s) * 1e6)
+        work = f"recombine {regions} where f of each lie"
+        yield Row(f"{work}, {search.steps:,} steps of {bound(counts):,} choices", statistics.median(took_s) * 1e6)
+        yield Row(f"{work}, the next key", statistics.median(after_s) * 1e6)
 
 
 def sealing() -> list[Row]:
@@ -195,26 +232,15 @@ def sealing() -> list[Row]:
 
 
 def headers() -> list[Row]:
-    """Verification of a message header alone and in batches, against one bare Ed25519 verification each."""
-    made_headers = [message_header(bytes(15) + b"\1", 1000 + index) for index in range(16)]
-    proofs = sign_batch(PUBLISHER, [leaf(header.encode(), TOPIC) for header in made_headers])
-    batch = [SignedHeader(header, proof) for header, proof in zip(made_headers, proofs, strict=True)]
+    """Verification of a message header, against one bare Ed25519 verification."""
+    header = message_header(bytes(15) + b"\1", 1000)
+    frame = sign_header(PUBLISHER, header, TOPIC).encode()
     public = Ed25519PublicKey.from_public_bytes(PUBLISHER.public_bytes)
-    data = made_headers[0].encode()
-    signature = PUBLISHER._private.sign(data)
-    peer = median_us(lambda: public.verify(signature, data))
-    frame = batch[0].encode()
-
-    def whole_batch() -> None:
-        verifier = HeaderVerifier()
-        for signed in batch:
-            verifier.verify(signed, TOPIC, PUBLISHER.public_bytes)
-
-    name = "Ed25519 of cryptography, one a header"
-    alone = median_us(lambda: HeaderVerifier().verify(batch[0], TOPIC, PUBLISHER.public_bytes))
+    signature = PUBLISHER._private.sign(frame)
+    peer = median_us(lambda: public.verify(signature, frame))
+    ours = median_us(lambda: verify_header(header, frame, TOPIC, PUBLISHER.public_bytes))
     return [
-        Row("verify a header alone", alone, peer, name),
-        Row("verify a header of a batch of 16", median_us(whole_batch) / 16, peer, name),
+        Row("verify a header", ours, peer, "Ed25519 of cryptography"),
         Row("decode a signed header", median_us(lambda: SignedHeader.decode(frame)), None, "none"),
     ]
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pytest
 
+from keys.columnsearch import ColumnSearch, FoundColumns
 from keys.envelope import DataKey, KeyHeader, MessageHeader, Mode, check_share, make_key, open_key
 from keys.epochs import KeyName
-from keys.errors import BadContent, BadFrame, KeysError
+from keys.errors import BadContent, BadFrame, BadShare, KeysError
 from keys.identity import Identity
-from keys.sharetree import Hop, Share, resplit
+from keys.sharetree import Hop, Share, check_label, resplit
 
 SCOPE_KEY = bytes(range(100, 132))
 
@@ -57,6 +58,35 @@ class Made:
         except BadContent:
             return False
         return True
+
+
+def _fits(share: Share, hops: Sequence[Hop]) -> bool:
+    try:
+        check_label(share, hops)
+    except BadShare:
+        return False
+    return True
+
+
+def recombine(
+    shares: Iterable[Share],
+    hops: Sequence[Hop],
+    accept_row: Callable[[int, bytes], bool],
+    accept: Callable[[bytes], bool],
+) -> FoundColumns | None:
+    """What a search finds in shares that came all at once, those left out whose label is of another path."""
+    search = ColumnSearch(hops, accept_row, accept)
+    search.add(share for share in shares if _fits(share, hops))
+    return search.search(1 << 20, {})
+
+
+def secret_behind(
+    shares: Iterable[Share], hops: Sequence[Hop], accept_row: Callable[[int, bytes], bool] = lambda place, value: True
+) -> bytes:
+    """The secret of shares that are enough."""
+    found = recombine(shares, hops, accept_row, lambda secret: True)
+    assert found is not None
+    return found.secret
 
 
 def made(*counts: int, seed: str = "made") -> Made:

@@ -104,7 +104,9 @@ def test_rows_that_fit_and_a_secret_that_does_not_are_the_members_fault() -> Non
     search = ColumnSearch(of.hops, of.accept_level1, lambda secret: False)
     search.add(of.shares)
     assert search.search(EVERYTHING, {}) is None
-    assert search.is_complete
+    assert search.is_refuted
+    assert not search.is_pending()
+    assert search.steps == 2, "nothing else can mend it"
 
 
 def test_the_first_value_of_a_label_stays() -> None:

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from keys import errors
-from keys.errors import KeysError, OurFault, SearchExhausted
+from keys.errors import KeysError, OurFault
 
 ALL = [one for _, one in inspect.getmembers(errors, inspect.isclass) if issubclass(one, KeysError)]
 
@@ -26,11 +26,3 @@ def test_no_error_is_a_kind_of_another_so_that_each_is_caught_alone(one: type[Ke
 def test_the_tree_names_them_all() -> None:
     drawn = set(re.findall("[├└]── (\\w+)", errors.__doc__ or ""))
     assert drawn == {one.__name__ for one in ALL} - {"KeysError"}
-
-
-@pytest.mark.parametrize(("stopped", "words"), [(True, "bound"), (False, "none is left")])
-def test_an_exhausted_search_says_how_it_ended(stopped: bool, words: str) -> None:
-    error = SearchExhausted(17, stopped=stopped, complete=not stopped)
-    assert (error.steps, error.stopped, error.complete) == (17, stopped, not stopped)
-    assert "17 tried" in str(error)
-    assert words in str(error)

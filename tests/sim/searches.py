@@ -9,7 +9,8 @@ from functools import lru_cache
 from itertools import pairwise
 from math import comb, prod
 
-from keys.sharetree import Hop, Recombined, Share, first_split, recombine, resplit
+from keys.columnsearch import ColumnSearch
+from keys.sharetree import Hop, Share, first_split, resplit
 from tests.sim.linearview import faulty, threshold
 
 SHIFT = random.Random(0).randbytes(32)
@@ -24,14 +25,13 @@ class Key:
     level1: dict[int, bytes]
     shares: list[Share]
 
-    def search(self, shares: Sequence[Share], first: tuple[tuple[int, ...], ...] | None = None) -> Recombined:
-        return recombine(
-            shares,
-            self.hops,
-            lambda place, value: self.level1[place] == value,
-            lambda secret: secret == self.secret,
-            first,
+    def search(self, shares: Sequence[Share]) -> ColumnSearch:
+        """With all of these at hand; nothing is worked out yet."""
+        search = ColumnSearch(
+            self.hops, lambda place, value: self.level1[place] == value, lambda secret: secret == self.secret
         )
+        search.add(shares)
+        return search
 
 
 @lru_cache(maxsize=4)
@@ -61,10 +61,10 @@ def lied(key: Key, bad: Sequence[tuple[int, ...]], together: bool = False) -> li
 
 
 def worst(key: Key) -> list[Share]:
-    """f liars on the first places of every region: the one honest combination is the last in order."""
+    """f liars on the first places of every region: the one honest choice is the last in order."""
     return lied(key, [tuple(range(1, faulty(hop.count) + 1)) for hop in key.hops])
 
 
 def bound(counts: Sequence[int]) -> int:
-    """How many combinations there are: C(n, k) for every region after the first."""
+    """How many choices there are: C(n, k) for every region after the first."""
     return prod(comb(n, threshold(n)) for n in counts[1:])

@@ -18,7 +18,7 @@ from bridge.sim.kernel import Kernel
 from keys.envelope import KeyHeader, Mode, check_share, make_key, open_key
 from keys.epochs import Calendar, KeyName, ScopeKeys
 from keys.errors import BadContent, WrongEpochKey
-from keys.sharetree import recombine
+from tests.keys.helpers import secret_behind
 from tests.sim.test_secrecy import Recorder, pool, recorded
 from tests.sim.world import NOW, Traffic, World, make_world, subscribe
 
@@ -202,7 +202,7 @@ def test_a_publisher_whose_grant_ends_is_heard_to_the_end_and_no_longer():
 def secret_of(world: World, header: KeyHeader, wires: list[object]) -> bytes:
     hops = world.overlay.hops_between(1, 2)
     shares = [s for _, found in [pool(wires)[header.key_id]] for s in found.values() if len(s.label) == 2]  # type: ignore[arg-type]
-    return recombine(shares, hops, lambda p, v: check_share(header, p, v), lambda secret: True).secret
+    return secret_behind(shares, hops, lambda p, v: check_share(header, p, v))
 
 
 def assert_closed(world: World, header: KeyHeader, secret: bytes, epoch_key: bytes | None) -> None:

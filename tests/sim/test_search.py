@@ -1,9 +1,8 @@
-"""Recombination under attack: how many combinations of places are tried, in the worst case (docs/protocol.md §3).
+"""The search under attack: how many choices of places are worked out, in the worst case (docs/protocol.md §3).
 
-Under one combination k places of every region after the first are believed, for all columns alike; C(n, k) to the
-number of those regions are all there are: 27 for four regions of three, 1,000 for four of five, 42,875 for four of
-seven. The worst case is reached: liars that hold the first places of each region make the one honest combination the
-last that is tried. `python -m tests.bench.keys` times the arithmetic of one step; here steps are counted.
+Under one choice k places of every region after the first are believed, for all rows alike; C(n, k) to the number of
+those regions are all there are: 27 for four regions of three, 1,000 for four of five; each costs a step for each row
+that does not fit yet. `python -m tests.bench.keys` times the arithmetic; here steps are counted.
 """
 
 from __future__ import annotations
@@ -14,13 +13,14 @@ from itertools import combinations, product
 
 import pytest
 
-from bridge.reader import key_opening as opening
+from bridge.reader import key_opening
 from bridge.sim.adversary import Behaviour
-from keys.errors import SearchExhausted
-from keys.sharetree import STEPS_LIMIT, Recombined, recombine
-from tests.sim.linearview import faulty
+from keys.columnsearch import CHOICES_LIMIT, ColumnSearch, worst_steps
+from tests.sim.linearview import faulty, threshold
 from tests.sim.placements import assert_promises, everywhere, run
 from tests.sim.searches import bound, lied, split, worst
+
+EVERYTHING = 1 << 20
 
 
 def placements(counts: Sequence[int]) -> Iterator[tuple[tuple[int, ...], ...]]:
@@ -30,75 +30,61 @@ def placements(counts: Sequence[int]) -> Iterator[tuple[tuple[int, ...], ...]]:
 # ------------------------------------------------------------------------------------------------ one search
 
 
-@pytest.mark.parametrize(
-    ("counts", "steps"), [((3, 3), 3), ((3, 3, 3), 9), ((3, 3, 3, 3), 27), ((5, 5), 10), ((5,), 1)]
-)
-def test_every_placement_is_found_within_the_bound_and_the_worst_one_reaches_it(
-    counts: tuple[int, ...], steps: int
-) -> None:
-    """9, 27, 81, 100 and 10 placements. Honest places are good, and no place that was honest throughout is wrong."""
+@pytest.mark.parametrize("counts", [(3, 3), (3, 3, 3), (3, 3, 3, 3), (5, 5), (5,)])
+def test_every_placement_is_found_within_the_bound(counts: tuple[int, ...]) -> None:
+    """9, 27, 81, 100 and 10 placements. No row that fits went through a liar of the first region."""
     key = split(counts)
-    most = 0
     for bad in placements(counts):
         for together in (True, False):
-            found = key.search(lied(key, bad, together))
+            search = key.search(lied(key, bad, together))
+            found = search.search(EVERYTHING, {})
+            assert found is not None
             assert found.secret == key.secret
-            assert found.wrong <= set(bad[0])
-            most = max(most, found.steps)
-    assert most == steps == bound(counts)
+            assert found.rows.keys().isdisjoint(bad[0])
+            assert search.steps <= worst_steps(key.hops)
 
 
 @pytest.mark.slow
 def test_every_placement_on_three_regions_of_five_is_found_within_the_bound() -> None:
-    """1,000 placements, at most 100 steps each."""
+    """1,000 placements, at most 100 choices of five rows each."""
     key = split((5, 5, 5))
-    steps = [key.search(lied(key, bad)).steps for bad in placements((5, 5, 5))]
-    assert len(steps) == 1000
-    assert max(steps) == bound((5, 5, 5)) == 100
+    searches = [key.search(lied(key, bad)) for bad in placements((5, 5, 5))]
+    assert all(search.search(EVERYTHING, {}) for search in searches)
+    assert max(search.steps for search in searches) <= worst_steps(key.hops) == 500
 
 
-@pytest.mark.parametrize(("n", "steps"), [(3, 27), (5, 1000), (7, 42_875)])
-def test_the_worst_case_of_four_regions(n: int, steps: int) -> None:
-    """Liars on the first places: the search ends with its last combination; with the next key it starts with that.
+@pytest.mark.parametrize("counts", [(3, 3, 3, 3), (5, 5, 5, 5), (5, 7, 7)])
+def test_liars_cost_a_path_one_search(counts: tuple[int, ...]) -> None:
+    """On the first places they make the one honest choice the last; the next key begins with it.
 
     Each lies on its own account: at x = 1, 2, 3 all weights are 1, so that two equal lies cancel each other.
     """
-    counts = (n,) * 4
     key = split(counts)
-    shares = worst(key)
-    found = key.search(shares)
-    assert (found.secret, found.steps) == (key.secret, steps)
-    assert steps == bound(counts) <= STEPS_LIMIT
-    assert key.search(shares, first=found.combination).steps == 1
+    search = key.search(worst(key))
+    found = search.search(EVERYTHING, {})
+    assert found is not None
+    assert found.secret == key.secret
+    assert bound(counts) <= search.steps <= worst_steps(key.hops) == bound(counts) * counts[0]
+    again = key.search(worst(key))
+    assert again.search(EVERYTHING, search.contradictions(found)) is not None
+    assert again.steps <= threshold(counts[0]) + faulty(counts[0])
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_placements_on_four_regions_of_seven(seed: int) -> None:
+def test_random_placements_on_three_regions_of_seven(seed: int) -> None:
     rng = random.Random(seed)
-    key = split((7,) * 4)
-    bad = [tuple(rng.sample(range(1, 8), 3)) for _ in range(4)]
-    found = key.search(lied(key, bad, together=seed % 2 == 0))
+    key = split((7,) * 3)
+    bad = [tuple(rng.sample(range(1, 8), 3)) for _ in range(3)]
+    found = key.search(lied(key, bad, together=seed % 2 == 0)).search(EVERYTHING, {})
+    assert found is not None
     assert found.secret == key.secret
-    assert found.steps <= 42_875
-
-
-def test_commitments_that_fit_nothing_end_the_search_at_the_bound() -> None:
-    key = split((7,) * 4)
-    with pytest.raises(SearchExhausted) as vain:
-        recombine(key.shares, key.hops, lambda place, value: False, lambda secret: False)
-    assert vain.value.steps == 42_875
-    assert not vain.value.stopped
 
 
 @pytest.mark.parametrize("counts", [(3, 10, 10), (3, 3, 9, 9)])
-def test_a_path_with_more_combinations_than_the_bound_may_be_searched_in_vain(counts: tuple[int, ...]) -> None:
-    """Why no overlay should have such paths, though no receiver holds 1,024 shares: f liars stop a reader."""
-    key = split(counts)
-    assert len(key.shares) < 1024
-    assert bound(counts) > STEPS_LIMIT
-    with pytest.raises(SearchExhausted) as vain:
-        key.search(worst(key))
-    assert vain.value.stopped
+def test_an_overlay_has_no_path_with_more_choices_than_a_reader_works_out(counts: tuple[int, ...]) -> None:
+    """Though no receiver would hold 1,024 shares: f liars would stop a reader for seconds."""
+    assert len(split(counts).shares) < 1024
+    assert bound(counts) > CHOICES_LIMIT
 
 
 # -------------------------------------------------------------------------------------------- at a subscriber
@@ -106,26 +92,20 @@ def test_a_path_with_more_combinations_than_the_bound_may_be_searched_in_vain(co
 
 @pytest.mark.parametrize("way", [Behaviour.SHARES, Behaviour.COLLUDE, Behaviour.DELAY])
 @pytest.mark.parametrize("counts", [(3, 3, 3), (5, 5)])
-def test_a_key_costs_a_subscriber_at_most_one_search_for_each_wire_with_news(
+def test_a_key_costs_a_subscriber_each_choice_at_most_once(
     counts: tuple[int, ...], way: Behaviour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Liars are first here: each wire of theirs before k honest replicas sent theirs is a search in vain."""
-    searches: list[int] = []
+    """Liars are first here, and each key of theirs comes in several wires, with many more wires of publications."""
+    searches: list[ColumnSearch] = []
 
-    def counted(*arguments: object, **options: object) -> Recombined:
-        try:
-            found = recombine(*arguments, **options)  # type: ignore[arg-type]
-        except SearchExhausted as error:
-            searches.append(error.steps)
-            raise
-        searches.append(found.steps)
-        return found
+    class Counted(ColumnSearch):
+        def __init__(self, *arguments: object) -> None:
+            super().__init__(*arguments)  # type: ignore[arg-type]
+            searches.append(self)
 
-    monkeypatch.setattr(opening, "recombine", counted)
+    monkeypatch.setattr(key_opening, "ColumnSearch", Counted)
     bad: Mapping[int, tuple[int, ...]] = {region: tuple(range(1, faulty(n) + 1)) for region, n in enumerate(counts, 1)}
     done = run(counts, bad, everywhere(bad, {way}), bursts_s=(5.0,))
     assert_promises(done)
     assert searches
-    assert max(searches) <= bound(counts)
-    wires = done.trace.figures["shares_received"]
-    assert len(searches) <= wires
+    assert max(search.steps for search in searches) <= max(counts) * bound(counts)

@@ -10,13 +10,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bridge.contract.machine import Effect, LinkUp, Received, Wire
 from bridge.document.policy import Scope
 from bridge.document.scope_secret import ScopeSecret
 from bridge.groups import leases as groups
 from bridge.groups.leases import (
     ENDED_S,
-    GROUPS_TOPIC,
     LEASE_AHEAD_S,
     LIVES_MAX,
     NEWS_BURST,
@@ -27,10 +25,8 @@ from bridge.groups.leases import (
     group_id,
 )
 from keys.errors import BadFrame, BadSignature, NotAuthorised, TooOften
-from keys.frames import Kind, opening
 from keys.identity import Identity
-from tests.bridge.helpers import counted, replica, sent, statement, subscribe_at, suspected
-from tests.sim.world import NOW, World, make_world
+from tests.sim.world import NOW, make_world
 
 NOW_MS = int(NOW * 1000)
 GROUP = bytes(range(16))
@@ -253,50 +249,3 @@ def test_in_whatever_order_leases_come_all_choose_alike(given_leases: list[tuple
             table.accept(lease, NOW)
         answers.add(tuple(table.server(ID, question, NOW) for question in questions))
     assert len(answers) == 1
-
-
-# ------------------------------------------------------------------------------------------ how they travel
-
-
-def leases_in(effects: list[Effect]) -> Counter[str]:
-    return Counter(s.peer for s in sent(effects) if s.wire.topic == GROUPS_TOPIC)
-
-
-def wire(lease: Lease) -> Wire:
-    return Wire(GROUPS_TOPIC, lease.encode())
-
-
-def test_a_replica_passes_a_lease_on_once_to_other_regions_and_to_gateways_here_that_want_the_scope():
-    node = replica(WORLD, "r1a", ["a", "site", "nosy", "r2a", "r2b"])
-    subscribe_at(node, WORLD, "site", "plant/#")
-    effects = node.handle(Received("a", wire(lease_of("a"))), NOW)
-    assert leases_in(effects) == {"site": 1, "r2a": 1, "r2b": 1}
-    assert leases_in(node.handle(Received("r2b", wire(lease_of("a"))), NOW)) == {}
-    assert leases_in(node.handle(Received("r2b", wire(lease_of("b"))), NOW)) == {"site": 1}, "not back to its region"
-    # Its own, so that a former process's lease is known after a restart, and everybody else's.
-    assert leases_in(node.handle(LinkUp("site"), NOW)) == {"site": 2}
-    assert leases_in(node.handle(LinkUp("nosy"), NOW)) == {}
-    assert leases_in(subscribe_at(node, WORLD, "a", "plant/#")) == {"a": 2}
-    assert leases_in(node.handle(LinkUp("r2a"), NOW)) == {"r2a": 1}, "what came from there it has"
-
-
-def test_a_replica_charges_forgeries_to_the_link_and_passes_nothing_on():
-    node = replica(WORLD, "r1a", ["a", "site", "r2a"])
-    subscribe_at(node, WORLD, "site", "plant/#")
-    garbage = Wire(GROUPS_TOPIC, opening(Kind.GROUP_LEASE) + bytes(200))
-    for forged in (garbage, wire(replace(lease_of("a"), ends_ms=NOW_MS + 59_000))):
-        effects = node.handle(Received("r2a", forged), NOW)
-        assert counted(effects, "refused") == 1
-        assert suspected(effects) == {"r2a"}
-        assert not sent(effects)
-
-
-def test_a_gateway_that_states_without_end_is_not_told_without_end():
-    node = replica(WORLD, "r1a", ["a", "site"])
-    node.handle(Received("a", wire(lease_of("a"))), NOW)
-    told = sum(leases_in(node.handle(e, NOW))["site"] for e in _statements(WORLD, 50))
-    assert told == 8
-
-
-def _statements(world: World, count: int) -> list[Received]:
-    return [Received("site", statement(world, "site", "plant/#", version)) for version in range(1, count + 1)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.publisher import BatchLimits, Cut, Numbers, OutboxRow, ScopeChain
-from bridge.publisher.numbers import MS_NUMBERS
+from bridge.publisher import BatchLimits, Cut, OutboxRow, ScopeChain
 from keys.records import Records, encode
 
 
@@ -114,34 +113,3 @@ def test_what_was_sealed_or_is_followed_by_something_sealed_becomes_a_void() -> 
     assert void.is_void  # its successor may have been sealed before the restart
     assert void.count == 1
     assert not took(restarted).is_void
-
-
-def test_numbers_are_never_drawn_twice_whatever_becomes_of_disk_and_clock() -> None:
-    drawn: set[int] = set()
-
-    def draw(numbers: Numbers, scope: int, count: int, now_ms: int) -> None:
-        for first, size in numbers.draw(scope, count, now_ms):
-            run = set(range(first, first + size))
-            assert not run & drawn
-            assert first // 4096 == (first + size - 1) // 4096
-            assert first + size <= numbers.durable
-            drawn.update(run)
-
-    numbers = Numbers(0, 1_000_000)
-    for scope, count in ((1, 3), (2, 5000), (1, 4096), (2, 1)):
-        draw(numbers, scope, count, 1_000_000)
-    draw(Numbers(numbers.durable, 1_000_000), 1, 5, 1_000_000)  # a restart
-    draw(Numbers(numbers.durable + 100_000, 900_000), 1, 5, 900_000)  # one with a clock that was set back
-    lost = Numbers(0, 1_000_500)  # a directory that was lost
-    draw(lost, 1, 5, 1_000_500)
-    draw(lost, 1, 5, 1_070_000)  # the clock was set on
-    assert max(drawn) >= 1_070_000 * MS_NUMBERS
-
-
-def test_scopes_draw_blocks_of_their_own() -> None:
-    numbers = Numbers(0, 1)
-    one, other = numbers.draw(1, 1, 1)[0][0], numbers.draw(2, 1, 1)[0][0]
-    assert other - one >= 4096
-    assert numbers.draw(1, 1, 1)[0][0] == one + 1
-    numbers.new_block(1)
-    assert numbers.draw(1, 1, 1)[0][0] > other

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from bridge.contract.machine import Effect
 from bridge.reader.blame import EXPLANATIONS_MAX, Evidence
 from keys.envelope import check_share
-from keys.sharetree import Label, Share, recombine, resplit
+from keys.sharetree import Label, Share, resplit
 from tests.bridge.helpers import ForgedKey, forge_key, named, suspected
+from tests.keys.helpers import recombine
 from tests.sim.world import World, make_world
 
 WORLDS = {
@@ -58,6 +59,7 @@ def travel(world: World, key: ForgedKey, regions: int, liars: set[str], rng: ran
 def judge(evidence: Evidence, world: World, key: ForgedKey, regions: int, shares: dict[Label, Share]) -> list[Effect]:
     hops = world.overlay.hops_between(1, regions)
     found = recombine(shares.values(), hops, lambda p, v: check_share(key.header, p, v), lambda secret: True)
+    assert found is not None
     return evidence.judge(key.header, hops, shares, found.combination)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.reader import Chain, Head
+from bridge.reader import Chain
 from bridge.reader.heads import GAPS_MAX
 from keys.batchheader import VOID, BatchHeader
 from tests.keys.test_batchheader import header
@@ -91,19 +91,3 @@ def test_open_numbers_are_delivered_when_they_come_and_forgotten_first() -> None
     assert len(runs(chain, 0.0)) == 2
     chain.offer(batch(3), "qos 0", 0.0)
     assert runs(chain, 0.0) == [("qos 0", [(3, 3)], True)]
-
-
-def test_a_head_survives_a_file() -> None:
-    head = Head()
-    head.take(10, 12, 5)
-    head.take(20, 20, 12)
-    assert head.mark(30)
-    again = Head.decode(head.encode())
-    assert [again.unseen(1, 40)] == [head.unseen(1, 40)] == [[(1, 9), (13, 19), (21, 29), (31, 40)]]
-    assert again.number == 20
-
-
-def test_a_jump_of_more_than_can_be_counted_costs_one_interval() -> None:
-    head = Head()
-    head.take(1 << 62, 1 << 62, (1 << 62) - 1)
-    assert head.gaps == 1

@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract.machine import Blame, Doubted, Wanted
+from bridge.contract.machine import Blame, Doubted, Effect, Wanted
 from bridge.document.policy import Scope
-from bridge.reader.key_opening import KeyRing, OpeningKeys
+from bridge.reader.key_opening import KeyRing
+from bridge.reader.opening import OpeningKeys
+from bridge.topology import Topology
 from bridge.wire.admission import Admission
 from keys.envelope import DataKey
 from keys.epochs import KeyName, ScopeKeys
 from keys.keyheader import KEY_DOMAIN
+from keys.sharetree import resplit
 from tests.bridge.helpers import ForgedKey, counted, forge_key
 from tests.sim.world import NOW, World, make_world
 
@@ -27,15 +30,22 @@ def ring_of(world: World) -> KeyRing[DataKey]:
 
 
 def take(ring: KeyRing[DataKey], key: ForgedKey, place: int, now: float = NOW) -> tuple[int, bool]:
-    """(searches in vain, did it open) when the replica at `place` sends its share."""
+    """(refused for good, did it open) when the replica at `place` sends its share."""
     effects, opened = ring.take(f"r1{'abc'[place - 1]}", dict(key.properties(key.shares[place - 1 : place])), now)
-    return counted(effects, "recombine_retries"), opened is not None
+    return counted(effects, "keys_refuted"), opened is not None
 
 
 def committing_to_nothing(world: World, salt: int) -> ForgedKey:
     key = forge_key(world, "evil", "plant/#", salt)
     header = replace(key.header, commitment=bytes(32))
     key.header = replace(header, signature=world.identities["evil"].sign(KEY_DOMAIN, header.signed_bytes))
+    return key
+
+
+def down_the_path(world: World, key: ForgedKey) -> ForgedKey:
+    """The shares as honest replicas split them on, to region 3."""
+    for hop in Topology(world.overlay).key_way(key.header, 1, 3)[1:]:
+        key.shares = [s for share in key.shares for s in resplit(share, key.header.digest, hop, bytes(32))]
     return key
 
 
@@ -108,17 +118,62 @@ def test_a_key_of_a_newer_bump_waits_for_the_newer_policy(world: World):
     assert not opened
 
 
-def test_a_long_search_in_vain_makes_its_publisher_wait_and_nobody_else(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.reader.key_opening.SEARCH_STEP_S", 1.0)
-    ring, bad = ring_of(world), committing_to_nothing(world, 1)
-    next_bad, good = forge_key(world, "evil", "plant/#", 2), forge_key(world, "site", "plant/#")
-    assert take(ring, bad, 1) == (0, False)
-    assert take(ring, bad, 2) == (1, False)
-    assert take(ring, next_bad, 1) == (0, False)
-    assert take(ring, next_bad, 2) == (0, False), "no search yet"
+def test_who_commits_to_garbage_waits_and_nobody_else(world: World):
+    ring, good = ring_of(world), forge_key(world, "site", "plant/#")
+    for salt in range(40):  # the time owed doubles with each
+        bad = committing_to_nothing(world, salt)
+        take(ring, bad, 1)
+        if take(ring, bad, 2) == (0, False):
+            break
+    assert 5 < salt < 12
+    assert ring.next_deadline is not None
+    assert ring.next_deadline > NOW
     take(ring, good, 1)
     assert take(ring, good, 2) == (0, True)
-    assert ring.next_deadline == NOW + 1.0
-    _, opened = ring.tick(NOW + 1.0)
-    assert opened == [next_bad.header.key_id]
-    assert ring.next_deadline is None or ring.next_deadline > NOW + 0.9
+    assert not ring.tick(ring.next_deadline)[1]
+
+
+def test_an_honest_key_of_who_has_to_wait_opens_when_that_is_paid(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.reader.search_debts.STEP_S", 1.0)
+    ring, bad, honest = ring_of(world), committing_to_nothing(world, 1), forge_key(world, "evil", "plant/#", 2)
+    assert [take(ring, bad, place) for place in (1, 2)] == [(0, False), (1, False)]
+    assert [take(ring, honest, place) for place in (1, 2)] == [(0, False), (0, False)]
+    due = ring.next_deadline
+    assert due == pytest.approx(NOW + 2.0 - 0.02)
+    assert due is not None
+    assert ring.tick(due)[1] == [honest.header.key_id]
+
+
+def test_no_turn_tries_more_choices_than_its_share_of_the_loop(monkeypatch: pytest.MonkeyPatch):
+    """Behind two regions of five whose first places lie; the search goes on at the next ticks and nothing is lost."""
+    monkeypatch.setattr("bridge.reader.key_opening.TURN_CHOICES", 7)
+    world = make_world({1: 5, 2: 5, 3: 5}, [(1, 2), (2, 3)], {"site": 1, "evil": 1}, [Scope("plant/#")])
+    ring = KeyRing(world.overlay, 3, OpeningKeys(world.secrets, world.keys), Admission(world.overlay, replica=False))
+    key = down_the_path(world, forge_key(world, "site", "plant/#"))
+    shares = [
+        replace(s, value=bytes(b ^ (16 * s.places[1] + s.places[2]) for b in s.value))
+        if s.places[1] < 3 or s.places[2] < 3
+        else s
+        for s in key.shares
+    ]
+    effects: list[Effect] = []
+    for place in range(1, 6):
+        of_one = [share for share in shares if share.places[2] == place]
+        effects += ring.take(f"r3{'abcde'[place - 1]}", dict(key.properties(of_one)), NOW)[0]
+    now, turns, opened = NOW, 0, list[bytes]()
+    while not opened:
+        assert ring.next_deadline is not None, "given up"
+        now, turns = max(now, ring.next_deadline), turns + 1
+        news, opened = ring.tick(now)
+        effects += news
+    assert turns > 10
+    assert counted(effects, "recombine_retries") == 1
+    assert counted(effects, "keys_refuted") == 0
+    next_key = down_the_path(
+        world, forge_key(world, "site", "plant/#", salt=1)
+    )  # the liars' columns are tried last now
+    opening = ring.take("r3e", dict(next_key.properties([s for s in next_key.shares if s.places[2] == 5])), now)[0]
+    for place in (3, 4):
+        of_one = [share for share in next_key.shares if share.places[2] == place]
+        opening += ring.take(f"r3{'abcde'[place - 1]}", dict(next_key.properties(of_one)), now)[0]
+    assert counted(opening, "recombined") == 1

@@ -218,6 +218,32 @@ def test_a_death_is_told_within_what_was_asked_for(goal_s: float, answers: int) 
     assert detection_s(pace, 0.01, answers) >= goal_s / 2, "with no more pings than that needs"
 
 
+def test_the_better_a_link_is_known_the_fewer_pings_a_goal_needs() -> None:
+    pace = within(10)
+    gaps = [later - earlier for earlier, later in pairwise(pings(run(Pulse(pace, NOW), NOW + 3_600, 0.01)))]
+    newcomers, known = gaps[1], gaps[-1]
+    assert newcomers == pytest.approx(0.95 * 10 - 2 * pace.patience_s - pace.margin_s, abs=0.1)
+    assert known == pytest.approx(0.95 * 10 - pace.floor_s)
+    slow, now = Pulse(pace, NOW), NOW + 60
+    run(slow, now, 0.01)
+    run(slow, now + 9, None)
+    late = [later - earlier for earlier, later in pairwise(pings(run(slow, now + 60, 0.01))[-3:])]
+    assert late == pytest.approx([1.0, 1.0]), "it was silent for so long that nothing is left: a tenth of the goal"
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.5, 0.99])
+def test_who_spoke_need_not_be_asked_before_the_goal_says_so_and_herds_are_spread(spread: float) -> None:
+    pace = within(10)
+    pulse = Pulse(pace, NOW + 5, spread)
+    pulse.begin(NOW)
+    pulse.lives(NOW)
+    first = pulse.next_deadline
+    interval_s = 0.95 * 10 - 2 * pace.patience_s - pace.timeout_initial_s
+    assert first == pytest.approx(NOW + (1 - spread) * interval_s)
+    times = pings(run(pulse, NOW + 30, 0.01))
+    assert all(later - earlier >= interval_s - 0.1 for earlier, later in pairwise(times)), "it is spread once"
+
+
 def test_nothing_is_told_within_no_time() -> None:
     with pytest.raises(ValueError, match="less than a second"):
         within(0.5)
@@ -296,7 +322,7 @@ def test_whatever_the_network_does_memory_is_bounded_and_time_goes_on(seed: int,
                 answers.append((now + rng.expovariate(3), sent))
         steps += 1
         assert steps < 5_000
-        assert len(pulse._sent) <= OUTSTANDING_MAX
+        assert len(pulse._waiting) + len(pulse._missed or ()) <= OUTSTANDING_MAX
         assert 0 <= pulse.metrics.loss_rate <= 1
 
 

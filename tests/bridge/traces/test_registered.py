@@ -13,7 +13,7 @@ from tests.bridge.traces.test_tracer import HOLDER, NOW, NOW_MS, advertised
 def test_it_wants_attention_for_its_pulse_its_return_or_its_audience() -> None:
     advertisement = advertised()
     voice = Voice(advertisement, bytes, NOW)
-    traced = Traced(voice, "client", TraceSession(bytes(16), bytes(32), 1), Pulse(LAN, NOW + 5), "here", "there")
+    traced = Traced(voice, "client", TraceSession(bytes(16), bytes(32), 1), Pulse(LAN, NOW + 5), "here", "there", 0)
     assert traced.advertisement is advertisement
     assert traced.wants_attention_at == NOW + 5, "without a token nobody is asked"
     token = Token(advertisement.topic, HOLDER.public_bytes, Delegated.PUBLISH, NOW_MS, NOW_MS + 1_000)

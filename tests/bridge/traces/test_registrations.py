@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bridge.traces.registrations import (
-    ANSWERS_A_REGISTRATION,
     AT_ONCE,
     WAITING_BYTES_MAX,
     WAITING_MAX,
@@ -43,16 +42,6 @@ def test_who_comes_while_others_wait_does_not_overtake_them() -> None:
     assert not admission.arrives("late", asks(0))
     assert [client for client, _ in admission.turn()] == [f"pump-{AT_ONCE}", "late"]
     assert admission.arrives("later", asks(0)), "something of this turn is left, and nobody waits"
-
-
-def test_answers_that_fill_a_turn_keep_nobody_waiting() -> None:
-    admission = busy()
-    for place in range(3):
-        admission.arrives(f"pump-{place}", asks(place))
-    taken = [admission.answered() for _ in range(4 * ANSWERS_A_REGISTRATION)]
-    assert [client for one in taken for client, _ in one] == ["pump-0", "pump-1", "pump-2"]
-    places = [place for place, one in enumerate(taken) if one]
-    assert places == [ANSWERS_A_REGISTRATION * (nth + 1) - 1 for nth in range(3)], "evenly"
 
 
 def test_a_client_that_asks_again_keeps_its_place_and_has_one_only() -> None:

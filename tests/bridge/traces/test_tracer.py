@@ -463,4 +463,49 @@ def test_a_thousand_entities_are_each_pinged_at_their_time() -> None:
             assert parsed is not None
             sent[parsed.constrainer] = sent.get(parsed.constrainer, 0) + 1
     assert len(sent) == 1_000
-    assert len(first.tracer._agenda) <= 4 * 1_000 + 64
+
+
+def test_who_registers_again_costs_no_signature_that_was_verified(
+    pump: Entity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verified: list[str] = []
+    monkeypatch.setattr(Advertisement, "verify", lambda *arguments: verified.append("advertisement"))
+    monkeypatch.setattr(Token, "verify", lambda *arguments: verified.append("token"))
+    token = Token(pump.advertisement.topic, HOLDER.public_bytes, Delegated.PUBLISH, NOW_MS, NOW_MS + HOUR_MS)
+    handed = sized(token.signed(PUMP).encode()) + HOLDER.private_bytes()
+    pump.say(Word.TOKEN, handed)
+    assert verified == ["token"]
+    pump.register()
+    pump.say(Word.TOKEN, handed)
+    assert verified == ["token"], "neither is new"
+    pump.run(1)
+    pump.register()
+    pump.say(Word.TOKEN, handed)
+    assert verified == ["token"], "nor for the third time"
+    assert pump.traces(TraceKind.JOIN)
+
+
+@pytest.mark.parametrize("what", ["advertisement", "token", "key", "late"])
+def test_what_differs_by_a_bit_from_what_was_verified_is_verified(pump: Entity, what: str) -> None:
+    """Who saw a registration and a token go by, or held them once, gains nothing by their likeness."""
+    token = Token(pump.advertisement.topic, HOLDER.public_bytes, Delegated.PUBLISH, NOW_MS, NOW_MS + 1_000)
+    signed = token.signed(PUMP)
+    pump.say(Word.TOKEN, sized(signed.encode()) + HOLDER.private_bytes())
+    refused = pump.counted.get("traces_refused", 0)
+    if what == "advertisement":
+        known = pump.advertisement
+        pump.advertisement = replace(known, discoverers=("*",))
+        request = Registration(pump.advertisement.encode(), b"r" * 16, NOW_MS).signed(PUMP)
+        pump.handle(Registering(pump.client, request.encode()))
+        assert len(pump.tracer) == 1
+    else:
+        pump.register()
+        if what == "token":
+            signed = replace(signed, not_after_ms=signed.not_after_ms + HOUR_MS)
+        pump.now += 20 * (what == "late")
+        said = pump.session.say(Word.TOKEN, sized(signed.encode()) + (SPY if what == "key" else HOLDER).private_bytes())
+        effects = pump.tracer.handle(Spoke(pump.client, pump.session.session, said), pump.now)
+        pump.counted["traces_refused"] = refused + sum(
+            each.amount for each in effects if isinstance(each, Count) and each.name == "traces_refused"
+        )
+    assert pump.counted["traces_refused"] == refused + 1

@@ -576,3 +576,14 @@ def test_amqtts_own_configuration_is_accepted() -> None:
         await broker.shutdown()
 
     asyncio.run(check())
+
+
+def test_the_end_does_not_wait_for_who_was_refused_and_stays() -> None:
+    async def check() -> None:
+        async with serving({"allow_anonymous": False, "limits": {"shutdown_s": 1}}) as broker:
+            refused = await Wire.connect(broker, "c")
+            assert refused.connack is not None
+            assert refused.connack.code == ReasonCode.NOT_AUTHORIZED
+        assert broker.lifecycle.reached.counts["shutdown_s"] == 0
+
+    asyncio.run(check())

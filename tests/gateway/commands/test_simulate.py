@@ -16,9 +16,7 @@ from rich.console import Console
 
 from bridge.sim.experiments import Figure, Progress, Series
 from bridge.sim.loads import Costs
-from gateway.commands import pictures as figures
 from gateway.commands import simulate
-from gateway.commands.pictures import NoMatplotlib, draw
 from gateway.commands.simulate import EXPERIMENTS, SimulateError, measure, print_figure
 
 FIGURE = Figure(
@@ -199,45 +197,3 @@ def test_every_cost_is_measured_from_a_call_that_works(monkeypatch: pytest.Monke
     costs = measure()
     assert all(getattr(costs, field.name) > 0 for field in dataclasses.fields(Costs))
     assert {name for name, _, _ in simulate._operations()} == {field.name for field in dataclasses.fields(Costs)}
-
-
-# -------------------------------------------------------------------------------------------------- drawing
-
-
-def test_every_series_is_drawn_with_a_style_of_its_own(fake: FakeMatplotlib, tmp_path: Path) -> None:
-    draw(dataclasses.replace(FIGURE, log_y=True), tmp_path / "a.svg")
-    lines = fake.of("plot")
-    assert [args for args, _ in lines] == [(series.xs, series.ys) for series in FIGURE.series]
-    assert [kwargs["label"] for _, kwargs in lines] == ["one", "two"]
-    assert len({(kwargs["marker"], kwargs["linestyle"]) for _, kwargs in lines}) == 2
-    assert fake.of("set_yscale")[0][0] == ("log",)
-    assert not fake.of("set_xscale")
-    assert fake.of("set_xlabel")[0][0] == ("x",)
-
-
-def test_an_svg_has_no_date(fake: FakeMatplotlib, tmp_path: Path) -> None:
-    draw(FIGURE, tmp_path / "a.svg")
-    assert fake.of("savefig")[0][1]["metadata"] == {"Date": None}
-
-
-@pytest.mark.usefixtures("absent")
-def test_no_matplotlib_is_an_error_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(NoMatplotlib, match="pip install"):
-        draw(FIGURE, tmp_path / "a.svg")
-
-
-def test_other_formats_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"\.svg or \.png"):
-        draw(FIGURE, tmp_path / "a.pdf")
-    assert figures.SUFFIXES == (".svg", ".png")
-
-
-def test_real_pictures_have_their_format_and_repeat(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    for name in ("a.svg", "b.svg", "a.png"):
-        draw(dataclasses.replace(FIGURE, log_y=True, log_x=True), tmp_path / name)
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG\r\n")
-    svg = (tmp_path / "a.svg").read_text("utf-8")
-    assert "<svg" in svg
-    assert "A toy [of ours]" in svg
-    assert svg == (tmp_path / "b.svg").read_text("utf-8")

@@ -4,6 +4,8 @@ import itertools
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.mqtt5.codec import Decoder, encode
 from gateway.mqtt5.message import Message
@@ -668,3 +670,26 @@ def test_refusal() -> None:
     assert refusal(None, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID) == b"\x20\2\0\2"
     assert refusal(None, ReasonCode.MALFORMED_PACKET) == b""
     assert refusal(V311, ReasonCode.MALFORMED_PACKET) == b""
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 2]), st.integers(0, 3)), max_size=12),
+    st.sampled_from([V5, Version.V311]),
+    st.integers(1, 3),
+)
+def test_the_short_way_of_a_message_is_the_long_one(
+    steps: list[tuple[int, int]], version: Version, in_flight: int
+) -> None:
+    limits = SessionLimits(in_flight_messages=in_flight, queue_messages=2, queue_bytes=4 * message(0).held_bytes)
+    long, short = ServerSession("c", limits), ServerSession("c", limits)
+    for session in (long, short):
+        session.connected(connect(version), OFFER, NOW)
+    for number, (qos, acknowledged) in enumerate(steps):
+        wanted = long.deliver(message(number, qos=qos), qos, False, NOW)
+        given_now = short.send(message(number, qos=qos), qos)
+        assert given_now in (wanted, None)
+        if given_now is None:
+            assert short.deliver(message(number, qos=qos), qos, False, NOW) == wanted
+        # Closes, where it is of another flow, and otherwise lets the next one go.
+        assert long.received(PubAck(acknowledged), NOW) == short.received(PubAck(acknowledged), NOW)
+        assert (short.figures, short.held_bytes) == (long.figures, long.held_bytes)

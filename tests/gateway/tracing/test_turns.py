@@ -10,7 +10,11 @@ import pytest
 import uvloop
 
 from bridge.contract import Tick
+from bridge.document import constrained
+from bridge.traces import REGISTRATION_TOPIC, ClientGone
+from bridge.traces.registrations import AT_ONCE
 from gateway.tracing.broker_tracing import Tracing
+from keys.tracesession import Registration
 
 
 class Recorded:
@@ -30,6 +34,54 @@ class Recorded:
 
     def restore(self, records: object, now: float) -> list[object]:
         return []
+
+
+def test_however_much_happens_while_a_turn_is_under_way_the_next_one_is_one() -> None:
+    """A turn that is on its way sets its follower; a second timer beside it would go on for ever beside that one."""
+
+    class Busy(Recorded):
+        @property
+        def next_deadline(self) -> float:
+            self.events.append("asked")
+            return -float(len(self.events))  # each time somebody else's turn comes sooner
+
+    async def scenario() -> None:
+        tracer = Busy()
+        tracing = Tracing(tracer, None, None, lambda count: None)  # type: ignore[arg-type]
+        tracing.start(object())  # type: ignore[arg-type]
+        for _ in range(20):
+            if tracing._timer is not None:
+                tracing._timer.cancel()  # it is its time
+            tracing._wake()
+            for _ in range(3):
+                tracing._trace(ClientGone("pump", clean=True))
+                await asyncio.sleep(0)
+        handles = [each for each in asyncio.get_running_loop()._scheduled if not each.cancelled()]  # type: ignore[attr-defined]
+        assert len(handles) == 1
+        tracing.stop()
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_to_be_registered_is_taken_up_in_the_next_turns_of_the_loop() -> None:
+    """However far away the next deadline is."""
+
+    async def scenario() -> None:
+        tracer = Recorded()
+        tracing = Tracing(tracer, None, None, lambda count: None)  # type: ignore[arg-type]
+        tracing.start(object())  # type: ignore[arg-type]
+        for place in range(3 * AT_ONCE):
+            request = Registration(b"", bytes(16), place, bytes(64)).encode()
+            topic = constrained.parse(REGISTRATION_TOPIC)
+            assert topic is not None
+            tracing._published(f"pump-{place}", topic, request)
+        assert len(tracer.events) == AT_ONCE
+        for turn in range(2, 4):
+            await asyncio.sleep(0)
+            assert len(tracer.events) == turn * AT_ONCE, "so many in a turn, and the turns belong to others, too"
+        tracing.stop()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
