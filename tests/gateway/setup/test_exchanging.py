@@ -1,4 +1,4 @@
-"""Copies of the signed overlay are kept in step, those of another owner left alone."""
+"""On one machine the newest overlay reaches every copy of it, and endorsements come back to the owner's."""
 
 from __future__ import annotations
 
@@ -42,3 +42,15 @@ def test_what_a_member_adopted_comes_back_to_the_owner(tmp_path: Path) -> None:
     made.overlay.write_bytes(before)
     CopiedFiles().exchange(made.overlay, [folder], int(NOW * 1000))
     assert made.overlay.read_bytes() == folder.read_bytes()
+
+
+def test_who_is_not_attached_yet_gets_nothing_that_it_could_not_start_with(tmp_path: Path) -> None:
+    made = make_overlay(tmp_path / "new", Plan(), 21000, NOW)
+    join(made.directory / "r4", Role.REPLICA, "127.0.0.1:29001", NOW)
+    joined, copies = made.directory / "r4" / "overlay.json", CopiedFiles()
+    copies.exchange(made.overlay, [joined], int(NOW * 1000))
+    assert not joined.exists()
+    card = made.directory / "r4/identity/card.json"
+    attach(made.overlay, made.directory / "owner", "region1", card, "127.0.0.1:29001", NOW)
+    copies.exchange(made.overlay, [joined], int(NOW * 1000))
+    assert joined.read_bytes() == made.overlay.read_bytes()
