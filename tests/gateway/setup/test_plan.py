@@ -63,7 +63,8 @@ def test_every_members_yaml_is_a_configuration(plan: Plan) -> None:
         assert read.overlay is not None
         assert read.listeners["default"].bind == "0.0.0.0:8883"
         assert read.listeners["default"].overlay is (member.role is not Role.GATEWAY)
-        assert read.allow_anonymous is (member.role is Role.GATEWAY)
+        assert not read.allow_anonymous, "others reach it"
+        assert bool(read.plugins) is (member.role is Role.GATEWAY)
         assert (read.overlay.key_server is not None) is (member.role is Role.KEY_SERVER)
         assert [each.filter for each in read.overlay.protect] == (
             list(plan.protect) if member.role is Role.GATEWAY else []
@@ -92,8 +93,16 @@ def test_the_host_is_what_a_certificate_names(address: str, host: str) -> None:
     assert PlannedMember("r1", Role.REPLICA, address, address, "127.0.0.1:1").host == host
 
 
-def test_the_title_is_a_comment_and_tells_a_gateway_to_make_logins() -> None:
-    (gateway,) = [member for member in members(Plan(gateways=1)) if member.role is Role.GATEWAY]
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_only_what_this_machine_alone_reaches_lets_anybody_in(host: str) -> None:
+    member = PlannedMember("g1", Role.GATEWAY, f"{host}:1883", f"{host}:1883", "127.0.0.1:9464", "region1")
+    assert member.is_here
+    assert parse(settings(member)).allow_anonymous
+
+
+@pytest.mark.parametrize("host", ["g1.test", "127.0.0.1"])
+def test_the_title_is_a_comment_and_tells_a_gateway_to_make_logins(host: str) -> None:
+    gateway = PlannedMember("g1", Role.GATEWAY, f"{host}:1883", f"{host}:1883", "127.0.0.1:9464", "region1")
     lines = title(gateway).splitlines()
     assert all(line.startswith("# ") for line in lines)
     assert "veilmq broker -c broker.yaml" in lines[0]
