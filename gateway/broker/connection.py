@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.base import Limits
 from gateway.base.log_events import LogEvent
-from gateway.broker.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Flusher, Later, end_writing
+from gateway.broker.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Flusher, Later, Waiting, end_writing
 from gateway.broker.host_probes import probe_host
 from gateway.broker.write_room import Room
 from gateway.clients import INTERNAL, Reached
@@ -51,7 +51,7 @@ class Core(Protocol):
     def opened(self, connection: MqttConnection) -> bool: ...
     def connecting(self, connection: MqttConnection, connect: Connect) -> Later: ...
     def received(self, client: Client, packets: Sequence[Packet], now: float) -> list[Action]: ...
-    def published(self, client: Client, publish: Publish) -> Later | None: ...
+    def published(self, client: Client, publish: Publish) -> Later | Waiting | None: ...
     def perform(self, client: Client, action: Action) -> Later | None: ...
     def lost(self, connection: MqttConnection, error: Exception | None) -> None: ...
 
@@ -78,7 +78,7 @@ class MqttConnection(asyncio.Protocol):
         self._answer: asyncio.Future[Packet] | None = None
         # The re-authentication that is under way (`enhanced_auth.py`).
         self.reauthentication: Any = None
-        self._task: asyncio.Task[None] | None = None
+        self._task: Waiting | None = None
         self._is_paced = False  # what is waited for is only the time
         self._reads_on = False  # what is waited for keeps us from nothing but what came behind it
         self._paused = 0
@@ -231,7 +231,7 @@ class MqttConnection(asyncio.Protocol):
                     self._wait_for(asyncio.sleep(wait_s))
                     self._is_paced = True
                     return
-                later = core.published(client, action)  # type: ignore[arg-type]
+                later: Later | Waiting | None = core.published(client, action)  # type: ignore[arg-type]
             elif kind is bytes:
                 self.write(action)  # type: ignore[arg-type]
                 continue
@@ -265,15 +265,15 @@ class MqttConnection(asyncio.Protocol):
         if self._task is not None and not self._holds_enough():
             self.resume(BUSY)
 
-    def _wait_for(self, later: Later) -> None:
+    def _wait_for(self, later: Later | Waiting) -> None:
         if not self._reads_on or self._holds_enough():
             self.pause(BUSY)
         else:
             self.resume(BUSY)
-        self._task = asyncio.get_running_loop().create_task(later)
+        self._task = asyncio.ensure_future(later)
         self._task.add_done_callback(self._done_waiting)
 
-    def _done_waiting(self, task: asyncio.Task[None]) -> None:
+    def _done_waiting(self, task: Waiting) -> None:
         self._task, self._is_paced, self._reads_on = None, False, False
         if not task.cancelled() and (error := task.exception()) is not None:
             LogEvent.CONNECTION_FAILED.say(log, self.address, exc_info=error)

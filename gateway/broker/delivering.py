@@ -78,6 +78,25 @@ class Delivering:
             for group in plan.groups:
                 self.deliver_to_group(group, message, None, self.now())
 
+    def forward(self, sender: Client, publish: Publish) -> bool:
+        """The hot path of QoS 1 and 2 without retain flag and properties; the same as `route`. False: nothing was done,
+        ask that."""
+        plan = self.router.plan(publish.topic)
+        if plan.refused is not None or plan.groups:
+            return False
+        own_qos = publish.qos
+        message = Message(publish.topic, publish.payload, own_qos, publisher=sender.client_id)
+        for target in plan.targets:
+            client, qos = target.client, target.qos
+            qos = min(qos, own_qos)
+            if qos and client.plain is not None and not target.subscription_ids and not target.no_local:
+                connection = client.connection
+                if connection is not None and (data := client.session.send(message, qos)) is not None:
+                    connection.write(data)
+                    continue
+            self._deliver_to(target, message, sender, self.now())
+        return True
+
     # ---------------------------------------------------------------------------------------------- routing
 
     def _plan(self, message: Message | Publish) -> DeliveryPlan[Client]:
@@ -147,6 +166,8 @@ class Delivering:
         if client.connection is None:
             self._keep_for(client, message, qos, retain, target.subscription_ids, now)
             return
+        if sender is None and client.is_behind and qos:
+            self.holding.burden(client)
         self.give(client, message, qos, retain, target.subscription_ids, now)
 
     def deliver_to_group(self, group: Any, message: Message, allowed: set[int] | None, now: float) -> None:
@@ -168,6 +189,8 @@ class Delivering:
             self.give(client, message, qos, retain, identifiers, now)
             return
         if second is not None:
+            if second[0].is_behind:
+                self.holding.burden(second[0])
             self._keep_for(*second)
 
     def _keep_for(

@@ -327,12 +327,15 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
     # ------------------------------------------------------------------------- what plugins and amqtt call
 
     async def internal_message_broadcast(self, topic: str, data: bytes, qos: int | None = None) -> None:
-        """`BrokerContext.broadcast_message`. Without a QoS each subscriber gets its subscription's."""
+        """`BrokerContext.broadcast_message`. Without a QoS each subscriber gets its subscription's. Returns when those
+        who are behind have room again, or were given up."""
         if self.operation.owns(topic):
             return
         later = self.exchange.route(Message(topic, bytes(data), 2 if qos is None else qos), None)
         if later is not None:
             await later
+        if receivers := self.exchange.holding.burdened():
+            await self.exchange.holding.until_all_taken(receivers)
 
     async def retain_message(
         self,

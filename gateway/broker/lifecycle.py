@@ -33,9 +33,7 @@ from gateway.mqtt5.packets import (
     NO_PROPERTIES,
     Auth,
     Connect,
-    Packet,
     Properties,
-    Publish,
     Subscribe,
     Unsubscribe,
     Version,
@@ -92,6 +90,8 @@ class Lifecycle:
         self.response_information: str | None = None
         exchange.close = self._close
         self.now = exchange.now
+        # Called for each read and each publication: straight, not through a method of ours.
+        self.received, self.published = exchange.received, exchange.published
 
     def adopt(self, terms: Terms) -> None:
         """Other bounds from now on; sessions get those of the listener on which they are."""
@@ -106,12 +106,6 @@ class Lifecycle:
                 self.exchange.holding.lift(client)
 
     # ------------------------------------------------------------------------------- what connections call
-
-    def received(self, client: Client, packets: Sequence[Packet], now: float) -> list[Action]:
-        return self.exchange.received(client, packets, now)
-
-    def published(self, client: Client, publish: Publish) -> Later | None:
-        return self.exchange.published(client, publish)
 
     def opened(self, connection: MqttConnection) -> bool:
         """Count a new connection; False if there are too many to answer it even with a refusal."""

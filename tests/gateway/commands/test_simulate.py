@@ -17,7 +17,7 @@ from rich.console import Console
 from bridge.sim.experiments import Figure, Progress, Series
 from bridge.sim.loads import Costs
 from gateway.commands import simulate
-from gateway.commands.simulate import EXPERIMENTS, SimulateError, measure, print_figure
+from gateway.commands.simulate import EXPERIMENTS, RunOptions, SimulateError, costs_of, measure, print_figure
 
 FIGURE = Figure(
     experiment="toy",
@@ -180,6 +180,42 @@ def test_eventguard_offers_the_figures_of_the_paper_and_runs_one(tmp_path: Path,
     assert set(offered) == {"4", "5", "6", "saturation"}
     with pytest.raises(SimulateError, match="eventguard has no figure 9"):
         simulate.simulate("eventguard", "9", 1, None, as_json=False)
+
+
+def test_costs_may_be_told_instead_of_measured(toy: Toy, fake: FakeMatplotlib, capsys: Any) -> None:
+    told = RunOptions(costs=costs_of(["verify_us=3", "sign_us=4.5"]))
+    simulate.simulate("toy", "2", 1, None, as_json=True, options=told)
+    assert toy.calls[-1][1] == Costs(parse_us=7.0, verify_us=3.0, sign_us=4.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("nothing=3", "no cost nothing"), ("verify_us=x", "verify_us=x is no time")]
+)
+def test_a_cost_that_is_none(text: str, says: str) -> None:
+    with pytest.raises(SimulateError, match=says):
+        costs_of([text])
+
+
+def test_what_a_figure_does_not_take_is_refused(toy: Toy) -> None:
+    with pytest.raises(SimulateError, match="toy 1 has no --share; leave it out"):
+        simulate.simulate("toy", "1", 1, None, as_json=True, options=RunOptions(told={"share": 0.5}))
+    assert not toy.calls
+
+
+def test_all_figures_make_a_page_and_go_on_where_they_were(toy: Toy, fake: FakeMatplotlib, capsys: Any) -> None:
+    for _ in range(2):
+        assert simulate.simulate_all(3, Path("page"), as_json=False, options=RunOptions(), quick=True) == 0
+    assert [seed for seed, _, _ in toy.calls] == [3, 3]
+    assert "page in page/index.html" in capsys.readouterr().out
+    assert "Seed 3, runs 1" in Path("page/index.html").read_text("utf-8")
+    assert simulate.simulate_all(3, Path("page"), as_json=True, options=RunOptions(), quick=True) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_a_page_that_cannot_be_made_is_one_line(toy: Toy) -> None:
+    Path("taken").write_text("")
+    with pytest.raises(SimulateError, match=r"cannot make taken: .*; choose another --html"):
+        simulate.simulate_all(1, Path("taken"), as_json=False, options=RunOptions(), quick=True)
 
 
 def test_a_narrow_terminal_cuts_nothing() -> None:
