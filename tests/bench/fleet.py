@@ -88,6 +88,7 @@ class Fleet:
         self._rng = random.Random(len(members))
         self._poll = select.epoll()
         self._open: dict[int, Member] = {}
+        self._frozen: list[Member] = []
         now = time.time()
         self.members = [Member(place, f"pump-{place}", entity) for place, entity in enumerate(members)]
         self._closed = [(now + within_s * place / len(members), place) for place in range(len(members))]
@@ -123,8 +124,14 @@ class Fleet:
                 except OSError:
                     self._end(member)
 
+    def freeze(self, number: int) -> None:
+        """So many of those that are connected say nothing any more, on open connections."""
+        for descriptor in list(self._open)[:number]:
+            self._poll.unregister(descriptor)
+            self._frozen.append(self._open.pop(descriptor))
+
     def close(self) -> None:
-        for member in self._open.values():
+        for member in [*self._open.values(), *self._frozen]:
             assert member.sock is not None
             member.sock.close()
         self._poll.close()
