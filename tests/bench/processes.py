@@ -24,7 +24,7 @@ from tests.gateway.traced_site import Site
 
 ENTITIES, PROCESSES = 50_000, 3
 WITHIN_S = 10.0
-ARRIVE_S, READY_MAX_S = 60.0, 150.0
+ARRIVE_S, READY_MAX_S = 60.0, 120.0
 SETTLE_S, STEADY_S, LONG_S = 12.0, 20.0, 600.0
 DEATHS = 30  # at each process
 SUSPICION, FAILED, REFUSED = COUNTED
