@@ -79,6 +79,10 @@ class OverlayPort(Protocol):
 
     def entity_event(self, event: EntityEvent) -> None: ...
 
+    def fleet_view(self, group: str, limit: int) -> dict[str, object]:
+        """How traced entities stand, for a page; empty where that is not kept."""
+        ...
+
 
 class Constraining(Protocol):
     """Constrained topics (B2): enforced wherever a client names one. Absent: they are ordinary topics."""
