@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 # Tests of processes mostly wait for them, so that a second worker halves their time even on two cores.
 WORKERS ?= 2
+# Each role is a process: without byte code on disk each would compile all modules again, which doubles what a start costs.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv wheel demo test test-slow mutate mutate-broker check docs tools bench bench-keys bench-broker bench-forwarding bench-availability bench-ingest clean
@@ -18,6 +20,7 @@ $(STAMP): pyproject.toml
 	  { echo "veilmq: $(PYTHON) is older than 3.11; install a newer one or say make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,sim,dev,plugins,dashboard,docs]'
+	@$(BIN)/python -m compileall -q keys bridge gateway spark_ingest
 	@touch $@
 
 demo: venv       ## the whole system on loopback with this machine's telemetry; DEMO_ARGS="--seconds 20 --json"

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.base import PrivateFileError, Settings, StartError, read_private, write_private
+from gateway.base.log_events import LogEvent
 from gateway.bridging import Bridge, make_bridge
 from gateway.broker import EdgeBroker
 from gateway.client import LocalEnd
@@ -124,7 +125,7 @@ class Attached:
         try:
             await server.start()
         except StartError as error:
-            log.error("%s", error)
+            LogEvent.CONSOLE_NOT_SERVED.say(log, error)
 
     def _name(self) -> str:
         """What this broker is called in the marks of bridges: our name in the overlay, or one drawn once."""

@@ -197,16 +197,41 @@ def demo(
 
 @app.command()
 def simulate(
-    experiment: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="eventguard or secret-forwarding.")],
-    figure: Annotated[str, typer.Option(metavar="N", help="Figure of the source paper.")],
+    experiment: Annotated[
+        str, typer.Argument(metavar="EXPERIMENT", help="eventguard, octopis, secret-forwarding, or all of them: all.")
+    ],
+    figure: Annotated[str | None, typer.Option(metavar="N", help="Figure of the source paper.")] = None,
     seed: Annotated[int, typer.Option(help="Draws the same numbers again.")] = 1,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Picture to write, .svg or .png.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="With all: where the page of all figures goes.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="With all: fewer runs, smaller samples.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Processes for figures that consist of cells.")] = 1,
+    cells: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep results of cells there, so that a run can go on.")
+    ] = None,
+    runs: Annotated[int | None, typer.Option(min=1, help="Seeds, for figures that take the mean of several.")] = None,
+    share: Annotated[
+        float | None, typer.Option(min=0.0001, max=1.0, help="Part of the paper's notifications that is played.")
+    ] = None,
+    cost: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=US", help="A time instead of measuring it, in microseconds.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
-    """Reproduce a figure of a source paper: table and picture."""
-    from gateway.commands.simulate import simulate as run_simulation
+    """Reproduce a figure of a source paper: table and picture. Or all of them, on a page beside the papers' numbers."""
+    from gateway.commands import simulate as command
 
-    return run_simulation(experiment, figure, seed, out, as_json)
+    told: dict[str, float] = {name: value for name, value in (("runs", runs), ("share", share)) if value is not None}
+    options = command.RunOptions(jobs, cells, command.costs_of(cost or ()), told)
+    if experiment == "all":
+        if html is None:
+            raise command.SimulateError("all figures make a page; say where with --html DIR")
+        return command.simulate_all(seed, html, as_json, options, quick)
+    if figure is None:
+        raise command.SimulateError("say which figure with --figure N, or give all and --html DIR")
+    return command.simulate(experiment, figure, seed, out, as_json, options)
 
 
 if __name__ == "__main__":

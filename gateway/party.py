@@ -23,6 +23,7 @@ from bridge.node import GatewayNode, KeyServerNode, ReplicaNode
 from bridge.traces import Availability
 from gateway.attached import Attached
 from gateway.base import ConfigError, Figures, LinkFigures, LinkState, OverlaySettings, Settings
+from gateway.base.log_events import LogEvent
 from gateway.broker import LINK_LIMITS, EdgeBroker, Lifecycle, run_broker
 from gateway.client import LinkTls, MqttClient
 from gateway.mqtt5.types import ReasonCode
@@ -170,6 +171,7 @@ def build(
         protected=[protect.filter for protect in party.where.protect],
         plain=party.where.share_plain,
         rows=rows,
+        full_is_local=party.where.outbox_full == "local",
     )
 
 
@@ -231,7 +233,7 @@ def split_seed(store: Store, epoch: int) -> bytes:
     try:
         return store.split_seed(epoch)
     except StoreError as error:
-        log.error("%s; shares of epoch %d would be split anew after a restart", error, epoch)
+        LogEvent.SPLIT_SEED_NOT_KEPT.say(log, error, epoch)
         return os.urandom(SEED_BYTES)
 
 

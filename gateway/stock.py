@@ -27,6 +27,7 @@ from amqtt.session import ApplicationMessage
 
 from bridge.contract import Publication, UserProperties
 from gateway.base import ConfigError, load
+from gateway.base.log_events import LogEvent
 from gateway.broker import EdgeBroker
 from gateway.clients import SharedName
 from gateway.overlay import BrokerOverlay
@@ -134,7 +135,7 @@ class _Shell:
         except asyncio.QueueFull:
             self._dropped += 1
             if self._dropped & (self._dropped - 1) == 0:  # 1, 2, 4, ...: a flood of losses is no flood of lines
-                log.warning("amqtt takes no more: %d deliveries dropped so far", self._dropped)
+                LogEvent.AMQTT_BEHIND.say(log, self._dropped)
 
     def deliver_shared(self, name: SharedName, publication: Publication) -> None:
         """amqtt knows no shared subscriptions."""
@@ -173,10 +174,6 @@ class _Shell:
 def _log_refusal(topic: str) -> Callable[[int], None]:
     def done(code: int) -> None:
         if code >= 0x80:
-            log.warning(
-                "a publication on %s was not taken for the overlay (0x%02X); amqtt acknowledged it all the same",
-                topic,
-                code,
-            )
+            LogEvent.AMQTT_NOT_TAKEN.say(log, topic, code)
 
     return done

@@ -8,7 +8,7 @@ be made to open under two: `open_key` therefore checks the commitment before any
 
 The nonce is 4 zero bytes ‖ sequence. Associated data is version(1) ‖ message header up to its digests ‖ wire
 topic behind its length(2). The digests cannot be in it, since they are hashes of the sealed content; they are
-signed instead (`batch`).
+signed instead (`signedheader`).
 
 Not here: where keys, shares and content travel (`bridge`), durable sequences (`gateway.outbox.store`).
 """
@@ -25,7 +25,6 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from keys import frames
-from keys.batch import BATCH_LIMIT, HeaderVerifier, Proof, SignedHeader, leaf, sign_batch
 from keys.derivation import Derivation
 from keys.epochs import KeyName
 from keys.errors import BadContent, OurFault, WrongEpochKey
@@ -35,9 +34,9 @@ from keys.keyheader import KEY_DOMAIN, SHARE_COMMITMENT_BYTES, KeyHeader
 from keys.message import NO_KEY, PREFIX_BYTES, SEQUENCE_AT, Inner, MessageHeader, Mode, content_digest
 from keys.replay import SequenceWindow
 from keys.sharetree import SECRET_BYTES, Hop, Share, first_split
+from keys.signedheader import SignedHeader, header_of, sign_header, verify_header
 
 __all__ = [
-    "BATCH_LIMIT",
     "NONCE_BYTES",
     "NO_KEY",
     "PROPERTY_HEADER",
@@ -46,23 +45,22 @@ __all__ = [
     "PROTOCOL_VERSION",
     "TAG_BYTES",
     "DataKey",
-    "HeaderVerifier",
     "Inner",
     "KeyHeader",
     "KeyName",
     "MessageHeader",
     "Mode",
-    "Proof",
     "SequenceWindow",
     "SignedHeader",
     "check_share",
     "content_digest",
     "from_property",
-    "leaf",
+    "header_of",
     "make_key",
     "open_key",
-    "sign_batch",
+    "sign_header",
     "to_property",
+    "verify_header",
 ]
 
 TAG_BYTES = 16  # of AES-GCM: sealed content is this much longer

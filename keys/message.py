@@ -13,7 +13,7 @@ Inner content: opening (kind 5, flags say which optional fields follow), topic, 
 type, response topic, correlation data, payload format(1), then properties: count(2) and pairs, payload
 length(4), payload, and zeros up to the asked size if padded.
 
-Not here: signatures (`batch`), sealing (`envelope`), any meaning of sequence and previous (`bridge`).
+Not here: signatures (`signedheader`), sealing (`envelope`), any meaning of sequence and previous (`bridge`).
 """
 
 from __future__ import annotations

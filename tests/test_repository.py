@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from bridge.contract.figures import FigureName
+from gateway.base.log_events import LogEvent
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("keys", "bridge", "gateway", "spark_ingest")
@@ -212,6 +213,69 @@ def test_everything_that_is_counted_is_in_the_registry_and_nothing_else_is() -> 
     assert counted - set(FigureName) == set(), "add them to bridge/contract/figures.py"
     assert set(FigureName) - counted == set(), "nobody counts these"
     assert all(figure.text.endswith(".") for figure in FigureName)
+
+
+LOG_METHODS = {"info", "warning", "error", "exception", "critical", "fatal", "log"}
+LOGS_BY_ITSELF = {
+    "gateway/base/log_events.py": "the registry",
+    "spark_ingest/opening/rows.py": "runs in executors, which know nothing of a broker",
+    "spark_ingest/source/marks.py": "runs in a query's driver",
+    "spark_ingest/spool/index.py": "runs in queries",
+    "spark_ingest/spool/view.py": "runs in queries",
+    "spark_ingest/dashboard/page.py": "a page of the demo, which is no broker",
+}
+"""Modules that may log at info and above by themselves, and why."""
+
+
+def logged_in(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and code of the calls of a logger at info and above, or of its methods handed on."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Attribute) and node.attr in LOG_METHODS:
+            owner = ast.unparse(node.value)
+            if re.search(r"(^|[._])(log|logger|logging)$", owner) or "getLogger(" in owner:
+                yield node.lineno, ast.unparse(node)
+
+
+def said_in(path: Path) -> Iterator[tuple[str, int]]:
+    """Names of log events, and how many arguments their text is given where it is said; -1 where only named."""
+    tree = ast.parse(path.read_text("utf-8"))
+    direct = {
+        id(node.func.value): len(node.args) - 1
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "say"
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "LogEvent":
+            yield node.attr, direct.get(id(node), -1)
+
+
+def test_every_line_that_an_operator_may_audit_is_in_the_registry_and_is_said() -> None:
+    past = [
+        f"{name_of(path)}:{line}: {code}"
+        for path in MODULES
+        if name_of(path) not in LOGS_BY_ITSELF
+        for line, code in logged_in(path)
+    ]
+    assert not past, "say these by an event of gateway/base/log_events.py:\n" + "\n".join(past)
+    said = [each for path in MODULES for each in said_in(path)]
+    assert {event.name for event in LogEvent} == {name for name, _ in said}, "nobody says these, or there are none"
+    for name, count in said:
+        wanted = len(re.findall(r"%0?\d*[a-zA-Z]", LogEvent[name].text))
+        assert count in (-1, wanted), f"{name} has {wanted} marks in its text, and is given {count} arguments"
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("log.info('x')", True), ("self._log.warning('x')", True), ("logging.getLogger('x').error('y')", True),
+        ("say = log.exception", True), ("(log.error if a else log.warning)('x')", True), ("log.debug('x')", False),
+        ("catalog.info", False), ("math.log(3)", False),
+    ],
+)  # fmt: skip
+def test_the_test_of_log_lines_sees_what_it_is_for(tmp_path: Path, code: str, found: bool) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(code)
+    assert bool(list(logged_in(path))) is found
 
 
 def test_licence_is_apache_2_everywhere() -> None:

@@ -34,6 +34,11 @@ def size_of(publication: Publication) -> int:
     return size + sum(len(name) + len(value) + 4 for name, value in p.properties) + len(p.content_type or "")
 
 
+def count_of(publication: Publication) -> int:
+    """How many publications of devices it is."""
+    return publication.records or 1
+
+
 def fits(publication: Publication) -> bool:
     """Whether it can be part of a batch."""
     try:

@@ -89,7 +89,7 @@ class FigureName(StrEnum):
     OUTBOX_EXPIRED = "outbox_expired", "A publication of ours was dropped: too old before it could be sent."
     OUTBOX_REFUSED = (
         "outbox_refused",
-        "The outbox took no publication; the label says whether it is full or the disk fails.",
+        "The outbox took no publication: it is full, the disk fails, or local clients alone got it.",
     )
     OVERLAY_EQUIVOCATIONS = "overlay_equivocations", "The owner signed two documents of one version."
     OVERLAYS_ADOPTED = "overlays_adopted", "A newer version of the overlay is in force."

@@ -24,12 +24,14 @@ from bridge.contract import (
     Publication,
     ReadPage,
     Unstored,
+    count_of,
     numbers_of,
 )
 from bridge.publisher.publisher import Publisher
 from bridge.publisher.windows import AHEAD_MAX
 
-UNSTORED_MAX = 10_000  # QoS 0 publications behind one group commit: a stalled disk does not fill memory
+UNSTORED_MAX = 10_000  # batches of QoS 0 behind one group commit: a stalled disk does not fill memory ...
+UNSTORED_BYTES_MAX = 32 << 20  # ... nor do fewer that are large
 TOPICS_MAX = 65_536  # topics whose last stored sequence is remembered for QoS 0; the oldest is forgotten
 LOOK_EVERY_S = 1.0  # how often a disk that could not be read is tried again, and the age of what is left looked at
 
@@ -67,6 +69,7 @@ class OutboxIntake:
         self._publisher, self._shelf, self._max_age_s = publisher, shelf, max_age_s
         self._storing: dict[int, None] = {}  # appended, not yet reported by the disk; in order
         self._unstored: deque[tuple[int, Publication]] = deque()
+        self._unstored_bytes = 0
         self._last_stored: OrderedDict[str, int] = OrderedDict()
         first = shelf.first(0)
         self._left = None if first is None else first[0]  # nothing with a lower sequence is left; None: nothing is
@@ -83,10 +86,13 @@ class OutboxIntake:
         return self.committed(Committed(()), now)
 
     def unstored(self, event: Unstored, now: float) -> list[Effect]:
-        """A publication of QoS 0."""
-        if len(self._unstored) >= UNSTORED_MAX:
-            return [Count("qos0_dropped")]
-        self._unstored.append((event.sequence, event.publication))
+        """One of QoS 0, or a batch of them."""
+        publication = event.publication
+        size = self._unstored_bytes + len(publication.payload)
+        if len(self._unstored) >= UNSTORED_MAX or (self._unstored and size > UNSTORED_BYTES_MAX):
+            return [Count("qos0_dropped", count_of(publication))]
+        self._unstored.append((event.sequence, publication))
+        self._unstored_bytes = size
         return [] if self._storing else self.committed(Committed(()), now)
 
     def committed(self, event: Committed, now: float) -> list[Effect]:
@@ -101,6 +107,7 @@ class OutboxIntake:
         first_storing = next(iter(self._storing), None)
         while self._unstored and (first_storing is None or self._unstored[0][0] < first_storing):
             sequence, publication = self._unstored.popleft()
+            self._unstored_bytes -= len(publication.payload)
             ready.append((sequence, 0, publication))
         ready.sort(key=itemgetter(0))
         taken, effects = self._sort_out(ready)
@@ -121,7 +128,7 @@ class OutboxIntake:
                 self._remember(topic, sequence)
             overtakes = before in left or self._overtakes(sequence, before)
             if not publication.qos and overtakes:
-                effects.append(Count("qos0_dropped"))
+                effects.append(Count("qos0_dropped", count_of(publication)))
             elif publication.qos and (overtakes or room <= 0 or room_bytes <= 0 or self._publisher.is_stuck(topic)):
                 self._leave(sequence, publication)
                 left[sequence] = None

@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from bridge.contract import Acked, Count, Effect, Forget, OutboxEntry, Publication, Received, Send, Wire
+from bridge.contract import Acked, Count, Effect, Forget, OutboxEntry, Publication, Received, Send, Wire, count_of
 from bridge.document import Overlay, ScopeSecret
 from bridge.document.overlay import RegionView
 from bridge.publisher.announcing import key_alone, sends
@@ -24,8 +24,8 @@ from bridge.publisher.handing_over import hand_over, has_enough
 from bridge.publisher.own_retained import OwnRetained
 from bridge.publisher.repairing import Repairable, check_ours
 from bridge.publisher.residents import Residents, Standing
-from bridge.publisher.sealing import BATCH_MAX, Entry, Sealer, wire_topic_of
-from bridge.publisher.windows import Lane, Lanes
+from bridge.publisher.sealing import Entry, Sealer, wire_topic_of
+from bridge.publisher.windows import Lanes
 from bridge.wire import PullRequest
 from keys.envelope import Mode
 from keys.epochs import ScopeKeys
@@ -34,7 +34,8 @@ from keys.identity import Identity
 STRAGGLER_ENTRIES_MAX = 20_000  # what a replica that is away may make us keep once n - f others have it
 STRAGGLER_BYTES_MAX = 64 << 20  # the same in topics and payloads
 STRAGGLER_S = 3600.0
-QOS0_ENTRIES_MAX = 10_000  # they are in memory only; without an uplink the oldest go first
+QOS0_ENTRIES_MAX = 10_000  # they are in memory only; without an uplink the oldest go first ...
+QOS0_BYTES_MAX = 64 << 20  # ... as they do when they are larger together
 UNAUTHORISED_S = 24 * 3600.0  # an entry that we may not publish (any more) waits for the right for so long
 DROPPED_MAX = 65_536  # unsent entries that are remembered for what follows them on their topics; the oldest go
 
@@ -62,7 +63,8 @@ class Publisher:
         self._residents = Residents()
         self._entries: dict[int, Entry] = {}
         self._young: dict[int, None] = {}  # entries whose stragglers' bound is still to come, oldest first
-        self._qos0: dict[int, None] = {}
+        self._qos0: dict[int, int] = {}  # their bytes
+        self._qos0_bytes = 0
         self._dropped: OrderedDict[int, int] = OrderedDict()  # dropped -> the one before it that was not
         self._repairable = Repairable()
         self._lanes = Lanes()
@@ -116,15 +118,22 @@ class Publisher:
                 effects += self._retained.published(sequence, secret.scope.filter, publication)
             self._young[sequence] = None
             if publication.qos == 0:
-                self._qos0[sequence] = None
+                self._qos0[sequence] = entry.size
+                self._qos0_bytes += entry.size
             self._lanes.append(sequence, publication.topic, late)
             taken.append(sequence)
         effects += [Forget(tuple(refused))] if refused else []
         effects += self._drop_expired(taken, now) if late else []
-        if len(self._qos0) > QOS0_ENTRIES_MAX:
-            excess = list(self._qos0)[: len(self._qos0) - QOS0_ENTRIES_MAX]
-            effects += [Count("qos0_dropped", len(excess)), *self._forget(excess)]
-        return effects + self._pump(now)
+        return effects + self._drop_qos0() + self._pump(now)
+
+    def _drop_qos0(self) -> list[Effect]:
+        """What of QoS 0 is more than memory is for, the oldest first."""
+        dropped = 0
+        while len(self._qos0) > QOS0_ENTRIES_MAX or self._qos0_bytes > QOS0_BYTES_MAX:
+            sequence = next(iter(self._qos0))
+            dropped += count_of(self._entries[sequence].publication)
+            self._forget([sequence])
+        return [Count("qos0_dropped", dropped)] if dropped else []
 
     def link_up(self, peer: str, now: float) -> list[Effect]:
         """A replica of the home region is reachable: it gets all that it has not acknowledged, in order. One that is
@@ -272,7 +281,7 @@ class Publisher:
         if gone is None:
             return self._forget([entry.sequence])
         self._young.pop(entry.sequence, None)
-        self._qos0.pop(entry.sequence, None)
+        self._qos0_bytes -= self._qos0.pop(entry.sequence, 0)
         self._residents.move(entry, Standing.SETTLED)
         return self._forget(gone)
 
@@ -281,7 +290,7 @@ class Publisher:
         for sequence in gone:
             self._residents.remove(self._entries.pop(sequence))
             self._young.pop(sequence, None)
-            self._qos0.pop(sequence, None)
+            self._qos0_bytes -= self._qos0.pop(sequence, 0)
             self._repairable.forget(sequence)
             self._waiting.pop(sequence, None)
             self._uncounted.pop(sequence, None)
@@ -387,7 +396,7 @@ class Publisher:
     # -------------------------------------------------------------------------------------------- sending
 
     def _pump(self, now: float) -> list[Effect]:
-        """Fill every open window, in order; seal what is sent for the first time, a batch a signature."""
+        """Fill every open window, in order; seal what is sent for the first time."""
         effects: list[Effect] = []
         if self.sealer.review_due(now) or now >= self._give_up_at:
             effects += self._review(now)
@@ -399,7 +408,7 @@ class Publisher:
             taken = lane.take(now, may, self._residents.lacked_by(peer))
             if not taken:
                 continue
-            sealed, waits = self._sealed(taken, lane, now)
+            sealed, waits = self._sealed(taken, now)
             effects += waits
             for sequence in taken:
                 if sequence not in sealed:
@@ -420,15 +429,9 @@ class Publisher:
         entry = self._entries.get(sequence)
         return entry is None or entry.wire is not None
 
-    def _sealed(self, taken: Sequence[int], lane: Lane, now: float) -> tuple[set[int], list[Effect]]:
-        """Which of the entries that the lane took are sealed, after trying.
-
-        What the lane takes next is sealed with them as far as one signature reaches: windows open one by one, and
-        everybody on the way has to verify each signature.
-        """
-        unsealed = self._unsealed(taken)
-        if unsealed:
-            unsealed += self._unsealed(lane.next(-len(unsealed) % BATCH_MAX))
+    def _sealed(self, taken: Sequence[int], now: float) -> tuple[set[int], list[Effect]]:
+        """Which of the entries that a lane took are sealed, after trying."""
+        unsealed = [s for s in taken if s in self._entries and self._entries[s].wire is None]
         effects = self._drop_expired(unsealed, now)
         ready, waits = self._set_aside([s for s in unsealed if s in self._entries], now)
         for sequence in ready:
@@ -442,9 +445,6 @@ class Publisher:
                 effects += self._retained.sealed(entry)
         there = (self._entries[s] for s in taken if s in self._entries)
         return {entry.sequence for entry in there if entry.wire is not None}, effects
-
-    def _unsealed(self, sequences: Sequence[int]) -> list[int]:
-        return [s for s in sequences if s in self._entries and self._entries[s].wire is None]
 
     def _sends(self, peer: str, wire: Wire, key: LiveKey | None, of: Publication, ticket: int, at: float) -> list[Send]:
         return sends(peer, self.view, wire, key, of, ticket, at, hosted=peer in self._hosted)

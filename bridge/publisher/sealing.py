@@ -1,6 +1,6 @@
 """What a gateway's publications are sealed under, whether they may be sealed now, and the sealing itself.
 
-An entry is sealed under its scope's present data key; headers are signed in batches of 16 (docs/protocol.md §2.6). A
+An entry is sealed under its scope's present data key, and its header is signed (docs/protocol.md §2.6). A
 *review* says what each scope seals under, and for which views, from now on: after every epoch, bump, newer overlay,
 change of views and arrival of keys. A scope that has no key, or whose right we lost, holds nothing up: `hindrance` says
 why an entry waits. Not here: which entries there are and who has them (`publisher`), data keys (`data_keys`).
@@ -26,10 +26,8 @@ from keys.envelope import (
     KeyName,
     MessageHeader,
     Mode,
-    SignedHeader,
     content_digest,
-    leaf,
-    sign_batch,
+    sign_header,
     to_property,
 )
 from keys.epochs import ScopeKeys
@@ -39,7 +37,6 @@ from keys.keyheader import frame_bytes
 from keys.message import SEALED_PROPERTIES
 from keys.sharetree import Hop
 
-BATCH_MAX = 16  # headers under one signature (docs/protocol.md §2.6)
 RIGHTS_MAX = 65_536  # topics whose right is remembered between two reviews
 PACKET_OVERHEAD_BYTES = 1024  # signed header, shares, seal and MQTT beside content, topic and key header
 CLOCK_STEP_S = 60.0
@@ -256,36 +253,27 @@ class Sealer:
     # -------------------------------------------------------------------------------------------- sealing
 
     def seal(self, entries: Sequence[Entry], now: float) -> tuple[list[int], list[Effect]]:
-        """Seal entries that nothing hinders, a batch a signature. Returns those that fit no frame and never will."""
-        unsealable: list[int] = []
-        for start in range(0, len(entries), BATCH_MAX):
-            unsealable += self._seal_batch(entries[start : start + BATCH_MAX], now)
-        sealed = len(entries) - len(unsealable)
-        counted: list[Effect] = [Count("sealed", sealed)] if sealed else []
-        return unsealable, counted + ([Count("unsealable", len(unsealable))] if unsealable else [])
-
-    def _seal_batch(self, entries: Sequence[Entry], now: float) -> list[int]:
+        """Seal and sign entries that nothing hinders. Returns those that fit no frame and never will."""
         stepped = abs(now - self._last_now) > CLOCK_STEP_S and self._last_now > 0
-        self._last_now = now
-        if stepped:  # a key's age means nothing now
+        if entries:
+            self._last_now = now
+        if entries and stepped:  # a key's age means nothing now
             self._data_keys.clear()
-        ready: list[tuple[Entry, MessageHeader, tuple[bytes, ...]]] = []
-        leaves: list[bytes] = []
         unsealable: list[int] = []
         for entry in entries:
             try:
                 header, pieces = self._seal_one(entry, now)
-                leaves.append(leaf(header.encode(), entry.topic))
-                ready.append((entry, header, pieces))
+                signed = sign_header(self._identity, header, entry.topic).encode()
             except KeysError:
                 # Kept, it would stop the outbox now and after every restart.
                 unsealable.append(entry.sequence)
-        proofs = sign_batch(self._identity, leaves) if ready else []
-        for (entry, header, pieces), proof in zip(ready, proofs, strict=True):
-            entry.signed = ((PROPERTY_HEADER, to_property(SignedHeader(header, proof).encode())),)
+                continue
+            entry.signed = ((PROPERTY_HEADER, to_property(signed)),)
             entry.header, entry.pieces = header, pieces
             entry.wire = entry.with_pieces((0,) if header.mode in (Mode.COPIES, Mode.PLAIN) else ())
-        return unsealable
+        sealed = len(entries) - len(unsealable)
+        counted: list[Effect] = [Count("sealed", sealed)] if sealed else []
+        return unsealable, counted + ([Count("unsealable", len(unsealable))] if unsealable else [])
 
     def _later(self, before_ms: int, now_ms: int) -> int:
         """When what was sealed `before_ms` is sealed anew. The later sealing wins: an earlier one is a repetition to

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 
 from keys.replay import WINDOW_SIZE
 
@@ -110,10 +109,6 @@ class Lane:
         sealed has nothing before it on its topic that is not."""
         late = deque(sorted(self.late, key=lambda waiting: not may(waiting[0])))
         self._replace(late, deque(sorted(self.new, key=lambda waiting: not may(waiting[0]))))
-
-    def next(self, count: int) -> list[int]:
-        """Some of what will be taken next, to be sealed with what is taken now."""
-        return [sequence for sequence, _ in (*islice(self.new, count), *islice(self.late, count))][:count]
 
     def acknowledged(self, sequence: int, now: float) -> None:
         sent_at = self.in_flight.get(sequence, now)

@@ -16,9 +16,9 @@ from bridge.document import Member, Overlay, Policy, Scope
 from bridge.document.overlay import RegionView
 from bridge.node import ReplicaNode
 from bridge.sim.draws import Draws
-from bridge.sim.forgery import NOW, PAYLOAD_BYTES, flip, sign_header, unsigned_header
+from bridge.sim.forgery import NOW, PAYLOAD_BYTES, flip, unsigned_header
 from bridge.wire import SUBSCRIBE_TOPIC, Statement
-from keys.envelope import PROPERTY_HEADER, content_digest, to_property
+from keys.envelope import PROPERTY_HEADER, content_digest, sign_header, to_property
 from keys.grants import Grant, Right
 from keys.identity import Certificate, Identity, Role
 

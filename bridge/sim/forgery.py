@@ -13,17 +13,16 @@ from dataclasses import dataclass, replace
 
 from bridge.sim.draws import Draws
 from keys.envelope import (
-    HeaderVerifier,
     Inner,
     MessageHeader,
     Mode,
     SequenceWindow,
     SignedHeader,
     content_digest,
-    leaf,
     make_key,
     open_key,
-    sign_batch,
+    sign_header,
+    verify_header,
 )
 from keys.epochs import KeyName, scope_key
 from keys.errors import BadContent, Expired, KeysError, Replayed
@@ -143,7 +142,6 @@ class _Subscriber:
         self._guarded = transit._guarded
         self._public = transit._publisher.public_bytes
         self._key = open_key(transit._key_header, transit._secret, transit._scope_key)
-        self._verifier = HeaderVerifier()
         self._window = SequenceWindow()
 
     def believes(self, passing: Passing) -> bytes | None:
@@ -158,7 +156,7 @@ class _Subscriber:
     def _opened(self, passing: Passing) -> bytes:
         signed = SignedHeader.decode(passing.header)
         header = signed.header
-        self._verifier.verify(signed, passing.topic, self._public)
+        verify_header(header, passing.header, passing.topic, self._public)
         if abs(NOW - header.time_ms / 1000) > MAX_DELAY_S:
             raise Expired("older than the receiver takes")
         if header.digests != (content_digest(passing.content),):
@@ -183,12 +181,6 @@ def unsigned_header(publisher: bytes, key_id: bytes, sequence: int) -> MessageHe
         mode=Mode.COPIES,
         digests=(),
     )
-
-
-def sign_header(identity: Identity, header: MessageHeader, topic: str) -> SignedHeader:
-    """A header under a signature of its own."""
-    (proof,) = sign_batch(identity, [leaf(header.encode(), topic)])
-    return SignedHeader(header, proof)
 
 
 def flip(data: bytes, draws: Draws) -> bytes:

@@ -33,11 +33,11 @@ class Costs:
     open_us: float = 6.0
     sign_us: float = 36.0
     """A signature over one header of its own."""
-    batched_sign_us: float = 4.0
+    batched_sign_us: float = 2.3
     """A header's part of a signature over 16."""
     verify_us: float = 125.0
     """Decode and verify a header under a signature of its own."""
-    batched_verify_us: float = 26.0
+    batched_verify_us: float = 7.8
     derive_us: float = 2.5
     """The epoch key of one scope."""
     statement_us: float = 38.0

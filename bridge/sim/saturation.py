@@ -26,7 +26,7 @@ OBSERVATIONS = 8
 RISES = 5  # observations in a row with a longer backlog: the node is saturated
 PRECISION = 0.005
 RATE_MAX = 1 << 22  # publications a second; stops a search among parties that work for nothing
-GUARDS = {"off": "guards off", "on": "guards on", "batched": "guards on, 16 headers a signature"}
+GUARDS = {"off": "guards off", "on": "guards on", "batched": "guards on, 16 records a signature"}
 
 
 @dataclass(frozen=True, slots=True)

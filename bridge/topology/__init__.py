@@ -1,5 +1,5 @@
-"""Who is next for whom: the place of a replica, the path of a key, the neighbours that can hear; and where replicas
-go.
+"""Who is next for whom: the place of a replica, the path of a key, the neighbours that can hear; where replicas go;
+and planes: the structured overlay, its loads, and how notifications take it.
 
 Publisher, replica and reader ask here and nowhere else, so that another routing touches this room only. Imports
 `document`; sends nothing.
@@ -7,16 +7,34 @@ Publisher, replica and reader ask here and nowhere else, so that another routing
 
 from __future__ import annotations
 
+from bridge.topology.congestion import IDLE, LinkLoad, LinkStatus
 from bridge.topology.placement import SHARING_MIN, Path, Placement, place
 from bridge.topology.routes import Routes
+from bridge.topology.routing import RoutedCopy, detour, dynamic, planes_of, split_identifiers, static
+from bridge.topology.scot import PlanePlace, PlaneStep, RowTable, Scot, subscribe_all, unsubscribe_all
 from bridge.topology.topology import Topology, peers_of
 
 __all__ = [
+    "IDLE",
     "SHARING_MIN",
+    "LinkLoad",
+    "LinkStatus",
     "Path",
     "Placement",
+    "PlanePlace",
+    "PlaneStep",
+    "RoutedCopy",
     "Routes",
+    "RowTable",
+    "Scot",
     "Topology",
+    "detour",
+    "dynamic",
     "peers_of",
     "place",
+    "planes_of",
+    "split_identifiers",
+    "static",
+    "subscribe_all",
+    "unsubscribe_all",
 ]

@@ -21,8 +21,15 @@ from bridge.contract import Blame, Count, Effect
 from bridge.document import REFRESH_MESSAGES_MAX, Overlay, Scope
 from bridge.topology import Topology
 from bridge.wire.pieces import check_mode
-from keys.batch import header_of
-from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, HeaderVerifier, KeyHeader, MessageHeader, from_property
+from keys.envelope import (
+    PROPERTY_KEY,
+    PROPERTY_SHARES,
+    KeyHeader,
+    MessageHeader,
+    from_property,
+    header_of,
+    verify_header,
+)
 from keys.epochs import KeyName
 from keys.errors import BadFrame, BadShare, Expired, KeysError, NotAuthorised, UnknownView, WrongEpochKey
 from keys.identity import CARRIERS, Certificate
@@ -51,7 +58,7 @@ def refused(peer: str, error: KeysError) -> list[Effect]:
 
 
 class Admitted(NamedTuple):
-    """A publication whose header holds. `frame`: header and proof as they came. `epoch`: in which it was sealed;
+    """A publication whose header holds. `frame`: header and signature as they came. `epoch`: in which it was sealed;
     `live`: that can be now."""
 
     header: MessageHeader
@@ -75,7 +82,6 @@ class Admission:
         self._overlay, self._topology = overlay, Topology(overlay)
         self._calendar = overlay.policy.calendar
         self._replica = replica
-        self._headers = HeaderVerifier()
         self._admitted: OrderedDict[tuple[str, str], Admitted] = OrderedDict()  # by property and wire topic
         self._keys: OrderedDict[str, KeyHeader] = OrderedDict()  # by property
         self._rights: dict[tuple[bytes, str, int], Scope | None] = {}
@@ -118,7 +124,7 @@ class Admission:
         frame = from_property(told)
         header = header_of(frame)
         publisher = self.publisher(header.publisher, now)
-        self._headers.verify_frame(header, frame, wire_topic, publisher.public_key)
+        verify_header(header, frame, wire_topic, publisher.public_key)
         if header.sequence > SEQUENCE_MAX or header.time_ms > TIME_MS_MAX:
             raise BadFrame(f"sequence {header.sequence} or time {header.time_ms} is beyond what anybody can show")
         if header.previous >= header.sequence:

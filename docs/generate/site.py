@@ -13,6 +13,7 @@ from commands import commands_page
 from configuration import configuration_page
 from conformance import conformance_page
 from http_api import http_api_page
+from log_events import log_page
 from metrics import metrics_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -23,6 +24,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands_page,
     "reference/http-api.md": http_api_page,
     "reference/metrics.md": metrics_page,
+    "reference/log.md": log_page,
     "reference/conformance.md": conformance_page,
 }
 

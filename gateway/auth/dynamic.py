@@ -26,6 +26,7 @@ from gateway.auth.acl_rules import FileRules
 from gateway.auth.passwords import PasswordPlugin, Users
 from gateway.auth.security import Security, SecurityError
 from gateway.base import StartError
+from gateway.base.log_events import LogEvent
 
 log = logging.getLogger("veilmq.auth")
 
@@ -69,7 +70,7 @@ class DynamicPlugin(PasswordPlugin, BaseTopicPlugin):  # type: ignore[misc]
             self.reread({})()
         except StartError as error:
             self._stamp = self._stamped()
-            log.error("%s; what was before still counts", error)
+            LogEvent.USERS_NOT_REREAD.say(log, error)
 
     async def authenticate(self, *, session: Session) -> bool | None:
         self.look()

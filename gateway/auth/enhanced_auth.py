@@ -21,6 +21,7 @@ from amqtt.plugins.base import BasePlugin
 from amqtt.session import Session
 
 from gateway.base import StartError
+from gateway.base.log_events import LogEvent
 from gateway.mqtt5.encoding import encode
 from gateway.mqtt5.packets import Auth, Connect, Disconnect, Properties, Version
 from gateway.mqtt5.session import Close
@@ -139,8 +140,8 @@ async def _step(exchange: AuthExchange, data: bytes) -> bytes | Proven:
         return await exchange.step(data)
     except AuthRefused as error:
         raise MqttError(f"authentication refused: {error}", ReasonCode.NOT_AUTHORIZED) from None
-    except Exception:
-        log.exception("an authentication method failed; the client is refused")
+    except Exception:  # noqa: BLE001  the log has its traceback
+        LogEvent.AUTH_METHOD_FAILED.say(log, exc_info=True)
         raise MqttError("an authentication method failed", ReasonCode.NOT_AUTHORIZED) from None
 
 

@@ -85,6 +85,11 @@ class OverlaySettings(Model):
     outbox_bytes: int = Field(
         default=1 << 30, ge=1 << 16, description="what waits to be sent; beyond it publications are refused"
     )
+    outbox_full: Literal["refuse", "local"] = Field(
+        default="refuse",
+        description="what a full outbox means for a publication: refused to its client, or local clients alone get it, "
+        "its client is told that all is well, and it is counted",
+    )
     outbox_age_s: int = Field(default=0, ge=0, description="what waited longer is dropped; 0: nothing ever is")
     key_server: KeyServerSettings | None = Field(default=None, description="for an identity of role keyserver")
     discovery: Discovery = Field(default=Discovery(), description="multicast DNS on the local network")
@@ -96,6 +101,15 @@ class AvailabilitySettings(Model):
 
     enabled: bool = Field(default=False, description="whether they are published")
     topic_prefix: str = Field(default="veilmq/traces", description="where: PREFIX/GATEWAY/CLIENT/availability")
+
+
+class SubscriptionSettings(Model):
+    """What subscriptions may say beside their filter."""
+
+    predicates: bool = Field(
+        default=False,
+        description="let clients subscribe to content: FILTER?EXPRESSION, or the user property $where",
+    )
 
 
 class Settings(Model):
@@ -118,6 +132,9 @@ class Settings(Model):
     limits: Limits = Field(default=Limits(), description="bounds; each has a default")
     data: Path | None = Field(default=None, description="directory for what must survive a restart")
     overlay: OverlaySettings | None = Field(default=None, description="absent: an ordinary broker")
+    subscriptions: SubscriptionSettings = Field(
+        default=SubscriptionSettings(), description="what they may say beside their filter"
+    )
     availability: AvailabilitySettings = Field(
         default=AvailabilitySettings(), description="which clients are connected"
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gateway.base import BridgeSettings
+from gateway.base.log_events import LogEvent
 from gateway.bridging.mapping import Marks, Topics
 from gateway.client import MqttClient
 from gateway.mqtt5.packets import Publish
@@ -103,7 +104,7 @@ class _Way:
                 changed.topic, changed.payload, min(changed.qos, 1), changed.retain, changed.properties, done, refused
             )
         except MqttError as error:
-            log.warning("bridge %s: a publication cannot cross: %s", self.name, error)
+            LogEvent.BRIDGE_CANNOT_CROSS.say(log, self.name, error)
             self._taken(publish)
             return True
 
@@ -123,7 +124,7 @@ class _Way:
     def _refused(self, publish: Publish, changed: Publish, code: int) -> None:
         if code in FINAL:
             self.refused += 1
-            log.warning("bridge %s: %s was refused (0x%02x) and is dropped", self.name, changed.topic, code)
+            LogEvent.BRIDGE_REFUSED.say(log, self.name, changed.topic, code)
             if publish.qos:
                 self.states[publish.packet_id] = TAKEN
                 self._finish(publish)
@@ -188,7 +189,7 @@ class Bridge:
             self._out.drop(publish)
         elif not self._may_leave(publish.topic):
             if not self._kept:
-                log.warning("bridge %s: topics of protected scopes that we may not read stay here", self.name)
+                LogEvent.BRIDGE_KEEPS.say(log, self.name)
             self._kept += 1
             self._out.drop(publish)
         else:
@@ -216,7 +217,7 @@ class Bridge:
     def _remote_up(self) -> None:
         self._in.connected()
         self._note(True)
-        log.info("bridge %s: connected to %s", self.name, self._remote.address)
+        LogEvent.BRIDGE_UP.say(log, self.name, self._remote.address)
 
     def _remote_down(self) -> None:
         self._note(False)

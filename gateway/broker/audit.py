@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from gateway.base.log_events import LogEvent
 from gateway.broker.connection import MqttConnection
 from gateway.clients import Client, ClientConnection
 from gateway.mqtt5.packets import Connect
@@ -34,37 +35,37 @@ class Audit:
 
     def connected(self, client: Client, connection: ClientConnection) -> None:
         if log.isEnabledFor(logging.INFO):
-            said = {"version": client.session.version.name, "listener": connection.listener}
-            log.info("connected", extra={**_names(client, connection), **said})
+            said: dict[str, Any] = {"version": client.session.version.name, "listener": connection.listener}
+            LogEvent.CONNECTED.say(log, **_names(client, connection), **said)
 
     def disconnected(self, client: Client, connection: ClientConnection, is_clean: bool, reason: str) -> None:
         if log.isEnabledFor(logging.INFO):
-            log.info("disconnected", extra={**_names(client, connection), "clean": is_clean, "reason": reason})
+            LogEvent.DISCONNECTED.say(log, **_names(client, connection), clean=is_clean, reason=reason)
 
     def not_accepted(self, connection: MqttConnection, connect: Connect, error: MqttError) -> None:
         """A CONNECT was refused: by address, since whoever is refused may take any name."""
         host = connection.peer[0] if connection.peer is not None else connection.address
         said = {"address": connection.address, "client": connect.client_id, "user": connect.username}
-        self._say(f"refused: {error}", host, {**said, "code": f"0x{error.reason:02x}"})
+        self._say(LogEvent.CLIENT_REFUSED, str(error), host, {**said, "code": f"0x{error.reason:02x}"})
 
     def may_not(self, what: str, client: Client, topic: str) -> None:
         """A client is refused what it may not do."""
         said = {"client": client.client_id, "user": client.view.username, "topic": topic}
         if client.connection is not None:
             said["address"] = client.connection.address
-        self._say(f"may not {what}", client.client_id, said)
+        self._say(LogEvent.CLIENT_MAY_NOT, what, client.client_id, said)
 
-    def _say(self, event: str, who: str, said: dict[str, Any]) -> None:
-        now = self._now()
-        at, unsaid = self._said.get((event, who), (-EVERY_S, 0))
+    def _say(self, event: LogEvent, what: str, who: str, said: dict[str, Any]) -> None:
+        now, cause = self._now(), (event.text % what, who)
+        at, unsaid = self._said.get(cause, (-EVERY_S, 0))
         if now - at < EVERY_S:
-            self._said[event, who] = (at, unsaid + 1)
+            self._said[cause] = (at, unsaid + 1)
             return
-        self._said[event, who] = (now, 0)
-        self._said.move_to_end((event, who))
+        self._said[cause] = (now, 0)
+        self._said.move_to_end(cause)
         if len(self._said) > CAUSES_MAX:
             self._said.popitem(last=False)
-        log.info(event, extra={**said, "times": unsaid + 1 if unsaid else ""})
+        event.say(log, what, **said, times=unsaid + 1 if unsaid else "")
 
 
 def _names(client: Client, connection: ClientConnection) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.base import Limits
-from gateway.broker.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Flusher, Later, end_writing
+from gateway.base.log_events import LogEvent
+from gateway.broker.flushing import BUSY, CLOSING, UNACKNOWLEDGED, UNREAD, Flusher, Later, Waiting, end_writing
 from gateway.broker.host_probes import probe_host
 from gateway.broker.write_room import Room
 from gateway.clients import INTERNAL, Reached
@@ -50,7 +51,7 @@ class Core(Protocol):
     def opened(self, connection: MqttConnection) -> bool: ...
     def connecting(self, connection: MqttConnection, connect: Connect) -> Later: ...
     def received(self, client: Client, packets: Sequence[Packet], now: float) -> list[Action]: ...
-    def published(self, client: Client, publish: Publish) -> Later | None: ...
+    def published(self, client: Client, publish: Publish) -> Later | Waiting | None: ...
     def perform(self, client: Client, action: Action) -> Later | None: ...
     def lost(self, connection: MqttConnection, error: Exception | None) -> None: ...
 
@@ -77,7 +78,7 @@ class MqttConnection(asyncio.Protocol):
         self._answer: asyncio.Future[Packet] | None = None
         # The re-authentication that is under way (`enhanced_auth.py`).
         self.reauthentication: Any = None
-        self._task: asyncio.Task[None] | None = None
+        self._task: Waiting | None = None
         self._is_paced = False  # what is waited for is only the time
         self._reads_on = False  # what is waited for keeps us from nothing but what came behind it
         self._paused = 0
@@ -179,7 +180,7 @@ class MqttConnection(asyncio.Protocol):
         elif packets:
             self._early += packets
         elif error is not None and self._task is None:
-            log.info("%s: %s", self.address, error)
+            LogEvent.NO_PACKET.say(log, self.address, error)
             if error.reason == ReasonCode.PACKET_TOO_LARGE:
                 self._core.reached.note("connect_bytes", self.address)
             self.refuse(error.reason, Version.V5 if self._decoder.answers_v5 else self._decoder.version)
@@ -230,7 +231,7 @@ class MqttConnection(asyncio.Protocol):
                     self._wait_for(asyncio.sleep(wait_s))
                     self._is_paced = True
                     return
-                later = core.published(client, action)  # type: ignore[arg-type]
+                later: Later | Waiting | None = core.published(client, action)  # type: ignore[arg-type]
             elif kind is bytes:
                 self.write(action)  # type: ignore[arg-type]
                 continue
@@ -264,18 +265,18 @@ class MqttConnection(asyncio.Protocol):
         if self._task is not None and not self._holds_enough():
             self.resume(BUSY)
 
-    def _wait_for(self, later: Later) -> None:
+    def _wait_for(self, later: Later | Waiting) -> None:
         if not self._reads_on or self._holds_enough():
             self.pause(BUSY)
         else:
             self.resume(BUSY)
-        self._task = asyncio.get_running_loop().create_task(later)
+        self._task = asyncio.ensure_future(later)
         self._task.add_done_callback(self._done_waiting)
 
-    def _done_waiting(self, task: asyncio.Task[None]) -> None:
+    def _done_waiting(self, task: Waiting) -> None:
         self._task, self._is_paced, self._reads_on = None, False, False
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s: internal error", self.address, exc_info=error)
+            LogEvent.CONNECTION_FAILED.say(log, self.address, exc_info=error)
             self._held = []
             self.abort()
         held, self._held = self._held, []

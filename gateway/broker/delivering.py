@@ -45,9 +45,11 @@ class Delivering:
         The same as `_deliver`, without a `Message` where no receiver needs one: encoded once per version.
         """
         plan, publisher = self.router.plan(publish.topic), "" if sender is None else sender.client_id
-        if plan.refused is not None:
-            self.reached.note(plan.refused, publisher)
-            return
+        if plan.is_odd:
+            if plan.refused is not None:
+                self.reached.note(plan.refused, publisher)
+                return
+            plan = self._plan(publish)
         flooded = 0
         encoded: list[bytes | None] = [None, None]
         message: Message | None = None
@@ -76,17 +78,44 @@ class Delivering:
             for group in plan.groups:
                 self.deliver_to_group(group, message, None, self.now())
 
+    def forward(self, sender: Client, publish: Publish) -> bool:
+        """The hot path of QoS 1 and 2 without retain flag and properties; the same as `route`. False: nothing was done,
+        ask that."""
+        plan = self.router.plan(publish.topic)
+        if plan.refused is not None or plan.groups:
+            return False
+        own_qos = publish.qos
+        message = Message(publish.topic, publish.payload, own_qos, publisher=sender.client_id)
+        for target in plan.targets:
+            client, qos = target.client, target.qos
+            qos = min(qos, own_qos)
+            if qos and client.plain is not None and not target.subscription_ids and not target.no_local:
+                connection = client.connection
+                if connection is not None and (data := client.session.send(message, qos)) is not None:
+                    connection.write(data)
+                    continue
+            self._deliver_to(target, message, sender, self.now())
+        return True
+
     # ---------------------------------------------------------------------------------------------- routing
+
+    def _plan(self, message: Message | Publish) -> DeliveryPlan[Client]:
+        plan = self.router.plan(message.topic)
+        if plan.choices is not None:
+            plan = plan.choices.plan(plan, message)
+            self.traffic.evaluated += 1
+            self.traffic.withheld += plan.withheld
+        return plan
 
     def route(self, message: Message, sender: Client | None, lost: Collection[SharedName] = ()) -> Later | None:
         """Hand a message to its local receivers, without the shared groups that are `lost` to another gateway."""
-        plan = self.router.plan(message.topic)
+        plan = self._plan(message)
         if self.host.filters_topics:
             view_of = [target.client.view for target in plan.targets]
             view_of += [member.view for group in plan.groups for member in group.members]
             verdicts = [self.host.verdict(view, message.topic, Action.RECEIVE) for view in view_of]
             if None in verdicts:
-                return self._route_asking(message, sender, lost)
+                return self._route_asking(plan, message, sender, lost)
             if not all(verdicts):
                 allowed = {id(view) for view, verdict in zip(view_of, verdicts, strict=True) if verdict}
                 self._deliver(plan, message, sender, allowed, lost)
@@ -94,8 +123,9 @@ class Delivering:
         self._deliver(plan, message, sender, None, lost)
         return None
 
-    async def _route_asking(self, message: Message, sender: Client | None, lost: Collection[SharedName]) -> None:
-        plan = self.router.plan(message.topic)
+    async def _route_asking(
+        self, plan: DeliveryPlan[Client], message: Message, sender: Client | None, lost: Collection[SharedName]
+    ) -> None:
         receivers = [target.client for target in plan.targets]
         receivers += [member for group in plan.groups for member in group.members]
         allowed: set[int] = set()
@@ -106,7 +136,7 @@ class Delivering:
             if verdict:
                 allowed.add(id(receiver.view))
         # Subscriptions may have changed meanwhile: today's receivers, as far as they were asked about.
-        self._deliver(self.router.plan(message.topic), message, sender, allowed, lost)
+        self._deliver(self.router.plan_for(message.topic, message), message, sender, allowed, lost)
 
     def _deliver(
         self,
@@ -136,6 +166,8 @@ class Delivering:
         if client.connection is None:
             self._keep_for(client, message, qos, retain, target.subscription_ids, now)
             return
+        if sender is None and client.is_behind and qos:
+            self.holding.burden(client)
         self.give(client, message, qos, retain, target.subscription_ids, now)
 
     def deliver_to_group(self, group: Any, message: Message, allowed: set[int] | None, now: float) -> None:
@@ -157,6 +189,8 @@ class Delivering:
             self.give(client, message, qos, retain, identifiers, now)
             return
         if second is not None:
+            if second[0].is_behind:
+                self.holding.burden(second[0])
             self._keep_for(*second)
 
     def _keep_for(

@@ -26,6 +26,7 @@ from amqtt.events import MQTTEvents
 
 from gateway.base import Limits, Listener, Settings, StartError
 from gateway.base.descriptors import SPARE_FILES, open_files, raise_limit
+from gateway.base.log_events import LogEvent
 from gateway.broker.connection import MqttConnection
 from gateway.broker.exchange import Exchange
 from gateway.broker.flushing import Flusher, Later
@@ -97,6 +98,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         self.exchange = Exchange(self.host, self.limits, self.now)
         self.exchange.overlay = overlay
         self.exchange.in_order = self._in_order
+        self.exchange.predicates = settings is not None and settings.subscriptions.predicates
         self._retained_messages = self.exchange.retained
         grace_s = self.config.timeout_disconnect_delay or 0
         self.lifecycle = Lifecycle(self.exchange, self._terms(), grace_s, self._sessions, self._servers)
@@ -144,7 +146,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         await super().start()
         for plugin in self.host.plugins:
             for warning in getattr(plugin, "warnings", ()):
-                log.warning("%s", warning)
+                LogEvent.PLUGIN_WARNS.say(log, warning)
         if self._store is not None:
             restore(self._store, self.lifecycle, self.exchange)
         if self.before_serving is not None:
@@ -162,7 +164,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
             return
         self.lifecycle.door.most = most = max(1, self._files - SPARE_FILES)
         cure = f"LimitNOFILE={wanted + SPARE_FILES} in the service, or ulimit -n, or a smaller limits.connections"
-        log.warning("fewer connections than configured", extra={"most": most, "files": self._files, "cure": cure})
+        LogEvent.FEWER_CONNECTIONS.say(log, most=most, files=self._files, cure=cure)
 
     def _prepare_listeners(self) -> None:
         try:
@@ -246,7 +248,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
                 key = name if place == 0 else f"{name} ({place + 1})"
                 self._servers[key] = Server(name, instance, listener.max_connections or -1)
                 where = listener.bind if is_unix else ":".join(map(str, sock.getsockname()[:2]))
-                log.info("listener %s: %s", name, where)
+                LogEvent.LISTENING.say(log, name, where)
 
     def port(self, listener: str = "default") -> int:
         """The TCP port that a listener is bound to."""
@@ -293,7 +295,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
             await asyncio.sleep(SWEEP_S)
             self.exchange.retained.drop_expired(self.now())
             if self._files is not None and open_files() + FILES_LOW > self._files:
-                log.error("open files run out, new connections are lost", extra={"limit": self._files})
+                LogEvent.FILES_RUN_OUT.say(log, limit=self._files)
 
     # ------------------------------------------------------------------------------------- connections
 
@@ -325,12 +327,15 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
     # ------------------------------------------------------------------------- what plugins and amqtt call
 
     async def internal_message_broadcast(self, topic: str, data: bytes, qos: int | None = None) -> None:
-        """`BrokerContext.broadcast_message`. Without a QoS each subscriber gets its subscription's."""
+        """`BrokerContext.broadcast_message`. Without a QoS each subscriber gets its subscription's. Returns when those
+        who are behind have room again, or were given up."""
         if self.operation.owns(topic):
             return
         later = self.exchange.route(Message(topic, bytes(data), 2 if qos is None else qos), None)
         if later is not None:
             await later
+        if receivers := self.exchange.holding.burdened():
+            await self.exchange.holding.until_all_taken(receivers)
 
     async def retain_message(
         self,
@@ -383,7 +388,7 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         if self._broadcast_queue.qsize() < WAITING_PUBLICATIONS:
             self._broadcast_queue.put_nowait(later)
             return True
-        log.warning("topic plugins are too slow; a publication is dropped")
+        LogEvent.TOPIC_PLUGINS_SLOW.say(log)
         later.close()
         return False
 
@@ -398,8 +403,8 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
                 return
             try:
                 await following.result()
-            except Exception:
-                log.exception("a publication failed")
+            except Exception:  # noqa: BLE001  the log has its traceback
+                LogEvent.PLUGIN_PUBLICATION_FAILED.say(log, exc_info=True)
 
     def clients(self) -> Iterator[tuple[str, bool]]:
         """(client id, is it connected) of every local session."""

@@ -21,12 +21,11 @@ from gateway.base import Limits
 from gateway.broker import member_sessions as members
 from gateway.broker.audit import Audit
 from gateway.broker.delivering import Delivering
-from gateway.broker.flushing import UNACKNOWLEDGED, Later
+from gateway.broker.flushing import UNACKNOWLEDGED, Later, Waiting
 from gateway.broker.offering import offer_for
 from gateway.clients import (
     Client,
     Constraining,
-    DeliveryPlan,
     EntityEvent,
     EntitySeen,
     OverlayPort,
@@ -86,6 +85,8 @@ class Exchange(Delivering):
         self.in_order: Callable[[Later], bool] = _no_queue
         # Wills of which it is not decided yet whether they may be published, by client.
         self.undecided: dict[str, list[Undecided]] = {}
+        # May subscriptions say what content they want (`clients/content_filters.py`).
+        self.predicates = False
         # Closes a client's connection as its session wants; the lifecycle fills it in.
         self.close: Callable[[Client, Close], None] = _no_lifecycle
 
@@ -111,15 +112,19 @@ class Exchange(Delivering):
             self.holding.taken(client)
         return actions
 
-    def published(self, client: Client, publish: Publish) -> Later | None:
+    def published(self, client: Client, publish: Publish) -> Later | Waiting | None:
         """A PUBLISH whose alias is resolved: authorise, route, acknowledge."""
         host = self.host
-        if not publish.qos and not publish.retain and publish.properties is NO_PROPERTIES and host.is_absent:
+        if not publish.retain and publish.properties is NO_PROPERTIES and host.is_absent:
             if self.tracing is None:
                 if self.overlay is None and publish.topic[0] != "$":
-                    self.flood(client, publish)
-                    return None
-            elif client.peer is None and self.tracing.answered(client.client_id, publish):
+                    if not publish.qos:
+                        self.flood(client, publish)
+                        return None
+                    if self.store is None and not self.holding.behind and self.forward(client, publish):
+                        self._acknowledge(client, publish)
+                        return None
+            elif not publish.qos and client.peer is None and self.tracing.answered(client.client_id, publish):
                 return None
         if client.peer is not None:
             assert self.overlay is not None
@@ -151,7 +156,7 @@ class Exchange(Delivering):
         self.audit.may_not("publish", client, publish.topic)
         self._acknowledge(client, publish, ReasonCode.NOT_AUTHORIZED)
 
-    def _accept(self, client: Client, publish: Publish, permitted: bool) -> Later | None:
+    def _accept(self, client: Client, publish: Publish, permitted: bool) -> Later | Waiting | None:
         if not permitted or publish.topic.startswith(RESERVED_TOPICS):
             self._refuse(client, publish)
             return None
@@ -173,18 +178,12 @@ class Exchange(Delivering):
             self._acknowledge(client, publish)
             return None
         if publish.qos and self.holding.behind and client.connection is not None:
-            plan = partial(self.router.plan, publish.topic)
+            plan = partial(self.router.plan_for, publish.topic, publish)
             if self.holding.obstacle(plan(), publish.qos, client, set()):
+                # A receiver is behind: neither routed nor acknowledged before that has room.
                 client.connection.read_on()
-                return self._accept_later(client, publish, plan)
+                return self.holding.hold_publication(plan, publish.qos, client, partial(self._pass_on, client, publish))
         return self._pass_on(client, publish)
-
-    async def _accept_later(self, client: Client, publish: Publish, plan: Callable[[], DeliveryPlan[Client]]) -> None:
-        """A receiver is behind: neither routed nor acknowledged before that has room."""
-        await self.holding.until_free(plan, publish.qos, client)
-        later = self._pass_on(client, publish)
-        if later is not None:
-            await later
 
     def _pass_on(self, client: Client, publish: Publish) -> Later | None:
         """Route and acknowledge what is permitted and fits."""
@@ -205,7 +204,7 @@ class Exchange(Delivering):
     def _must_store(self, client: Client, publish: Publish) -> bool:
         if publish.retain or (publish.qos == 2 and client.session.journal is not None):
             return True
-        plan = self.router.plan(publish.topic)
+        plan = self.router.plan_for(publish.topic, publish)
         receivers = [target.client for target in plan.targets]
         receivers += [member for group in plan.groups for member in group.members]
         return any(receiver.session.journal is not None for receiver in receivers)
@@ -242,7 +241,7 @@ class Exchange(Delivering):
             client.owe(OwedAck(publish, code))
             self._settle(client)
             return
-        data = client.session.acknowledge(publish, ReasonCode(code))
+        data = client.session.acknowledge(publish, code)
         if data and client.connection is not None:
             client.connection.write(data)
 

@@ -1,6 +1,7 @@
 """What connections share: why they are not read, and the writing of many of them in one go.
 
-`Later` is what could not be finished at once: reading and what came behind it wait until it is done.
+`Later` is what could not be finished at once: reading and what came behind it wait until it is done. `Waiting` is the
+same of something that others finish.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ CLIENTS_FAULT = frozenset(
 """What a client did while it was writing."""
 
 Later: TypeAlias = Coroutine[Any, Any, None]
+Waiting: TypeAlias = "asyncio.Future[None]"
 
 
 class Flushed(Protocol):

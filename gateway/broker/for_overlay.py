@@ -7,6 +7,7 @@ A base of `EdgeBroker`, whose parts it uses. What the broker tells the overlay i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 from bridge.contract import Publication, UserProperties
 from gateway.broker.exchange import Exchange
@@ -63,11 +64,17 @@ class ForOverlay:
             self._store.keep(rows)
 
     def when_kept(self, done: Callable[[], None]) -> None:
-        """Call when all that was delivered and is to be kept until now is on disk; never, if that cannot be."""
+        """Call when all that was delivered and is to be kept until now is on disk; never, if that cannot be.
+
+        Where local receivers are behind it waits for those, too, which slows down whoever sends to us.
+        """
+        holding, kept = self.exchange.holding, done
         if self._store is not None:
-            self._store.when_written(done)
+            kept = partial(self._store.when_written, done)
+        if receivers := holding.burdened():
+            holding.until_all_taken(receivers, kept)
         else:
-            done()
+            kept()
 
     def local_filters(self) -> list[str]:
         """Distinct filters that local clients hold, share prefixes stripped."""

@@ -3,7 +3,11 @@
 A receiver whose queue is half full is *behind*, where its listener says `when_full: hold`. A publication of QoS 1 or 2
 that it would get waits, before it is routed and acknowledged; other receivers of it wait with it. As the receiver
 acknowledges, as many publications go on as fit, in the order in which they came. So its queue is filled to the half by
-publishers, and the rest is for what nobody can hold back: wills, publications of plugins and of the overlay.
+publishers.
+
+What nobody can hold back is queued at once: wills, publications of plugins and of the overlay. The queue of a receiver
+that is behind stretches for them (`SessionLimits.stretch_*`), and whoever publishes them waits afterwards: a plugin in
+its call, the overlay with its acknowledgement to the replicas (`burdened`).
 
 No publication waits longer than `limits.hold_s` for a receiver. Then that receiver is given up: it drops the oldest
 again, and nobody waits for it for `RESPITE` times as long, so that one that is stuck costs each of its publishers at
@@ -14,23 +18,52 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TypeAlias
 
 from gateway.base import Limits
-from gateway.clients import Client, DeliveryPlan, Reached, Target
+from gateway.broker.flushing import Later
+from gateway.clients import Client, DeliveryPlan, Reached
 from gateway.operation import Traffic
 
 RESPITE = 6
 """A receiver that was given up holds up nobody for so many times `hold_s`."""
 
+Obstacles: TypeAlias = Callable[[set[Client]], list[Client]]
+"""Receivers of which something must wait for one, without those for which it has waited; none: it may go."""
+
+
+class _Held:
+    """What waits: until when, and what is done then. No task each: five hundred publishers that wait for one receiver
+    are an ordinary day."""
+
+    __slots__ = ("done", "go", "obstacles", "passed")
+
+    def __init__(self, obstacles: Obstacles, go: Callable[[], Later | None]) -> None:
+        self.obstacles, self.go = obstacles, go
+        self.passed = set[Client]()
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class _Turn:
+    """One time that something waits, for one of some receivers; `woken`: by the first of them that has room."""
+
+    __slots__ = ("held", "since", "woken")
+
+    def __init__(self, held: _Held, since: float) -> None:
+        self.held, self.since = held, since
+        self.woken: _Behind | None = None
+
 
 class _Behind:
-    """One receiver that is behind, and the publications that wait for it, each with the time since when."""
+    """One receiver that is behind, and what waits for it."""
 
-    __slots__ = ("let_through", "timer", "waiting")
+    __slots__ = ("client", "let_through", "timer", "waiting")
 
-    def __init__(self) -> None:
-        self.waiting: deque[tuple[float, asyncio.Future[_Behind]]] = deque()
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.waiting: deque[_Turn] = deque()
         self.let_through = 0  # woken, and not yet in its queue
         self.timer: asyncio.TimerHandle | None = None
 
@@ -42,6 +75,8 @@ class Holding:
         self.limits = limits
         self._reached, self._traffic, self._now = reached, traffic, now
         self.behind: dict[Client, _Behind] = {}
+        self._burdened: set[Client] = set()
+        self._woken: list[_Turn] = []
 
     @property
     def waiting(self) -> int:
@@ -55,10 +90,10 @@ class Holding:
         if client.is_behind or not client.holds or not _is_half_full(client) or self._now() < client.hold_again_at:
             return
         client.is_behind = True
-        self.behind[client] = _Behind()
+        self.behind[client] = _Behind(client)
 
     def taken(self, client: Client) -> None:
-        """A client that is behind has acknowledged something: as many publications go on as there is room for."""
+        """A client that is behind has acknowledged something, or others went on: as many go on as there is room for."""
         behind = self.behind[client]
         limits = client.session.limits
         room = limits.queue_messages // 2 - len(client.session.waiting) - behind.let_through
@@ -74,7 +109,8 @@ class Holding:
     def lift(self, client: Client) -> None:
         """Nobody waits for this client any more: it has caught up, has gone, or is given up."""
         behind = self.behind.pop(client, None)
-        client.is_behind = False
+        client.is_behind = client.session.is_stretched = False
+        self._burdened.discard(client)
         if behind is None:
             return
         if behind.timer is not None:
@@ -83,12 +119,25 @@ class Holding:
             self._wake(behind)
 
     def _wake(self, behind: _Behind) -> bool:
-        _, future = behind.waiting.popleft()
-        if future.done():
+        turn = behind.waiting.popleft()
+        if turn.woken is not None:
             return False
-        future.set_result(behind)
+        turn.woken = behind
         behind.let_through += 1
+        if not self._woken:  # not at once: what the receiver's own queue gave is not written yet
+            asyncio.get_running_loop().call_soon(self._go_on)
+        self._woken.append(turn)
         return True
+
+    def _go_on(self) -> None:
+        turns, self._woken = self._woken, []
+        for turn in turns:
+            assert turn.woken is not None
+            turn.woken.let_through -= 1
+            self._look(turn.held)
+        for client in {turn.woken.client for turn in turns if turn.woken is not None}:
+            if client.is_behind:
+                self.taken(client)  # not all that waits takes room: acknowledgements to the overlay do not
 
     def _look_later(self, client: Client, behind: _Behind) -> None:
         """One timer for each receiver: for the publication that has waited longest."""
@@ -96,7 +145,7 @@ class Holding:
             behind.timer.cancel()
             behind.timer = None
         if behind.waiting:
-            left_s = max(0.0, behind.waiting[0][0] + self.limits.hold_s - self._now())
+            left_s = max(0.0, behind.waiting[0].since + self.limits.hold_s - self._now())
             behind.timer = asyncio.get_running_loop().call_later(left_s, self._give_up, client)
 
     def _give_up(self, client: Client) -> None:
@@ -121,31 +170,81 @@ class Holding:
                 return there
         return []
 
-    async def until_free(self, plan: Callable[[], DeliveryPlan[Client]], qos: int, sender: Client | None) -> None:
-        """Return when the publication may be routed. `plan` is asked again, since subscriptions change."""
-        passed = set[Client]()
+    def hold(self, obstacles: Obstacles, go: Callable[[], Later | None]) -> asyncio.Future[None]:
+        """Call `go` when nothing is in the way, which is asked again after each receiver that was, since subscriptions
+        change. The future is done when `go` is, and what it could not finish at once."""
         self._traffic.held += 1
-        while receivers := self.obstacle(plan(), qos, sender, passed):
-            passed.update(receivers)
-            future: asyncio.Future[_Behind] = asyncio.get_running_loop().create_future()
-            for receiver in receivers:
-                behind = self.behind[receiver]
-                behind.waiting.append((self._now(), future))
-                if behind.timer is None:
-                    self._look_later(receiver, behind)
-            (await future).let_through -= 1
+        held = _Held(obstacles, go)
+        self._look(held)
+        return held.done
+
+    def hold_publication(
+        self, plan: Callable[[], DeliveryPlan[Client]], qos: int, sender: Client, go: Callable[[], Later | None]
+    ) -> asyncio.Future[None]:
+        """`hold`, for receivers of a plan that is asked again."""
+        return self.hold(lambda passed: self.obstacle(plan(), qos, sender, passed), go)
+
+    def _look(self, held: _Held) -> None:
+        receivers = held.obstacles(held.passed)
+        if not receivers:
+            _finish(held)
+            return
+        held.passed.update(receivers)
+        turn = _Turn(held, self._now())
+        for receiver in receivers:
+            behind = self.behind[receiver]
+            behind.waiting.append(turn)
+            if behind.timer is None:
+                self._look_later(receiver, behind)
 
     async def until_taken(self, client: Client) -> None:
         """Return when the client is no longer behind, for what is sent to it alone."""
-        await self.until_free(lambda: _alone(client), 1, None)
+        await self.until_all_taken((client,))
+
+    def burden(self, client: Client) -> None:
+        """One that is behind gets what nobody could hold back: its queue stretches for it."""
+        client.session.is_stretched = True
+        self._burdened.add(client)
+
+    def burdened(self) -> Collection[Client]:
+        """Who was `burden`ed since this was last asked, and is still behind."""
+        burdened, self._burdened = self._burdened, set()
+        return burdened
+
+    def until_all_taken(
+        self, receivers: Collection[Client], go: Callable[[], None] = lambda: None
+    ) -> asyncio.Future[None]:
+        """Call `go` when each of these has room once, or is given up."""
+
+        def obstacles(passed: set[Client]) -> list[Client]:
+            return [one for one in receivers if one.is_behind and one not in passed][:1]
+
+        return self.hold(obstacles, go)
+
+
+def _finish(held: _Held) -> None:
+    done = held.done
+    try:
+        later = held.go()
+    except Exception as error:  # noqa: BLE001 -- told to whoever waits
+        done.set_exception(error)
+        return
+    if later is None:
+        done.set_result(None)
+    else:
+        asyncio.get_running_loop().create_task(later).add_done_callback(partial(_tell, done))
+
+
+def _tell(done: asyncio.Future[None], task: asyncio.Task[None]) -> None:
+    if task.cancelled():
+        done.cancel()
+    elif (error := task.exception()) is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(None)
 
 
 def _is_half_full(client: Client) -> bool:
     session = client.session
     limits = session.limits
     return 2 * len(session.waiting) >= limits.queue_messages or 2 * session.held_bytes >= limits.queue_bytes
-
-
-def _alone(client: Client) -> DeliveryPlan[Client]:
-    target: Target[Client] = Target(client, 1, False, (), False, ())
-    return DeliveryPlan(b"", (), (target,), ())

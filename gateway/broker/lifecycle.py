@@ -33,9 +33,7 @@ from gateway.mqtt5.packets import (
     NO_PROPERTIES,
     Auth,
     Connect,
-    Packet,
     Properties,
-    Publish,
     Subscribe,
     Unsubscribe,
     Version,
@@ -69,13 +67,9 @@ class Lifecycle:
     """
 
     def __init__(
-        self,
-        exchange: Exchange,
-        terms: Terms,
-        grace_s: float,
-        sessions: MutableMapping[str, Any],
-        servers: MutableMapping[str, Any],
-    ) -> None:
+        self, exchange: Exchange, terms: Terms, grace_s: float,
+        sessions: MutableMapping[str, Any], servers: MutableMapping[str, Any],
+    ) -> None:  # fmt: skip
         self.limits, self.exchange = terms.limits, exchange
         self.subscribing = Subscribing(exchange)
         self.clients: dict[str, Client] = {}
@@ -96,6 +90,8 @@ class Lifecycle:
         self.response_information: str | None = None
         exchange.close = self._close
         self.now = exchange.now
+        # Called for each read and each publication: straight, not through a method of ours.
+        self.received, self.published = exchange.received, exchange.published
 
     def adopt(self, terms: Terms) -> None:
         """Other bounds from now on; sessions get those of the listener on which they are."""
@@ -110,12 +106,6 @@ class Lifecycle:
                 self.exchange.holding.lift(client)
 
     # ------------------------------------------------------------------------------- what connections call
-
-    def received(self, client: Client, packets: Sequence[Packet], now: float) -> list[Action]:
-        return self.exchange.received(client, packets, now)
-
-    def published(self, client: Client, publish: Publish) -> Later | None:
-        return self.exchange.published(client, publish)
 
     def opened(self, connection: MqttConnection) -> bool:
         """Count a new connection; False if there are too many to answer it even with a refusal."""
@@ -407,7 +397,9 @@ class Lifecycle:
                     await asyncio.sleep(DRAIN_LOOK_S)
 
     def close_all(self) -> None:
-        """Say goodbye to everybody; what has been written leaves first."""
+        """Say goodbye to everybody; what has been written leaves first. Who only lingers had its farewell."""
+        for connection in [one for one in self.connections if one.closed]:
+            connection.abort()
         for client in list(self.clients.values()):
             self.dismiss(client, ReasonCode.SERVER_SHUTTING_DOWN)
         for connection in list(self.connections):

@@ -44,6 +44,7 @@ def observe(lifecycle: Lifecycle, exchange: Exchange) -> BrokerSnapshot:
         members=members,
         subscriptions=subscriptions,
         shared_subscriptions=shared,
+        predicates=exchange.router.predicates,
         retained_messages=len(exchange.retained) + len(exchange.system),
         retained_bytes=exchange.retained.held_bytes,
         queued_messages=queued,

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TypeAlias
 
 from gateway.base import ConfigError, Settings, StartError
+from gateway.base.log_events import LogEvent
 from gateway.base.logs import set_level
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.listening import OURS, amqtt_listener
@@ -34,11 +35,11 @@ def reload(broker: EdgeBroker, old: Settings, read: Callable[[], Settings]) -> S
         new = read()
         changes = list(_changes(broker, new))
     except (ConfigError, StartError) as error:
-        log.error("not reloaded, all goes on as before", extra={"reason": str(error)})
+        LogEvent.NOT_RELOADED.say(log, reason=str(error))
         return old
     for change in changes:
         change()
-    log.info("reloaded", extra={"needs_restart": ", ".join(_left(old, new))})
+    LogEvent.RELOADED.say(log, needs_restart=", ".join(_left(old, new)))
     return new
 
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 
 from gateway.base import Settings, Stamps, StartError
+from gateway.base.log_events import LogEvent
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.listening import amqtt_listener
 
@@ -34,8 +35,8 @@ class RenewedCertificates:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
                 self.look()
-            except Exception:
-                log.exception("the look at certificates of listeners failed")
+            except Exception:  # noqa: BLE001  the log has its traceback
+                LogEvent.CERTIFICATE_LOOK_FAILED.say(log, exc_info=True)
 
     def look(self) -> None:
         """Take over what was replaced since the last look."""
@@ -51,7 +52,7 @@ class RenewedCertificates:
             try:
                 context = self._broker.context_of(name, amqtt_listener(listener), listener)
             except StartError as error:
-                log.warning("the certificate of before goes on: %s", error)
+                LogEvent.CERTIFICATE_NOT_RENEWED.say(log, f"listener {name}", error)
                 continue
             self._broker.take_context(name, context)
-            log.info("listener %s: shows the certificate in %s from now on", name, listener.certfile)
+            LogEvent.CERTIFICATE_RENEWED.say(log, f"listener {name}", listener.certfile)

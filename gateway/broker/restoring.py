@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 
+from gateway.base.log_events import LogEvent
 from gateway.broker.exchange import Exchange
 from gateway.broker.lifecycle import PEER_PREFIX, Lifecycle
 from gateway.clients import Client, EdgeRetained
@@ -52,7 +53,7 @@ def restore(store: SessionStore, lifecycle: Lifecycle, exchange: Exchange) -> No
     exchange.keep_in(store)
     exchange.retained.drop_expired(now)
     if content.sessions or content.retained:
-        log.info("restored %d sessions and %d retained messages", len(content.sessions), len(content.retained))
+        LogEvent.RESTORED.say(log, len(content.sessions), len(content.retained))
 
 
 def _restore_session(

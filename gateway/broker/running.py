@@ -17,6 +17,7 @@ from collections.abc import Callable
 from amqtt.errors import PluginError, PluginLoadError
 
 from gateway.base import Settings, StartError
+from gateway.base.log_events import LogEvent
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.reloading import reload
 from gateway.broker.renewed import RenewedCertificates
@@ -87,10 +88,10 @@ async def run_broker(
 
 async def _shut_down(broker: EdgeBroker) -> None:
     within_s = broker.limits.shutdown_s
-    log.info("stopping", extra={"within_s": within_s, "connections": len(broker.lifecycle.connections)})
+    LogEvent.STOPPING.say(log, within_s=within_s, connections=len(broker.lifecycle.connections))
     try:
         await asyncio.wait_for(broker.shutdown(), within_s)
     except TimeoutError:
-        log.error("limits.shutdown_s is over; a plugin or a client that does not finish is left")
+        LogEvent.STOPPED_LATE.say(log)
     else:
-        log.info("stopped")
+        LogEvent.STOPPED.say(log)

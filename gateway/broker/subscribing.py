@@ -16,11 +16,24 @@ from itertools import chain
 from amqtt.events import BrokerEvents
 
 from bridge.base import SHARE_PREFIX, TopicError, matches, split_share
+from bridge.predicates import Predicate
 from gateway.broker.exchange import Exchange
 from gateway.broker.flushing import Later
-from gateway.clients import Client, ClientConnection, SharedGroup, SharedName, fits
+from gateway.clients import (
+    Client,
+    ClientConnection,
+    SharedGroup,
+    SharedName,
+    all_predicates,
+    fits,
+    inner_filter,
+    route_name,
+    split_expression,
+    wants,
+    with_predicates,
+)
 from gateway.mqtt5.message import Message
-from gateway.mqtt5.packets import Subscribe, Unsubscribe
+from gateway.mqtt5.packets import Subscribe, Subscription, Unsubscribe
 from gateway.mqtt5.session import Granted, SessionSubscription
 from gateway.mqtt5.types import ReasonCode
 from gateway.plugins import Action
@@ -37,10 +50,12 @@ class Subscribing:
 
     def subscribe(self, client: Client, packet: Subscribe, quiet: bool = False) -> Later | None:
         """Grant, answer, and send retained messages. `quiet`: a plugin subscribes for the client."""
+        if self._exchange.predicates and client.peer is None:
+            packet = with_predicates(packet)
         packet = self._canonical(client, packet)
         verdicts: list[bool | None] = []
         for asked in packet.subscriptions:
-            topic_filter = _inner(asked.filter)
+            topic_filter = inner_filter(asked)
             known = None if topic_filter is None else self._may_subscribe(client, topic_filter)
             verdicts.append(False if topic_filter is None else known)
         if None in verdicts:
@@ -63,15 +78,16 @@ class Subscribing:
         return replace(packet, subscriptions=asked)
 
     def _routed(self, topic_filter: str) -> str:
-        inner, tracing = _inner(topic_filter), self._exchange.tracing
+        base, expression = split_expression(topic_filter) if self._exchange.predicates else (topic_filter, "")
+        inner, tracing = _inner(base), self._exchange.tracing
         if inner is None or tracing is None:
             return topic_filter
-        return topic_filter.removesuffix(inner) + tracing.admit(inner, "", publishes=False)[0]
+        return base.removesuffix(inner) + tracing.admit(inner, "", publishes=False)[0] + expression
 
     async def _subscribe_asking(self, client: Client, packet: Subscribe, quiet: bool) -> None:
         verdicts: list[bool] = []
         for asked in packet.subscriptions:
-            topic_filter = _inner(asked.filter)
+            topic_filter = inner_filter(asked)
             if topic_filter is None:
                 verdicts.append(False)
                 continue
@@ -87,13 +103,16 @@ class Subscribing:
         if not client.alive:
             return None
         codes: list[int] = []
+        predicates: list[Predicate] = []
         for asked, permitted in zip(packet.subscriptions, verdicts, strict=True):
-            inner = _inner(asked.filter)
+            inner = inner_filter(asked)
             bound = None if inner is None or client.peer is not None else fits(inner, self._exchange.limits)
             if bound is not None:
                 self._exchange.reached.note(bound, client.client_id)
             if inner is None or bound is not None:
                 codes.append(ReasonCode.TOPIC_FILTER_INVALID)
+            elif asked.predicate and permitted and not self._have_room(client, asked, predicates):
+                codes.append(ReasonCode.QUOTA_EXCEEDED)
             else:
                 codes.append(asked.qos if permitted else ReasonCode.NOT_AUTHORIZED)
                 if not permitted:
@@ -105,13 +124,22 @@ class Subscribing:
             return self._answer_later(counted, client, granted, client.connection)
         return self._answer(client, granted, client.connection, quiet)
 
+    def _have_room(self, client: Client, asked: Subscription, predicates: list[Predicate]) -> bool:
+        """Whether this one fits too, beside those of the same packet."""
+        found = all_predicates([asked])
+        if not self._exchange.router.has_room(predicates + found):
+            client.session.figures.refused_subscriptions += 1
+            return False
+        predicates += found
+        return True
+
     def _until_counted(self, granted: Granted) -> asyncio.Future[None] | None:
         """Done when others will send us what is published from then on, as the SUBACK says; None: they do."""
         when_accepted = getattr(self._exchange.overlay, "when_accepted", None)
         if when_accepted is None or not granted.subscriptions:
             return None
         counted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        filters = [split_share(subscription.options.filter)[1] for subscription in granted.subscriptions]
+        filters = [split_share(subscription.options.base)[1] for subscription in granted.subscriptions]
 
         def done() -> None:
             if not counted.done():  # else nobody waits any more
@@ -146,16 +174,19 @@ class Subscribing:
     def enter(self, client: Client, granted: Granted) -> None:
         """Put granted subscriptions into the router; a member's go to the overlay instead."""
         for subscription in granted.subscriptions:
-            topic_filter = subscription.options.filter
+            topic_filter, options = subscription.options.filter, subscription.options
+            former = client.filters.get(topic_filter)
             client.filters[topic_filter] = subscription
             if self._exchange.store is not None:
                 self._exchange.store.subscribed(client, topic_filter, subscription)
             if client.peer is not None:
                 self._tell("peer_subscribed", client.peer, topic_filter)
                 continue
-            fresh = self._exchange.router.subscribe(client, subscription.options, subscription.identifier)
+            fresh = self._exchange.router.subscribe(client, options, subscription.identifier)
+            if former is not None and route_name(former.options) != route_name(options):
+                self._leave(client, former.options)  # another `$where` makes it another group
             if self._exchange.overlay is not None:
-                group, plain_filter = split_share(topic_filter)
+                group, plain_filter = route_name(options)
                 if fresh:
                     self._exchange.overlay.subscribed(plain_filter)
                 if group is not None:
@@ -179,13 +210,14 @@ class Subscribing:
         self, subscriptions: Sequence[SessionSubscription], now: float
     ) -> Iterator[tuple[SessionSubscription, Message]]:
         for subscription in subscriptions:
-            topic_filter = subscription.options.filter
+            topic_filter = subscription.options.base
             stores = [self._exchange.retained]
             if topic_filter.startswith("$"):  # wildcards match no such name (MQTT-4.7.2-1)
                 stores.append(self._exchange.system)
             for store in stores:
                 for message in store.matching(topic_filter, now):
-                    yield subscription, message
+                    if wants(subscription.options, message):
+                        yield subscription, message
 
     async def _send_other_retained(
         self, client: Client, pending: Iterator[tuple[SessionSubscription, Message]]
@@ -220,8 +252,9 @@ class Subscribing:
             packet = replace(packet, filters=tuple(map(self._routed, packet.filters)))
         data, _ = client.session.unsubscribed(packet)
         for topic_filter in packet.filters:
-            if client.filters.pop(topic_filter, None) is not None:
-                self._leave(client, topic_filter)
+            gone = client.filters.pop(topic_filter, None)
+            if gone is not None:
+                self._leave(client, gone.options)
                 if self._exchange.store is not None:
                     self._exchange.store.subscribed(client, topic_filter, None)
                 self._host.fire(BrokerEvents.CLIENT_UNSUBSCRIBED, client_id=client.client_id, topic=topic_filter)
@@ -234,16 +267,17 @@ class Subscribing:
         if client.acks:
             client.acks.clear()
         filters, client.filters = client.filters, {}
-        for topic_filter in filters:
-            self._leave(client, topic_filter)
+        for subscription in filters.values():
+            self._leave(client, subscription.options)
         if unfinished and client.peer is None and any(f.startswith(SHARE_PREFIX) for f in filters):
-            self._pass_on(unfinished, [split_share(topic_filter) for topic_filter in filters])
+            self._pass_on(unfinished, [subscription.options for subscription in filters.values()])
 
-    def _pass_on(self, unfinished: Sequence[Message], filters: Sequence[tuple[str | None, str]]) -> None:
+    def _pass_on(self, unfinished: Sequence[Message], held: Sequence[Subscription]) -> None:
         """Of each message as many copies as came by shared groups: one was its own if another filter matches it."""
         copies = Counter(map(id, unfinished))
         for message in {id(message): message for message in unfinished}.values():
-            fitting = [(group, wanted) for group, wanted in filters if matches(wanted, message.topic)]
+            names = [route_name(options) for options in held if wants(options, message)]
+            fitting = [(group, wanted) for group, wanted in names if matches(wanted, message.topic)]
             came_shared = copies[id(message)] - any(group is None for group, _ in fitting)
             groups = [self._exchange.router.group(group, wanted) for group, wanted in fitting if group is not None]
             for group in list(filter(None, groups))[: max(0, came_shared)]:
@@ -264,14 +298,14 @@ class Subscribing:
         if group.members and not message.expired(self._exchange.now()):
             self._exchange.deliver_to_group(group, message, allowed, self._exchange.now())
 
-    def _leave(self, client: Client, topic_filter: str) -> None:
+    def _leave(self, client: Client, options: Subscription) -> None:
         if client.peer is not None:
-            self._tell("peer_unsubscribed", client.peer, topic_filter)
+            self._tell("peer_unsubscribed", client.peer, options.filter)
             return
-        last = self._exchange.router.unsubscribe(client, topic_filter)
+        last = self._exchange.router.unsubscribe(client, options)
         if self._exchange.overlay is None:
             return
-        group, plain_filter = split_share(topic_filter)
+        group, plain_filter = route_name(options)
         if group is not None and self._exchange.router.group(group, plain_filter) is None:
             self._tell("group_left", group, plain_filter)
         if last:

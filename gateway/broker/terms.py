@@ -37,6 +37,8 @@ class Terms:
             in_flight_messages=limits.in_flight,
             queue_messages=limits.queue_messages,
             queue_bytes=limits.queue_bytes,
+            stretch_messages=limits.member_queue_messages,
+            stretch_bytes=limits.member_queue_bytes,
             subscriptions=limits.subscriptions,
             subscription_bytes=limits.subscription_bytes,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from bridge.base import OperatorError
+from gateway.base.log_events import LogEvent
 from gateway.mqtt5.types import ReasonCode
 
 log = logging.getLogger("veilmq.client")
@@ -31,7 +32,7 @@ class Complaints:
     def say(self, text: str) -> None:
         if text not in self._said and len(self._said) < SAID_MAX:
             self._said.add(text)
-            log.warning("%s", text)
+            LogEvent.UNREACHABLE.say(log, text)
 
     def forget(self) -> None:
         """The connection stands."""

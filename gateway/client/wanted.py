@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gateway.base.log_events import LogEvent
 from gateway.mqtt5.client_session import Answered, ClientSession, Unanswered
 from gateway.mqtt5.packets import SubAck, Subscription
 from gateway.mqtt5.types import ReasonCode, Refused
@@ -106,7 +107,7 @@ class WantedSubscriptions:
         for options, code in zip(action.token, action.packet.codes, strict=True):
             wish = self._wanted.get(options.filter)
             if code >= ReasonCode.UNSPECIFIED_ERROR:
-                log.warning("%s refused a subscription: 0x%02x", self._address, code)
+                LogEvent.SUBSCRIPTION_REFUSED.say(log, self._address, code)
             if wish is not None and wish.options == options:
                 wish.code = code
                 if wish.on_answer is not None:

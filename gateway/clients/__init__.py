@@ -7,6 +7,14 @@ Imports `base`, `mqtt5`, `plugins`; no sockets, no decisions.
 from __future__ import annotations
 
 from gateway.clients.bounds import Pace, Reached, fits
+from gateway.clients.content_filters import (
+    all_predicates,
+    inner_filter,
+    route_name,
+    split_expression,
+    wants,
+    with_predicates,
+)
 from gateway.clients.overlay_port import (
     Constraining,
     Done,
@@ -61,8 +69,14 @@ __all__ = [
     "StoredSession",
     "Target",
     "Undecided",
+    "all_predicates",
     "fits",
+    "inner_filter",
     "message_of",
     "publication_of",
+    "route_name",
+    "split_expression",
+    "wants",
+    "with_predicates",
     "without_reserved",
 ]

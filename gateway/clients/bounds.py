@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 
 from gateway.base import Limits
+from gateway.base.log_events import LogEvent
 from gateway.mqtt5.packets import Connect, Publish
 from gateway.mqtt5.types import MqttError, ReasonCode
 
@@ -44,11 +45,7 @@ class Reached:
             return
         count = self.counts[bound]
         self._logged[bound] = (now, count)
-        log.warning(
-            "limits.%s is reached",
-            bound,
-            extra={"limit": bound, "who": who, "times": count - before, "total": count},
-        )
+        LogEvent.LIMIT_REACHED.say(log, bound, limit=bound, who=who, times=count - before, total=count)
 
     def note_reason(self, reason: int, who: str = "") -> None:
         """Count what a reason code says, if it speaks of a bound."""

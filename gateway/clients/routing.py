@@ -1,18 +1,22 @@
 """Which clients get a publication, at which QoS and with which identifiers: subscriptions and shared groups.
 
 A `DeliveryPlan` is computed once per topic and kept until a subscription that matters changes, so that a publication
-costs one or two dict look-ups however many subscribers there are. Knows no sessions, sockets or permissions.
+costs one or two dict look-ups however many subscribers there are; predicates are asked beyond that only where somebody
+has one. Knows no sessions, sockets or permissions.
 Source: MQTT 5.0 §3.3.4 (overlapping subscriptions: one copy at the highest QoS, with all identifiers),
 §3.8.3.1 (options), §4.8.2 (shared subscriptions).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from bridge.base import MEMO_CHARS, MEMO_TOPICS, TopicIndex, split_share
+from bridge.base import MEMO_CHARS, MEMO_TOPICS, TopicIndex
+from bridge.predicates import Predicate, PredicateIndex, bits_of, slots_of
+from gateway.clients.content_filters import Carried, attributes_of, predicate_of, route_name
 from gateway.mqtt5.packets import Subscription
 
 C = TypeVar("C")
@@ -20,21 +24,23 @@ C = TypeVar("C")
 
 @dataclass(slots=True, eq=False)
 class RouteEntry(Generic[C]):
-    """One subscription of one client. `filter`: without share prefix; `identifier` 0: none."""
+    """One subscription of one client. `filter`: without share prefix; `identifier` 0: none. `slots`: of its predicate
+    in the router's index; None: it wants everything, or its group has the predicate."""
 
     client: C
     filter: str
     options: Subscription
     identifier: int
+    slots: tuple[int, ...] | None = None
 
 
 class SharedGroup(Generic[C]):
-    """A shared subscription: each publication goes to one member, in turn."""
+    """A shared subscription: each publication goes to one member, in turn. `slots`: as a subscription's."""
 
-    __slots__ = ("filter", "members", "name", "turn")
+    __slots__ = ("filter", "members", "name", "slots", "turn")
 
-    def __init__(self, name: str, topic_filter: str) -> None:
-        self.name, self.filter = name, topic_filter
+    def __init__(self, name: str, topic_filter: str, slots: tuple[int, ...] | None = None) -> None:
+        self.name, self.filter, self.slots = name, topic_filter, slots
         self.members: dict[C, RouteEntry[C]] = {}
         self.turn = 0
 
@@ -80,7 +86,8 @@ class Target(Generic[C]):
 class DeliveryPlan(Generic[C]):
     """Receivers of one topic. `found` tells whether the index still says the same; `name`: the topic in UTF-8.
 
-    `refused`: the bound that the topic exceeds, if any.
+    `refused`: the bound that the topic exceeds, if any. `choices`: some of the receivers, who are not among `targets`
+    and `groups`, want only part of what is published here (`Router.plan_for`). `is_odd`: one of the two is the case.
     """
 
     name: bytes
@@ -88,6 +95,46 @@ class DeliveryPlan(Generic[C]):
     targets: tuple[Target[C], ...]
     groups: tuple[SharedGroup[C], ...]
     refused: str | None = None
+    choices: Choices[C] | None = None
+    withheld: int = 0
+    is_odd: bool = False
+
+
+class Choices(Generic[C]):
+    """Of one topic those subscriptions and groups that have a predicate, and what they make of one message."""
+
+    __slots__ = ("_by_slot", "_count", "_index", "_mask", "_mixed")
+
+    def __init__(
+        self, index: PredicateIndex, chosen: list[RouteEntry[C] | SharedGroup[C]], mixed: dict[int, list[RouteEntry[C]]]
+    ) -> None:
+        """`mixed`: by client the subscriptions without predicate of those that have some with one too."""
+        self._index, self._mixed, self._count = index, mixed, len(chosen)
+        self._by_slot: dict[int, RouteEntry[C] | SharedGroup[C] | Target[C]] = {}
+        held = Counter(id(one.client) for one in chosen if isinstance(one, RouteEntry))
+        for one in chosen:
+            alone = isinstance(one, RouteEntry) and held[id(one.client)] == 1 and id(one.client) not in mixed
+            kept = Target.of((one,)) if alone and isinstance(one, RouteEntry) else one
+            self._by_slot.update(dict.fromkeys(one.slots or (), kept))
+        self._mask = bits_of(self._by_slot)
+
+    def plan(self, base: DeliveryPlan[C], message: Carried) -> DeliveryPlan[C]:
+        """The receivers of this message: those of `base`, and whose predicates hold."""
+        found = dict.fromkeys(
+            self._by_slot[slot] for slot in slots_of(self._index.match(attributes_of(message), self._mask))
+        )
+        targets, groups = list(base.targets), list(base.groups)
+        merged = {client: list(entries) for client, entries in self._mixed.items()}
+        for one in found:
+            if isinstance(one, Target):
+                targets.append(one)
+            elif isinstance(one, SharedGroup):
+                groups.append(one)
+            else:
+                merged.setdefault(id(one.client), []).append(one)
+        targets += [Target.of(tuple(entries)) for entries in merged.values()]
+        withheld = self._count - len(found)
+        return DeliveryPlan(base.name, base.found, tuple(targets), tuple(groups), base.refused, None, withheld)
 
 
 class Router(Generic[C]):
@@ -98,6 +145,8 @@ class Router(Generic[C]):
         self._refuses = refuses
         self._index: TopicIndex[RouteEntry[C] | SharedGroup[C]] = TopicIndex()
         self._plans: dict[str, DeliveryPlan[C]] = {}
+        self._predicates = PredicateIndex()
+        self.predicates = 0  # subscriptions that have one
 
     def refuse(self, refuses: Callable[[str], str | None]) -> None:
         """Another answer to which bound a topic exceeds."""
@@ -109,26 +158,49 @@ class Router(Generic[C]):
 
         Raises `bridge.base.topics.TopicError`.
         """
-        group_name, topic_filter = split_share(options.filter)
+        group_name, topic_filter = route_name(options)
+        predicate = predicate_of(options)
         entry = RouteEntry(client, topic_filter, options, identifier)
+        self.predicates += predicate is not None
         if group_name is None:
-            return self._index.add(topic_filter, id(client), entry)
+            self._forget(self._index.entry(topic_filter, _key(client, options)))
+            if predicate is not None:
+                entry.slots = self._predicates.add(predicate)
+            return self._index.add(topic_filter, _key(client, options), entry)
         group = self.group(group_name, topic_filter)
         fresh = False
         if group is None:
-            group = SharedGroup(group_name, topic_filter)
+            slots = None if predicate is None else self._predicates.add(predicate)
+            group = SharedGroup(group_name, topic_filter, slots)
             fresh = self._index.add(topic_filter, group_name, group)
+        elif client in group.members:
+            self.predicates -= predicate is not None
         group.members[client] = entry
         return fresh
 
-    def unsubscribe(self, client: C, topic_filter: str) -> bool:
+    def has_room(self, predicates: list[Predicate]) -> bool:
+        """Whether subscriptions with these may be added."""
+        return self._predicates.has_room(predicates)
+
+    def _forget(self, held: RouteEntry[C] | SharedGroup[C] | None) -> None:
+        """What it holds in the index of predicates."""
+        if held is not None and held.slots is not None:
+            self._predicates.remove(held.slots)
+            self.predicates -= isinstance(held, RouteEntry)
+
+    def unsubscribe(self, client: C, options: Subscription) -> bool:
         """Remove a subscription. True if nobody else holds its filter (without share prefix)."""
-        group_name, topic_filter = split_share(topic_filter)
+        group_name, topic_filter = route_name(options)
         if group_name is None:
-            return self._index.remove(topic_filter, id(client))
+            self._forget(self._index.entry(topic_filter, _key(client, options)))
+            return self._index.remove(topic_filter, _key(client, options))
         group = self.group(group_name, topic_filter)
-        if group is None or group.members.pop(client, None) is None or group.members:
+        if group is None or group.members.pop(client, None) is None:
             return False
+        self.predicates -= group.slots is not None
+        if group.members:
+            return False
+        self._forget(group)
         return self._index.remove(topic_filter, group_name)
 
     def group(self, name: str, topic_filter: str) -> SharedGroup[C] | None:
@@ -163,16 +235,34 @@ class Router(Generic[C]):
             return plan
         by_client: dict[int, list[RouteEntry[C]]] = {}
         groups: list[SharedGroup[C]] = []
+        chosen: list[RouteEntry[C] | SharedGroup[C]] = []
         for value in found:
-            if isinstance(value, SharedGroup):
+            if value.slots is not None:
+                chosen.append(value)
+            elif isinstance(value, SharedGroup):
                 groups.append(value)
             else:
                 by_client.setdefault(id(value.client), []).append(value)
+        choices = None
+        if chosen:
+            some = {id(value.client) for value in chosen if isinstance(value, RouteEntry)}
+            choices = Choices(self._predicates, chosen, {each: by_client.pop(each) for each in some & by_client.keys()})
         targets = tuple(Target.of(tuple(entries)) for entries in by_client.values())
-        plan = DeliveryPlan(topic.encode(), found, targets, tuple(groups), self._refuses(topic))
+        plan = DeliveryPlan(topic.encode(), found, targets, tuple(groups), self._refuses(topic), choices)
+        plan.is_odd = plan.refused is not None or choices is not None
         if len(topic) > MEMO_CHARS:
             return plan
         if len(self._plans) >= MEMO_TOPICS:
             self._plans.clear()
         self._plans[topic] = plan
         return plan
+
+    def plan_for(self, topic: str, message: Carried) -> DeliveryPlan[C]:
+        """Who gets this message of the topic."""
+        plan = self.plan(topic)
+        return plan if plan.choices is None else plan.choices.plan(plan, message)
+
+
+def _key(client: object, options: Subscription) -> Hashable:
+    """A client holds a filter once, and once more for every expression that it wrote behind it."""
+    return (id(client), options.predicate) if options.predicate[:1] == "?" else id(client)

@@ -34,12 +34,13 @@ def import_(
     from gateway.base import parse, private_directory
     from gateway.importing import ConfError, load_db, read_conf, translate
 
-    if out.exists() and any(out.iterdir()):
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfError(f"{out}: holds something already; name a new folder with -o")
     made = translate(read_conf(conf))
     settings = parse(made.settings, source=f"what is made of {conf}")  # before anything is written
+    contents = _read(made, conf)
     private_directory(out)
-    _write(made, out, conf)
+    _write(made, contents, out, conf)
     for note in made.notes:
         print(note)
     source = db or made.database
@@ -57,18 +58,26 @@ def import_(
     print(f"then: veilmq check -c {out / 'broker.yaml'}; veilmq broker -c {out / 'broker.yaml'}")
 
 
-def _write(made: Translated, out: Path, conf: Path) -> None:
+def _read(made: Translated, conf: Path) -> dict[str, bytes]:
+    """The files that go along, by their names in the new folder. Raises ConfError before anything is written."""
+    from gateway.importing import ConfError
+
+    contents = {}
+    for name, source in made.files.items():
+        try:
+            contents[name] = source.read_bytes()
+        except OSError as error:
+            raise ConfError(f"{source}: {error.strerror or error}; correct {conf} or the file's rights") from None
+    return contents
+
+
+def _write(made: Translated, contents: dict[str, bytes], out: Path, conf: Path) -> None:
     import yaml
 
     from gateway.base import write_private, write_public
-    from gateway.importing import ConfError
 
-    for name, source in made.files.items():
-        try:
-            write_private(out / name, source.read_bytes())
-        except OSError as error:
-            raise ConfError(f"{source}: {error.strerror or error}; correct {conf} or the file's rights") from None
-    for name, content in made.secrets.items():
-        write_private(out / name, content.encode())
+    secrets = {name: content.encode() for name, content in made.secrets.items()}
+    for name, content in (contents | secrets).items():
+        write_private(out / name, content)
     text = yaml.safe_dump(made.settings, sort_keys=False)
     write_public(out / "broker.yaml", f"# Made of {conf.name} by `veilmq import`.\n{text}".encode())

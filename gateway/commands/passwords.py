@@ -43,7 +43,7 @@ def passwd(
     if not given:
         raise PasswordFileError("an empty password lets everybody in; give one")
     try:
-        hashed = make_hash(given.encode(), secrets.token_bytes, iterations or ITERATIONS)
+        hashed = make_hash(given.encode(), secrets.token_bytes, ITERATIONS if iterations is None else iterations)
     except HashError as error:
         raise PasswordFileError(f"-I: {error}") from None
     is_new = users.put(user, hashed)

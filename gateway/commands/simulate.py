@@ -1,11 +1,13 @@
-"""`veilmq simulate`: runs one figure of one experiment, prints its table and notes, and writes its picture.
+"""`veilmq simulate`: runs one figure of one experiment, or all, prints tables and notes, and writes pictures.
 
 The experiments are pure (`bridge.sim`); what they cannot know comes from here: the time that real operations take on
-this machine (`measure`), and a clock. Not here: how pictures are drawn (`figures`), what figures mean (their notes).
+this machine (`measure`, or as told), a clock, and processes for cells. Not here: how pictures are drawn (`pictures`),
+the page of all figures (`report`), what figures mean (their notes).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import json
@@ -14,8 +16,8 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +31,24 @@ from bridge.base import OperatorError
 from bridge.sim.experiments import Figure
 from bridge.sim.loads import Costs
 from bridge.wire import DOMAIN, Statement
+from gateway.commands import report
 from gateway.commands.pictures import SUFFIXES, NoMatplotlib, draw
+from gateway.commands.sweeping import Sweeper
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.encoding import encode_publish
 from gateway.mqtt5.packets import Version
 from keys.envelope import (
-    BATCH_LIMIT,
-    HeaderVerifier,
     Inner,
     MessageHeader,
     Mode,
-    SignedHeader,
     content_digest,
     from_property,
-    leaf,
+    header_of,
     make_key,
     open_key,
-    sign_batch,
+    sign_header,
     to_property,
+    verify_header,
 )
 from keys.epochs import KeyName, scope_key
 from keys.identity import Identity, verify
@@ -54,12 +56,15 @@ from keys.sharetree import Hop
 
 EXPERIMENTS: Mapping[str, str] = {
     "eventguard": "bridge.sim.eventguard",
+    "octopis": "bridge.sim.octopis",
     "secret-forwarding": "bridge.sim.secret_forwarding",
 }
 """Modules with `FIGURES`: figure number -> function `(seed, progress)`, imported when one of them is asked for."""
 ROUNDS = 11
 ROUND_S = 0.01
 PAYLOAD_BYTES = 256
+BATCH_RECORDS = 16
+"""Of the batches that the figures compare with publications of one record each: a signature serves so many."""
 TOPIC = "plant/line/speed"
 TEXT_CHARS = 8  # a column of text can be as narrow
 _NUMBER = re.compile(r"[-+.,e\d]+")
@@ -69,13 +74,71 @@ class SimulateError(OperatorError):
     """What was asked for does not exist or cannot be written: one line, cause and cure."""
 
 
-def simulate(experiment: str, number: str, seed: int, out: Path | None, as_json: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How figures are run. `told`: what only some take (`runs`, `share`, `rounds`); `kept`: where cells are kept."""
+
+    jobs: int = 1
+    kept: Path | None = None
+    costs: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    told: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+QUICK: Mapping[str, float] = {"runs": 1, "share": 0.005, "rounds": 200}
+
+
+def costs_of(assignments: Sequence[str]) -> dict[str, float]:
+    """From `NAME=MICROSECONDS`, each. Raises SimulateError."""
+    names, found = [one.name for one in fields(Costs)], dict[str, float]()
+    for assignment in assignments:
+        name, _, text = assignment.partition("=")
+        if name not in names:
+            raise SimulateError(f"no cost {name}; take one of {', '.join(names)}")
+        try:
+            found[name] = float(text)
+        except ValueError:
+            raise SimulateError(f"{assignment} is no time; write {name}=MICROSECONDS") from None
+    return found
+
+
+def simulate_all(seed: int, directory: Path, as_json: bool, options: RunOptions, quick: bool) -> int:
+    """Every figure of every experiment, and a page of them in `directory`; the exit status."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SimulateError(f"cannot make {directory}: {error.strerror}; choose another --html") from error
+    if quick:
+        options = replace(options, told={**QUICK, **options.told})
+    costs = _costs(options)
+    options = replace(options, costs=asdict(costs), kept=options.kept or directory / "cells")
+    size = ", ".join(f"{name} {value:g}" for name, value in options.told.items()) or "full size"
+    key = f"Seed {seed}, {size}"
+    figures = report.gather(EXPERIMENTS, lambda function, name: _run(function, seed, name, options), directory, key)
+    rows = report.write(figures, directory, costs, key)
+    if as_json:
+        told = [{"what": f"{row.claim.experiment} {row.claim.figure}: {row.claim.what}", "paper": row.claim.paper,
+                 "ours": row.ours, "hit": row.is_hit} for row in rows]  # fmt: skip
+        print(json.dumps(told, indent=2, ensure_ascii=False))
+        return 0
+    for row in rows:
+        mark, one = "hit " if row.is_hit else "MISS", row.claim
+        print(f"{mark}  {one.experiment} {one.figure}: {one.what}: paper {one.paper:g}, ours {_rounded(row.ours)}")
+    print(f"{sum(row.is_hit for row in rows)} of {len(rows)} numbers hit; page in {directory / 'index.html'}")
+    return 0
+
+
+def simulate(
+    experiment: str, number: str, seed: int, out: Path | None, as_json: bool, options: RunOptions | None = None
+) -> int:
     """Run, print, draw; the exit status. With JSON, a picture is written only if `out` says where."""
+    options = options or RunOptions()
     function = _find(experiment, number)
+    if unknown := options.told.keys() - inspect.signature(function).parameters.keys():
+        raise SimulateError(f"{experiment} {number} has no --{min(unknown)}; leave it out")
     path = out or (None if as_json else Path(f"{experiment}-{number}.svg"))
     if path is not None:
         _check_path(path)
-    figure = _run(function, seed, f"{experiment} {number}")
+    figure = _run(function, seed, f"{experiment} {number}", options)
     if as_json:
         print(json.dumps(asdict(figure), indent=2, ensure_ascii=False))
     else:
@@ -103,15 +166,27 @@ def _check_path(path: Path) -> None:
         raise SimulateError(f"there is no directory {path.parent}; make it or choose another --out")
 
 
-def _run(function: Callable[..., Figure], seed: int, name: str) -> Figure:
+def _costs(options: RunOptions) -> Costs:
+    """What was told; the rest is measured, if anything is left."""
+    if options.costs.keys() >= {one.name for one in fields(Costs)}:
+        return Costs(**options.costs)
+    return replace(measure(), **options.costs)
+
+
+def _run(function: Callable[..., Figure], seed: int, name: str, options: RunOptions) -> Figure:
     """Pass in what this function asks for by keyword and a pure module cannot have."""
-    offered: dict[str, Callable[[], object]] = {"costs": measure, "clock": lambda: time.perf_counter}
+    offered: dict[str, Callable[[], object]] = {
+        "costs": lambda: _costs(options),
+        "clock": lambda: time.perf_counter,
+        "sweep": lambda: Sweeper(options.jobs, options.kept),
+    }
+    offered |= {told: lambda value=value: value for told, value in options.told.items()}  # type: ignore[misc]
     wanted = inspect.signature(function).parameters
-    impure = {keyword: make() for keyword, make in offered.items() if keyword in wanted}
+    given = {keyword: make() for keyword, make in offered.items() if keyword in wanted}
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(name, total=1.0)
-        return function(seed, lambda done: bar.update(task, completed=done), **impure)
+        return function(seed, lambda done: bar.update(task, completed=done), **given)
 
 
 def _draw(figure: Figure, path: Path, quiet: bool) -> None:
@@ -198,22 +273,16 @@ def _operations() -> Iterator[tuple[str, Callable[[], Any], int]]:
     yield "parse_us", lambda: decoder.feed(packet), 1
     yield "write_us", lambda: encode_publish(TOPIC, payload, qos=1, packet_id=1), 1
     yield from _sealing(identity, payload)
-    headers = [
-        _header(identity, os.urandom(16), sequence, (content_digest(payload),)) for sequence in range(BATCH_LIMIT)
-    ]
-    leaves = [leaf(header.encode(), TOPIC) for header in headers]
-    yield "sign_us", lambda: sign_batch(identity, leaves[:1]), 1
-    yield "batched_sign_us", lambda: sign_batch(identity, leaves), BATCH_LIMIT
+    header = _header(identity, os.urandom(16), 1, (content_digest(payload),))
+    told = to_property(sign_header(identity, header, TOPIC).encode())
 
-    def verify_all(properties: list[str]) -> None:
-        verifier = HeaderVerifier()
-        for text in properties:
-            verifier.verify(SignedHeader.decode(from_property(text)), TOPIC, identity.public_bytes)
+    def verify_one() -> None:
+        signed = from_property(told)
+        verify_header(header_of(signed), signed, TOPIC, identity.public_bytes)
 
-    alone = _properties(identity, headers[:1])
-    together = _properties(identity, headers)
-    yield "verify_us", lambda: verify_all(alone), 1
-    yield "batched_verify_us", lambda: verify_all(together), BATCH_LIMIT
+    for field, records in (("", 1), ("batched_", BATCH_RECORDS)):
+        yield f"{field}sign_us", lambda: sign_header(identity, header, TOPIC), records
+        yield f"{field}verify_us", verify_one, records
     root = os.urandom(32)
     yield "derive_us", lambda: scope_key(root, "plant/#", 1), 1
     statement = Statement("gateway", "plant/#", 1, True, 1)
@@ -261,9 +330,3 @@ def _header(identity: Identity, key_id: bytes, sequence: int, digests: tuple[byt
         mode=Mode.COPIES,
         digests=digests,
     )
-
-
-def _properties(identity: Identity, headers: list[MessageHeader]) -> list[str]:
-    proofs = sign_batch(identity, [leaf(header.encode(), TOPIC) for header in headers])
-    pairs = zip(headers, proofs, strict=True)
-    return [to_property(SignedHeader(header, proof).encode()) for header, proof in pairs]

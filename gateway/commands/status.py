@@ -38,7 +38,7 @@ def status(
         print_json(answer)
     else:
         _print(answer)
-    return EXIT.get(str(answer.get("level")), EXIT["broken"])
+    return EXIT[answer["level"]]
 
 
 def _asked(bind: str) -> dict[str, Any]:
@@ -49,11 +49,18 @@ def _asked(bind: str) -> dict[str, Any]:
     try:
         with urllib.request.urlopen(f"http://{bind}/status", timeout=ASK_S) as response:
             answer = json.loads(response.read(ANSWER_BYTES_MAX))
-    except (OSError, ValueError) as error:
+    except OSError as error:
         why = getattr(error, "reason", None) or error
-        said = f"nothing answers at {bind} ({why}); start it with `veilmq broker`, or see its log"
-        return {"level": "broken", "findings": [{"level": "broken", "key": "away", "text": said}]}
-    return answer if isinstance(answer, dict) else {"level": "broken", "findings": []}
+        return _broken(f"nothing answers at {bind} ({why}); start it with `veilmq broker`, or see its log")
+    except ValueError:
+        answer = None
+    if isinstance(answer, dict) and answer.get("level") in EXIT and isinstance(answer.get("findings"), list):
+        return answer
+    return _broken(f"what answers at {bind} is no member of ours; stop it, or name another port in metrics.bind")
+
+
+def _broken(text: str) -> dict[str, Any]:
+    return {"level": "broken", "findings": [{"level": "broken", "key": "away", "text": text}]}
 
 
 def _print(answer: dict[str, Any]) -> None:

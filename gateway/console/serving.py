@@ -20,6 +20,7 @@ from aiohttp import web
 
 from gateway.base import Stamps, StartError
 from gateway.base.config_console import Console
+from gateway.base.log_events import LogEvent
 from gateway.console.answering import Answering, ApiError, ApiRequest
 from gateway.console.logins import Logins, TooManyError
 from gateway.console.operations import ADMIN, ANYBODY, API, CHANGE, OPERATIONS, ApiOperation, checked
@@ -76,7 +77,7 @@ class ConsoleServer:
             ) from None
         self.port = int(self._runner.addresses[0][1])
         scheme = "https" if self._settings.certfile else "http"
-        log.info("console: %s://%s:%d/", scheme, host, self.port)
+        LogEvent.CONSOLE_SERVED.say(log, scheme, host, self.port)
         if context is not None:
             self._looking = asyncio.get_running_loop().create_task(self._renew(context), name="console certificate")
 
@@ -100,9 +101,9 @@ class ConsoleServer:
                 self._tls()  # a pair that does not fit would leave the context half changed
                 context.load_cert_chain(files[0], files[-1])
             except (OSError, ssl.SSLError) as error:
-                log.warning("console: the certificate of before goes on: %s", error)
+                LogEvent.CERTIFICATE_NOT_RENEWED.say(log, "console", error)
             else:
-                log.info("console: shows the certificate in %s from now on", files[0])
+                LogEvent.CERTIFICATE_RENEWED.say(log, "console", files[0])
 
     async def stop(self) -> None:
         if self._looking is not None:
@@ -185,9 +186,9 @@ class ConsoleServer:
         user = body["user"]
         if not await self._answering.authenticate(user, body["password"], address):
             self._logins.failed(address, now)
-            log.warning("a login at the console failed", extra={"user": user, "address": address})
+            LogEvent.CONSOLE_LOGIN_FAILED.say(log, user=user, address=address)
             raise ApiError(401, "user or password is wrong")
-        log.info("login at the console", extra={"user": user, "address": address})
+        LogEvent.CONSOLE_LOGIN.say(log, user=user, address=address)
         response = web.json_response({"user": user})
         response.set_cookie(
             COOKIE, self._logins.begin(user, now), httponly=True, samesite="Strict", secure=request.secure, path="/"
@@ -210,8 +211,8 @@ async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse
         response = _error(error.status, error.reason)
     except asyncio.CancelledError:
         raise
-    except Exception:
-        log.exception("a request to the console failed")
+    except Exception:  # noqa: BLE001  the log has its traceback
+        LogEvent.CONSOLE_FAILED.say(log, exc_info=True)
         response = _error(500, "failed; see the log")
     if not response.prepared:
         response.headers.update(HEADERS)

@@ -12,6 +12,7 @@ from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from gateway.base.log_events import LogEvent
 from gateway.health.judging import BROKEN, LEVELS, Finding, HealthReport, View, all_ends, judge
 
 log = logging.getLogger("veilmq.health")
@@ -80,7 +81,7 @@ class HealthWatch:
         for key, (_, finding) in list(self._said.items()):
             if key not in present:
                 del self._said[key]
-                log.info("over: %s", finding.text)
+                LogEvent.HEALTH_OVER.say(log, finding.text)
                 self.on_change(finding, False)
         for key, finding in present.items():
             said = self._said.get(key)
@@ -88,12 +89,13 @@ class HealthWatch:
                 self.on_change(finding, True)
             if said is None or now - said[0] >= AGAIN_S:
                 self._said[key] = now, finding
-                (log.error if finding.level == BROKEN else log.warning)("%s", finding.text)
+                event = LogEvent.HEALTH_BROKEN if finding.level == BROKEN else LogEvent.HEALTH_DEGRADED
+                event.say(log, finding.text)
 
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
                 self.step(self._clock())
-            except Exception:
-                log.exception("the look at how we stand failed")
+            except Exception:  # noqa: BLE001  the log has its traceback
+                LogEvent.HEALTH_FAILED.say(log, exc_info=True)

@@ -18,6 +18,8 @@ class SessionLimits:
     reserved_in_flight: int = 0  # those of them that only what is urgent may take (`ClientSession.publish`)
     queue_messages: int = 10_000  # an absent client, or one slower than its subscriptions
     queue_bytes: int = 16 * 1024 * 1024  # the same with large messages; counts those in flight too
+    stretch_messages: int = 0  # so many more, while the queue is stretched for what nobody can hold back
+    stretch_bytes: int = 0
     drops_newest: bool = False  # when the queue is full: the message that comes, not the one that waited longest
     subscriptions: int = 1000  # a client that fills the router
     subscription_bytes: int = 1024 * 1024  # the same with few and long filters

@@ -88,6 +88,7 @@ class Delivery:
         self.state = Connection.OFFLINE
         self.version = Version.V5
         self.paused = False
+        self.is_stretched = False  # a queue that may be longer now, by `limits.stretch_*`
         self._maximum_packet_size = MAXIMUM_REMAINING_LENGTH + 5
         self._aliases_out = OutboundAliases(0)
         self.journal: Journal | None = None
@@ -134,13 +135,34 @@ class Delivery:
             return None
         if not qos:
             return self._count(queued, self._packet(queued, 0, False, now))
-        fits = self.held_bytes + queued.size <= self.limits.queue_bytes
+        fits = self.held_bytes + queued.size <= self._most()[1]
         if connected and fits and not self.waiting and self.outbound.may_start:
             return self._start(queued, now)
         if connected and fits and not self.waiting:
             self.figures.waited_in_flight += 1
         self._enqueue(queued)
         return None
+
+    def send(self, message: Message, qos: int) -> bytes | None:
+        """The hot path of `deliver`: QoS 1 or 2, without expiry, retain flag, identifiers, aliases or a maximum packet
+        size. None, and nothing has happened: ask `deliver`."""
+        if self.waiting or self.paused or self.state is not Connection.CONNECTED:
+            return None
+        size = message.held_bytes
+        in_flight_bytes = self._in_flight_bytes + size
+        if in_flight_bytes > self.limits.queue_bytes:
+            return None
+        queued = Queued(message, qos, False, size)
+        packet_id = self.outbound.begin(queued, qos)
+        if not packet_id:
+            return None
+        self._in_flight_bytes = in_flight_bytes
+        if self.journal is not None:
+            self.journal.queued(queued, packet_id)
+        figures = self.figures
+        figures.delivered += 1
+        figures.delivered_bytes += len(message.payload)
+        return message.numbered(self.version == Version.V5, qos, False, packet_id)
 
     def restore_outbound(
         self, waiting: Iterable[Queued], in_flight: Mapping[int, Queued], released: Iterable[int]
@@ -199,19 +221,24 @@ class Delivery:
         self._pump(now, out.append)
         return out
 
-    def _enqueue(self, queued: Queued) -> None:
+    def _most(self) -> tuple[int, int]:
+        """Messages that may wait, and bytes that may wait or be in flight."""
         limits = self.limits
-        if self._in_flight_bytes + queued.size > limits.queue_bytes or not limits.queue_messages:
+        if not self.is_stretched:
+            return limits.queue_messages, limits.queue_bytes
+        return limits.queue_messages + limits.stretch_messages, limits.queue_bytes + limits.stretch_bytes
+
+    def _enqueue(self, queued: Queued) -> None:
+        most, most_bytes = self._most()
+        if self._in_flight_bytes + queued.size > most_bytes or not most:
             self.figures.dropped_queue_full += 1  # dropping others would not make room
             self.figures.dropped_queue_bytes += 1
             self._lost(queued, ReasonCode.QUOTA_EXCEEDED)
             return
-        while self.waiting and (
-            len(self.waiting) >= limits.queue_messages or self.held_bytes + queued.size > limits.queue_bytes
-        ):
-            self.figures.dropped_queue_bytes += len(self.waiting) < limits.queue_messages
+        while self.waiting and (len(self.waiting) >= most or self.held_bytes + queued.size > most_bytes):
+            self.figures.dropped_queue_bytes += len(self.waiting) < most
             self.figures.dropped_queue_full += 1
-            if limits.drops_newest:
+            if self.limits.drops_newest:
                 self._lost(queued, ReasonCode.QUOTA_EXCEEDED)
                 return
             oldest = self.waiting.popleft()

@@ -41,7 +41,7 @@ class SessionExchange(Delivery):
                 return
         actions.append(publish)
 
-    def acknowledge(self, publish: Publish, code: ReasonCode = ReasonCode.SUCCESS) -> bytes:
+    def acknowledge(self, publish: Publish, code: int = ReasonCode.SUCCESS) -> bytes:
         """PUBACK or PUBREC for a message that `received_all` returned, to be written if not empty.
 
         Called with that very object, in the order in which messages came (MQTT-4.6.0-2, 4.6.0-3), once it is
@@ -51,7 +51,7 @@ class SessionExchange(Delivery):
         if not publish.qos:
             return b""
         v5 = self.version == Version.V5
-        due = self.inbound.accepted(publish, refused=v5 and code >= 0x80)
+        due = self.inbound.accepted(publish, v5 and code >= 0x80)
         if not due or self.state is not Connection.CONNECTED:
             return b""
         if not code or not v5:
@@ -86,7 +86,14 @@ class SessionExchange(Delivery):
         self._pump(now, send)
 
     def _on_puback(self, packet: PubAck, now: float, actions: list[Any]) -> None:
-        self._heard(packet, HeardFlow.PUBACK, now, actions)
+        queued = self.outbound.acknowledged(packet.packet_id)
+        if queued is None:
+            self._heard(packet, HeardFlow.PUBACK, now, actions)
+            return
+        self._in_flight_bytes -= queued.size
+        self._finished(packet, queued, actions)
+        if self.waiting:
+            self._pump(now, actions.append)
 
     def _on_pubrec(self, packet: PubRec, now: float, actions: list[Any]) -> None:
         self._heard(packet, HeardFlow.PUBREC if packet.code < 0x80 else HeardFlow.PUBREC_REFUSED, now, actions)

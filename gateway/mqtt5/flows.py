@@ -191,6 +191,20 @@ class OutboundFlows(Generic[Item]):
         self.quota -= 1
         return packet_id
 
+    def begin(self, item: Item, qos: int) -> int:
+        """`start` if the message `may_start`, else 0; in one call, since it comes with every message."""
+        unacknowledged, released = self.unacknowledged, self.released
+        if self.quota <= self._least or self.repeat or len(unacknowledged) + len(released) >= self.window_max:
+            return 0
+        packet_id = self._last_id + 1
+        if packet_id > MAXIMUM_PACKET_ID or packet_id in unacknowledged or packet_id in released or self.requests:
+            packet_id = self.free_id()
+        else:
+            self._last_id = packet_id
+        unacknowledged[packet_id] = (item, qos)
+        self.quota -= 1
+        return packet_id
+
     @property
     def may_start(self) -> bool:
         """A new message may go: quota is left, nothing older waits for repetition, identifiers are free."""
@@ -228,13 +242,6 @@ class OutboundFlows(Generic[Item]):
 
         Raises ProtocolViolation.
         """
-        if what is HeardFlow.PUBACK and not self.repeat:
-            # Most of what is heard, and what the table says of it: AWAIT_PUBACK is done.
-            known = self.unacknowledged.get(packet_id)
-            if known is not None and known[1] == 1:
-                del self.unacknowledged[packet_id]
-                self._give_back(True)
-                return Answer.DONE, known[0]
         step = OUTBOUND[self.stage(packet_id), what]
         if step.answer is Answer.VIOLATION:
             raise ProtocolViolation(f"{what.name} for packet identifier {packet_id} of another flow")
@@ -250,6 +257,16 @@ class OutboundFlows(Generic[Item]):
         if step.answer is Answer.DONE:
             self._give_back(self.released.pop(packet_id))
         return step.answer, None
+
+    def acknowledged(self, packet_id: int) -> Item | None:
+        """PUBACK came, as most of what is heard, and is what the table says of AWAIT_PUBACK: the item. None: ask
+        `heard`."""
+        known = self.unacknowledged.get(packet_id)
+        if known is None or known[1] != 1 or self.repeat:
+            return None
+        del self.unacknowledged[packet_id]
+        self._give_back(True)
+        return known[0]
 
     def _give_back(self, took_quota: bool) -> None:
         if took_quota and self.quota < self._most:

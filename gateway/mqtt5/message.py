@@ -89,7 +89,8 @@ class Message:
     @property
     def held_bytes(self) -> int:
         """What the message costs while it is queued: the measure of queue limits."""
-        return len(self.payload) + len(self.topic) + len(self.properties_bytes) + _FIXED_BYTES
+        size = len(self.payload) + len(self.topic) + _FIXED_BYTES
+        return size if self.properties is NO_PROPERTIES else size + len(self.properties_bytes)
 
     @property
     def properties_bytes(self) -> bytes:

@@ -161,13 +161,23 @@ class PubComp:
 
 @dataclass(slots=True, frozen=True)
 class Subscription:
-    """One filter of a SUBSCRIBE with its options (MQTT 5.0 §3.8.3.1)."""
+    """One filter of a SUBSCRIBE with its options (MQTT 5.0 §3.8.3.1).
+
+    `predicate`: what a broker read beside the filter, which only content that fulfils it passes: the expression with
+    its `?` where it is the end of `filter`, else the text of a user property. The codec neither fills nor sends it.
+    """
 
     filter: str
     qos: int = 0
     no_local: bool = False
     retain_as_published: bool = False
     retain_handling: int = 0
+    predicate: str = ""
+
+    @property
+    def base(self) -> str:
+        """The filter of topics, with its share prefix and without the expression."""
+        return self.filter.removesuffix(self.predicate) if self.predicate[:1] == "?" else self.filter
 
 
 @dataclass(slots=True)

@@ -239,17 +239,16 @@ class ServerSession(SessionExchange):
         actions: list[Action] = []
         try:
             for packet in packets:
-                # QoS 0 without alias is most of what a broker sees and has no state: not worth a call.
-                if (
-                    type(packet) is Publish
-                    and not packet.qos
-                    and not packet.retain
-                    and packet.properties is NO_PROPERTIES
-                    and self.state is Connection.CONNECTED
-                ):
-                    actions.append(packet)
+                if self.state is not Connection.CONNECTED:
+                    TRANSITIONS[self.state, type(packet)](self, packet, now, actions)
                     continue
-                TRANSITIONS[self.state, type(packet)](self, packet, now, actions)
+                # Most of what a broker sees, and nothing that the long way would say of it: not worth more calls.
+                if type(packet) is Publish and not packet.retain and packet.properties is NO_PROPERTIES:
+                    qos = packet.qos
+                    if not qos or (qos <= self._offer.maximum_qos and self.inbound.routed(packet)):
+                        actions.append(packet)
+                        continue
+                _WHILE_CONNECTED[type(packet)](self, packet, now, actions)
         except MqttError as error:
             actions.append(self.close(error.reason, str(error)))
         return actions

@@ -218,7 +218,8 @@ def check_topic_filter(topic_filter: str) -> str:
     """The filter itself if SUBSCRIBE may carry it (§4.7.1, §4.8.2); MalformedPacket otherwise.
 
     `$share/name/filter` is held to the grammar of shared subscriptions in every version: a 3.1.1 client
-    that writes it means a shared subscription, since no topic below `$share/` is ever published.
+    that writes it means a shared subscription, since no topic below `$share/` is ever published. What stands behind
+    a `?` is not read here: it may be an expression, and the broker judges it as one or as part of the filter.
     """
     _check_length_and_null(topic_filter)
     rest = topic_filter
@@ -228,6 +229,7 @@ def check_topic_filter(topic_filter: str) -> str:
             raise MalformedPacket("shared subscription has no valid share name")
     if not rest:
         raise MalformedPacket("topic filter is empty")
+    rest = rest.partition("?")[0]
     if "#" in rest or "+" in rest:
         levels = rest.split("/")
         if any("#" in level for level in levels[:-1]) or ("#" in levels[-1] and levels[-1] != "#"):

@@ -19,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateway.base import Figures, Limits, LinkState, StartError
+from gateway.base.log_events import LogEvent
 from gateway.operation.answers import BrokerHealth, HttpAnswers
 from gateway.operation.registry import BROKER_FIGURES, FigureKind
 from gateway.operation.snapshot import BrokerSnapshot
@@ -165,7 +166,7 @@ class _Handler(WSGIRequestHandler):
 
 class _Server(WSGIServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        log.info("a scrape was given up")
+        LogEvent.SCRAPE_GIVEN_UP.say(log)
 
     def server_bind(self) -> None:
         # As the base class, but without looking up the name of the address, which may take a resolver's timeout.
@@ -207,7 +208,7 @@ class Endpoint:
         self._server.set_app(HttpAnswers(loop, make_wsgi_app(registry), health))
         self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
         self._thread.start()
-        log.info("metrics: http://%s:%s/metrics", *self._server.server_address[:2])
+        LogEvent.METRICS_SERVED.say(log, self._server.server_name, self.port)
 
     async def stop(self) -> None:
         """A scrape that runs may finish if it is soon; the thread closes the port, or the end of the process does."""

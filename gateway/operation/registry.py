@@ -74,6 +74,9 @@ BROKER_FIGURES = (
         "shared_subscriptions/count",
     ),
     _gauge(
+        "predicate_subscriptions", "Those with a predicate.", lambda s: s.predicates, "subscriptions/predicates/count"
+    ),
+    _gauge(
         "retained_messages", "Retained messages, with those below $SYS.", lambda s: s.retained_messages,
         "retained messages/count",
     ),
@@ -124,6 +127,14 @@ BROKER_FIGURES = (
     _counter(
         "publications_held", "Those that have waited for a receiver before they were acknowledged.",
         lambda s: s.traffic.held, "publish/messages/held",
+    ),
+    _counter(
+        "publications_evaluated", "Publications of topics to which somebody subscribed with a predicate.",
+        lambda s: s.traffic.evaluated, "publish/messages/evaluated",
+    ),
+    _counter(
+        "predicates_unfulfilled", "Subscriptions that did not get one of them, since their predicate does not hold.",
+        lambda s: s.traffic.withheld, "publish/messages/withheld",
     ),
     _counter(
         "publications_sent", "PUBLISH packets written for clients.", lambda s: s.published,

@@ -22,6 +22,7 @@ class BrokerSnapshot:
     members: int
     subscriptions: int
     shared_subscriptions: int
+    predicates: int
     retained_messages: int
     retained_bytes: int
     queued_messages: int

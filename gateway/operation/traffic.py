@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class Traffic:
     """Totals since the start. `packets`: of any type. `flooded`: deliveries that no session counts.
 
-    `held`: publications that waited for a receiver.
+    `held`: publications that waited for a receiver. `evaluated`: those of topics to which somebody subscribed with a
+    predicate; `withheld`: subscriptions that did not get one since their predicate does not hold.
     """
 
     __slots__ = (
@@ -31,6 +32,7 @@ class Traffic:
         "clients_maximum",
         "connects",
         "ended",
+        "evaluated",
         "expired",
         "flooded",
         "flooded_bytes",
@@ -41,6 +43,7 @@ class Traffic:
         "publish_received",
         "sockets",
         "started_at",
+        "withheld",
     )
 
     def __init__(self) -> None:
@@ -49,7 +52,7 @@ class Traffic:
         self.bytes_received = self.bytes_sent = 0
         self.packets_received = self.packets_sent = 0
         self.publish_received = self.publish_bytes_received = 0
-        self.flooded = self.flooded_bytes = self.held = 0
+        self.flooded = self.flooded_bytes = self.held = self.evaluated = self.withheld = 0
         self.ended = SessionFigures()  # of sessions that are no more
 
     def read(self, packets: Sequence[Packet]) -> None:

@@ -11,8 +11,24 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from bridge.contract import Appending, Committed, Count, Event, NotAppended, OutboxPage, Publication, Unstored, fits
+from bridge.contract import (
+    BATCH_BYTES,
+    RECORDS_MAX,
+    Appending,
+    Committed,
+    Count,
+    Event,
+    NotAppended,
+    Numbered,
+    OutboxPage,
+    Publication,
+    Unstored,
+    fits,
+    packed,
+    size_of,
+)
 from gateway.base import Figures
+from gateway.base.log_events import LogEvent
 from gateway.outbox.store import OutboxFullError, Store, StoredEntry, StoreError
 
 log = logging.getLogger("veilmq.links")
@@ -32,28 +48,63 @@ class Outgoing:
         figures: Figures,
         handle: Callable[[Event], None],
         batch_of: Callable[[str], str | None] = lambda topic: None,
+        *,
+        full_is_local: bool = False,
     ) -> None:
+        """`full_is_local`: what the full outbox does not take stays here, for local clients, and is no error to its
+        client, who is not told that it is stored but that it is served."""
+        self._full_is_local = full_is_local
         self._store, self._figures, self._handle, self._batches = store, figures, handle, batch_of
         self._alone: OrderedDict[str, None] = OrderedDict()  # topics on which something travelled alone
         self._together: OrderedDict[str, str] = OrderedDict()  # topics that have nothing alone on disk -> their batches
+        self._gathered: dict[str, list[Numbered]] = {}  # QoS 0 of this turn of the loop, by the topic of their batches
+        self._gathered_bytes = 0
         self._said_at = -LOG_EVERY_S
         store.on_committed = self._committed
 
     def take(self, publication: Publication, done: Callable[[int], None]) -> None:
         """`done(code)` once it is durable, or at once for QoS 0; a code >= 0x80 refuses it."""
         try:
+            batch, after = self._batch_of(publication)
             if publication.qos:
-                batch, after = self._batch_of(publication)
+                if batch is not None:
+                    self._leave_gathered(batch)  # what came before it does not come behind it
                 sequence: int = self._store.append(
                     publication, lambda result: self._stored(sequence, result, done), batch, after
                 )
                 self._handle(Appending(sequence))
+                return
+            number = self._store.next_sequence()
+            done(SUCCESS)
+            if batch is None:
+                self._handle(Unstored(number, publication))
             else:
-                unstored = Unstored(self._store.next_sequence(), publication)
-                done(SUCCESS)
-                self._handle(unstored)
+                self._gather(batch, Numbered(number, publication))
         except StoreError as error:
             self._refuse(error, done)
+
+    def _gather(self, batch: str, record: Numbered) -> None:
+        """What is not stored waits for what else this turn of the loop brings: as a rule, of one read of a socket."""
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self._leave_all_gathered)
+        size = size_of(record.publication)
+        if self._gathered_bytes + size > BATCH_BYTES:
+            self._leave_all_gathered()
+        together = self._gathered.setdefault(batch, [])
+        together.append(record)
+        self._gathered_bytes += size
+        if len(together) >= RECORDS_MAX:
+            self._leave_gathered(batch)
+
+    def _leave_all_gathered(self) -> None:
+        for batch in list(self._gathered):
+            self._leave_gathered(batch)
+        self._gathered_bytes = 0
+
+    def _leave_gathered(self, batch: str) -> None:
+        records = self._gathered.pop(batch, None)
+        if records:
+            self._handle(Unstored(records[0].number, packed(batch, records)))
 
     def _batch_of(self, publication: Publication) -> tuple[str | None, str | None]:
         """The topic of the batches that it goes into, or which it follows.
@@ -122,11 +173,13 @@ class Outgoing:
 
     def _refuse(self, error: StoreError, done: Callable[[int], None]) -> None:
         self._say(error)
-        self._figures.count(Count("outbox_refused", 1, "full" if isinstance(error, OutboxFullError) else "disk"))
-        done(error.code)
+        full = isinstance(error, OutboxFullError)
+        stays = full and self._full_is_local
+        self._figures.count(Count("outbox_refused", 1, "local" if stays else "full" if full else "disk"))
+        done(SUCCESS if stays else error.code)
 
     def _say(self, error: StoreError) -> None:
         now = asyncio.get_running_loop().time()
         if now - self._said_at >= LOG_EVERY_S:
             self._said_at = now
-            log.error("%s", error)
+            LogEvent.OUTBOX_REFUSES.say(log, error)

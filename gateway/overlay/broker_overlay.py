@@ -39,6 +39,7 @@ from bridge.document import Overlay, OwnTopics, constrained
 from bridge.node import GatewayNode
 from bridge.traces import Announce, Availability, AvailabilityEvent
 from gateway.base import FIGURES_TOPIC, Figures
+from gateway.base.log_events import LogEvent
 from gateway.client import MqttClient
 from gateway.clients import Done, LocalBroker
 from gateway.mqtt5.packets import Publish
@@ -82,13 +83,14 @@ class BrokerOverlay:
         protected: Sequence[str] = (),
         plain: Sequence[str] = (),
         rows: ReaderRows | None = None,
+        full_is_local: bool = False,
     ) -> None:
         self._node, self._rows = node, rows
         self._gateway = node if isinstance(node, GatewayNode) else None
         self.figures = figures
         self._store, self._keeping, self._dials = store, keeping, dials
         self._driver = Driver(node, keeping.live, dials, figures, self, clock)
-        self._outgoing = Outgoing(store, figures, self._driver.handle, self._batch_of)
+        self._outgoing = Outgoing(store, figures, self._driver.handle, self._batch_of, full_is_local=full_is_local)
         self._entities = entities
         self.own_topics = OwnTopics()
         if entities is not None:
@@ -174,10 +176,10 @@ class BrokerOverlay:
             done(NOT_AUTHORIZED)
         elif not self._fits(gateway, publication):
             self.figures.count(Count("publish_refused"))
-            log.warning("refused a publication of %s: too large for a majority of our replicas", client_id)
+            LogEvent.TOO_LARGE_FOR_REPLICAS.say(log, client_id)
             done(PACKET_TOO_LARGE)
         elif response is not None and gateway.secret_for(response) is None:
-            log.warning("refused a publication of %s: its response topic is in no protected scope", client_id)
+            LogEvent.RESPONSE_TOPIC_UNPROTECTED.say(log, client_id)
             done(TOPIC_NAME_INVALID)
         else:
             self._outgoing.take(publication, done)
@@ -214,7 +216,7 @@ class BrokerOverlay:
         if allowed is None:
             allowed = gateway.may_publish(topic, now) and self._is_sealed_or_plain(gateway, topic)
             if not allowed and all(self._rights.values()):  # said once an epoch, not for every topic
-                log.warning("refused a publication: the overlay's policy gives us no right to its protected topic now")
+                LogEvent.NO_RIGHT_TO_PUBLISH.say(log)
             self._rights[topic] = allowed
         return allowed
 
@@ -376,7 +378,7 @@ class BrokerOverlay:
         for peer, certificate in list(self._shown.items()):
             if self._keeping.recognise(certificate) != peer or not self._is_neighbour(peer):
                 del self._shown[peer]
-                log.info("closed the link of %s: the overlay lists it, or its key, for us no longer", peer)
+                LogEvent.LINK_CLOSED.say(log, peer)
                 self._drop(peer)
 
     def peers_to_dial(self) -> list[str]:

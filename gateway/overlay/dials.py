@@ -15,6 +15,7 @@ from typing import Protocol
 
 from bridge.contract import Watch
 from gateway.base import LinkState
+from gateway.base.log_events import LogEvent
 from gateway.client import PACKET_BYTES_MAX, MqttClient
 from gateway.mqtt5.packets import Publish
 
@@ -145,12 +146,12 @@ class Dials(Mapping[str, MqttClient]):
     def _up(self, peer: str) -> None:
         self._came_up.set()
         assert self._events is not None
-        log.info("link is up", extra={"member": peer})
+        LogEvent.LINK_UP.say(log, member=peer)
         self._events.link_up(peer)
 
     def _down(self, peer: str) -> None:
         assert self._events is not None
-        log.info("link is down", extra={"member": peer})
+        LogEvent.LINK_DOWN.say(log, member=peer)
         self._events.link_down(peer)
 
     def _end(self, peer: str) -> None:
@@ -176,4 +177,4 @@ class Dials(Mapping[str, MqttClient]):
                     while peer not in self.up:
                         await self._came_up.wait()
                         self._came_up.clear()
-        log.info("every link was made anew")
+        LogEvent.LINKS_RENEWED.say(log)

@@ -42,6 +42,7 @@ from bridge.contract import (
 )
 from bridge.document import Overlay
 from gateway.base import Figures
+from gateway.base.log_events import LogEvent
 from gateway.overlay.dials import Dials
 from gateway.trust import LiveOverlay
 from gateway.trust.live_overlay import LOOK_EVERY_S
@@ -159,7 +160,7 @@ class Driver:
                 self._dials.watch(effect)
             case Blame(member, named, why):
                 if self.figures.blame(effect):
-                    log.warning("%s %s: %s", "named" if named else "suspected", member, why)
+                    (LogEvent.MEMBER_NAMED if named else LogEvent.MEMBER_SUSPECTED).say(log, member, why)
             case Republish(publications):
                 hands.republish(publications)
             case Keep(rows):
@@ -173,7 +174,7 @@ class Driver:
             case Adopt():
                 self._adopt(effect)
             case NotAdopted(why):
-                log.error("the new overlay file is not adopted: %s", why)
+                LogEvent.OVERLAY_NOT_ADOPTED.say(log, why)
             case Wanted() | Doubted():
                 raise AssertionError("what a reader says to its own node")
             case _:
@@ -183,10 +184,7 @@ class Driver:
         """The node works by a newer overlay already, or by other views of it: file, TLS and links follow."""
         if effect.outcome is Adoption.RESTART:
             self._live.keep(effect.overlay)
-            log.warning(
-                "version %d of the overlay changes regions or the key service; it is kept, restart to adopt it",
-                effect.overlay.policy.version,
-            )
+            LogEvent.OVERLAY_NEEDS_RESTART.say(log, effect.overlay.policy.version)
             return
         rotated = self._live.adopt(effect.overlay)
         self.figures.keep(effect.overlay.members)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from bridge.document import Overlay
+from gateway.base.log_events import LogEvent
 from gateway.outbox import Store
 from gateway.outbox.store import StoreError
 from gateway.overlay.key_cache import KeyCache
@@ -53,12 +54,9 @@ class Keeping:
         overlay, name = self.overlay, self.live.local.name
         if name in overlay.members:
             region = overlay.latest[overlay.certificate(name).region]
-            log.warning(
-                "detached: view %d of region %s goes on without us; nothing is carried until we are attached again",
-                region.number, region.name,
-            )  # fmt: skip
+            LogEvent.DETACHED.say(log, region.number, region.name)
         else:
-            log.error("the overlay lists us no longer: nothing is sent or received until it does")
+            LogEvent.NOT_LISTED.say(log)
         self._erase_seeds(lambda _: True)
 
     def recognise(self, certificate_der: bytes) -> str | None:
@@ -101,7 +99,7 @@ class Keeping:
             self._refused = ""
         except KeyMaterialError as error:
             if str(error) != self._refused:
-                log.error("%s; tried again every second", error)
+                LogEvent.KEY_MATERIAL_REFUSED.say(log, error)
                 self._refused = str(error)
 
     def tick(self, now: float) -> None:
@@ -123,8 +121,8 @@ class Keeping:
         try:
             gone = self._store.erase_seeds(is_over)
         except StoreError as error:
-            log.error("%s", error)
+            LogEvent.SPLIT_SEEDS_NOT_ERASED.say(log, error)
             return False
         if gone:
-            log.info("erased the split seeds of epochs %s", ", ".join(map(str, gone)))
+            LogEvent.SPLIT_SEEDS_ERASED.say(log, ", ".join(map(str, gone)))
         return True

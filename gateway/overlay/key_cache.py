@@ -13,6 +13,7 @@ import logging
 from pathlib import Path
 
 from gateway.base import SealedFile, SealedFileError
+from gateway.base.log_events import LogEvent
 from keys import frames
 from keys.epochs import KEY_BYTES, SCOPE_KEYS_MAX, KeyName, ScopeKeys
 from keys.errors import KeysError
@@ -37,7 +38,7 @@ class KeyCache:
             found = [] if content is None else _decode(content)
             return sum(keys.put(name, key) for name, key in found)
         except (SealedFileError, KeysError) as error:
-            log.warning("kept epoch keys are not used (%s); they are fetched anew", error)
+            LogEvent.EPOCH_KEYS_NOT_USED.say(log, error)
             return 0
 
     def save(self, keys: ScopeKeys, since_epoch: int = 0) -> None:
@@ -49,7 +50,7 @@ class KeyCache:
             self._file.replace(content)
             self._written = content
         except SealedFileError as error:
-            log.error("epoch keys are not kept: %s; without them a restart needs the key service", error)
+            LogEvent.EPOCH_KEYS_NOT_KEPT.say(log, error)
 
 
 def _encode(keys: list[tuple[KeyName, bytes]]) -> bytes:

@@ -23,6 +23,7 @@ from gateway.base import (
     read_private,
     write_private,
 )
+from gateway.base.log_events import LogEvent
 from gateway.outbox.database import StoreError
 
 log = logging.getLogger("veilmq.keys")
@@ -82,7 +83,7 @@ class KeyMaterial:
             erase(source)
         except OSError as error:
             raise KeyMaterialError(f"{source}: cannot be erased ({error.strerror or error}); remove it") from None
-        log.info("took in key material from %s and erased that file", source)
+        LogEvent.KEY_MATERIAL_TAKEN.say(log, source)
 
     # ------------------------------------------------------------------------------------------- archive
 
@@ -95,7 +96,7 @@ class KeyMaterial:
             try:
                 found[int(path.name)] = read_private(path)
             except PrivateFileError as error:
-                log.error("archived keys are not used: %s", error)
+                LogEvent.KEY_ARCHIVE_NOT_USED.say(log, error)
         return found
 
     def archive(self, epoch: int, content: bytes | None) -> None:

@@ -18,6 +18,7 @@ from types import TracebackType
 import ifaddr
 
 from gateway.base import Discovery, Listener, Settings
+from gateway.base.log_events import LogEvent
 from gateway.client import Address
 from gateway.overlay.discovery import FoundMember, Neighbourhood, known
 from gateway.trust import LiveOverlay
@@ -67,7 +68,7 @@ class Neighbours:
         name, listener = advertised_listener(settings)
         hosts = () if listener is None else addresses_of(listener.bind, self._settings.interfaces)
         if not hosts:
-            log.warning("discovery: nothing is advertised, for no listener has an address that others can use")
+            LogEvent.NOTHING_ADVERTISED.say(log)
             return
         tell = self._tell(self._here, tuple(hosts), port_of(name))
         self._telling = asyncio.get_running_loop().create_task(tell, name="advertise")
@@ -85,7 +86,7 @@ class Neighbours:
                 except Exception as error:  # noqa: BLE001  the links do not depend on it
                     if str(error) != refused:  # whoever took our name on the network must not end us, nor fill the log
                         refused = str(error)
-                        log.error("%s; tried again every %d s", error, LOOK_AGAIN_S)
+                        LogEvent.DISCOVERY_FAILED.say(log, error, LOOK_AGAIN_S)
             await asyncio.sleep(LOOK_AGAIN_S)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from gateway.base.log_events import LogEvent
 from keys import frames
 
 log = logging.getLogger("veilmq.links")
@@ -46,5 +47,5 @@ class ReaderRows:
             except (InvalidTag, ValueError):
                 damaged += 1
         if damaged:
-            log.warning("%d rows of what was read before are not ours or damaged, and are not used", damaged)
+            LogEvent.READER_ROWS_DAMAGED.say(log, damaged)
         return tuple(found)

@@ -27,6 +27,7 @@ from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, VIEWS_TOPIC
 from bridge.node import ReaderNode
 from bridge.wire import KEYS_TOPIC
 from gateway.base import ConfigError, Figures, LinkState, PrivateFileError, read_private
+from gateway.base.log_events import LogEvent
 from gateway.client import Address, ClientError, LinkTls, MqttClient, TlsError, split_host_port
 from gateway.mqtt5.copies import Copies
 from gateway.mqtt5.packets import Properties, Publish
@@ -321,7 +322,7 @@ class RegionClient(NoHands):
         self.local = self._live.local
         self._on_keys()
         if removed:
-            log.error("the overlay lists us no longer: nothing is received until it does")
+            LogEvent.NOT_LISTED.say(log)
 
     def peers_to_dial(self) -> list[str]:
         return sorted(self._node.peers)

@@ -22,6 +22,7 @@ from amqtt.plugins.authentication import AnonymousAuthPlugin
 from amqtt.plugins.manager import PluginManager
 from amqtt.session import IncomingApplicationMessage, Session
 
+from gateway.base.log_events import LogEvent
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import Connect, Packet, Publish, Version
 from gateway.mqtt5.types import MqttError, ReasonCode
@@ -215,8 +216,8 @@ class PluginHost:
         """Whether a plugin that knows users confirms name and password, and none denies them."""
         try:
             answers = await self._manager.map_plugin_auth(session=session) if self._manager._auth_plugins else {}
-        except Exception:
-            log.exception("an authentication plugin failed; %r is refused", session.username)
+        except Exception:  # noqa: BLE001  the log has its traceback
+            LogEvent.AUTH_PLUGIN_FAILED.say(log, session.username, exc_info=True)
             return False
         given = [a for p, a in answers.items() if a is not None and not isinstance(p, AnonymousAuthPlugin)]
         return bool(given) and all(given)
@@ -247,8 +248,8 @@ class PluginHost:
             answers = await self._manager.map_plugin_auth(session=session)
         except BusyError as error:
             raise MqttError(str(error), ReasonCode.SERVER_BUSY) from None
-        except Exception:
-            log.exception("an authentication plugin failed; %r is refused", session.client_id)
+        except Exception:  # noqa: BLE001  the log has its traceback
+            LogEvent.AUTH_PLUGIN_FAILED.say(log, session.client_id, exc_info=True)
             return False
         given = {plugin: answer for plugin, answer in answers.items() if answer is not None}
         # amqtt's anonymous plugin says yes to any name, which is no proof where a name can be proven.
@@ -276,8 +277,8 @@ class PluginHost:
         """Ask every topic plugin. One that raises denies."""
         try:
             answers = await self._manager.map_plugin_topic(session=session, topic=topic, action=action)
-        except Exception:
-            log.exception("a topic plugin failed; %s of %r on %r is refused", action, session.client_id, topic)
+        except Exception:  # noqa: BLE001  the log has its traceback
+            LogEvent.TOPIC_PLUGIN_FAILED.say(log, action, session.client_id, topic, exc_info=True)
             return False
         verdict = all(answers.values())
         return self._remember(session, topic, action, verdict) if self._steady else verdict

@@ -20,7 +20,7 @@ from gateway.base import PrivateFileError, lock_exclusively, private_directory
 from gateway.outbox import open_database, store_error
 from gateway.outbox.database import StoreError
 
-LAYOUT = 1
+LAYOUT = 2
 ROWS_MAX = 1000
 """Rows of one INSERT: keeps it below SQLite's bound of 32,766 parameters."""
 DATABASE = "sessions.sqlite3"
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS sessions (
 CREATE TABLE IF NOT EXISTS subscriptions (
     session INTEGER NOT NULL, filter TEXT NOT NULL, qos INTEGER NOT NULL, no_local INTEGER NOT NULL,
     retain_as_published INTEGER NOT NULL, retain_handling INTEGER NOT NULL, identifier INTEGER NOT NULL,
-    PRIMARY KEY (session, filter)) WITHOUT ROWID;
+    predicate TEXT NOT NULL DEFAULT '', PRIMARY KEY (session, filter)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS messages (
     id INTEGER PRIMARY KEY, packet BLOB NOT NULL, expires_at REAL, publisher TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS deliveries (
@@ -112,7 +112,9 @@ class SessionDatabase:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._db = open_database(path)
             layout = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if layout not in (0, LAYOUT):
+            if layout == 1:  # before subscriptions had predicates
+                self._db.execute("ALTER TABLE subscriptions ADD COLUMN predicate TEXT NOT NULL DEFAULT ''")
+            elif layout not in (0, LAYOUT):
                 raise StoreError(f"{path}: layout {layout} is not known to this version; upgrade veilmq")
             self._db.executescript(f"{_SCHEMA} PRAGMA user_version = {LAYOUT};")
         except sqlite3.Error as error:

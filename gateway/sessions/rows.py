@@ -33,7 +33,7 @@ def message_of(row: Row) -> Message:
     _, packet, expires_at, publisher = row
     decoder = Decoder(Version.V5)
     packets = decoder.feed(packet)
-    if len(packets) != 1 or not isinstance(packets[0], Publish):
+    if len(packets) != 1 or decoder.held_bytes or not isinstance(packets[0], Publish):
         raise StoreError(f"message {row[0]} in the data directory is damaged; restore it or empty the directory")
     one = packets[0]
     return Message(one.topic, one.payload, one.qos, one.retain, one.properties, expires_at, publisher)
@@ -69,13 +69,13 @@ def subscription_row(session: int, subscription: SessionSubscription) -> Row:
     """A subscription as a row."""
     one = subscription.options
     options = (one.qos, one.no_local, one.retain_as_published, one.retain_handling)
-    return session, one.filter, *options, subscription.identifier
+    return session, one.filter, *options, subscription.identifier, one.predicate
 
 
 def subscription_of(row: Row) -> SessionSubscription:
     """The subscription in a row."""
-    _, topic_filter, qos, no_local, retain_as_published, retain_handling, identifier = row
-    options = Subscription(topic_filter, qos, bool(no_local), bool(retain_as_published), retain_handling)
+    _, topic_filter, qos, no_local, retain_as_published, retain_handling, identifier, predicate = row
+    options = Subscription(topic_filter, qos, bool(no_local), bool(retain_as_published), retain_handling, predicate)
     return SessionSubscription(options, identifier)
 
 

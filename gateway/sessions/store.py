@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from gateway.base.log_events import LogEvent
 from gateway.clients import Client, ClientConnection, OwedAck, StoredSession
 from gateway.mqtt5.delivery import Queued
 from gateway.mqtt5.message import Message
@@ -314,12 +315,12 @@ class SessionStore:
         error = future.exception()
         if error is None:
             if self._failures:
-                log.warning("the data directory takes changes again")
+                LogEvent.STORE_TAKES_AGAIN.say(log)
             self._failures = 0
             self._finish(batch)
         else:
             if not isinstance(error, StoreError):
-                log.error("sessions cannot be stored", exc_info=error)
+                LogEvent.STORE_FAILED.say(log, exc_info=error)
                 error = StoreError(repr(error))
             self._fail(batch, error)
         if self.pending.is_awaited:
@@ -349,7 +350,7 @@ class SessionStore:
         self._failures += 1
         self._full_until = self._loop.time() + RETRY_S
         if self._failures == 1:
-            log.warning("%s; publications that must be stored are refused", error)
+            LogEvent.STORE_REFUSES.say(log, error)
         pending = self.pending
         batch.put_before(pending)
         refused = {debt.message for debt in batch.debts if debt.is_open}
@@ -390,7 +391,7 @@ class SessionStore:
             try:
                 await self._loop.run_in_executor(self._executor, self._database.commit, batch.changes())
             except StoreError as error:
-                log.error("%s; the last changes of sessions are lost", error)
+                LogEvent.STORE_LOST_CHANGES.say(log, error)
                 batch.waiters.clear()
         self._finish(batch)
         self._executor.shutdown()

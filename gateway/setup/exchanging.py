@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bridge.document import Overlay, OverlayError
 from gateway.base import PrivateFileError, write_public
+from gateway.base.log_events import LogEvent
 from gateway.trust import TrustError, load_overlay
 
 log = logging.getLogger("veilmq.up")
@@ -61,9 +62,9 @@ class CopiedFiles:
                 continue
             try:
                 write_public(path, content)
-                log.info("version %d of the overlay from %s to %s", overlay.policy.version, source, path)
+                LogEvent.OVERLAY_PASSED_ON.say(log, overlay.policy.version, source, path)
             except PrivateFileError as error:
-                log.warning("%s", error)
+                LogEvent.OVERLAY_NOT_PASSED_ON.say(log, error)
         self._seen = {path: _stamp(path) for path in copies}
 
 

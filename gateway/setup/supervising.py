@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -188,8 +188,3 @@ def rotate(path: Path) -> None:
             path.replace(path.with_suffix(".log.1"))
     except FileNotFoundError:
         return
-
-
-def is_stopped(children: Sequence[Child]) -> bool:
-    """Whether nothing runs and nothing will be started by itself."""
-    return all(child.process is None and child.again_at is None for child in children)

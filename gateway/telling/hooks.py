@@ -23,6 +23,7 @@ from typing import Any
 from bridge.base import matches
 from gateway.base import PrivateFileError, StartError, read_private
 from gateway.base.config_events import EventHook
+from gateway.base.log_events import LogEvent
 from gateway.client import MqttClient
 from gateway.mqtt5.packets import Publish
 
@@ -87,7 +88,7 @@ class Hook:
         """Queue it; what does not fit is lost."""
         if self._queue.full():
             if not self.lost:
-                log.warning("events for %s are lost: it takes them too slowly or not at all", self.name)
+                LogEvent.EVENTS_LOST.say(log, self.name)
             self.lost += 1
             return
         self._queue.put_nowait(event)
@@ -121,14 +122,14 @@ class Hook:
             if 200 <= status < 300:
                 return True
             if 300 <= status < 500 and status not in (408, 429):
-                log.warning("%s refused an event (%d); it is not repeated", self.name, status)
+                LogEvent.EVENT_REFUSED.say(log, self.name, status)
                 return False
             if attempt == 0:
-                log.warning("%s does not take events (%s); tried again", self.name, status or "no answer")
+                LogEvent.EVENT_RETRIED.say(log, self.name, status or "no answer")
             if attempt < TRIES_MAX - 1:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_MOST_S)
-        log.warning("%s took an event %d times in vain; it is lost", self.name, TRIES_MAX)
+        LogEvent.EVENT_LOST.say(log, self.name, TRIES_MAX)
         return False
 
 

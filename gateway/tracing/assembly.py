@@ -191,7 +191,8 @@ def _take_back(tracing: Tracing, broker: EdgeBroker, client: Client) -> None:
     """End what a session that was kept from before subscribed to and may not."""
     if client.peer is not None:
         return
-    refused = [f for f in client.filters if not tracing.admit(split_share(f)[1], client.client_id, publishes=False)[1]]
+    bases = {f: split_share(one.options.base)[1] for f, one in client.filters.items()}
+    refused = [f for f, base in bases.items() if not tracing.admit(base, client.client_id, publishes=False)[1]]
     if refused:
         broker.lifecycle.subscribing.unsubscribe(client, Unsubscribe(1, tuple(refused)))
 

@@ -53,6 +53,7 @@ from bridge.traces import (
 )
 from bridge.traces.tracer import Say
 from gateway.base import Clock, Figures
+from gateway.base.log_events import LogEvent
 from gateway.mqtt5.packets import Publish, Will
 from gateway.tracing.store import TraceStore, TraceStoreError
 
@@ -326,10 +327,10 @@ class Tracing:
                 case TraceReport(topic, payload):
                     self._broker.say(topic, payload, 1, stays_here=False)
                 case SendAway(client, why):
-                    log.warning("sent %r away: %s", client, why)
+                    LogEvent.TRACE_SENT_AWAY.say(log, client, why)
                     self._broker.send_away(client, why)
                 case Complain(client, why):
-                    log.warning("refused of %r: %s", client, why)
+                    LogEvent.TRACE_REFUSED.say(log, client, why)
                 case ShareAdvertisement(advertisement):
                     if self._store is not None:
                         self._kept(self._store.keep, advertisement)
@@ -370,7 +371,7 @@ class Tracing:
         try:
             write(what)
         except TraceStoreError as error:
-            log.error("%s", error)
+            LogEvent.TRACES_NOT_KEPT.say(log, error)
 
     def _schedule(self) -> None:
         """One timer and no more: a tick that is on its way sets the next one."""

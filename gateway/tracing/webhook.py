@@ -14,6 +14,8 @@ import urllib.request
 from http.client import HTTPException
 from typing import IO, Any
 
+from gateway.base.log_events import LogEvent
+
 log = logging.getLogger("veilmq.traces")
 
 WAITING_MAX = 1_000
@@ -50,7 +52,7 @@ class Webhook:
                     self._waiting.get_nowait()
                 except queue.Empty:
                     continue
-                log.warning("alerts wait for %s faster than it takes them; the oldest is dropped", self._url)
+                LogEvent.ALERTS_DROPPED.say(log, self._url)
             else:
                 return
 
@@ -64,7 +66,7 @@ class Webhook:
                     self._put(alert, attempt + 1)
                     threading.Event().wait(attempt)
                 else:
-                    log.error("%s takes no alerts: %s", self._url, error)
+                    LogEvent.ALERT_NOT_TAKEN.say(log, self._url, error)
 
     def _post(self, alert: bytes) -> None:
         headers = {"Content-Type": "application/json"}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bridge.document import Overlay, OverlayError
 from gateway.base import PrivateFileError, Stamps, stamp
+from gateway.base.log_events import LogEvent
 from gateway.client import LinkTls, TlsError
 from gateway.trust import rotation
 from gateway.trust.domains import PREVIOUS, Card, LocalIdentity, TrustError, read_public
@@ -47,7 +48,7 @@ class LiveOverlay:
         try:
             return read_public(self._path, MAX_OVERLAY_BYTES)
         except TrustError as error:
-            log.warning("the overlay file is not read: %s", error)
+            LogEvent.OVERLAY_NOT_READ.say(log, error)
             return None
 
     def keep(self, overlay: Overlay) -> None:
@@ -59,7 +60,7 @@ class LiveOverlay:
             if save_overlay(self._path, self._pin, overlay):
                 self._seen = stamp(self._path)
         except (TrustError, OverlayError, PrivateFileError, OSError) as error:
-            log.error("version %d of the overlay is not kept: %s", overlay.policy.version, error)
+            LogEvent.OVERLAY_NOT_KEPT.say(log, overlay.policy.version, error)
 
     def complete(self) -> None:
         """The file that somebody put there was looked at: if it is older, or lacks endorsements, ours replaces it."""
@@ -75,14 +76,14 @@ class LiveOverlay:
         try:
             self.tls.trust(overlay.members)
         except TlsError as error:
-            log.error("%s; new members of that authority cannot connect", error)
+            LogEvent.AUTHORITY_NOT_TRUSTED.say(log, error)
         if overlay.policy.version != before.policy.version:
-            log.info("adopted version %d of overlay %s", overlay.policy.version, overlay.policy.overlay)
+            LogEvent.OVERLAY_ADOPTED.say(log, overlay.policy.version, overlay.policy.overlay)
         for region, latest in overlay.latest.items():
             views = overlay.open_views(region)
             if region in before.latest and views != before.open_views(region):
                 said = " and ".join(f"{view.number} ({', '.join(view.members)})" for view in views)
-                log.info("region %s is in view %s", latest.name, said)
+                LogEvent.VIEW_CHANGED.say(log, latest.name, said)
         return self._take_next()
 
     def _take_next(self) -> Identity | None:
@@ -93,9 +94,9 @@ class LiveOverlay:
             self.local = take_listed_key(self.local, self.overlay)
             self.tls.show(self.local.cert, self.local.key)
         except (TrustError, TlsError) as error:
-            log.error("the overlay lists another key for us, which we do not have: %s", error)
+            LogEvent.KEY_NOT_OURS.say(log, error)
             return None
-        log.info("rotated: %s has the key that the overlay lists now", self.local.name)
+        LogEvent.KEY_ROTATED.say(log, self.local.name)
         return self.local.identity
 
     def _drop_previous(self) -> None:
@@ -104,9 +105,9 @@ class LiveOverlay:
             return
         try:
             if rotation.drop_previous(self.local.directory, self.overlay, int(time.time() * 1000)):
-                log.info("erased the key of %s of before its rotation", self.local.name)
+                LogEvent.PREVIOUS_KEY_ERASED.say(log, self.local.name)
         except TrustError as error:
-            log.warning("%s", error)
+            LogEvent.PREVIOUS_KEY_NOT_ERASED.say(log, error)
 
     def _show_renewed(self) -> None:
         """Show the TLS certificate that our trust domain issued anew, from the next handshake on."""
@@ -115,9 +116,9 @@ class LiveOverlay:
         try:
             self.tls.show(self.local.cert, self.local.key)
         except (TlsError, OSError, ValueError) as error:
-            log.error("the certificate that was put in place is not shown, the one of before goes on: %s", error)
+            LogEvent.CERTIFICATE_NOT_RENEWED.say(log, "links", error)
         else:
-            log.info("links show the certificate in %s from now on", self.local.cert)
+            LogEvent.CERTIFICATE_RENEWED.say(log, "links", self.local.cert)
 
 
 def take_listed_key(local: LocalIdentity, overlay: Overlay) -> LocalIdentity:

@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from spark_ingest.dashboard.board import BoardReader, BoardSample, HeardEntity, Look, Scrape
 from spark_ingest.errors import BadOption, IngestError, SpoolGap
 from spark_ingest.opening import RowReader
-from spark_ingest.options import IngestStream, parse_options
+from spark_ingest.options import IngestStream, MissingKey, parse_options
 from spark_ingest.spool import ByteRange, Offset, SpoolView, directory_bytes, standings
 
 READ_ROWS = 4000
@@ -42,7 +42,7 @@ class SpoolFeed:
     """Looks at one spool, each from where the last one ended. Raises BadOption for options that cannot be used."""
 
     def __init__(self, spool: Path, grants: Path) -> None:
-        told = {"spool": str(spool), "grants": str(grants)}
+        told = {"spool": str(spool), "grants": str(grants), "onMissingKey": MissingKey.QUARANTINE.value}
         self._readers = {each: RowReader(parse_options(told | {"stream": each.value})) for each in IngestStream}
         self._root, self._view = spool, SpoolView(spool)
         self._at: Offset | None = None

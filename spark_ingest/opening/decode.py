@@ -86,12 +86,13 @@ class Opener:
         """Whether wire topics may be tokens, so that only the sealed topic tells what a row is about."""
         return bool(self._grants.token_keys)
 
-    def refresh(self) -> None:
-        """Read the grants file again if it changed. Raises GrantsError."""
-        self._grants, changed = self._file.load()
+    def refresh(self, *, anew: bool = False) -> bool:
+        """Read the grants file again if it changed, or `anew` in any case; whether it did. Raises GrantsError."""
+        self._grants, changed = self._file.load(anew=anew)
         if changed:
             self._keys.clear()
             self._tokens.clear()
+        return changed
 
     def open(self, batch: Any, wanted: Any = None) -> Opened:
         """Open a batch of spool rows (whole groups), or of them the `wanted` ones. Raises nothing for bad rows."""

@@ -11,6 +11,7 @@ compares them with Spark's own conversion of `DDL`.
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -19,14 +20,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spark_ingest.errors import GrantsError
 from spark_ingest.opening.decode import Opened, Opener, TopicSet, which
 from spark_ingest.opening.inners import PROPERTIES, Inners
 from spark_ingest.opening.statements import AvailabilityStatement, Unreadable, statement_of
-from spark_ingest.options import IngestStream, Options
-from spark_ingest.spool import ByteRange, Shard, is_batch_topic, read_groups
+from spark_ingest.options import IngestStream, MissingKey, Options
+from spark_ingest.spool import ByteRange, Shard, is_batch_topic, read_groups, salvaged_groups
 
 _log = logging.getLogger(__name__)
 _TIME = pa.timestamp("us", tz="UTC")
+GRANT = "grant:"
+"""Reasons begin with it that a key in the file of scope keys would cure."""
+KEY_LOOK_S = 0.5
+"""Between looks at the file of scope keys while a key is waited for."""
 BATCH_BYTES = 64 << 20
 """Rows that are opened together, and a batch of rows, hold about this much and one group more: an Arrow column of
 bytes ends at 2 GiB."""
@@ -105,6 +111,9 @@ class RowReader:
 
     def __init__(self, options: Options) -> None:
         self._stream = options.stream
+        self._grants = options.grants
+        self._on_missing_key, self._key_patience_s = options.on_missing_key, options.key_patience_s
+        self._read_groups = read_groups if options.fails_on_loss else salvaged_groups
         self._rows_per_batch = options.rows_per_batch
         self._opener = Opener(options.grants, options.grants_identity, options.more_grants)
         self._topics = TopicSet(options.topics)
@@ -119,7 +128,7 @@ class RowReader:
         pending: list[Any] = []
         count = 0
         reasons: Counter[str] = Counter()
-        for groups in _together(chain.from_iterable(map(read_groups, extents)), self._rows_per_batch):
+        for groups in _together(chain.from_iterable(map(self._read_groups, extents)), self._rows_per_batch):
             rows = self.rows(groups, reasons)
             if rows.num_rows:
                 pending.append(rows)
@@ -144,13 +153,33 @@ class RowReader:
 
     def rows(self, group: Any, reasons: Counter[str] | None = None) -> Any:
         """The rows of this stream in one or several groups of the spool; `reasons` counts what stays closed."""
-        opened = self._opener.open(group, self._wanted(group))
+        opened = self._opened(group)
         statements = self._sort(opened)
         if reasons is not None:
             reasons.update(reason for _, reason in opened.closed)
         if self._stream is IngestStream.AVAILABILITY:
             return _availability(group, opened, statements)
         return (_quarantine if self._stream is IngestStream.QUARANTINE else _telemetry)(group, opened)
+
+    def _opened(self, group: Any) -> Opened:
+        """What opens; as `onMissingKey` says when the file of scope keys lacks a key. Raises GrantsError."""
+        wanted = self._wanted(group)
+        opened = self._opener.open(group, wanted)
+        if self._on_missing_key is MissingKey.QUARANTINE or (lacking := _lacking(group, opened)) is None:
+            return opened
+        give_up = time.monotonic() + (self._key_patience_s if self._on_missing_key is MissingKey.WAIT else 0.0)
+        while True:
+            if self._opener.refresh(anew=True):
+                opened = self._opener.open(group, wanted)
+                if (lacking := _lacking(group, opened)) is None:
+                    return opened
+            if time.monotonic() >= give_up:
+                raise GrantsError(
+                    f"grants={self._grants}: {lacking.removeprefix('grant: ')}, which rows of the spool need; name the "
+                    "file that this spool's receiver writes, or wait for it with onMissingKey=wait; "
+                    "onMissingKey=quarantine puts such rows into the quarantine instead"
+                )
+            time.sleep(KEY_LOOK_S)
 
     def _wanted(self, group: Any) -> Any:
         """Rows that must be opened to know: without topic tokens, the wire topic tells enough. None: all."""
@@ -207,6 +236,13 @@ class RowReader:
         opened.keep(kept)
         opened.closed.sort()
         return statements
+
+
+def _lacking(group: Any, opened: Opened) -> str | None:
+    """A reason why a whole row stays closed that the right file of scope keys would cure; None if there is none."""
+    told = group.column("reason")
+    reasons = (reason for row, reason in opened.closed if reason.startswith(GRANT) and told[row].as_py() is None)
+    return next(reasons, None)
 
 
 def _telemetry(group: Any, opened: Opened) -> Any:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import yaml
 
+from gateway.base.log_events import LogEvent
 from gateway.overlay import ConfigError, OverlayError, TlsError, TrustError
 from spark_ingest.errors import BadOption, IngestError
 from spark_ingest.options import Options, parse_options
@@ -88,7 +89,7 @@ def serve(options: Options, metrics: str | None = None) -> int:
     receiver.start()
     gc.freeze()
     gc.set_threshold(*GARBAGE)
-    _log.info("receiver %s: started, writes to %s", options.receiver, options.spool)
+    LogEvent.RECEIVER_STARTED.say(_log, options.receiver, options.spool)
     try:
         while receiver.alive and not stopped.wait(LOOK_S):
             continue
@@ -101,5 +102,5 @@ def serve(options: Options, metrics: str | None = None) -> int:
         raise ReceiverFailed(str(failure))
     if failure is not None:
         raise failure
-    _log.info("receiver %s: ended, %d rows written", options.receiver, receiver.progress.rows)
+    LogEvent.RECEIVER_ENDED.say(_log, options.receiver, receiver.progress.rows)
     return 0

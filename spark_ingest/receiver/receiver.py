@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from bridge.document import Overlay
+from gateway.base.log_events import LogEvent
 from gateway.overlay import Publish
 from keys.envelope import KeyName
-from spark_ingest.errors import SpoolBusy, SpoolError
+from spark_ingest.errors import ReceiverTrouble, SpoolBusy, SpoolDamaged, SpoolError
 from spark_ingest.options import Options
 from spark_ingest.receiver.acknowledging import Sender, acknowledge
 from spark_ingest.receiver.progress import Progress, ReplicaLink
@@ -46,6 +47,8 @@ TELL_S = 60.0
 """How often the log may speak of liars: they do not fill it."""
 RETRY_S = 1.0
 """Between attempts after an error of the disk, and between looks at a lock that another receiver holds."""
+SETTLED_S = 5.0
+"""A session that has lived so long with nothing to write is over what ended the one before."""
 LOCK_S = 1.0
 """How long such a look may take: `veilmq ingest status` shares the lock for a moment."""
 _log = logging.getLogger(__name__)
@@ -160,6 +163,7 @@ class Receiver:
         self._told_at = 0.0
         self.failure: Exception | None = None
         """Set when the receiver ended for a reason that waiting does not cure (a wrong identity or overlay)."""
+        self._troubled_at: float | None = None
 
     def start(self) -> None:
         """Start the thread; returns when its event loop runs, not when links are up."""
@@ -176,6 +180,25 @@ class Receiver:
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
+
+    def check(self, trouble_s: float) -> None:
+        """For a query that has nothing to read. Raises what ended the receiver, or ReceiverTrouble when nothing could
+        be received for so long; that another process receives in our place is no trouble."""
+        if self.failure is not None:
+            raise self.failure
+        since = self._troubled_at
+        if since is not None and time.monotonic() - since >= trouble_s:
+            raise ReceiverTrouble(
+                f"nothing could be received for {trouble_s:.0f} s (option trouble_s): {self.trouble}; "
+                "started again, the query goes on where it ended"
+            )
+
+    def _told_of(self, trouble: str | None, *, bad: bool = True) -> None:
+        self.trouble = trouble
+        if trouble is None or not bad:
+            self._troubled_at = None
+        elif self._troubled_at is None:
+            self._troubled_at = time.monotonic()
 
     # ------------------------------------------------------------------------------------- in the thread
 
@@ -198,10 +221,12 @@ class Receiver:
             except SpoolBusy as error:
                 if not self._settings.waits:
                     raise
-                self.trouble = str(error)
+                self._told_of(str(error), bad=False)
+            except SpoolDamaged:
+                raise  # by itself it does not get better
             except (OSError, SpoolError) as error:
-                self.trouble = str(error)
-                _log.error("receiver %s: %s; trying again", self._settings.name, error)
+                self._told_of(str(error))
+                LogEvent.RECEIVER_RETRIES.say(_log, self._settings.name, error)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), RETRY_S)
 
@@ -264,7 +289,7 @@ class Receiver:
             wake.set()
 
         self.trouble = None
-        _log.info("receiver %s: receiving, from segment %d on", self._settings.name, session.writer.segment)
+        LogEvent.RECEIVING.say(_log, self._settings.name, session.writer.segment)
         links = asyncio.ensure_future(session.client.run(on_arrivals, on_keys))
         writing = asyncio.ensure_future(self._write(session))
         stopping = asyncio.ensure_future(stop.wait())
@@ -283,6 +308,7 @@ class Receiver:
     async def _write(self, session: _Session) -> None:
         """Groups one after another; while one is synced the next collects. Raises OSError, SpoolError."""
         collector, writer, wake, done = session.collector, session.writer, session.wake, session.done
+        began = time.monotonic()
         while not done.is_set():
             deadline = collector.next_deadline
             patience_s = TICK_S if deadline is None else min(TICK_S, max(0.01, deadline - time.time()))
@@ -296,6 +322,8 @@ class Receiver:
                 session.client.ask(send.peer, send.wire.topic, send.wire.payload)
             self._tell_lies(time.time())
             self._tell_links(session)
+            if not collector.ready and time.monotonic() - began > SETTLED_S:
+                self._told_of(None)
             while collector.ready and not done.is_set():
                 if writer.full:
                     self._full(session)
@@ -324,6 +352,7 @@ class Receiver:
         await asyncio.to_thread(writer.append, group.records, session.box.seal_all(group.keys))
         progress.fsync_s += writer.fsync_s - before_s
         progress.bytes += writer.written_bytes - before_bytes
+        self._told_of(None)
         progress.groups += 1
         progress.rows += len(group.records)
 
@@ -349,27 +378,27 @@ class Receiver:
         before = {link.replica: link.up for link in self.progress.links}
         for link in links:
             if link.up is not before.get(link.replica, False):
-                log, state = (_log.info, "connected to") if link.up else (_log.warning, "no connection to")
-                log("receiver %s: %s %s", self._settings.name, state, link.replica)
+                event = LogEvent.RECEIVER_LINK_UP if link.up else LogEvent.RECEIVER_LINK_DOWN
+                event.say(_log, self._settings.name, link.replica)
         self.progress.links = links
         if session.client.accepted and not self.progress.accepted:
-            _log.info("receiver %s: subscribed at enough replicas", self._settings.name)
+            LogEvent.RECEIVER_SUBSCRIBED.say(_log, self._settings.name)
         self.progress.accepted = session.client.accepted
 
     def _not_full(self) -> None:
         if self.progress.full:
-            _log.info("receiver %s: there is room in the spool again", self._settings.name)
+            LogEvent.RECEIVER_HAS_ROOM.say(_log, self._settings.name)
         self.trouble, self.progress.full = None, False
 
     def _full(self, session: _Session) -> None:
         self.progress.full, self.progress.waiting = True, session.collector.ready
         told = self.trouble
-        self.trouble = (
+        self._told_of(
             f"the spool of receiver {self._settings.name} is full ({self._settings.cap_bytes} bytes): nothing is "
             "acknowledged until queries have caught up; raise cap_bytes, or forget consumers that will not return"
         )
         if told != self.trouble:
-            _log.warning("%s", self.trouble)
+            LogEvent.RECEIVER_FULL.say(_log, self.trouble)
 
     def _tell_lies(self, now: float) -> None:
         """Log which replicas are suspected or named, and what had to be refused, since the last time."""
@@ -384,4 +413,4 @@ class Receiver:
             self._told_at = now
             self._told = Counter(self.figures)
             listed = ", ".join(f"{name} from {replica}: {count}" for (name, replica), count in sorted(news.items()))
-            _log.warning("receiver %s: %s", self._settings.name, listed)
+            LogEvent.RECEIVER_DOUBTS.say(_log, self._settings.name, listed)

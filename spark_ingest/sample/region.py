@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from bridge.contract import Wire
 from bridge.document import Member, Overlay, Policy, RegionView, Scope
 from keys.envelope import (
-    BATCH_LIMIT,
     PROPERTY_HEADER,
     PROPERTY_KEY,
     PROPERTY_SHARES,
@@ -25,11 +24,9 @@ from keys.envelope import (
     KeyName,
     MessageHeader,
     Mode,
-    SignedHeader,
     content_digest,
-    leaf,
     make_key,
-    sign_batch,
+    sign_header,
     to_property,
 )
 from keys.epochs import scope_key
@@ -122,7 +119,7 @@ class _Key:
 
 
 class SampleGateway:
-    """Seals what its devices publish, as a gateway does: a data key for 64 messages, a signature for 16 headers."""
+    """Seals what its devices publish, as a gateway does: a data key for 64 messages."""
 
     def __init__(self, region: SampleRegion, name: str) -> None:
         self._region = region
@@ -133,14 +130,9 @@ class SampleGateway:
 
     def seal(self, publications: Sequence[SampledPublication], bump: int = 0) -> Iterator[Sealed]:
         """All of them, in this order. `bump`: of the epoch key; the job holds those of bump 0 only."""
-        for start in range(0, len(publications), BATCH_LIMIT):
-            yield from self._batch(publications[start : start + BATCH_LIMIT], bump)
-
-    def _batch(self, publications: Sequence[SampledPublication], bump: int) -> Iterator[Sealed]:
-        made = [self._sealed(each, bump) for each in publications]
-        proofs = sign_batch(self._identity, [leaf(header.encode(), each.topic) for each, _, header, _ in made])
-        for (published, key, header, content), proof in zip(made, proofs, strict=True):
-            told = to_property(SignedHeader(header, proof).encode())
+        for published in publications:
+            key, header, content = self._sealed(published, bump)
+            told = to_property(sign_header(self._identity, header, published.topic).encode())
             wires = {}
             for replica, share in zip(REPLICAS, key.shares, strict=True):
                 properties = (
@@ -151,9 +143,7 @@ class SampleGateway:
                 wires[replica] = Wire(published.topic, content, 1, published.retain, properties)
             yield Sealed(published, wires)
 
-    def _sealed(
-        self, published: SampledPublication, bump: int
-    ) -> tuple[SampledPublication, _Key, MessageHeader, bytes]:
+    def _sealed(self, published: SampledPublication, bump: int) -> tuple[_Key, MessageHeader, bytes]:
         self._sequence += 1
         key = self._key(published.topic, bump)
         header = MessageHeader(
@@ -172,7 +162,7 @@ class SampleGateway:
         self._previous[published.topic] = self._sequence
         inner = Inner(published.topic, int(published.at * 1000), published.payload, properties=published.properties)
         content = key.key.seal(header.prefix(), self._sequence, published.topic, inner.encode())
-        return published, key, replace(header, digests=(content_digest(content),)), content
+        return key, replace(header, digests=(content_digest(content),)), content
 
     def _key(self, topic: str, bump: int) -> _Key:
         scope = self._region.overlay.scope_of(topic)

@@ -106,7 +106,7 @@ class _Receiver:
         self.grants = directory / GRANTS_NAME
         for each in (directory, self.spool):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._writer = SpoolWriter(self.spool, "main", cap_bytes=1 << 40)
+        self._writer = SpoolWriter(self.spool, "main", cap_bytes=1 << 40, part="sample")
         self._keys = GrantsWriter(self.grants, self._writer.segment, ())
         self._region = region
         self._collector = SpoolCollector(region.overlay, REGION.region, incomplete_s=INCOMPLETE_S)

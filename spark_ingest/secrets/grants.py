@@ -176,16 +176,21 @@ class GrantsFile:
         self._stamps: list[tuple[int, int, int] | None] = []
         self._grants = Grants({})
 
-    def load(self) -> tuple[Grants, bool]:
-        """(the grants, whether they changed since the last call). Raises GrantsError."""
+    def load(self, *, anew: bool = False) -> tuple[Grants, bool]:
+        """(the grants, whether they changed since the last call). Raises GrantsError.
+
+        `anew`: without a look at times and sizes, which shared file systems tell as they were a while ago; files that
+        are opened they give as they are.
+        """
         stamps = [_stamp(path) for path in self._paths]
-        if None not in stamps and stamps == self._stamps:
+        if not anew and None not in stamps and stamps == self._stamps:
             return self._grants, False
         # The key is read anew each time: the identity may have been rotated.
         readers = () if self._reader is None else load_readers(self._reader)
-        self._grants = merge([read_grants(path, readers) for path in self._paths])
-        self._stamps = stamps
-        return self._grants, True
+        found = merge([read_grants(path, readers) for path in self._paths])
+        changed = found != self._grants or stamps != self._stamps
+        self._grants, self._stamps = found, stamps
+        return self._grants, changed
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

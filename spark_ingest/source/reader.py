@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +24,21 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from spark_ingest.errors import BadOption, IngestError
+from spark_ingest.errors import IngestError
 from spark_ingest.opening import RowReader
 from spark_ingest.options import Options
 from spark_ingest.receiver import Receiver, ReceiverSettings, ReplicaClient
-from spark_ingest.spool import ByteRange, Consumer, Offset, Position, SpoolView, in_tasks, positions_of
+from spark_ingest.source.marks import OffsetMarks, new_owner, owner_of
+from spark_ingest.spool import (
+    ByteRange,
+    Consumer,
+    Offset,
+    Position,
+    SpoolView,
+    as_offset,
+    in_tasks,
+    positions_of,
+)
 
 READERS_MAX = 8
 """Sets of options for which a worker process keeps opened keys: one a running query, usually."""
@@ -54,6 +64,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._receiver: Receiver | None = None
         self._target: dict[str, Position] | None = None
         self._planned: Offset | None = None
+        self._owner = ""
 
     def __getstate__(self) -> dict[str, Any]:
         """What an executor needs: options."""
@@ -65,10 +76,13 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---------------------------------------------------------------------------------------- in the driver
 
     def initialOffset(self) -> Offset:
-        """The oldest segment that is still there, or the end; what follows waits for this query from now on."""
+        """The oldest segment that is still there, or the end; what follows waits for this query from now on.
+
+        Spark asks for it at each start and keeps it only for a query that has no checkpoint yet."""
         self._open()
         assert self._consumer is not None
-        return self._stamped(self._consumer.register(self._options.from_latest))
+        self._owner = new_owner()
+        return self._marks.stamped(self._consumer.register(self._options.from_latest), self._owner)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Whether there is one: a limit of Spark's is rows or bytes, and ours may be both (`latestOffset`)."""
@@ -80,21 +94,24 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """The end of the next micro-batch: what is synced, within max_rows_per_batch and max_bytes_per_batch.
 
-        Spark hands back the default limit, or none at all for the trigger `once`. Raises what ended the
-        receiver, BadOption for a checkpoint of another shard.
+        Spark hands back the default limit, or none at all for the trigger `once`. Raises what ended the receiver or
+        has kept it from receiving for too long, BadOption for a checkpoint of another shard or under another's name.
         """
-        self._continues(start)
         view = self._open()
         assert self._consumer is not None
-        self._consumer.needs(start)
-        if self._receiver is not None and self._receiver.failure is not None:
-            raise self._receiver.failure
+        self._owner = owner_of(start)
+        at = self._marks.positions(start)
+        self._consumer.needs(at, self._owner)
+        if self._target is not None and self._consumer.committed != positions_of(at):
+            self._consumer.commit(at)  # all of it was processed, and nobody tells us of the last batch otherwise
         if isinstance(limit, ReadAllAvailable):
-            self._planned = view.advance(start, None, self._target)
+            self._planned = view.advance(at, None, self._target)
         else:
             options = self._options
-            self._planned = view.advance(start, options.max_rows, self._target, max_bytes=options.max_bytes)
-        return self._stamped(self._planned)
+            self._planned = view.advance(at, options.max_rows, self._target, max_bytes=options.max_bytes)
+        if self._receiver is not None and self._planned == as_offset(positions_of(at)):
+            self._receiver.check(self._options.trouble_s)
+        return self._marks.stamped(self._planned, self._owner)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is synced now, and no further."""
@@ -110,25 +127,26 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
         latest = self._view.latest()
         left = self._view.sizes_between(self._planned or {}, latest)
+        lost = self._view.lost
         return {
             name: {**at, "rows_behind": left[name].rows, "bytes_behind": left[name].bytes}
+            | ({"lost": lost[name]} if lost[name] else {})
             for name, at in latest.items()
         } or None
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[SpoolPartition]:
         """About `partitions` tasks over the groups in (start, end]. Raises SpoolGap if they are gone, BadOption."""
-        self._continues(start)
-        self._continues(end)
         view = self._open()
         assert self._consumer is not None
-        self._consumer.needs(start)
-        return _planned(view, start, end, self._options.partitions)
+        before, after = self._marks.positions(start), self._marks.positions(end)
+        self._consumer.needs(before, owner_of(end), claim=True)
+        return _planned(view, before, after, self._options.partitions)
 
     def commit(self, end: Offset) -> None:
         """Rows up to `end` are in the sink: segments behind every consumer go."""
         self._open()
         assert self._consumer is not None
-        self._consumer.commit(end)
+        self._consumer.commit(self._marks.positions(end))
 
     def stop(self) -> None:
         """Ends the receiver, when Spark calls it at all."""
@@ -139,31 +157,13 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._consumer.detach()
             self._consumer = None
 
-    def _stamped(self, offset: Offset) -> Offset:
-        """With the part of the devices that this place in the spool is one of: another part's rows were passed by."""
-        parts = self._options.parts
-        return offset if parts is None else {name: {**at, "shard": parts} for name, at in offset.items()}
-
-    def _continues(self, offset: Offset) -> None:
-        """Raises BadOption when the offset is of another part than options say, and no shard_before leads over."""
-        ours = self._options.parts
-        for at in offset.values():
-            theirs = at.get("shard") if isinstance(at, Mapping) else None
-            if theirs == ours:
-                continue
-            if ours is not None and ours.startswith(f"{theirs or ours.partition(':')[0] + ':1/1'}@"):
-                continue
-            raise BadOption(
-                f"the checkpoint is of shard {theirs or '1/1'}, options say {ours or '1/1'} (level:part): rows would "
-                "be lost or repeated; say the same again, or shard_before=PART@TIME with a time to come in every query "
-                "of these shards, or take other checkpoints"
-            )
-
     def _open(self) -> SpoolView:
         """First call in the driver, whichever comes first: take the consumer's name, start the receiver."""
         options = self._options
         if self._view is None:
-            self._view = SpoolView(options.spool)
+            lossy = not options.fails_on_loss
+            self._view = SpoolView(options.spool, lossy=lossy)
+            self._marks = OffsetMarks(self._view, options.parts, lossy=lossy)
         if self._consumer is None:
             consumer = Consumer(options.spool, options.consumer, self._view, options.retain_s)
             consumer.attach()
@@ -188,7 +188,7 @@ class SpoolReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """About `partitions` tasks over the whole spool."""
-        view = SpoolView(self._options.spool)
+        view = SpoolView(self._options.spool, lossy=not self._options.fails_on_loss)
         start = view.earliest()
         return _planned(view, start, view.advance(start), self._options.partitions)
 

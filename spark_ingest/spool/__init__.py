@@ -12,15 +12,15 @@ from spark_ingest.spool.segments import (
     ByteRange,
     Offset,
     Position,
-    SpoolView,
+    as_offset,
     directory_bytes,
-    in_tasks,
     positions_of,
     read_groups,
 )
 from spark_ingest.spool.sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, is_batch_topic, parse_shard
 from spark_ingest.spool.standing import standings
 from spark_ingest.spool.status import consumers_behind
+from spark_ingest.spool.view import SpoolView, in_tasks, salvaged_groups
 from spark_ingest.spool.writer import SEGMENT_BYTES, SpooledKey, SpoolRecord, SpoolWriter
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "SpoolView",
     "SpoolWriter",
     "SpooledKey",
+    "as_offset",
     "consumers_behind",
     "directory_bytes",
     "forget",
@@ -47,6 +48,7 @@ __all__ = [
     "parse_shard",
     "positions_of",
     "read_groups",
+    "salvaged_groups",
     "standings",
     "write_durably",
 ]

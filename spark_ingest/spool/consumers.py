@@ -5,7 +5,11 @@ lie wholly behind *every* registered consumer are removed, so a query that is sw
 finds its rows, and a query that will never come back must be forgotten (`forget`), or the spool fills to its
 cap and receivers stop acknowledging. Two live queries cannot share a name.
 
-    SPOOL/consumers/NAME.json    {"position": offset, "retain_s": seconds}; its time of change: the last commit
+    SPOOL/consumers/NAME.json    {"position": offset, "retain_s": seconds, "owner": token}; its time of change: the last
+                                 commit
+
+A consumer is a checkpoint: its token stands in every offset of it, and in the file from the first batch on. A query
+with another checkpoint is refused under this name (`needs`), for what the first has read would be gone for it.
 
 A consumer may ask that segments stay for a while after all have read them (`retain_s`), for queries that start later
 and for batch reads. The longest wish counts; a spool at its cap heeds none (`make_room`).
@@ -28,12 +32,12 @@ from spark_ingest.spool.segments import (
     RECEIVER_NAME,
     Offset,
     Position,
-    SpoolView,
     as_offset,
     positions_of,
     segment_numbers,
     segment_path,
 )
+from spark_ingest.spool.view import SpoolView
 
 TAKE_OVER_S = 15.0
 """How long a restarted query waits until the worker of its predecessor, which Spark kills, has let go."""
@@ -95,7 +99,9 @@ class Consumer:
         self._view = view
         self._retain_s = retain_s
         self._lock: int | None = None
-        self._at: dict[str, Position] | None = None
+        self._owner = ""
+        self._checked: tuple[str, bool] | None = None  # for whom `needs` has done its work, and whether it claimed
+        self._at: Mapping[str, Position] | None = None
 
     @property
     def _path(self) -> Path:
@@ -118,22 +124,40 @@ class Consumer:
             self._lock = None
 
     def register(self, from_latest: bool = False) -> Offset:
-        """Oldest position that can be read now, or the newest, protected from trimming from here on."""
+        """Oldest position that can be read now, or the newest, protected from trimming from here on. Again the same
+        for a query that died in its first batch."""
         with _trim_lock(self._root):
+            place = read_place(self._path)
+            if place is not None and place.owner:
+                return as_offset(place.positions)
             begin = self._view.latest() if from_latest else self._view.earliest()
-            if not self._path.exists():
+            if place is None:
                 self._write(positions_of(begin))
             return begin
 
-    def needs(self, start: Offset) -> None:
-        """The query is about to read from `start`: protect it, also when the file said otherwise."""
+    def needs(self, start: Offset, owner: str = "", *, claim: bool = False) -> None:
+        """The query is about to read from `start`: protect it, also when the file said otherwise.
+
+        `owner`: the token of its checkpoint; `claim`: the checkpoint has a batch, so the name is its own from now on.
+        Raises BadOption when the name is another checkpoint's.
+        """
         wanted = positions_of(start)
-        if self._at is None:
-            with _trim_lock(self._root):
-                known = read_position(self._path)
-                if known is None or any(wanted.get(name, Position(0, 0)) < at for name, at in known.items()):
-                    self._write(wanted)
-                self._at = wanted
+        if self._checked == (owner, True) or (not claim and self._checked == (owner, False)):
+            return
+        with _trim_lock(self._root):
+            place = read_place(self._path)
+            if place is not None and place.owner and place.owner != owner:
+                raise BadOption(
+                    f"consumer {self._name!r} of {self._root} is a query with another checkpoint, and what that one "
+                    "has read is not kept for this one: give this query its own option consumer=NAME; if the other "
+                    f"checkpoint is gone for good: veilmq ingest consumers {self._root} --forget {self._name}"
+                )
+            known = None if place is None else place.positions
+            moved = known is None or any(wanted.get(name, Position(0, 0)) < at for name, at in known.items())
+            self._owner = owner if claim else place.owner if place is not None else ""
+            if moved or (place is not None and place.owner != self._owner):
+                self._write(wanted if moved or known is None else known)
+            self._checked = (owner, claim)
 
     def commit(self, end: Offset) -> int:
         """Everything up to `end` was processed: write it down, trim; the number of segments removed."""
@@ -142,8 +166,13 @@ class Consumer:
             self._write(self._at)
             return trim(self._root, self._view)
 
+    @property
+    def committed(self) -> Mapping[str, Position] | None:
+        """What this process wrote last as read; None before that."""
+        return self._at
+
     def _write(self, positions: Mapping[str, Position]) -> None:
-        place = {"position": as_offset(positions), "retain_s": self._retain_s}
+        place = {"position": as_offset(positions), "retain_s": self._retain_s, "owner": self._owner}
         write_durably(self._path, json.dumps(place).encode())
 
 
@@ -153,6 +182,7 @@ class ConsumerPlace:
 
     positions: Mapping[str, Position]
     retain_s: float
+    owner: str = ""
 
 
 def read_place(path: Path) -> ConsumerPlace | None:
@@ -161,17 +191,11 @@ def read_place(path: Path) -> ConsumerPlace | None:
         told = json.loads(path.read_bytes())
         if isinstance(told, dict) and told and "retain_s" not in told:
             told = {"position": told, "retain_s": 0}  # all that an earlier version wrote
-        return ConsumerPlace(positions_of(told["position"]), float(told["retain_s"]))
+        return ConsumerPlace(positions_of(told["position"]), float(told["retain_s"]), str(told.get("owner", "")))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, SpoolError):
         raise SpoolDamaged(f"{path} is not a consumer's position; remove it to forget that consumer") from None
-
-
-def read_position(path: Path) -> Mapping[str, Position] | None:
-    """A consumer's position, None if it has none. Raises SpoolDamaged."""
-    place = read_place(path)
-    return None if place is None else place.positions
 
 
 def trim(root: Path, view: SpoolView, *, heed_wishes: bool = True) -> int:

@@ -1,4 +1,4 @@
-"""The durable spool, as its readers see it: layout, positions, indexes, ranges of groups.
+"""The durable spool on disk: layout, the form of a segment, places in it, reading groups.
 
     SPOOL/consumers/NAME.json        how far the streaming query NAME has come (`consumers.py`)
     SPOOL/RECEIVER/LOCK              held by the one process that writes (`writer.py`)
@@ -6,20 +6,22 @@
     SPOOL/RECEIVER/00000001.index    one entry a group: (end byte, rows, CRC), written after the group's fsync
     SPOOL/RECEIVER/00000001.state    what the collector knew before this segment (`collector.py`)
 
-A reader trusts nothing but index entries, so it never sees bytes that were not synced. An index is final as
-soon as a segment with a higher number exists. This module writes nothing and opens no sealed content.
+A segment that nobody writes any more is *sealed*: segment and index end with how many rows and groups there are and a
+checksum over all index entries (`index.py`). Its schema names receiver and number, so that a file that was copied from
+elsewhere is not taken for ours, and the part of a spool that it was written for.
+
+Versions: a segment says what wrote it and which version its readers need. Columns that we do not know are left out, and
+those that an older version did not have are null, so readers and the receiver may be changed one after another, readers
+first. This module writes nothing and opens no sealed content.
 """
 
 from __future__ import annotations
 
-import bisect
 import os
 import re
-import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,7 +29,10 @@ import pyarrow as pa
 
 from spark_ingest.errors import SpoolDamaged, SpoolError, SpoolGap
 
-FORMAT = {b"veilmq.spool": b"1"}
+FORMAT = 2
+"""What this version writes, and the newest that it reads. 1 has neither seals nor names."""
+META_FORMAT, META_NEEDS = b"veilmq.spool", b"veilmq.spool.needs"
+META_NAME, META_PART = b"veilmq.spool.segment", b"veilmq.spool.part"
 
 SCHEMA = pa.schema(
     [
@@ -50,20 +55,18 @@ SCHEMA = pa.schema(
         pa.field("shares", pa.binary()),
         # CRC-32 of header, sealed and shares: tells a whole row from a torn one when a segment is sealed.
         pa.field("check", pa.uint32(), nullable=False),
-    ],
-    metadata=FORMAT,
+    ]
 )
 
 _NEEDED = tuple(each.name for each in SCHEMA if not each.nullable)
-_ENTRY = struct.Struct(">QII")
-ENTRY_BYTES = _ENTRY.size
 RECEIVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 CONSUMERS = "consumers"
 _SEGMENT_NAME = re.compile(r"([0-9]{8})\.arrow")
+WAY_OUT = "restore it from a copy, or read on without what is lost: option failOnDataLoss=false"
 
 Offset: TypeAlias = dict[str, dict[str, Any]]
 """{receiver: {"segment": number, "byte": end of the last group read}}: receivers sorted, so equal offsets are
-equal JSON text, which is what Spark compares. A query of some of the devices adds of which (`reader`)."""
+equal JSON text, which is what Spark compares. The reader adds which part of a spool and which devices it is about."""
 
 
 class Position(NamedTuple):
@@ -78,13 +81,6 @@ class Size(NamedTuple):
 
     rows: int
     bytes: int
-
-
-class SegmentGroup(NamedTuple):
-    """One index entry: `rows` rows end at `end`, the first group of a segment begins after the schema."""
-
-    end: int
-    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,61 +125,64 @@ def segment_numbers(directory: Path) -> list[int]:
     return sorted(int(name[:8]) for name in names if name.endswith(".arrow") and _SEGMENT_NAME.fullmatch(name))
 
 
-def encode_entry(group: SegmentGroup) -> bytes:
-    """16 bytes: end (8), rows (4), CRC-32 of both (4)."""
-    body = struct.pack(">QI", group.end, group.rows)
-    return body + zlib.crc32(body).to_bytes(4, "big")
+def checksum(header: bytes, sealed: bytes | None, shares: bytes | None) -> int:
+    """CRC-32 over the parts of a row that nothing else protects."""
+    return zlib.crc32(shares or b"", zlib.crc32(sealed or b"", zlib.crc32(header)))
 
 
-def decode_entries(data: bytes, after: int = 0) -> list[SegmentGroup]:
-    """Entries up to the first that is torn or not beyond its predecessor (`after`: end of the last known)."""
-    groups: list[SegmentGroup] = []
-    for start in range(0, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
-        end, rows, check = _ENTRY.unpack_from(data, start)
-        if zlib.crc32(data[start : start + ENTRY_BYTES - 4]) != check or end <= after:
-            break
-        groups.append(SegmentGroup(end, rows))
-        after = end
-    return groups
+def segment_schema(directory: Path, number: int, part: str) -> Any:
+    """What a segment begins with. `part`: a random text, the same for all segments of a receiver's directory."""
+    told = {META_FORMAT: str(FORMAT), META_NEEDS: str(FORMAT), META_NAME: _name(directory, number), META_PART: part}
+    return SCHEMA.with_metadata(told)
 
 
-class SegmentIndex:
-    """The growing index of one segment; `groups` reads only what was appended since the last call."""
-
-    def __init__(self, directory: Path, number: int) -> None:
-        self._path = segment_path(directory, number, "index")
-        self._groups: list[SegmentGroup] = []
-        self._rows = [0]  # of the groups before each, and of all
-        self._final = False
-
-    def groups(self, final: bool = False) -> Sequence[SegmentGroup]:
-        """`final`: a later segment was listed before this call, so that the file need not be looked at again."""
-        if self._final:
-            return self._groups
-        try:
-            with self._path.open("rb") as file:
-                file.seek(len(self._groups) * ENTRY_BYTES)
-                fresh = decode_entries(file.read(), self._groups[-1].end if self._groups else 0)
-        except FileNotFoundError:
-            return self._groups  # the segment is being made, or was trimmed just now
-        self._groups += fresh
-        self._rows += accumulate((group.rows for group in fresh), initial=self._rows.pop())
-        self._final = final
-        return self._groups
-
-    def size(self, first: int, end: int) -> Size:
-        """Of the groups numbered `first` to `end` (exclusive), among those that were read."""
-        if first >= end:
-            return Size(0, 0)
-        begin = self._groups[first - 1].end if first else 0
-        return Size(self._rows[end] - self._rows[first], self._groups[end - 1].end - begin)
+def _name(directory: Path, number: int) -> str:
+    return f"{directory.name}/{number:08d}"
 
 
-def open_segment(path: str) -> tuple[Any, int]:
-    """Map a segment: (Arrow buffer of the file, byte at which its first group begins).
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A segment, mapped. `first`: byte at which its first group begins; `format`: the version that wrote it."""
 
-    Raises SpoolGap when it is not there, SpoolDamaged when it does not begin with our schema.
-    """
+    path: str
+    buffer: Any
+    first: int
+    format: int
+    part: str
+    schema: Any
+
+    def batches(self, start: int, end: int) -> Iterator[tuple[Any, int]]:
+        """The record batches (SCHEMA) from byte `start` up to `end`, not copied, and where each of them ends. Raises
+        SpoolDamaged."""
+        start = max(start, self.first)
+        if end <= start:
+            return
+        if end > self.buffer.size:
+            raise SpoolDamaged(f"{self.path} has {self.buffer.size} bytes, but {end} were synced; {WAY_OUT}")
+        source = pa.BufferReader(self.buffer.slice(start, end - start))
+        while source.tell() < end - start:
+            try:
+                batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), self.schema)
+                batch.validate(full=True)  # an offset that points elsewhere would be read all the same
+                if any(batch.column(name).null_count for name in _NEEDED):
+                    raise pa.ArrowInvalid("a column without a value that every row has")
+            except (pa.ArrowException, EOFError, OSError, ValueError) as error:
+                where = f"{self.path} cannot be read near byte {start + source.tell()}"
+                raise SpoolDamaged(f"{where}: {error}; {WAY_OUT}") from None
+            yield self._as_ours(batch), start + source.tell()
+
+    def _as_ours(self, batch: Any) -> Any:
+        if self.schema.equals(SCHEMA):
+            return batch
+        nulls = pa.nulls(batch.num_rows)
+        columns = [
+            batch.column(each.name) if each.name in self.schema.names else nulls.cast(each.type) for each in SCHEMA
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def open_segment(path: str) -> SegmentFile:
+    """Map a segment. Raises SpoolGap when it is not there, SpoolDamaged when it does not begin like one of ours."""
     try:
         with pa.memory_map(path) as source:
             buffer = source.read_buffer(source.size())
@@ -191,12 +190,25 @@ def open_segment(path: str) -> tuple[Any, int]:
             schema = pa.ipc.read_schema(source)
             first = source.tell()
     except FileNotFoundError:
-        raise SpoolGap(f"{path} is gone: it was trimmed or removed while a query still needed it") from None
+        raise SpoolGap(f"{path} is gone: it was trimmed or removed while a query still needed it; {WAY_OUT}") from None
     except (pa.ArrowInvalid, OSError) as error:
-        raise SpoolDamaged(f"{path} does not begin like a segment: {error}") from None
-    if not schema.equals(SCHEMA, check_metadata=True):
-        raise SpoolDamaged(f"{path} was written in another format; read it with the version that wrote it")
-    return buffer, first
+        raise SpoolDamaged(f"{path} does not begin like a segment: {error}; {WAY_OUT}") from None
+    told = schema.metadata or {}
+    try:
+        version, needs = int(told[META_FORMAT]), int(told.get(META_NEEDS, told[META_FORMAT]))
+    except (KeyError, ValueError):
+        raise SpoolDamaged(f"{path} is no segment of a spool; {WAY_OUT}") from None
+    if needs > FORMAT:
+        raise SpoolDamaged(f"{path} was written by a newer version (format {version}); update this reader first")
+    for field in SCHEMA:
+        known = field.name in schema.names and schema.field(field.name).type.equals(field.type)
+        if not known and (field.name in schema.names or not field.nullable):
+            raise SpoolDamaged(f"{path} has no column {field.name} as every segment has; {WAY_OUT}")
+    name = told.get(META_NAME, b"").decode()
+    where = Path(path)
+    if name and name != f"{where.parent.name}/{where.stem}":
+        raise SpoolDamaged(f"{path} is segment {name} of another place; bring back the right one: {WAY_OUT}")
+    return SegmentFile(path, buffer, first, version, told.get(META_PART, b"").decode(), schema)
 
 
 def read_groups(extent: ByteRange) -> Iterator[Any]:
@@ -204,212 +216,8 @@ def read_groups(extent: ByteRange) -> Iterator[Any]:
 
     Raises SpoolGap, SpoolDamaged.
     """
-    buffer, first = open_segment(extent.path)
-    start = max(extent.start, first)
-    if extent.end > buffer.size:
-        raise SpoolDamaged(f"{extent.path} has {buffer.size} bytes, but {extent.end} were synced")
-    source = pa.BufferReader(buffer.slice(start, extent.end - start))
-    while source.tell() < extent.end - start:
-        try:
-            batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), SCHEMA)
-            batch.validate(full=True)  # an offset that points elsewhere would be read all the same
-            if any(batch.column(name).null_count for name in _NEEDED):
-                raise pa.ArrowInvalid("a column without a value that every row has")
-        except (pa.ArrowException, EOFError, OSError, ValueError) as error:
-            raise SpoolDamaged(f"{extent.path} cannot be read near byte {start + source.tell()}: {error}") from None
+    for batch, _ in open_segment(extent.path).batches(extent.start, extent.end):
         yield batch
-
-
-class SpoolView:
-    """What has been synced in a spool directory, for one reading process. Keeps indexes, no file descriptors.
-
-    Works while receivers in this or other processes write, seal and trim.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._indexes: dict[tuple[str, int], SegmentIndex] = {}
-
-    def receivers(self) -> list[str]:
-        try:
-            names = [path.name for path in self._root.iterdir() if path.is_dir()]
-        except FileNotFoundError:
-            return []
-        return sorted(name for name in names if name != CONSUMERS and RECEIVER_NAME.fullmatch(name))
-
-    def earliest(self) -> Offset:
-        """The oldest position of every receiver that has a segment."""
-        found = {name: segment_numbers(self._root / name) for name in self.receivers()}
-        return as_offset({name: Position(numbers[0], 0) for name, numbers in found.items() if numbers})
-
-    def latest(self) -> Offset:
-        """The end of what is synced, for every receiver that has a segment."""
-        found = {}
-        for name in self.receivers():
-            for number in reversed(segment_numbers(self._root / name)):
-                groups = self._index(name, number).groups()
-                found[name] = Position(number, groups[-1].end if groups else 0)
-                if groups:
-                    break
-        return as_offset(found)
-
-    def advance(
-        self,
-        start: Offset,
-        max_rows: int | None = None,
-        target: Mapping[str, Position] | None = None,
-        *,
-        max_bytes: int | None = None,
-    ) -> Offset:
-        """The furthest offset from `start` with about `max_rows` rows and `max_bytes` bytes, shared fairly between
-        receivers.
-
-        One group of each receiver at least, if it has any: a limit below a group's size may not stop us.
-        `target`: nothing beyond these positions. Equal to `start` when nothing is new. Raises SpoolGap when
-        what follows `start` was trimmed.
-        """
-        positions = positions_of(start)
-        names = self.receivers()
-        rows_left, bytes_left = max_rows, max_bytes
-        for turn, name in enumerate(names):
-            rows_share = None if rows_left is None else rows_left // (len(names) - turn)
-            bytes_share = None if bytes_left is None else bytes_left // (len(names) - turn)
-            rows = size = 0
-            limit = None if target is None else target.get(name, Position(0, 0))
-            for number, begin, group in self._groups_after(name, positions.get(name), limit):
-                if rows and rows_share is not None and rows + group.rows > rows_share:
-                    break
-                if size and bytes_share is not None and size + group.end - begin > bytes_share:
-                    break
-                rows += group.rows
-                size += group.end - begin
-                positions[name] = Position(number, group.end)
-            rows_left = None if rows_left is None else max(0, rows_left - rows)
-            bytes_left = None if bytes_left is None else max(0, bytes_left - size)
-        return as_offset(positions)
-
-    def ranges(self, start: Offset, end: Offset, parts: int) -> list[ByteRange]:
-        """The groups in (start, end] as about `parts` ranges of similar size, none across segments."""
-        before = positions_of(start)
-        after = positions_of(end)
-        wanted: list[tuple[str, int, SegmentGroup]] = []
-        for name, last in sorted(after.items()):
-            groups = [
-                (str(segment_path(self._root / name, number)), begin, group)
-                for number, begin, group in self._groups_after(name, before.get(name), last)
-            ]
-            if last != before.get(name) and (not groups or Position(*_where(groups[-1])) != last):
-                raise SpoolGap(
-                    f"{self._root / name} ends before segment {last.segment} byte {last.byte}, where the "
-                    "checkpoint points; restore the spool, or start with another checkpoint directory"
-                )
-            wanted += groups
-        size = sum(group.end - begin for _, begin, group in wanted)
-        return _join(wanted, max(RANGE_BYTES_MIN, -(-size // max(1, parts))))
-
-    def rows_between(self, start: Offset, end: Offset) -> int:
-        """Rows in (start, end]."""
-        return sum(size.rows for size in self.sizes_between(start, end).values())
-
-    def sizes_between(self, start: Offset, end: Offset) -> dict[str, Size]:
-        """What lies in (start, end], by receiver."""
-        before = positions_of(start)
-        sizes = {}
-        for name, last in positions_of(end).items():
-            parts = [index.size(first, to) for _, index, first, to in self._stretches(name, before.get(name), last)]
-            sizes[name] = Size(sum(part.rows for part in parts), sum(part.bytes for part in parts))
-        return sizes
-
-    def _groups_after(
-        self, name: str, at: Position | None, last: Position | None = None
-    ) -> Iterator[tuple[int, int, SegmentGroup]]:
-        """(segment, first byte, group) in order, after `at`, up to and with `last`. Raises SpoolGap."""
-        for number, index, first, end in self._stretches(name, at, last):
-            groups = index.groups()
-            begin = groups[first - 1].end if first else 0
-            for group in islice(groups, first, end):
-                yield number, begin, group
-                begin = group.end
-
-    def _stretches(
-        self, name: str, at: Position | None, last: Position | None
-    ) -> Iterator[tuple[int, SegmentIndex, int, int]]:
-        """(segment, its index, first group, end of groups) of what lies after `at`, up to and with `last`.
-
-        Costs as much for a segment as for a group. Raises SpoolGap.
-        """
-        # The directory is listed first: an index is final once a later segment is in the list.
-        numbers = segment_numbers(self._root / name)
-        if at is None:
-            at = Position(numbers[0] if numbers else 0, 0)
-        elif at.segment and (not numbers or at.segment not in numbers):
-            raise SpoolGap(
-                f"{self._root / name} has no segment {at.segment}, where the checkpoint points; restore "
-                "the spool, or start with another checkpoint directory"
-            )
-        for key in [key for key in self._indexes if key[0] == name and key[1] < at.segment]:
-            del self._indexes[key]
-        for number in numbers[bisect.bisect_left(numbers, at.segment) :]:
-            if last is not None and number > last.segment:
-                return
-            index = self._index(name, number)
-            groups = index.groups(final=number != numbers[-1])
-            first = _number_after(groups, at.byte) if number == at.segment else 0
-            end = _number_after(groups, last.byte) if last is not None and number == last.segment else len(groups)
-            yield number, index, first, end
-
-    def _index(self, name: str, number: int) -> SegmentIndex:
-        index = self._indexes.get((name, number))
-        if index is None:
-            index = self._indexes[name, number] = SegmentIndex(self._root / name, number)
-        return index
-
-
-def _number_after(groups: Sequence[SegmentGroup], byte: int) -> int:
-    """How many groups end at `byte` or before."""
-    return bisect.bisect_right(groups, byte, key=lambda group: group.end)
-
-
-RANGE_BYTES_MIN = 64 * 1024
-"""Below this a task costs more than what it reads."""
-TASK_BYTES = 64 << 20
-"""A task that is much larger only loses more when it fails, and leaves other cores idle."""
-
-
-def _where(entry: tuple[str, int, SegmentGroup]) -> tuple[int, int]:
-    return int(Path(entry[0]).stem), entry[2].end
-
-
-def _join(entries: Sequence[tuple[str, int, SegmentGroup]], range_bytes: int) -> list[ByteRange]:
-    """Neighbouring groups of one segment joined until a range holds about `range_bytes`."""
-    ranges: list[ByteRange] = []
-    for path, begin, group in entries:
-        last = ranges[-1] if ranges else None
-        fits = last is not None and (last.end - last.start) + (group.end - begin) / 2 <= range_bytes
-        if last and fits and last.path == path and last.end == begin:
-            ranges[-1] = ByteRange(path, last.start, group.end, last.rows + group.rows)
-        else:
-            ranges.append(ByteRange(path, begin, group.end, group.rows))
-    return ranges
-
-
-def in_tasks(ranges: Sequence[ByteRange], parts: int) -> list[tuple[ByteRange, ...]]:
-    """Neighbouring ranges joined to about `parts` tasks of similar size; to more where these would be large.
-
-    A range ends with its segment. A task need not: it costs as much before its first row as many rows do.
-    """
-    task_bytes = min(TASK_BYTES, -(-sum(each.end - each.start for each in ranges) // max(1, parts)))
-    tasks: list[list[ByteRange]] = []
-    held = 0
-    for each in ranges:
-        size = each.end - each.start
-        if tasks and held + size / 2 <= task_bytes:
-            tasks[-1].append(each)
-            held += size
-        else:
-            tasks.append([each])
-            held = size
-    return [tuple(task) for task in tasks]
 
 
 def directory_bytes(directory: Path) -> int:

@@ -17,7 +17,8 @@ from rich.table import Table
 
 from spark_ingest.errors import SpoolError, SpoolGap
 from spark_ingest.spool.consumers import is_held, read_place
-from spark_ingest.spool.segments import CONSUMERS, Offset, Size, SpoolView, as_offset
+from spark_ingest.spool.segments import CONSUMERS, Offset, Size, as_offset
+from spark_ingest.spool.view import SpoolView
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,10 @@ from pathlib import Path
 
 from spark_ingest.errors import SpoolError
 from spark_ingest.spool.consumers import is_held
-from spark_ingest.spool.segments import SegmentIndex, SpoolView, directory_bytes, segment_numbers, segment_path
+from spark_ingest.spool.index import SegmentIndex
+from spark_ingest.spool.segments import directory_bytes, segment_numbers, segment_path
 from spark_ingest.spool.standing import standings
+from spark_ingest.spool.view import SpoolView
 
 
 @dataclass(frozen=True, slots=True)

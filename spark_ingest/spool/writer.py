@@ -10,9 +10,9 @@ It holds one row of ciphertext, header and shares per publication. It knows no s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,20 +22,31 @@ import pyarrow as pa
 
 from spark_ingest.errors import SpoolBusy, SpoolDamaged, SpoolError
 from spark_ingest.spool.consumers import lock_file, sync_directory, write_durably
+from spark_ingest.spool.index import (
+    ENTRY_BYTES,
+    SEAL_BYTES,
+    STREAM_END,
+    SegmentGroup,
+    Times,
+    decode_entries,
+    encode_entry,
+    encode_seal,
+    sealed_times,
+    whole_groups,
+)
 from spark_ingest.spool.segments import (
     CONSUMERS,
     RECEIVER_NAME,
     SCHEMA,
     ByteRange,
     Position,
-    SegmentGroup,
-    decode_entries,
+    checksum,
     directory_bytes,
-    encode_entry,
     open_segment,
     read_groups,
     segment_numbers,
     segment_path,
+    segment_schema,
 )
 
 SEGMENT_BYTES = 64 << 20
@@ -67,11 +78,6 @@ class SpooledKey:
 
     header: bytes
     shares: bytes = field(repr=False)
-
-
-def checksum(header: bytes, sealed: bytes | None, shares: bytes | None) -> int:
-    """CRC-32 over the parts of a row that nothing else protects."""
-    return zlib.crc32(shares or b"", zlib.crc32(sealed or b"", zlib.crc32(header)))
 
 
 def as_batch(records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -> Any:
@@ -106,8 +112,11 @@ class SpoolWriter:
         cap_bytes: int,
         segment_bytes: int = SEGMENT_BYTES,
         patience_s: float = 0,
+        part: str = "",
     ) -> None:
-        """Raises SpoolBusy when another process writes as `receiver`, SpoolDamaged for a strange segment."""
+        """`part`: names a spool that begins (`segment_schema`); at random if empty.
+
+        Raises SpoolBusy when another process writes as `receiver`, SpoolDamaged for a strange segment."""
         if not RECEIVER_NAME.fullmatch(receiver) or receiver == CONSUMERS:
             raise SpoolError(f"receiver={receiver!r} is not a name; use letters, digits, '.', '-' and '_'")
         self._directory = root / receiver
@@ -120,6 +129,8 @@ class SpoolWriter:
         self._data = -1
         self._index = -1
         self._end = 0
+        self._groups: list[SegmentGroup] = []
+        self._times = Times()
         self._other_bytes = 0
         self._broken = False
         self.fsync_s = 0.0
@@ -129,26 +140,45 @@ class SpoolWriter:
         try:
             numbers = segment_numbers(self._directory)
             self._number = numbers[-1] if numbers else 0
-            self._sealed = seal(self._directory, self._number) if numbers else None
+            self._numbers = numbers
+            self._part = seal(self._directory, self._number) if numbers else ""
+            self._part = self._part or part or os.urandom(8).hex()
         except BaseException:
             self.close()
             raise
 
     @property
+    def _known_until(self) -> int:
+        """Number of an earlier process's newest segment that has its state; 0: what is there is all there ever was.
+
+        A state that is gone is made up for by an older one and the rows since then. Raises SpoolDamaged.
+        """
+        for number in reversed(self._numbers):
+            if segment_path(self._directory, number, "state").exists():
+                return number
+        if self._numbers and self._numbers[0] > 1:
+            raise SpoolDamaged(
+                f"{self._directory} has no .state file, so rows would be written twice: restore one from a copy; or "
+                "let queries read what is there, move the directory away and start anew"
+            )
+        return 0
+
+    @property
     def state(self) -> bytes:
         """What the receiver handed to the last `roll` before the restart; empty for a new spool.
 
-        It says what was known *before* the segment that `history` gives back.
+        It says what was known *before* the segments that `history` gives back. Raises SpoolDamaged.
         """
-        try:
-            return segment_path(self._directory, self._number, "state").read_bytes()
-        except FileNotFoundError:
-            return b""
+        number = self._known_until
+        return segment_path(self._directory, number, "state").read_bytes() if number else b""
 
     def history(self) -> Iterator[Any]:
-        """Record batches of the newest segment of an earlier process: what came after `state`."""
-        if self._sealed is not None:
-            yield from read_groups(self._sealed)
+        """Record batches of the newest segment of an earlier process: what came after `state`. Of more segments
+        where states are missing. Raises SpoolDamaged."""
+        for number in [each for each in self._numbers if each >= self._known_until]:
+            groups = decode_entries(segment_path(self._directory, number, "index").read_bytes())
+            if groups:
+                yield from read_groups(ByteRange(str(segment_path(self._directory, number)), 0, groups[-1].end, 0))
 
     @property
     def segment(self) -> int:
@@ -176,9 +206,7 @@ class SpoolWriter:
         """Close the segment and begin the next; `state` lets a later process do without older segments."""
         self._check()
         self._broken = True  # until all of it is done
-        if self._index >= 0:
-            os.fsync(self._index)
-        self._close_segment()
+        self._seal()
         number = self._number + 1
         write_durably(segment_path(self._directory, number, "state"), state)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -186,12 +214,13 @@ class SpoolWriter:
         # The segment's name appears last: a reader that lists it finds a finished predecessor and an index.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._data = os.open(segment_path(self._directory, number), flags, 0o600)
-        schema = SCHEMA.serialize().to_pybytes()
+        schema = segment_schema(self._directory, number, self._part).serialize().to_pybytes()
         _write_all(self._data, schema)
         os.fsync(self._data)
         sync_directory(self._directory)
         self._number = number
         self._end = len(schema)
+        self._groups, self._times = [], Times()
         self._other_bytes = directory_bytes(self._directory) - self._end
         self._broken = False
 
@@ -200,7 +229,8 @@ class SpoolWriter:
         self._check()
         if not records:
             raise SpoolError("a group holds one record at least")
-        data = as_batch(records, keys).serialize()
+        batch = as_batch(records, keys)
+        data = batch.serialize()
         self._broken = True
         _write_all(self._data, data)
         began = time.perf_counter()
@@ -209,17 +239,32 @@ class SpoolWriter:
         self.written_bytes += data.size
         end = self._end + data.size
         # Not synced: an entry that a power failure takes is found again by `seal`.
-        _write_all(self._index, encode_entry(SegmentGroup(end, len(records))))
+        self._groups.append(SegmentGroup(end, len(records)))
+        _write_all(self._index, encode_entry(self._groups[-1]))
+        self._times = self._times.with_batch(batch)
         self._end = end
         self._broken = False
         return Position(self._number, end)
 
     def close(self) -> None:
-        """Close files and let go of the lock. What was appended stays as it is."""
+        """Close files and let go of the lock. What was appended stays as it is, sealed if the disk lets us."""
+        if not self._broken:
+            with contextlib.suppress(OSError):  # the next process does it
+                self._seal()
         self._close_segment()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    def _seal(self) -> None:
+        """The segment grows no more. Raises OSError."""
+        if self._data >= 0:
+            end = encode_seal(self._groups, self._times)
+            _write_all(self._data, STREAM_END + end)
+            os.fsync(self._data)
+            _write_all(self._index, end)
+            os.fsync(self._index)
+        self._close_segment()
 
     def _close_segment(self) -> None:
         for descriptor in (self._data, self._index):
@@ -232,47 +277,53 @@ class SpoolWriter:
             raise SpoolError(f"{self._directory}: the writer is closed or failed; construct another one")
 
 
-def seal(directory: Path, number: int) -> ByteRange | None:
-    """Make a segment final: index what is whole, forget the rest; its readable range (None if empty).
+def seal(directory: Path, number: int) -> str:
+    """Make a segment final that an earlier process left; the part of a spool that it is of.
 
     A group without index entry (the process died between fsync and entry, or a power failure took the entry)
-    counts when all of its rows pass their checksum. The bytes behind the last whole group stay in the file,
-    and nobody reads them: they were never acknowledged. Raises SpoolDamaged for a file that is not a segment.
+    counts when all of its rows pass their checksum. The bytes behind the last whole group are cut off: they were never
+    acknowledged, and nobody has read them. Raises SpoolDamaged for a file that is not a segment.
     """
     path = segment_path(directory, number)
     index_path = segment_path(directory, number, "index")
-    indexed = decode_entries(index_path.read_bytes()) if index_path.exists() else []
+    told = index_path.read_bytes() if index_path.exists() else b""
+    indexed = decode_entries(told)
     try:
-        buffer, first = open_segment(str(path))
+        segment = open_segment(str(path))
     except SpoolDamaged:
         if indexed:
             raise
         # The process died while it made the file: nothing was ever acknowledged out of it.
-        write_durably(index_path, b"")
-        return None
-    groups = [group for group in indexed if group.end <= buffer.size]
-    if len(groups) < len(indexed):
-        raise SpoolDamaged(f"{path} has {buffer.size} bytes, but {indexed[-1].end} were synced")
-    groups += _whole_groups(buffer, groups[-1].end if groups else first)
-    with path.open("rb") as file:
+        write_durably(index_path, encode_seal([], Times()))
+        return ""
+    if indexed and indexed[-1].end > segment.buffer.size:
+        raise SpoolDamaged(
+            f"{path} has {segment.buffer.size} bytes, but {indexed[-1].end} were synced; restore it from a copy, or "
+            "move the directory away when queries have read what can be read, and start anew"
+        )
+    if sealed_times(indexed, told[len(indexed) * ENTRY_BYTES :]) is not None and _is_sealed(path):
+        return segment.part
+    groups, times = list(indexed), Times()
+    for batch, _ in segment.batches(0, indexed[-1].end if indexed else 0):
+        times = times.with_batch(batch)
+    for group, batch in whole_groups(segment, indexed[-1].end if indexed else 0):
+        groups.append(group)
+        times = times.with_batch(batch)
+    end = encode_seal(groups, times)
+    with path.open("r+b") as file:
+        file.truncate(groups[-1].end if groups else segment.first)
+        file.seek(0, os.SEEK_END)
+        file.write(STREAM_END + end)
+        file.flush()
         os.fsync(file.fileno())
-    write_durably(index_path, b"".join(map(encode_entry, groups)))
-    return ByteRange(str(path), 0, groups[-1].end, sum(group.rows for group in groups)) if groups else None
+    write_durably(index_path, b"".join(map(encode_entry, groups)) + end)
+    return segment.part
 
 
-def _whole_groups(buffer: Any, start: int) -> Iterator[SegmentGroup]:
-    """Groups from `start` on, up to the first that is torn."""
-    source = pa.BufferReader(buffer.slice(start))
-    while True:
-        try:
-            batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), SCHEMA)
-            batch.validate(full=True)
-        except (pa.ArrowException, EOFError, OSError, ValueError):
-            return
-        rows = zip(*(batch.column(name).to_pylist() for name in ("header", "sealed", "shares", "check")), strict=True)
-        if not batch.num_rows or any(checksum(*fields) != check for *fields, check in rows):
-            return
-        yield SegmentGroup(start + source.tell(), batch.num_rows)
+def _is_sealed(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-min(path.stat().st_size, len(STREAM_END) + SEAL_BYTES), os.SEEK_END)
+        return file.read(len(STREAM_END)) == STREAM_END
 
 
 def _write_all(descriptor: int, data: Any) -> None:

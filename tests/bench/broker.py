@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.bench import native, routing
+from tests.bench import native, predicates, routing
 from tests.bench.broker_rows import IDLE, MICROSECONDS, Load, Row, Target, idle_connections, rows
 from tests.bench.peers import MOSQUITTO, OURS, cores, start
 
@@ -97,6 +97,18 @@ def routed(runs: int) -> Result:
     return Result("routing", work, many, few, ITSELF, MICROSECONDS, Target(2, is_least=False))
 
 
+PREDICATES = {"match": "match", "route": "match, with the receivers", "change": "subscribe or unsubscribe"}
+
+
+def chosen(runs: int) -> Iterator[Result]:
+    """Rows of subscriptions to content, which need no broker either; beside them stands the goal."""
+    all_runs = [predicates.measured_us() for _ in range(runs)]
+    for name, work in PREDICATES.items():
+        ours, goal = statistics.median(run[name] for run in all_runs), predicates.GOALS_US[name]
+        said = f"{work}, {predicates.PREDICATES:,} predicates"
+        yield Result("predicates", said, ours, goal, "goal", MICROSECONDS, Target(1, is_least=False))
+
+
 def show(result: Result) -> str:
     digits = 2 if result.unit == MICROSECONDS and result.ours < 100 else 0
     met = {True: "met", False: "MISSED", None: ""}[result.target.is_met(result.ratio)]
@@ -129,7 +141,7 @@ def as_json(result: Result) -> str:
 
 def main() -> int:
     table = rows()
-    names = [row.name for row in table] + ["routing"]
+    names = [row.name for row in table] + ["routing", "predicates"]
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="length of one run")
@@ -158,6 +170,9 @@ def main() -> int:
             print(f"{row.work}: not measured: {error}", file=sys.stderr)
     if not arguments.only or "routing" in arguments.only:
         print(form(routed(arguments.runs)), flush=True)
+    if not arguments.only or "predicates" in arguments.only:
+        for result in chosen(arguments.runs):
+            print(form(result), flush=True)
     if not arguments.json:
         print(f"load of the machine at the end: {os.getloadavg()[0]:.1f}, {MOSQUITTO} and ours in turn")
     return 0

@@ -33,8 +33,7 @@ from typing import Any
 
 import yaml
 
-from keys.batch import Proof, SignedHeader
-from keys.envelope import PROPERTY_HEADER, Inner, MessageHeader, Mode, to_property
+from keys.envelope import PROPERTY_HEADER, Inner, MessageHeader, Mode, SignedHeader, to_property
 from tests.bench import across, bridged, growth
 from tests.bench.broker import Target
 from tests.bench.load import in_process, open_client, subscribe
@@ -122,8 +121,7 @@ class Result:
 def wire_bytes(payload_bytes: int) -> int:
     """What a message of ours is on the wire between members: sealed content and signed header, in a full batch."""
     header = MessageHeader(bytes(16), b"k" * 16, 1, 0, 0, 0, 1, False, False, Mode.COPIES, (bytes(32),))
-    proof = Proof(0, (bytes(32),) * 4, bytes(64))
-    signed = to_property(SignedHeader(header, proof).encode())
+    signed = to_property(SignedHeader(header, bytes(64)).encode())
     content = len(Inner(SEALED, 0, bytes(payload_bytes)).encode()) + 16
     return content + len(PROPERTY_HEADER) + len(signed) + 5
 

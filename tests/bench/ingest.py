@@ -32,7 +32,8 @@ from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import Publish
 from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
-from spark_ingest.spool.segments import SpoolView, segment_numbers
+from spark_ingest.spool.segments import segment_numbers
+from spark_ingest.spool.view import SpoolView
 from tests.bench import ingest_growth, ingest_receiver, receiving, spools
 from tests.bench.broker import Target
 from tests.bench.load import READ_BYTES, V3, in_process, open_client, pin

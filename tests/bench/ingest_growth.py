@@ -15,7 +15,8 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
 from spark_ingest.source.reader import SpoolStreamReader
-from spark_ingest.spool.segments import SpoolView, segment_numbers, segment_path
+from spark_ingest.spool.segments import segment_numbers, segment_path
+from spark_ingest.spool.view import SpoolView
 
 BATCH_ROWS = 2_000
 PLANS = 10

@@ -1,6 +1,6 @@
 """Spools, and the same rows in the forms of peers, made with the real envelope and no network.
 
-`fill` writes what a receiver would: some publishers in turn, 16 headers a signature, readings of about 65 bytes on 64
+`fill` writes what a receiver would: some publishers in turn, readings of about 65 bytes on 64
 topics, one data key for each `messages_a_key` publications of a publisher, shares sealed at rest. `plain_parquet` are
 the rows in clear, and `sealed_parquet` what somebody would build without us: topic, nonce and AES-GCM ciphertext a row.
 """
@@ -26,11 +26,9 @@ from keys.envelope import (
     KeyName,
     MessageHeader,
     Mode,
-    SignedHeader,
     content_digest,
-    leaf,
     make_key,
-    sign_batch,
+    sign_header,
 )
 from keys.identity import Identity
 from keys.sharetree import encode_shares
@@ -43,9 +41,10 @@ from tests.spark_ingest.region import NOW, Overlay, epoch_key, write_grants
 SCOPE = KeyName("plant/#", 0, 0)
 SPOOL_KEY = bytes(range(32))
 BOX = ShareBox(SPOOL_KEY, os.urandom)
+TURN = 16
+"""Publications of one publisher before the next one's."""
 PUBLISHERS = 4
 TOPICS = 64
-HEADERS_A_SIGNATURE = 16
 GROUP_ROWS = 500
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -99,15 +98,15 @@ def records(messages_a_key: int) -> Iterator[tuple[SpoolRecord, SpooledKey]]:
     number = 0
     while True:
         for publisher in publishers:
-            batch = [publisher.seal(number + each, messages_a_key) for each in range(HEADERS_A_SIGNATURE)]
-            proofs = sign_batch(publisher.identity, [leaf(header.encode(), topic) for header, topic, _, _ in batch])
-            for (header, topic, content, material), proof in zip(batch, proofs, strict=True):
+            for _ in range(TURN):
+                header, topic, content, material = publisher.seal(number, messages_a_key)
+                signed = sign_header(publisher.identity, header, topic).encode()
                 record = SpoolRecord(
-                    header.publisher, header.sequence, header.key_id, topic, SignedHeader(header, proof).encode(),
+                    header.publisher, header.sequence, header.key_id, topic, signed,
                     content, 1, False, header.time_ms * 1000, header.time_ms * 1000,
                 )  # fmt: skip
                 yield record, material
-            number += HEADERS_A_SIGNATURE
+                number += 1
 
 
 def fill(root: Path, rows: int, messages_a_key: int, receiver: str = "main", segment_bytes: int = 64 << 20) -> None:

@@ -33,12 +33,10 @@ from keys.envelope import (
     KeyName,
     MessageHeader,
     Mode,
-    SignedHeader,
     content_digest,
     from_property,
-    leaf,
     make_key,
-    sign_batch,
+    sign_header,
     to_property,
 )
 from keys.sharetree import Share, decode_shares, encode_shares
@@ -181,8 +179,7 @@ def craft(
         content = key.data_key.seal(header.prefix(), sequence, topic, clear) if key else clear
     header = MessageHeader(**{f: getattr(header, f) for f in header.__slots__ if f != "digests"},
                            digests=(content_digest(content),))  # fmt: skip
-    (proof,) = sign_batch(identity, [leaf(header.encode(), topic)])
-    signed = to_property(SignedHeader(header, proof).encode())
+    signed = to_property(sign_header(identity, header, topic).encode())
     return Wire(topic, content, 1, retain, ((PROPERTY_HEADER, signed), *properties))
 
 

@@ -33,18 +33,6 @@ ROOT = Path(__file__).parent.parent.parent
 CONFIGS = ROOT / "configs"
 
 
-@pytest.fixture
-def veilmq(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs a command line; (status, standard output, standard error)."""
-
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        status = cli.run([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
-
-
 def example_commands(*pages: str) -> Sequence[str]:
     """The commands of these pages of docs/how-to."""
     text = "".join((ROOT / "docs" / "how-to" / f"{page}.md").read_text("utf-8") for page in pages)

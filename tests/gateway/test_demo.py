@@ -59,12 +59,12 @@ from gateway.demo.setup import DOMAINS, GATEWAYS, REPLICAS, DemoError, build, fr
 from gateway.demo.timeline import Action, Timeline
 from gateway.trust.domains import LocalIdentity
 from gateway.trust.overlay_file import load_overlay, load_secrets
-from keys.batch import SignedHeader, leaf, sign_batch
 from keys.envelope import PROPERTY_HEADER, PROPERTY_SHARES, to_property
 from keys.identity import Identity
 from keys.material import Material
 from keys.message import MessageHeader, Mode
 from keys.sharetree import Place, Share, encode_shares
+from keys.signedheader import sign_header
 from spark_ingest.jobs.runs import cause
 from spark_ingest.writing.sink import PublicationSink
 from tests.waits import wait_until
@@ -380,8 +380,7 @@ class Forwarder:
 
 def _wire(publisher: Identity, sequence: int, shares: bool) -> Wire:
     header = MessageHeader(publisher.party_id, b"k" * 16, sequence, 0, 1, 0, 1, False, False, Mode.COPIES, (b"d" * 32,))
-    (proof,) = sign_batch(publisher, [leaf(header.encode(), "token")])
-    properties = [(PROPERTY_HEADER, to_property(SignedHeader(header, proof).encode()))]
+    properties = [(PROPERTY_HEADER, to_property(sign_header(publisher, header, "token").encode()))]
     if shares:
         properties.append((PROPERTY_SHARES, to_property(encode_shares([Share((Place(1, 1, 1),), (), b"s" * 32)]))))
     return Wire("token", b"sealed content", properties=tuple(properties))

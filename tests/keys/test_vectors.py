@@ -17,15 +17,14 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
 from keys.envelope import (
-    HeaderVerifier,
     Inner,
     KeyHeader,
     SignedHeader,
     check_share,
-    leaf,
     make_key,
     open_key,
-    sign_batch,
+    sign_header,
+    verify_header,
 )
 from keys.epochs import KeyName, scope_key, token_key
 from keys.identity import Certificate, Identity, Role
@@ -89,7 +88,6 @@ def current_frames() -> dict[str, str]:
     draft = message_header(header.key_id, publisher=publisher.party_id)
     sealed = key.seal(draft.prefix(), draft.sequence, TOPIC, inner.encode(pad_to=128))
     message = message_header(header.key_id, publisher=publisher.party_id, digests=(hashlib.sha256(sealed).digest(),))
-    leaves = [leaf(message.encode(), TOPIC), hashlib.sha256(b"two").digest(), hashlib.sha256(b"three").digest()]
     certificate = Certificate.issue(
         owner,
         name="gateway-1",
@@ -108,7 +106,7 @@ def current_frames() -> dict[str, str]:
         ).hex(),
         "inner": inner.encode().hex(),
         "sealed": sealed.hex(),
-        "signed_header": SignedHeader(message, sign_batch(publisher, leaves)[0]).encode().hex(),
+        "signed_header": sign_header(publisher, message, TOPIC).encode().hex(),
         "certificate": certificate.encode().hex(),
         "topic_tokens": tokenise_topic(TOPIC, token_key(ROOT)),
         "filter_tokens": tokenise_filter("plant/+/speed", token_key(ROOT)),
@@ -129,7 +127,7 @@ def test_the_frozen_frames_still_work_together() -> None:
     header = KeyHeader.decode(frames["key_header"])
     header.verify(certificate.public_key)
     signed = SignedHeader.decode(frames["signed_header"])
-    HeaderVerifier().verify(signed, TOPIC, certificate.public_key)
+    verify_header(signed.header, frames["signed_header"], TOPIC, certificate.public_key)
     assert signed.header.digests == (hashlib.sha256(frames["sealed"]).digest(),)
     epoch_key = scope_key(ROOT, "plant/#", 3, 1)
     found = recombine(

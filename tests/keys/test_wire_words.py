@@ -5,7 +5,6 @@ A signature is checked here with Ed25519 alone, over `domain ‖ 0x00 ‖ all by
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from enum import Enum, IntEnum
 from typing import Any
@@ -14,9 +13,9 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from keys import archive, batch, delegation, frames, grants, handover, identity, keyheader, ownword, requests
+from keys import archive, delegation, frames, grants, handover, identity, keyheader, ownword, requests, signedheader
 from keys import tracesession as sessions
-from keys.envelope import sign_batch
+from keys.envelope import sign_header
 from keys.epochs import KeyName
 from keys.identity import Identity, Role
 from keys.message import FLAGS_AT, KEY_ID_AT, PUBLISHER_AT, SEQUENCE_AT, Mode
@@ -57,15 +56,16 @@ def test_what_is_signed_is_everything_before_the_signature_in_its_domain(what: s
 
 
 def test_no_two_signatures_share_a_domain() -> None:
-    domains = [domain for domain, _, _ in SIGNED.values()] + [batch.HEADERS_DOMAIN]
+    domains = [domain for domain, _, _ in SIGNED.values()] + [signedheader.HEADER_DOMAIN]
     assert len(set(domains)) == len(domains)
-    assert batch.HEADERS_DOMAIN == "veilmq/1 headers"
+    assert signedheader.HEADER_DOMAIN == "veilmq/1 header"
 
 
-def test_the_root_of_a_batch_is_signed_in_its_domain() -> None:
-    leaf = hashlib.sha256(b"leaf").digest()
-    (proof,) = sign_batch(PUBLISHER, [leaf])
-    Ed25519PublicKey.from_public_bytes(PUBLISHER.public_bytes).verify(proof.signature, b"veilmq/1 headers\0" + leaf)
+def test_a_header_is_signed_in_its_domain_with_its_topic() -> None:
+    header = message_header(bytes(15) + b"k")
+    signature = sign_header(PUBLISHER, header, "plant/~").signature
+    public = Ed25519PublicKey.from_public_bytes(PUBLISHER.public_bytes)
+    public.verify(signature, b"veilmq/1 header\0" + header.encode() + b"\0\7plant/~")
 
 
 def test_boxes_are_bound_to_their_purposes() -> None:
@@ -77,7 +77,7 @@ def test_boxes_are_bound_to_their_purposes() -> None:
 
 NUMBERS: dict[type[IntEnum], str] = {
     frames.Kind: (
-        "SHARES 1 KEY_HEADER 2 MESSAGE_HEADER 3 PROOF 4 INNER 5 CERTIFICATE 6 VIEW 7 POLICY 8 SCOPE 9 STATEMENT 10"
+        "SHARES 1 KEY_HEADER 2 MESSAGE_HEADER 3 INNER 5 CERTIFICATE 6 VIEW 7 POLICY 8 SCOPE 9 STATEMENT 10"
         " GRANT 11 SEALED_GRANT 12 KEY_REQUEST 13 KEY_ANSWER 14 OVERLAY_OFFER 15 KEY_OUTPUTS 16 KEY_ARCHIVE 17"
         " KEY_MATERIAL 18 GROUP_LEASE 19 PULL 20 ENDORSEMENT 21 OWN_WORD 22 ADVERTISEMENT 24 TOKEN 25 TRACE 26"
         " TRACE_KEY 27 REGISTRATION 28 REGISTERED 29 TRACE_SESSION 30 INTEREST 31 DISCOVERY 32"

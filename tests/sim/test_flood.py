@@ -22,7 +22,6 @@ from bridge.node import ReplicaNode
 from bridge.topology import peers_of
 from bridge.wire.pieces import NO_PART, PROPERTY_PART
 from bridge.wire.statements import KEYS_TOPIC
-from keys.batch import HeaderVerifier
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES
 from tests.bridge.helpers import (
     counted,
@@ -142,7 +141,6 @@ def test_what_a_flood_leaves_behind_does_not_grow_with_it(kind: str, monkeypatch
     """At a pace at which the link stays open, so that every wire is read; tables are full after the first of them."""
     for bound in ("HEADERS_MAX", "VERIFIED_KEYS_MAX", "RIGHTS_MAX"):
         monkeypatch.setattr(f"bridge.wire.admission.{bound}", 64)
-    monkeypatch.setattr("bridge.wire.admission.HeaderVerifier", lambda: HeaderVerifier(roots_kept=64))
     node, wires = victim(), [distinct(kind, n) for n in range(2_400)]
     read = 0
     kept_bytes = []

@@ -27,11 +27,9 @@ from keys.envelope import (
     KeyHeader,
     MessageHeader,
     Mode,
-    SignedHeader,
     content_digest,
-    leaf,
     make_key,
-    sign_batch,
+    sign_header,
     to_property,
 )
 from keys.epochs import Calendar, KeyName
@@ -191,8 +189,7 @@ class Forge:
             content = data_key.seal(header.prefix(), header.sequence, topic, content) if fits else bytes(40)
         header = replace(header, digests=(content_digest(content),))
         signer = by or self.site
-        proof = sign_batch(signer, [leaf(header.encode(), topic)])[0]
-        told = to_property(SignedHeader(header, proof).encode())
+        told = to_property(sign_header(signer, header, topic).encode())
         return Wire(topic, content, 1, properties=((PROPERTY_HEADER, told),))
 
     def judged(self, key: KeyHeader, shares: list[Share], *publications: Wire) -> list[tuple[str, Verdicts]]:

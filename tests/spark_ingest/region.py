@@ -29,9 +29,8 @@ from keys.envelope import (
     Mode,
     SignedHeader,
     content_digest,
-    leaf,
     make_key,
-    sign_batch,
+    sign_header,
     to_property,
 )
 from keys.epochs import Calendar, scope_key
@@ -250,8 +249,7 @@ class Publisher:
             content = key[1].seal(header.prefix(), self.sequence, wire_topic, inner)
         pieces = cut(content, header.mode, self.overlay.hops[0].count)
         header = replace(header, digests=tuple(map(content_digest, pieces)))
-        proof = sign_batch(self.identity, [leaf(header.encode(), wire_topic)])[0]
-        return Sealed(wire_topic, content, SignedHeader(header, proof), key, pieces)
+        return Sealed(wire_topic, content, sign_header(self.identity, header, wire_topic), key, pieces)
 
 
 @dataclass

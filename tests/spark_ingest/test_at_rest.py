@@ -33,7 +33,8 @@ from spark_ingest.receiving.usable_keys import materials_from_json
 from spark_ingest.secrets.grants import GrantsFile, encode_grants, load_readers, read_grants
 from spark_ingest.secrets.grants_writer import GrantsWriter
 from spark_ingest.secrets.sharebox import ShareBox, ShareOpener
-from spark_ingest.spool.segments import SpoolView, read_groups, segment_path
+from spark_ingest.spool.segments import read_groups, segment_path
+from spark_ingest.spool.view import SpoolView
 from spark_ingest.spool.writer import SpooledKey, SpoolWriter
 from tests.spark_ingest.receiver.test_receiver import Replicas, settings_in, spooled
 from tests.spark_ingest.region import TOKEN_KEY, Link, Overlay, Publisher, Sealed, token_topic

@@ -15,7 +15,7 @@ from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
 from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
 from spark_ingest.receiver.replicas import RegionReplicas
-from spark_ingest.spool.segments import SpoolView
+from spark_ingest.spool.view import SpoolView
 from tests.gateway.overlay_processes import OverlayProcesses
 from tests.gateway.test_attach_detach import GRACE_S, overlay_at
 from tests.waits import wait_until

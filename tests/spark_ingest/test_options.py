@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from spark_ingest.errors import BadOption
 from spark_ingest.options import parse_options
-from spark_ingest.spool.segments import SpoolView
 from spark_ingest.spool.sharding import SHARDS_MAX, Shard, parse_shard
+from spark_ingest.spool.view import SpoolView
 from tests.spark_ingest.spool.test_segments import fill, opened
 
 BASE = {"spool": "/s/spool", "grants": "/s/keys.json"}

@@ -111,7 +111,7 @@ def test_availability_and_quarantine_streams(site: Site) -> None:
     for stream in ("availability", "quarantine", "telemetry"):
         checkpoint = site.path / stream
         query = (
-            site.stream(stream=stream)
+            site.stream(stream=stream, onMissingKey="quarantine")
             .writeStream.foreachBatch(
                 lambda rows, _, stream=stream: found.setdefault(stream, []).extend(rows.collect())
             )

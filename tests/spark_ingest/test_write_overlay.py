@@ -14,7 +14,7 @@ from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
 from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
 from spark_ingest.receiver.replicas import RegionReplicas
-from spark_ingest.spool.segments import SpoolView
+from spark_ingest.spool.view import SpoolView
 from spark_ingest.writing.outgoing_rows import ID_PROPERTY, OutgoingRows
 from spark_ingest.writing.publish_options import parse_publish_options
 from spark_ingest.writing.publisher import RowPublisher

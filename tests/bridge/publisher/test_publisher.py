@@ -24,7 +24,6 @@ from bridge.contract.machine import (
 from bridge.document.policy import Scope
 from bridge.publisher.publisher import STRAGGLER_S, UNAUTHORISED_S, Publisher
 from bridge.publisher.residents import LEAD_MAX
-from bridge.publisher.sealing import BATCH_MAX
 from bridge.publisher.windows import WINDOW_MAX
 from bridge.wire.pulling import PULL_TOPIC, PullRequest
 from keys.envelope import Mode
@@ -86,7 +85,7 @@ def test_fewer_replicas_than_can_open_anything_do_not_run_far_ahead(world: World
     for ticket in given:  # grows
         given += [s.ticket for s in sent(node.handle(Acked("r1a", ticket), NOW), "r1a")]
     assert given == list(range(1, len(given) + 1))
-    assert LEAD_MAX <= len(given) <= LEAD_MAX + WINDOW_MAX + BATCH_MAX
+    assert LEAD_MAX <= len(given) <= LEAD_MAX + WINDOW_MAX
     behind = [s.ticket for s in sent(effects, "r1b")]
     more = []
     for ticket in behind:  # grows

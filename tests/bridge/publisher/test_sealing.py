@@ -17,7 +17,6 @@ from bridge.contract.machine import (
 )
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
-from bridge.publisher.sealing import BATCH_MAX
 from keys.envelope import NO_KEY, PROPERTY_HEADER, PROPERTY_KEY, Mode, SignedHeader, from_property
 from tests.bridge.helpers import NOW, counted, gateway, publish, sent, shares_in
 from tests.sim.world import World, make_world
@@ -80,13 +79,6 @@ def test_retained_publications_always_carry_the_key(world: World):
 
 
 # ------------------------------------------------------------------------------------------------- batches
-
-
-def test_a_batch_of_at_most_16_headers_has_one_signature(world: World):
-    node = gateway(world, "site")
-    effects = node.handle(Committed(tuple(entry(n) for n in range(1, 41))), NOW)
-    signatures = [signed(s.wire).proof.signature for s in sent(effects, "r1a")]
-    assert [signatures.count(s) for s in dict.fromkeys(signatures)] == [BATCH_MAX, BATCH_MAX, 8]
 
 
 def test_what_cannot_be_sealed_is_given_up_alone(world: World):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
+from bridge.contract import Publication
 from gateway.base.config import ConfigError, parse
 from gateway.broker.edge_broker import EdgeBroker
 from gateway.broker.holding import RESPITE
-from gateway.mqtt5.packets import PingReq, PingResp, PubAck, Publish, PubRec, Version
+from gateway.mqtt5.packets import PingReq, PingResp, PubAck, Publish, PubRec, Version, Will
 from tests.gateway.harness import Wire, on_loop, serving
 from tests.waits import until
 
@@ -114,6 +116,103 @@ async def test_a_stuck_receiver_costs_its_publishers_the_stated_time_and_then_no
         client = broker.lifecycle.clients["sub"]
         assert broker.operation.observe().traffic.held == held, "nobody waits again for one that was given up"
         assert client.hold_again_at > broker.now() + (RESPITE - 1) * 0.05
+
+
+@on_loop
+async def test_what_comes_from_the_overlay_is_not_dropped_and_its_acknowledgements_wait() -> None:
+    number = 3 * QUEUE
+    async with serving(_config()) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+        said: list[int] = []
+        for place in range(number):
+            broker.deliver_local(Publication("ward/1", str(place).encode(), 1))
+            broker.when_kept(partial(said.append, place))
+        assert len(said) == 4 + QUEUE // 2, "of what fits without stretching the queue"
+        broker.deliver_local(Publication("lab/1", b"nobody's", 1))
+        broker.when_kept(partial(said.append, -1))
+        assert said[-1] == -1, "what no slow receiver gets is acknowledged at once"
+        said.pop()
+        assert [int(one) for one in await _take(sub, number)] == list(range(number))
+        await until(lambda: len(said) == number)
+        assert said == list(range(number))
+        assert _dropped(broker) == 0
+
+
+@on_loop
+async def test_a_stuck_receiver_holds_up_the_overlay_for_the_stated_time() -> None:
+    async with serving(_config({"hold_s": 0.05})) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+        said: list[int] = []
+        for place in range(3 * QUEUE):
+            broker.deliver_local(Publication("ward/1", str(place).encode(), 1))
+            broker.when_kept(partial(said.append, place))
+        await until(lambda: len(said) == 3 * QUEUE)
+        assert broker.operation.observe().reached["hold_s"] == 1
+        broker.deliver_local(Publication("ward/1", b"one more", 1))
+        assert len(broker.lifecycle.clients["sub"].session.waiting) == QUEUE, "given up: its queue is as long as ever"
+
+
+@on_loop
+async def test_the_queue_does_not_stretch_beyond_its_bound() -> None:
+    async with serving(_config({"member_queue_messages": QUEUE})) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+        for place in range(4 * QUEUE):
+            broker.deliver_local(Publication("ward/1", str(place).encode(), 1))
+        assert len(broker.lifecycle.clients["sub"].session.waiting) == 2 * QUEUE
+        assert _dropped(broker) == 2 * QUEUE - 4
+
+
+@on_loop
+async def test_a_plugin_that_broadcasts_waits_for_those_who_are_behind() -> None:
+    number = 3 * QUEUE
+    async with serving(_config()) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+
+        async def broadcast() -> None:
+            for place in range(number):
+                await broker.internal_message_broadcast("ward/1", str(place).encode(), 1)
+
+        telling = asyncio.ensure_future(broadcast())
+        await until(lambda: broker.exchange.holding.waiting > 0)
+        assert len(broker.lifecycle.clients["sub"].session.waiting) == QUEUE // 2 + 1
+        assert [int(one) for one in await _take(sub, number)] == list(range(number))
+        await telling
+        assert _dropped(broker) == 0
+
+
+@on_loop
+async def test_wills_of_many_that_go_at_once_are_not_dropped() -> None:
+    number = 2 * QUEUE
+    async with serving(_config()) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("gone/#", 1)
+        will = Will("gone/1", b"gone", 1)
+        wires = [await Wire.connect(broker, f"p{place}", will=will) for place in range(number)]
+        for wire in wires:
+            wire.cut()
+        await until(lambda: len(broker.lifecycle.clients["sub"].session.waiting) == number - 4)
+        assert await _take(sub, number) == [b"gone"] * number
+        assert _dropped(broker) == 0
+
+
+@on_loop
+async def test_what_fails_after_it_has_waited_ends_its_connection_and_no_other() -> None:
+    async with serving(_config()) as broker:
+        sub = await Wire.connect(broker, "sub")
+        await sub.subscribe("ward/#", 1)
+        wires = await _publishers(broker, 20)
+        await until(lambda: broker.exchange.holding.waiting == 20 - 4 - QUEUE // 2)
+
+        def fail() -> None:
+            raise RuntimeError("a fault of ours")
+
+        next(iter(broker.exchange.holding.behind.values())).waiting[0].held.go = fail
+        await _take(sub, 19)
+        await until(lambda: len(broker.lifecycle.connections) == len(wires))
 
 
 @on_loop

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bridge.base.topics import TopicError, matches
 from gateway.clients.routing import DeliveryPlan, Router
-from gateway.mqtt5.packets import Subscription
+from gateway.mqtt5.packets import Properties, Publish, Subscription
 
 
 class Client:
@@ -66,10 +66,10 @@ def test_a_subscription_is_replaced_and_ends() -> None:
     assert not made.subscribe(A, Subscription("a", 2))
     assert not made.subscribe(B, Subscription("a", 1))
     assert [target.qos for target in made.plan("a").targets] == [2, 1]
-    assert not made.unsubscribe(A, "a")
+    assert not made.unsubscribe(A, Subscription("a"))
     assert receivers(made.plan("a")) == [B]
-    assert not made.unsubscribe(A, "a")
-    assert made.unsubscribe(B, "a")
+    assert not made.unsubscribe(A, Subscription("a"))
+    assert made.unsubscribe(B, Subscription("a"))
     assert made.plan("a").targets == ()
     assert made.filters() == []
 
@@ -89,19 +89,19 @@ def test_groups_of_other_names_or_filters_are_others() -> None:
     plan = made.plan("t")
     assert (len(plan.groups), len(plan.targets)) == (3, 1)
     assert len(list(made.entries())) == 4
-    assert not made.unsubscribe(B, "$share/g/t"), "no member"
-    assert not made.unsubscribe(A, "$share/x/t"), "no group"
-    assert not made.unsubscribe(A, "$share/h/t"), "others hold its filter"
+    assert not made.unsubscribe(B, Subscription("$share/g/t")), "no member"
+    assert not made.unsubscribe(A, Subscription("$share/x/t")), "no group"
+    assert not made.unsubscribe(A, Subscription("$share/h/t")), "others hold its filter"
     assert made.group("h", "t") is None
     assert made.group("g", "t") is not None
 
 
 def test_the_last_member_ends_its_group() -> None:
     made = router((A, "$share/g/t"), (B, "$share/g/t"))
-    assert not made.unsubscribe(A, "$share/g/t")
+    assert not made.unsubscribe(A, Subscription("$share/g/t"))
     (group,) = made.plan("t").groups
     assert [entry.client for entry in group.in_turn()] == [B]
-    assert made.unsubscribe(B, "$share/g/t")
+    assert made.unsubscribe(B, Subscription("$share/g/t"))
     assert made.plan("t").groups == ()
 
 
@@ -142,10 +142,75 @@ def test_whoever_holds_a_filter_that_matches_gets_one_copy(steps: list[tuple[boo
             made.subscribe(clients[who], Subscription(topic_filter))
             held[who].add(topic_filter)
         else:
-            made.unsubscribe(clients[who], topic_filter)
+            made.unsubscribe(clients[who], Subscription(topic_filter))
             held[who].discard(topic_filter)
         for topic in ("a", "a/b", "c/b"):
             wanted = {who for who in range(3) if any(matches(each, topic) for each in held[who])}
             found = [next(n for n in range(3) if clients[n] is client) for client in receivers(made.plan(topic))]
             assert sorted(found) == sorted(wanted)
     assert sorted(made.filters()) == sorted(set().union(*held))
+
+
+def on(text: str) -> Publish:
+    return Publish("t", b"", properties=Properties(user=(("v", text),)))
+
+
+def wanting(topic_filter: str, predicate: str, **options: int) -> Subscription:
+    return Subscription(topic_filter, predicate=predicate, **options)
+
+
+def test_predicates_choose_among_the_receivers_of_a_topic() -> None:
+    made = router((C, "t"))
+    made.subscribe(A, wanting("t?v>1", "?v>1"))
+    made.subscribe(B, wanting("t", "v > 2 OR v = 1"))
+    found = {text: receivers(made.plan_for("t", on(text))) for text in ("0", "1", "2", "3")}
+    assert found == {"0": [C], "1": [C, B], "2": [C, A], "3": [C, A, B]}
+    assert made.plan_for("t", on("0")).withheld == 2
+    assert made.predicates == 2
+    assert made.plan("other").choices is None
+
+
+def test_a_client_gets_one_copy_of_what_several_of_its_subscriptions_want() -> None:
+    made: Router[Client] = Router()
+    made.subscribe(A, Subscription("t", 0), identifier=1)
+    made.subscribe(A, wanting("t?v>1", "?v>1", qos=1), identifier=2)
+    made.subscribe(A, wanting("+?v>2", "?v>2", qos=2), identifier=3)
+    copies = {text: made.plan_for("t", on(text)).targets for text in ("1", "2", "3")}
+    assert {text: [target.qos for target in targets] for text, targets in copies.items()} == {
+        "1": [0], "2": [1], "3": [2]}  # fmt: skip
+    assert sorted(copies["3"][0].subscription_ids) == [1, 2, 3]
+
+
+def test_an_alternative_that_holds_twice_is_still_one_copy() -> None:
+    made: Router[Client] = Router()
+    made.subscribe(A, wanting("t", "v > 1 OR v > 2"))
+    assert receivers(made.plan_for("t", on("3"))) == [A]
+
+
+def test_a_predicate_is_part_of_what_a_group_is() -> None:
+    made: Router[Client] = Router()
+    made.subscribe(A, wanting("$share/g/t?v>1", "?v>1"))
+    made.subscribe(B, wanting("$share/g/t?v>1", "?v>1"))
+    made.subscribe(C, Subscription("$share/g/t"))
+    assert [len(group.members) for group in made.plan_for("t", on("2")).groups] == [1, 2]
+    assert [len(group.members) for group in made.plan_for("t", on("1")).groups] == [1]
+    assert len(made.groups()) == 2
+    made.subscribe(A, wanting("$share/g/t?v>1", "?v>1", qos=1))
+    assert made.predicates == 2
+    assert not made.unsubscribe(A, wanting("$share/g/t?v>1", "?v>1"))
+    assert not made.unsubscribe(B, wanting("$share/g/t?v>1", "?v>1"))
+    assert (len(made.groups()), made.predicates) == (1, 0)
+    assert made.plan("t").choices is None
+
+
+def test_what_is_replaced_or_ended_leaves_nothing_in_the_index() -> None:
+    made: Router[Client] = Router()
+    for predicate in ("v > 1", "v > 5", ""):
+        made.subscribe(A, wanting("t", predicate))
+        made.subscribe(A, wanting("t?w=1", "?w=1"))
+    assert receivers(made.plan_for("t", on("0"))) == [A]
+    made.unsubscribe(A, wanting("t?w=1", "?w=1"))
+    assert made.plan("t").choices is None
+    assert (made.predicates, made.filters()) == (0, ["t"])
+    made.unsubscribe(A, wanting("t", ""))
+    assert made.filters() == []

@@ -16,10 +16,8 @@ from rich.console import Console
 
 from bridge.sim.experiments import Figure, Progress, Series
 from bridge.sim.loads import Costs
-from gateway.commands import pictures as figures
 from gateway.commands import simulate
-from gateway.commands.pictures import NoMatplotlib, draw
-from gateway.commands.simulate import EXPERIMENTS, SimulateError, measure, print_figure
+from gateway.commands.simulate import EXPERIMENTS, RunOptions, SimulateError, costs_of, measure, print_figure
 
 FIGURE = Figure(
     experiment="toy",
@@ -184,6 +182,42 @@ def test_eventguard_offers_the_figures_of_the_paper_and_runs_one(tmp_path: Path,
         simulate.simulate("eventguard", "9", 1, None, as_json=False)
 
 
+def test_costs_may_be_told_instead_of_measured(toy: Toy, fake: FakeMatplotlib, capsys: Any) -> None:
+    told = RunOptions(costs=costs_of(["verify_us=3", "sign_us=4.5"]))
+    simulate.simulate("toy", "2", 1, None, as_json=True, options=told)
+    assert toy.calls[-1][1] == Costs(parse_us=7.0, verify_us=3.0, sign_us=4.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("nothing=3", "no cost nothing"), ("verify_us=x", "verify_us=x is no time")]
+)
+def test_a_cost_that_is_none(text: str, says: str) -> None:
+    with pytest.raises(SimulateError, match=says):
+        costs_of([text])
+
+
+def test_what_a_figure_does_not_take_is_refused(toy: Toy) -> None:
+    with pytest.raises(SimulateError, match="toy 1 has no --share; leave it out"):
+        simulate.simulate("toy", "1", 1, None, as_json=True, options=RunOptions(told={"share": 0.5}))
+    assert not toy.calls
+
+
+def test_all_figures_make_a_page_and_go_on_where_they_were(toy: Toy, fake: FakeMatplotlib, capsys: Any) -> None:
+    for _ in range(2):
+        assert simulate.simulate_all(3, Path("page"), as_json=False, options=RunOptions(), quick=True) == 0
+    assert [seed for seed, _, _ in toy.calls] == [3, 3]
+    assert "page in page/index.html" in capsys.readouterr().out
+    assert "Seed 3, runs 1" in Path("page/index.html").read_text("utf-8")
+    assert simulate.simulate_all(3, Path("page"), as_json=True, options=RunOptions(), quick=True) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_a_page_that_cannot_be_made_is_one_line(toy: Toy) -> None:
+    Path("taken").write_text("")
+    with pytest.raises(SimulateError, match=r"cannot make taken: .*; choose another --html"):
+        simulate.simulate_all(1, Path("taken"), as_json=False, options=RunOptions(), quick=True)
+
+
 def test_a_narrow_terminal_cuts_nothing() -> None:
     text = io.StringIO()
     print_figure(FIGURE, Console(file=text, width=24))
@@ -199,45 +233,3 @@ def test_every_cost_is_measured_from_a_call_that_works(monkeypatch: pytest.Monke
     costs = measure()
     assert all(getattr(costs, field.name) > 0 for field in dataclasses.fields(Costs))
     assert {name for name, _, _ in simulate._operations()} == {field.name for field in dataclasses.fields(Costs)}
-
-
-# -------------------------------------------------------------------------------------------------- drawing
-
-
-def test_every_series_is_drawn_with_a_style_of_its_own(fake: FakeMatplotlib, tmp_path: Path) -> None:
-    draw(dataclasses.replace(FIGURE, log_y=True), tmp_path / "a.svg")
-    lines = fake.of("plot")
-    assert [args for args, _ in lines] == [(series.xs, series.ys) for series in FIGURE.series]
-    assert [kwargs["label"] for _, kwargs in lines] == ["one", "two"]
-    assert len({(kwargs["marker"], kwargs["linestyle"]) for _, kwargs in lines}) == 2
-    assert fake.of("set_yscale")[0][0] == ("log",)
-    assert not fake.of("set_xscale")
-    assert fake.of("set_xlabel")[0][0] == ("x",)
-
-
-def test_an_svg_has_no_date(fake: FakeMatplotlib, tmp_path: Path) -> None:
-    draw(FIGURE, tmp_path / "a.svg")
-    assert fake.of("savefig")[0][1]["metadata"] == {"Date": None}
-
-
-@pytest.mark.usefixtures("absent")
-def test_no_matplotlib_is_an_error_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(NoMatplotlib, match="pip install"):
-        draw(FIGURE, tmp_path / "a.svg")
-
-
-def test_other_formats_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"\.svg or \.png"):
-        draw(FIGURE, tmp_path / "a.pdf")
-    assert figures.SUFFIXES == (".svg", ".png")
-
-
-def test_real_pictures_have_their_format_and_repeat(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    for name in ("a.svg", "b.svg", "a.png"):
-        draw(dataclasses.replace(FIGURE, log_y=True, log_x=True), tmp_path / name)
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG\r\n")
-    svg = (tmp_path / "a.svg").read_text("utf-8")
-    assert "<svg" in svg
-    assert "A toy [of ours]" in svg
-    assert svg == (tmp_path / "b.svg").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""`veilmq traces` and `veilmq trust issue --role entity`, as an operator meets them; the board behind the table."""
+"""`veilmq traces` and `veilmq trust issue --role entity`, as an operator meets them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ import pytest
 from bridge.traces.entity import Stage, Wishes
 from bridge.traces.kinds import TraceKind
 from bridge.traces.tracker import Observed
-from gateway import cli
-from gateway.commands.trace_board import TraceBoard
 from gateway.tracing.client import TracedEntity
 from gateway.tracing.store import TraceStore
 from gateway.trust.credentials import Credentials
@@ -28,18 +26,6 @@ START_MS = 1_800_000_000_000
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return Site(tmp_path_factory.mktemp("site"))
-
-
-@pytest.fixture
-def veilmq(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs a command line; (status, standard output, standard error)."""
-
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        status = cli.run([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
 
 
 def seen(entity: str, kind: TraceKind, second: int, **fields: Any) -> Observed:
@@ -56,25 +42,6 @@ STORY = (
     seen("fan", TraceKind.FAILURE_SUSPICION, 5),
     seen("fan", TraceKind.FAILED, 6),
 )
-
-
-# ------------------------------------------------------------------------------------------------- board
-
-
-def test_the_board_shows_who_needs_somebody_first() -> None:
-    board = TraceBoard(("idle",))
-    for each in STORY:
-        board.take(each)
-    assert [(row.entity, row.health) for row in board.sorted()] == [
-        ("fan", "failed"), ("idle", "unknown"), ("pump", "alive"),
-    ]  # fmt: skip
-    assert board.summary() == {"unknown": 1, "alive": 1, "failed": 1}
-    assert board.rows["pump"].to_json() == {
-        "entity": "pump", "health": "alive", "state": "READY", "since_ms": START_MS, "seen_ms": START_MS + 4000,
-        "latency_ms": 4, "loss_rate": 0.25, "load": {"cpu": 0.5}, "flaps": 0,
-    }  # fmt: skip
-    board.take(seen("fan", TraceKind.ALLS_WELL, 7, after="failed"))
-    assert (board.rows["fan"].health, board.rows["fan"].since_ms) == ("alive", START_MS + 7000)
 
 
 # -------------------------------------------------------------------------------------- list and history

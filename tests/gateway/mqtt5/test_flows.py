@@ -3,6 +3,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.mqtt5.flows import (
     INBOUND,
@@ -16,7 +18,7 @@ from gateway.mqtt5.flows import (
     OutboundFlows,
 )
 from gateway.mqtt5.packets import Publish
-from gateway.mqtt5.types import ProtocolViolation, ReceiveMaximumExceeded, TopicAliasInvalid
+from gateway.mqtt5.types import MAXIMUM_PACKET_ID, ProtocolViolation, ReceiveMaximumExceeded, TopicAliasInvalid
 
 SENDER_STAGES = [FlowStage.FREE, FlowStage.AWAIT_PUBACK, FlowStage.AWAIT_PUBREC, FlowStage.AWAIT_PUBCOMP]
 SENDER_HEARS = [HeardFlow.PUBACK, HeardFlow.PUBREC, HeardFlow.PUBREC_REFUSED, HeardFlow.PUBCOMP]
@@ -93,6 +95,50 @@ def test_identifiers_wrap_round_and_skip_those_in_use() -> None:
         assert flows.start(n, 1) == n
         flows.heard(n, HeardFlow.PUBACK)
     assert flows.start(0, 1) == 2
+
+
+@given(st.lists(st.one_of(st.sampled_from([1, 2]), st.tuples(st.sampled_from(SENDER_HEARS), st.integers(1, 6)))))
+def test_the_short_ways_do_as_the_long_ones(steps: list[int | tuple[HeardFlow, int]]) -> None:
+    long: OutboundFlows[object] = OutboundFlows(4)
+    short: OutboundFlows[object] = OutboundFlows(4)
+    long.reconnected(3)
+    short.reconnected(3)
+    for step in steps:
+        item = object()
+        if isinstance(step, int):
+            assert short.begin(item, step) == (long.start(item, step) if long.may_start else 0)
+            continue
+        heard, packet_id = step
+        if OUTBOUND[long.stage(packet_id), heard].answer is Answer.VIOLATION:
+            assert heard is not HeardFlow.PUBACK or short.acknowledged(packet_id) is None
+            continue
+        _, found = long.heard(packet_id, heard)
+        if heard is not HeardFlow.PUBACK or short.acknowledged(packet_id) is not found:
+            short.heard(packet_id, heard)
+        assert (short.quota, short.unacknowledged, short.released) == (
+            long.quota,
+            long.unacknowledged,
+            long.released,
+        )
+
+
+def test_what_is_to_be_repeated_goes_the_long_ways() -> None:
+    flows: OutboundFlows[str] = OutboundFlows(4)
+    flows.reconnected(4)
+    assert flows.begin("m", 1) == 1
+    flows.reconnected(4)
+    assert flows.begin("n", 1) == 0
+    assert flows.acknowledged(1) is None, "it took no quota of this connection"
+    assert flows.heard(1, HeardFlow.PUBACK) == (Answer.DONE, "m")
+    assert flows.quota == 4
+
+
+def test_begin_wraps_round_and_skips_identifiers_in_use() -> None:
+    flows: OutboundFlows[str] = OutboundFlows(4)
+    flows.reconnected(4)
+    flows.restore({MAXIMUM_PACKET_ID - 1: ("old", 1), 1: ("older", 1)}, ())
+    flows._last_id = MAXIMUM_PACKET_ID - 2
+    assert [flows.begin("m", 1), flows.begin("m", 1), flows.begin("m", 1)] == [MAXIMUM_PACKET_ID, 2, 0]
 
 
 def test_quota_is_never_more_than_the_peers_receive_maximum() -> None:

@@ -4,8 +4,10 @@ import itertools
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gateway.mqtt5.codec import Decoder, encode
+from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import (
     Auth,
@@ -39,8 +41,6 @@ from gateway.mqtt5.session import (
     ServerSession,
     SessionEnded,
     SessionLimits,
-    farewell,
-    refusal,
 )
 from gateway.mqtt5.types import QosNotSupported, ReasonCode, RetainNotSupported
 
@@ -651,20 +651,24 @@ def test_an_alias_is_not_defined_by_a_packet_that_did_not_go() -> None:
     assert packet.topic == "topic/number/1"
 
 
-# ----------------------------------------------------------------------------------------------- last words
-
-
-def test_farewell() -> None:
-    assert read(farewell(V5, ReasonCode.SESSION_TAKEN_OVER)) == [Disconnect(0x8E)]
-    assert read(farewell(V5, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)) == [Disconnect(0x80)]
-    assert farewell(V311, ReasonCode.SESSION_TAKEN_OVER) == b""
-
-
-def test_refusal() -> None:
-    assert read(refusal(V5, ReasonCode.NOT_AUTHORIZED)) == [ConnAck(False, 0x87)]
-    assert read(refusal(V5, ReasonCode.KEEP_ALIVE_TIMEOUT)) == [ConnAck(False, 0x80)]
-    assert refusal(V311, ReasonCode.NOT_AUTHORIZED) == encode(ConnAck(False, 5), V311)
-    assert refusal(None, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION) == b"\x20\2\0\1"
-    assert refusal(None, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID) == b"\x20\2\0\2"
-    assert refusal(None, ReasonCode.MALFORMED_PACKET) == b""
-    assert refusal(V311, ReasonCode.MALFORMED_PACKET) == b""
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 2]), st.integers(0, 3)), max_size=12),
+    st.sampled_from([V5, Version.V311]),
+    st.integers(1, 3),
+)
+def test_the_short_way_of_a_message_is_the_long_one(
+    steps: list[tuple[int, int]], version: Version, in_flight: int
+) -> None:
+    limits = SessionLimits(in_flight_messages=in_flight, queue_messages=2, queue_bytes=4 * message(0).held_bytes)
+    long, short = ServerSession("c", limits), ServerSession("c", limits)
+    for session in (long, short):
+        session.connected(connect(version), OFFER, NOW)
+    for number, (qos, acknowledged) in enumerate(steps):
+        wanted = long.deliver(message(number, qos=qos), qos, False, NOW)
+        given_now = short.send(message(number, qos=qos), qos)
+        assert given_now in (wanted, None)
+        if given_now is None:
+            assert short.deliver(message(number, qos=qos), qos, False, NOW) == wanted
+        # Closes, where it is of another flow, and otherwise lets the next one go.
+        assert long.received(PubAck(acknowledged), NOW) == short.received(PubAck(acknowledged), NOW)
+        assert (short.figures, short.held_bytes) == (long.figures, long.held_bytes)

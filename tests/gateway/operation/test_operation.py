@@ -342,7 +342,7 @@ def started(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, list[s
             lines.append(line)
             if "listener default" in line:
                 break
-        yield process, int(lines[-1].rpartition(":")[2].rstrip('"}\n')), lines
+        yield process, int(json.loads(lines[-1])["event"].rpartition(":")[2]), lines
     finally:
         process.kill()
         process.wait()

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from gateway import cli
 from gateway.base import load
 from gateway.owner.attaching import attach
 from gateway.party import Party
@@ -19,16 +18,6 @@ from gateway.trust import load_overlay
 from keys.identity import Role
 
 NOW = time.time()
-
-
-@pytest.fixture
-def veilmq(capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        status = cli.run([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
 
 
 def test_two_regions_and_a_key_service(tmp_path: Path, veilmq: Any) -> None:

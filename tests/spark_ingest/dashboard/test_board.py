@@ -36,7 +36,7 @@ from spark_ingest.errors import BadOption
 from spark_ingest.metrics import QueryMetrics
 from spark_ingest.sample.spool import START_S, write_sample
 from spark_ingest.spool.consumers import Consumer
-from spark_ingest.spool.segments import SpoolView
+from spark_ingest.spool.view import SpoolView
 from tests.spark_ingest.test_metrics import QueryTable as Table
 from tests.spark_ingest.test_metrics import progress
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from keys.envelope import KeyName, Mode, leaf, sign_batch
+from keys.envelope import KeyName, Mode, sign_header
 from keys.epochs import Calendar
 from keys.sharetree import Hop
 from spark_ingest.errors import BadOption, GrantsError
 from spark_ingest.opening.rows import DDL, SCHEMAS, RowReader
 from spark_ingest.options import IngestStream, Options, parse_options
 from spark_ingest.secrets.grants import Grants, GrantsFile, read_grants
-from spark_ingest.spool.segments import SpoolView
+from spark_ingest.spool.view import SpoolView
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import (
     NOW,
@@ -52,7 +52,15 @@ class Job:
         self.link.write(self.writer)
 
     def options(self, stream: str = "telemetry", **options: str) -> Options:
-        return parse_options({"spool": str(self.root), "grants": str(self.grants), "stream": stream, **options})
+        return parse_options(
+            {
+                "spool": str(self.root),
+                "grants": str(self.grants),
+                "stream": stream,
+                "onMissingKey": "quarantine",
+                **options,
+            }
+        )
 
     def batches(self, stream: str = "telemetry", **options: str) -> list[Any]:
         view = SpoolView(self.root)
@@ -479,12 +487,7 @@ def test_the_fakes_sign_like_a_publisher(job: Job) -> None:
     """Guards the tests above: a header that is not the publisher's must not get through them."""
     sealed = job.publisher.seal("plant/a")
     stranger = Publisher(Overlay(), "stranger")
-    forged = replace(
-        sealed,
-        signed=replace(
-            sealed.signed, proof=sign_batch(stranger.identity, [leaf(sealed.signed.header.encode(), "plant/a")])[0]
-        ),
-    )
+    forged = replace(sealed, signed=sign_header(stranger.identity, sealed.signed.header, "plant/a"))
     job.publish(forged)
     assert not job.rows()
     assert not job.rows("quarantine")

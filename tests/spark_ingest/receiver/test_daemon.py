@@ -17,8 +17,8 @@ from spark_ingest.errors import BadOption
 from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
 from spark_ingest.receiver.daemon import receiver_options
-from spark_ingest.spool.segments import SpoolView
 from spark_ingest.spool.status import status_of, told
+from spark_ingest.spool.view import SpoolView
 from spark_ingest.spool.writer import SpoolWriter
 from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, OverlayProcesses, free_ports, run_veilmq
 from tests.waits import wait_until

@@ -26,7 +26,8 @@ from spark_ingest.secrets.grants import Grants, read_grants
 from spark_ingest.secrets.grants_writer import names_of
 from spark_ingest.source.reader import SpoolStreamReader
 from spark_ingest.spool.consumers import Consumer
-from spark_ingest.spool.segments import Position, SpoolView, read_groups, segment_numbers
+from spark_ingest.spool.segments import Position, read_groups, segment_numbers
+from spark_ingest.spool.view import SpoolView
 from spark_ingest.spool.writer import SpooledKey, SpoolRecord, SpoolWriter
 from tests.spark_ingest.region import Overlay, Publisher, Sealed, Wire, epoch_key, published
 from tests.waits import wait_until

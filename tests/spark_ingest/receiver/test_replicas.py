@@ -13,7 +13,7 @@ from spark_ingest.options import Options, parse_options
 from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
 from spark_ingest.receiver.replicas import RegionReplicas
 from spark_ingest.secrets.grants import read_grants
-from spark_ingest.spool.segments import SpoolView
+from spark_ingest.spool.view import SpoolView
 from tests.gateway.overlay_processes import KeyService, OverlayProcesses
 from tests.waits import wait_until
 

@@ -13,7 +13,8 @@ from spark_ingest.errors import GrantsError
 from spark_ingest.secrets.grants import Grants, encode_grants, read_grants
 from spark_ingest.secrets.grants_writer import GrantsWriter, names_in
 from spark_ingest.spool.consumers import Consumer
-from spark_ingest.spool.segments import SpoolView, read_groups
+from spark_ingest.spool.segments import read_groups
+from spark_ingest.spool.view import SpoolView
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import TOKEN_KEY, Link, Overlay, Publisher, epoch_key, write_grants
 

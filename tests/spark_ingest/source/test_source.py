@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from spark_ingest.opening.rows import DDL, IngestStream
-from spark_ingest.spool.segments import SpoolView, segment_numbers
+from spark_ingest.spool.segments import segment_numbers
 from spark_ingest.spool.standing import standings
+from spark_ingest.spool.view import SpoolView
 from tests.spark_ingest.site import PATIENCE_S, Site
 
 pytest.importorskip("pyspark")

@@ -13,8 +13,9 @@ import pytest
 
 from spark_ingest.errors import BadOption, SpoolBusy, SpoolDamaged
 from spark_ingest.spool.consumers import Consumer, ConsumerPlace, forget, make_room, read_place
-from spark_ingest.spool.segments import Size, SpoolView, positions_of, segment_numbers, segment_path
+from spark_ingest.spool.segments import Size, positions_of, segment_numbers, segment_path
 from spark_ingest.spool.standing import standings
+from spark_ingest.spool.view import SpoolView
 from tests.spark_ingest.spool.test_segments import fill, opened, sequences_in
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from spark_ingest.spool.segments import Offset, SegmentIndex, Size, SpoolView, as_offset, segment_path
+from spark_ingest.spool.index import SegmentIndex
+from spark_ingest.spool.segments import Offset, Size, as_offset, segment_path
+from spark_ingest.spool.view import SpoolView
 from tests.spark_ingest.spool.test_segments import fill, opened
 
 SEGMENT_BYTES = 4_000
@@ -47,15 +49,24 @@ def _at(view: SpoolView, offset: Offset) -> Any:
     return positions_of(offset)["main"]
 
 
-def test_only_the_newest_index_is_read_again(view: SpoolView, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_sealed_index_is_read_once_and_one_that_grows_again(
+    view: SpoolView, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     start, end = view.earliest(), view.latest()
-    whole = view.rows_between(start, end)
+    assert view.rows_between(start, end) == 200
     read: list[str] = []
     before = Path.open
-    monkeypatch.setattr(Path, "open", lambda path, *how: (read.append(path.name), before(path, *how))[1])
+    monkeypatch.setattr(
+        Path, "open", lambda path, *how, **more: (read.append(path.name), before(path, *how, **more))[1]
+    )
+    assert view.rows_between(start, end) == 200
+    assert read == []
+    fill(opened(tmp_path), range(200, 210))
+    assert view.rows_between(start, view.latest()) == 210
+    read.clear()
     for _ in range(3):
-        assert view.rows_between(start, end) == whole
-    assert set(read) == {segment_path(tmp_path, _at(view, end).segment, "index").name}
+        assert view.rows_between(start, view.latest()) == 210
+    assert set(read) == {segment_path(tmp_path, _at(view, view.latest()).segment, "index").name}
 
 
 def test_what_is_behind_the_query_is_forgotten(view: SpoolView) -> None:

@@ -1,0 +1,248 @@
+"""Which of many predicates hold for one message: an index in which every alternative of a predicate is one bit.
+
+For each attribute and kind of comparison it keeps the set of alternatives that a value fulfils, as one long integer,
+or can put it together from few: for `=` and `!=` a set for each constant, for `<` and `>` the constants in order with
+the union of all before every few of them. One AND for each attribute and kind leaves the alternatives that hold. Exact:
+nothing has to be evaluated afterwards. A change touches those unions of its attributes. Paper item C10.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from typing import Protocol
+
+from bridge.predicates.comparing import Comparison, Name, Op, Predicate, Readable, Value
+
+NAMES_MAX = 256
+"""Attributes of one index. Each costs every match a little, so whoever invents names is stopped here."""
+SLOTS_MAX = 32_768
+"""Alternatives of one index: bounds what it takes in memory, about 150 MB in the worst case."""
+CHUNK, UNIONS = 16, 512
+"""Constants between two unions: at least so many, or so many that there are not many more than `UNIONS` of them, which
+bounds memory and the work of a change; twice as many at most. A set of at most `CHUNK` slots is kept as such."""
+
+
+class _Test(Protocol):
+    """One attribute, one kind of comparison. `needed`: the alternatives that have it."""
+
+    needed: int
+
+    def change(self, one: Comparison, slot: int) -> None:
+        """Enter the comparison of an alternative, or take it out if it is in."""
+
+    def passing(self, value: Value) -> int:
+        """The alternatives whose comparisons of this kind all hold; others may be among them."""
+
+
+class _Equal:
+    __slots__ = ("_by_value", "needed")
+
+    def __init__(self) -> None:
+        self.needed = 0
+        self._by_value: dict[Value, set[int] | int] = {}  # few slots, or many as bits
+
+    def change(self, one: Comparison, slot: int) -> None:
+        held = self._by_value.get(one.value)
+        if isinstance(held, int):
+            held ^= 1 << slot
+            self._by_value[one.value] = held if held.bit_count() > CHUNK // 2 else set(slots_of(held))
+            return
+        changed = (held or set()) ^ {slot}
+        if len(changed) > CHUNK:
+            self._by_value[one.value] = bits_of(changed)
+        elif changed:
+            self._by_value[one.value] = changed
+        else:
+            del self._by_value[one.value]
+
+    def passing(self, value: Value) -> int:
+        held = self._by_value.get(value, 0)
+        return held if isinstance(held, int) else bits_of(held)
+
+
+class _Unequal(_Equal):
+    __slots__ = ()
+
+    def passing(self, value: Value) -> int:
+        return self.needed ^ (self.needed & super().passing(value))
+
+
+class _Above:
+    """`>` and `>=`: a value fulfils those with the smallest constants. An entry is (constant, is it `>`, slot)."""
+
+    __slots__ = ("_before", "_chunks", "_count", "_firsts", "needed")
+
+    def __init__(self) -> None:
+        self.needed = self._count = 0
+        self._chunks: list[list[tuple[float, bool, int]]] = [[]]
+        self._firsts: list[tuple[float, bool, int]] = []  # of every chunk but the first
+        self._before = [0]  # the union of all chunks before each
+
+    def change(self, one: Comparison, slot: int) -> None:
+        assert isinstance(one.value, float)
+        self._change(one.value, one.op is Op.GT, slot)
+
+    def _change(self, constant: float, is_open: bool, slot: int) -> None:
+        entry, bit = (constant, is_open, slot), 1 << slot
+        at = bisect_right(self._firsts, entry)
+        chunk = self._chunks[at]
+        place = bisect_left(chunk, entry)
+        if place < len(chunk) and chunk[place] == entry:
+            del chunk[place]
+            self._count -= 1
+        else:
+            insort(chunk, entry)
+            self._count += 1
+        before = self._before
+        for later in range(at + 1, len(before)):
+            before[later] ^= bit
+        if len(chunk) > 2 * max(CHUNK, self._count // UNIONS):
+            self._split(at)
+        elif not chunk and len(self._chunks) > 1:
+            del self._chunks[at], self._firsts[max(0, at - 1)], before[at]
+
+    def _split(self, at: int) -> None:
+        chunk = self._chunks[at]
+        low, high = chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]
+        self._chunks[at : at + 1] = [low, high]
+        self._firsts.insert(at, high[0])
+        self._before.insert(at + 1, self._before[at] | bits_of(entry[2] for entry in low))
+
+    def passing(self, value: Value) -> int:
+        return self._upto(value) if isinstance(value, float) else 0
+
+    def _upto(self, value: float) -> int:
+        most = (value, False, _LAST_SLOT)
+        at = bisect_right(self._firsts, most)
+        chunk = self._chunks[at]
+        return self._before[at] | bits_of(entry[2] for entry in chunk[: bisect_right(chunk, most)])
+
+
+class _Below(_Above):
+    """`<` and `<=`, as the same of negative numbers."""
+
+    __slots__ = ()
+
+    def change(self, one: Comparison, slot: int) -> None:
+        assert isinstance(one.value, float)
+        self._change(-one.value, one.op is Op.LT, slot)
+
+    def passing(self, value: Value) -> int:
+        return self._upto(-value) if isinstance(value, float) else 0
+
+
+_LAST_SLOT = 1 << 62
+_KINDS: dict[Op, type[_Equal | _Above]] = {
+    Op.EQ: _Equal, Op.NE: _Unequal, Op.GT: _Above, Op.GE: _Above, Op.LT: _Below, Op.LE: _Below,
+}  # fmt: skip
+
+
+class PredicateIndex:
+    """Predicates under slots: one for each alternative, given when it is added and free again after its removal."""
+
+    def __init__(self) -> None:
+        self._tests: dict[tuple[Name, type[_Equal | _Above]], _Test] = {}
+        self._names: dict[Name, int] = {}
+        self._held: dict[int, tuple[Comparison, ...]] = {}
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        """Alternatives."""
+        return len(self._held)
+
+    def add(self, predicate: Predicate) -> tuple[int, ...]:
+        """Enter a predicate; its slots, none for alternatives that can never hold. Whether it fits is asked before."""
+        needed = (_needed(dict.fromkeys(conjunction)) for conjunction in predicate.conjunctions)
+        return tuple(self._enter(comparisons) for comparisons in needed if comparisons is not None)
+
+    def has_room(self, predicates: Sequence[Predicate]) -> bool:
+        """Whether all of these fit, beside what is held."""
+        names = {one.name for each in predicates for conjunction in each.conjunctions for one in conjunction}
+        if len(self._held) + sum(len(each.conjunctions) for each in predicates) > SLOTS_MAX:
+            return False
+        return len(names - self._names.keys()) + len(self._names) <= NAMES_MAX
+
+    def _enter(self, held: tuple[Comparison, ...]) -> int:
+        slot = heappop(self._free) if self._free else len(self._held)
+        self._held[slot] = held
+        for one in held:
+            kind = _KINDS[one.op]
+            test = self._tests.get((one.name, kind))
+            if test is None:
+                test = self._tests[one.name, kind] = kind()
+            test.needed |= 1 << slot
+            test.change(one, slot)
+            self._names[one.name] = self._names.get(one.name, 0) + 1
+        return slot
+
+    def remove(self, slots: Iterable[int]) -> None:
+        """Forget a predicate."""
+        for slot in slots:
+            held = self._held.pop(slot)
+            for one in held:
+                self._tests[one.name, _KINDS[one.op]].change(one, slot)
+            for key in {(one.name, _KINDS[one.op]) for one in held}:
+                self._tests[key].needed ^= 1 << slot
+                if not self._tests[key].needed:
+                    del self._tests[key]
+            for one in held:
+                self._names[one.name] -= 1
+                if not self._names[one.name]:
+                    del self._names[one.name]
+            heappush(self._free, slot)
+
+    def match(self, attributes: Readable, among: int) -> int:
+        """Of the slots in `among` those whose alternatives hold, as bits."""
+        for (name, _), test in self._tests.items():
+            needed = test.needed & among
+            if not needed:
+                continue
+            value = attributes.get(name)
+            # What needs this test and fails it goes.
+            among ^= needed if value is None else needed ^ (needed & test.passing(value))
+        return among
+
+
+def _needed(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...] | None:
+    """At most one of each kind for each attribute, except `!=`: of two bounds the tighter. None: it never holds."""
+    found: list[Comparison] = []
+    single: dict[tuple[Name, type[_Equal | _Above]], Comparison] = {}
+    for one in comparisons:
+        if one.op is Op.NE:
+            found.append(one)
+            continue
+        key = one.name, _KINDS[one.op]
+        known = single.get(key)
+        if known is not None and one.op is Op.EQ:
+            return None
+        if known is None or _is_tighter(one, known):
+            single[key] = one
+    return (*found, *single.values())
+
+
+def _is_tighter(one: Comparison, known: Comparison) -> bool:
+    assert isinstance(one.value, float)
+    assert isinstance(known.value, float)
+    if one.value == known.value:
+        return one.op in (Op.GT, Op.LT)
+    return one.value > known.value if one.op in (Op.GT, Op.GE) else one.value < known.value
+
+
+def slots_of(bits: int) -> Iterator[int]:
+    """The places of the bits that are set, ascending."""
+    text = bin(bits)[:1:-1]
+    at = text.find("1")
+    while at >= 0:
+        yield at
+        at = text.find("1", at + 1)
+
+
+def bits_of(slots: Iterable[int]) -> int:
+    """The number in which these bits are set."""
+    places = tuple(slots)
+    data = bytearray((max(places, default=0) >> 3) + 1)
+    for slot in places:
+        data[slot >> 3] |= 1 << (slot & 7)
+    return int.from_bytes(data, "little")

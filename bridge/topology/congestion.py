@@ -1,0 +1,71 @@
+"""How loaded a link is: what went into its queue and out of it in the last window (C7).
+
+The congestion element is in / out of the last whole window: 1 where nothing moved, infinite where something came and
+nothing left. A link is free while fewer than `THRESHOLD` wait for it; of several, the one with the smallest element is
+freest, and the shortest queue decides between equals. Fed by whoever drives real queues, or simulated ones.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+WINDOW_S = 0.05
+THRESHOLD = 10
+"""The paper's values. An element of 1 with an empty queue, its rule for a free link, is the case of none waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLoad:
+    """One link at one moment."""
+
+    queued: int
+    element: float
+
+    @property
+    def is_free(self) -> bool:
+        return self.queued < THRESHOLD
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Smaller is freer."""
+        return self.element, self.queued
+
+
+IDLE = LinkLoad(0, 1.0)
+
+
+class LinkStatus:
+    """The status of one link, a row of the link status table. Times may not run backwards."""
+
+    __slots__ = ("_before", "_in", "_out", "_window", "queued", "window_s")
+
+    def __init__(self, window_s: float = WINDOW_S) -> None:
+        self.window_s = window_s
+        self._window, self._in, self._out = 0, 0, 0
+        self._before = (0, 0)
+        self.queued = 0
+
+    def entered(self, now: float) -> None:
+        """One more waits for the link."""
+        self._roll(now)
+        self._in += 1
+        self.queued += 1
+
+    def left(self, now: float) -> None:
+        """One has been sent."""
+        self._roll(now)
+        self._out += 1
+        self.queued -= 1
+
+    def load(self, now: float) -> LinkLoad:
+        """By the last whole window."""
+        self._roll(now)
+        came, went = self._before
+        return LinkLoad(self.queued, came / went if went else math.inf if came else 1.0)
+
+    def _roll(self, now: float) -> None:
+        window = int(now / self.window_s)
+        if window != self._window:
+            self._before = (self._in, self._out) if window == self._window + 1 else (0, 0)
+            self._window, self._in, self._out = window, 0, 0

@@ -1,0 +1,72 @@
+"""Cells of an experiment, run in this process or in several, and kept so that a run that was cut off goes on.
+
+A result is what its JSON says, wherever it came from: one process, several and a kept file give equal bytes. Not here:
+what a cell is (`bridge.sim.octopis_cells`), progress on the screen (`simulate`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+
+from bridge.sim.experiments import Progress
+from bridge.sim.octopis_cells import Cell, Numbers, measure
+
+LAYOUT = 1
+"""Raised when the same cell would give other numbers: kept ones are then run again."""
+
+
+class Sweeper:
+    """Runs cells with `jobs` processes; keeps results below `kept`, if given."""
+
+    def __init__(self, jobs: int = 1, kept: Path | None = None, run: Callable[[Cell], Numbers] = measure) -> None:
+        self._jobs, self._kept, self._run = jobs, kept, run
+
+    def __call__(self, cells: Sequence[Cell], progress: Progress) -> list[Numbers]:
+        """The results in the order of the cells. Raises OSError where they cannot be kept."""
+        found = {cell: self._read(cell) for cell in cells}
+        left = [cell for cell, result in found.items() if result is None]
+        for cell, result in self._results(left):
+            text = json.dumps(result, sort_keys=True)
+            self._write(cell, text)
+            found[cell] = json.loads(text)
+            progress(sum(one is not None for one in found.values()) / len(found))
+        results = [found[cell] for cell in cells]
+        return [result for result in results if result is not None]
+
+    def _results(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Numbers]]:
+        if self._jobs == 1 or len(cells) < 2:
+            yield from ((cell, self._run(cell)) for cell in cells)
+            return
+        # Not forked: the progress bar has a thread.
+        with ProcessPoolExecutor(self._jobs, mp_context=get_context("spawn")) as pool:
+            running = {pool.submit(self._run, cell): cell for cell in cells}
+            for future in as_completed(running):
+                yield running[future], future.result()
+
+    def _path(self, cell: Cell) -> Path | None:
+        if self._kept is None:
+            return None
+        name = json.dumps([LAYOUT, asdict(cell)], sort_keys=True)
+        return self._kept / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json"
+
+    def _read(self, cell: Cell) -> Numbers | None:
+        path = self._path(cell)
+        if path is None or not path.exists():
+            return None
+        try:
+            result: Numbers = json.loads(path.read_text("utf-8"))
+        except ValueError:
+            return None  # cut off while it was written
+        return result
+
+    def _write(self, cell: Cell, text: str) -> None:
+        path = self._path(cell)
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")

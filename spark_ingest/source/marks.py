@@ -1,0 +1,84 @@
+"""What an offset in a checkpoint says beside positions: whose it is, of which spool, and of which devices.
+
+    {"@": {"owner": TOKEN, "parts": {RECEIVER: TEXT}}, RECEIVER: {"segment": n, "byte": n, "shard": PARTS}}
+
+The token is drawn when a query begins without a checkpoint, and goes from offset to offset; consumers are told apart by
+it (`spool.consumers`). `parts`: which spool the positions are of, for another one may have groups that end at the same
+bytes. `shard`: which devices, for rows of others were passed by. Offsets of earlier versions have neither token nor
+parts. Not here: what positions mean (`spool.view`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from spark_ingest.errors import BadOption, SpoolGap
+from spark_ingest.spool import Offset, SpoolView
+
+MARK = "@"
+"""No receiver has this name."""
+_log = logging.getLogger(__name__)
+
+
+class OffsetMarks:
+    """Marks of one query's offsets. `shard`: the devices as options say, None for all."""
+
+    def __init__(self, view: SpoolView, shard: str | None, *, lossy: bool = False) -> None:
+        self._view, self._shard, self._lossy = view, shard, lossy
+        self._parts: dict[str, str] = {}
+
+    def stamped(self, positions: Offset, owner: str) -> Offset:
+        """An offset for the checkpoint."""
+        for name in positions:
+            if name not in self._parts and (part := self._view.part(name)):
+                self._parts[name] = part
+        shard = {} if self._shard is None else {"shard": self._shard}
+        mark = {"owner": owner, "parts": {name: self._parts[name] for name in sorted(positions) if name in self._parts}}
+        stamped = {name: {"segment": at["segment"], "byte": at["byte"], **shard} for name, at in positions.items()}
+        return ({MARK: mark} if owner else {}) | stamped
+
+    def positions(self, offset: Offset) -> Offset:
+        """Of an offset, without marks. Raises BadOption when it is of other devices, and SpoolGap when it is of another
+        spool; for those who can do without what is lost, that receiver's rows begin anew."""
+        parts = _mark(offset).get("parts", {})
+        found = {name: at for name, at in offset.items() if name != MARK}
+        for name, at in list(found.items()):
+            self._continues(at.get("shard") if isinstance(at, Mapping) else None)
+            now = self._view.part(name) if name in parts else ""
+            if now and now != parts[name]:
+                told = f"the checkpoint is of another spool than the one that is now where receiver {name} writes"
+                if not self._lossy:
+                    raise SpoolGap(f"{told}; bring that one back, take a new checkpoint, or failOnDataLoss=false")
+                _log.warning("veilmq: %s; reading it from its beginning, as failOnDataLoss=false says", told)
+                del found[name]
+        return found
+
+    def _continues(self, theirs: str | None) -> None:
+        ours = self._shard
+        if theirs == ours:
+            return
+        if ours is not None and ours.startswith(f"{theirs or ours.partition(':')[0] + ':1/1'}@"):
+            return
+        raise BadOption(
+            f"the checkpoint is of shard {theirs or '1/1'}, options say {ours or '1/1'} (level:part): rows would "
+            "be lost or repeated; say the same again, or shard_before=PART@TIME with a time to come in every query "
+            "of these shards, or take other checkpoints"
+        )
+
+
+def new_owner() -> str:
+    """A token for a query that begins."""
+    return os.urandom(8).hex()
+
+
+def owner_of(offset: Offset) -> str:
+    """The token in an offset; empty in one of an earlier version."""
+    return str(_mark(offset).get("owner", ""))
+
+
+def _mark(offset: Offset) -> Mapping[str, Any]:
+    mark = offset.get(MARK, {})
+    return mark if isinstance(mark, Mapping) else {}

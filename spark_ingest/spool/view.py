@@ -1,0 +1,286 @@
+"""What has been synced in a spool, as its readers see it: places, amounts, ranges of groups, tasks.
+
+Numbers of segments go up by one and offsets end where a group ends; what does not fit that is a gap or another spool,
+and is told. With `lossy` it is counted (`lost`) and reading goes on behind it, as readers of Kafka have it with
+`failOnDataLoss=false`. Works while receivers in this or other processes write, seal and trim. Writes nothing.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from spark_ingest.errors import SpoolDamaged, SpoolError, SpoolGap
+from spark_ingest.spool.index import SegmentGroup, SegmentIndex
+from spark_ingest.spool.segments import (
+    CONSUMERS,
+    RECEIVER_NAME,
+    WAY_OUT,
+    ByteRange,
+    Offset,
+    Position,
+    Size,
+    as_offset,
+    open_segment,
+    positions_of,
+    segment_numbers,
+    segment_path,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class SpoolView:
+    """What has been synced in a spool directory, for one reading process. Keeps indexes, no file descriptors."""
+
+    def __init__(self, root: Path, *, lossy: bool = False) -> None:
+        self._root = root
+        self._lossy = lossy
+        self._indexes: dict[tuple[str, int], SegmentIndex] = {}
+        self.lost: Counter[str] = Counter()
+        """Gaps and damaged segments that reading went on behind, by receiver."""
+
+    def receivers(self) -> list[str]:
+        try:
+            names = [path.name for path in self._root.iterdir() if path.is_dir()]
+        except FileNotFoundError:
+            return []
+        return sorted(name for name in names if name != CONSUMERS and RECEIVER_NAME.fullmatch(name))
+
+    def earliest(self) -> Offset:
+        """The oldest position of every receiver that has a segment."""
+        found = {name: segment_numbers(self._root / name) for name in self.receivers()}
+        return as_offset({name: Position(numbers[0], 0) for name, numbers in found.items() if numbers})
+
+    def latest(self) -> Offset:
+        """The end of what is synced, for every receiver that has a segment. Raises SpoolDamaged."""
+        found = {}
+        for name in self.receivers():
+            numbers = segment_numbers(self._root / name)
+            for number in reversed(numbers):
+                groups = self._groups(name, number, number != numbers[-1])
+                found[name] = Position(number, groups[-1].end if groups else 0)
+                if groups:
+                    break
+        return as_offset(found)
+
+    def part(self, name: str) -> str:
+        """Which part of a spool a receiver's directory holds: another text in every spool; empty for an old one."""
+        for number in segment_numbers(self._root / name):
+            try:
+                return open_segment(str(segment_path(self._root / name, number))).part
+            except SpoolError:
+                continue  # told by whoever reads it
+        return ""
+
+    def advance(
+        self,
+        start: Offset,
+        max_rows: int | None = None,
+        target: Mapping[str, Position] | None = None,
+        *,
+        max_bytes: int | None = None,
+    ) -> Offset:
+        """The furthest offset from `start` with about `max_rows` rows and `max_bytes` bytes, shared fairly between
+        receivers.
+
+        One group of each receiver at least, if it has any: a limit below a group's size may not stop us.
+        `target`: nothing beyond these positions. Equal to `start` when nothing is new. Raises SpoolGap when
+        what follows `start` was trimmed.
+        """
+        positions = positions_of(start)
+        names = self.receivers()
+        rows_left, bytes_left = max_rows, max_bytes
+        for turn, name in enumerate(names):
+            rows_share = None if rows_left is None else rows_left // (len(names) - turn)
+            bytes_share = None if bytes_left is None else bytes_left // (len(names) - turn)
+            rows = size = 0
+            limit = None if target is None else target.get(name, Position(0, 0))
+            for number, begin, group in self._groups_after(name, positions.get(name), limit):
+                if rows and rows_share is not None and rows + group.rows > rows_share:
+                    break
+                if size and bytes_share is not None and size + group.end - begin > bytes_share:
+                    break
+                rows += group.rows
+                size += group.end - begin
+                positions[name] = Position(number, group.end)
+            rows_left = None if rows_left is None else max(0, rows_left - rows)
+            bytes_left = None if bytes_left is None else max(0, bytes_left - size)
+        return as_offset(positions)
+
+    def ranges(self, start: Offset, end: Offset, parts: int) -> list[ByteRange]:
+        """The groups in (start, end] as about `parts` ranges of similar size, none across segments."""
+        before = positions_of(start)
+        after = positions_of(end)
+        wanted: list[tuple[str, int, SegmentGroup]] = []
+        for name, last in sorted(after.items()):
+            groups = [
+                (str(segment_path(self._root / name, number)), begin, group)
+                for number, begin, group in self._groups_after(name, before.get(name), last)
+            ]
+            ends = not last.byte or (bool(groups) and Position(*_where(groups[-1])) == last)
+            if last != before.get(name) and not ends:
+                where = f"{self._root / name} ends before segment {last.segment} byte {last.byte}"
+                self._gap(name, f"{where}, where the checkpoint points")
+            wanted += groups
+        size = sum(group.end - begin for _, begin, group in wanted)
+        return _join(wanted, max(RANGE_BYTES_MIN, -(-size // max(1, parts))))
+
+    def rows_between(self, start: Offset, end: Offset) -> int:
+        """Rows in (start, end]."""
+        return sum(size.rows for size in self.sizes_between(start, end).values())
+
+    def sizes_between(self, start: Offset, end: Offset) -> dict[str, Size]:
+        """What lies in (start, end], by receiver."""
+        before = positions_of(start)
+        sizes = {}
+        for name, last in positions_of(end).items():
+            parts = [index.size(first, to) for _, index, first, to in self._stretches(name, before.get(name), last)]
+            sizes[name] = Size(sum(part.rows for part in parts), sum(part.bytes for part in parts))
+        return sizes
+
+    def _groups_after(
+        self, name: str, at: Position | None, last: Position | None = None
+    ) -> Iterator[tuple[int, int, SegmentGroup]]:
+        """(segment, first byte, group) in order, after `at`, up to and with `last`. Raises SpoolGap."""
+        for number, index, first, end in self._stretches(name, at, last):
+            groups = index.groups()
+            begin = groups[first - 1].end if first else 0
+            for group in islice(groups, first, end):
+                yield number, begin, group
+                begin = group.end
+
+    def _stretches(
+        self, name: str, at: Position | None, last: Position | None
+    ) -> Iterator[tuple[int, SegmentIndex, int, int]]:
+        """(segment, its index, first group, end of groups) of what lies after `at`, up to and with `last`.
+
+        Costs as much for a segment as for a group. Raises SpoolGap, SpoolDamaged.
+        """
+        # The directory is listed first: an index is final once a later segment is in the list.
+        numbers = self._numbers(name, at, last)
+        if at is None or (self._lossy and numbers and at.segment > numbers[-1]):  # lossy: a spool that began anew
+            at = Position(numbers[0] if numbers else 0, 0)
+        for key in [key for key in self._indexes if key[0] == name and key[1] < at.segment]:
+            del self._indexes[key]
+        for number in numbers[bisect.bisect_left(numbers, at.segment) :]:
+            if last is not None and number > last.segment:
+                return
+            groups = self._groups(name, number, number != numbers[-1])
+            first = _number_after(groups, at.byte) if number == at.segment else 0
+            if number == at.segment and at.byte and (not first or groups[first - 1].end != at.byte):
+                where = f"{self._root / name}: no group of segment {number} ends at byte {at.byte}"
+                self._gap(name, f"{where}, where the checkpoint points: it is of another spool, or rows are gone")
+            end = _number_after(groups, last.byte) if last is not None and number == last.segment else len(groups)
+            yield number, self._index(name, number), first, end
+
+    def _numbers(self, name: str, at: Position | None, last: Position | None) -> list[int]:
+        """Segments of a receiver; those that are wanted are all there. Raises SpoolGap."""
+        directory = self._root / name
+        for _ in range(2):  # a list that is made while others trim may have holes
+            numbers = segment_numbers(directory)
+            begin = at.segment if at is not None and at.segment else next(iter(numbers), 1)
+            newest = numbers[-1] if numbers else 0
+            end = newest if last is None else min(last.segment, newest)
+            wanted = range(begin, max(begin, end) + 1) if numbers or (at is not None and at.segment) else range(0)
+            missing = sorted(set(wanted) - set(numbers))
+            if not missing:
+                break
+        if missing:
+            self._gap(name, f"{directory} has no segment {missing[0]}, which the checkpoint needs")
+        return numbers
+
+    def _gap(self, name: str, told: str) -> None:
+        """Raises SpoolGap, or counts."""
+        if not self._lossy:
+            raise SpoolGap(f"{told}; {WAY_OUT}")
+        self.lost[name] += 1
+        _log.warning("veilmq: %s; reading on, as failOnDataLoss=false says", told)
+
+    def _groups(self, name: str, number: int, final: bool) -> Sequence[SegmentGroup]:
+        """What is synced of a segment. Raises SpoolDamaged, SpoolGap."""
+        index = self._index(name, number)
+        try:
+            return index.groups(final)
+        except SpoolDamaged as error:
+            if not self._lossy:
+                raise
+            self.lost[name] += 1
+            _log.warning("veilmq: %s", error)
+            index.salvage()
+            return index.groups(final)
+
+    def _index(self, name: str, number: int) -> SegmentIndex:
+        index = self._indexes.get((name, number))
+        if index is None:
+            index = self._indexes[name, number] = SegmentIndex(self._root / name, number)
+        return index
+
+
+def _number_after(groups: Sequence[SegmentGroup], byte: int) -> int:
+    """How many groups end at `byte` or before."""
+    return bisect.bisect_right(groups, byte, key=lambda group: group.end)
+
+
+def salvaged_groups(extent: ByteRange) -> Iterator[Any]:
+    """`read_groups` for those who said that they can do without what is damaged: it is logged, and left out."""
+    at = extent.start
+    while at < extent.end:
+        try:
+            for batch, end in open_segment(extent.path).batches(at, extent.end):
+                yield batch
+                at = end
+        except SpoolError as error:
+            _log.warning("veilmq: rows are left out, as failOnDataLoss=false says: %s", error)
+            path, ends = Path(extent.path), []
+            with contextlib.suppress(SpoolError):
+                ends = [group.end for group in SegmentIndex(path.parent, int(path.stem)).groups()]
+            at = next((end for end in ends if at < end), extent.end)
+
+
+RANGE_BYTES_MIN = 64 * 1024
+"""Below this a task costs more than what it reads."""
+TASK_BYTES = 64 << 20
+"""A task that is much larger only loses more when it fails, and leaves other cores idle."""
+
+
+def _where(entry: tuple[str, int, SegmentGroup]) -> tuple[int, int]:
+    return int(Path(entry[0]).stem), entry[2].end
+
+
+def _join(entries: Sequence[tuple[str, int, SegmentGroup]], range_bytes: int) -> list[ByteRange]:
+    """Neighbouring groups of one segment joined until a range holds about `range_bytes`."""
+    ranges: list[ByteRange] = []
+    for path, begin, group in entries:
+        last = ranges[-1] if ranges else None
+        fits = last is not None and (last.end - last.start) + (group.end - begin) / 2 <= range_bytes
+        if last and fits and last.path == path and last.end == begin:
+            ranges[-1] = ByteRange(path, last.start, group.end, last.rows + group.rows)
+        else:
+            ranges.append(ByteRange(path, begin, group.end, group.rows))
+    return ranges
+
+
+def in_tasks(ranges: Sequence[ByteRange], parts: int) -> list[tuple[ByteRange, ...]]:
+    """Neighbouring ranges joined to about `parts` tasks of similar size; to more where these would be large.
+
+    A range ends with its segment. A task need not: it costs as much before its first row as many rows do.
+    """
+    task_bytes = min(TASK_BYTES, -(-sum(each.end - each.start for each in ranges) // max(1, parts)))
+    tasks: list[list[ByteRange]] = []
+    held = 0
+    for each in ranges:
+        size = each.end - each.start
+        if tasks and held + size / 2 <= task_bytes:
+            tasks[-1].append(each)
+            held += size
+        else:
+            tasks.append([each])
+            held = size
+    return [tuple(task) for task in tasks]

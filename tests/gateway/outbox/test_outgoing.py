@@ -1,0 +1,127 @@
+"""What is not stored waits for what else the same turn of the loop brings, and goes as one batch, never behind what is
+stored after it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from bridge.contract import BATCH_BYTES, RECORDS_MAX, Appending, Committed, Event, Numbered, Publication, Unstored
+from bridge.contract.batches import count_of, unpacked
+from gateway.base import Figures
+from gateway.outbox.outgoing import Outgoing
+from gateway.outbox.store import OutboxFullError, Store
+from keys.identity import Role
+
+
+def reading(qos: int, payload: bytes = b"x", topic: str = "plant/a", retain: bool = False) -> Publication:
+    return Publication(topic, payload, qos, retain, time_ms=1)
+
+
+def run(tmp_path: Path, work: Callable[[Outgoing], None]) -> list[Event]:
+    """What the node hears of it."""
+    events: list[Event] = []
+
+    async def main() -> None:
+        store = Store.open(tmp_path)
+        outgoing = Outgoing(store, Figures("site", Role.GATEWAY), events.append, lambda topic: "plant/~")
+        work(outgoing)
+        for _ in range(200):
+            await asyncio.sleep(0.005)
+            stored = [entry[2] for event in events if isinstance(event, Committed) for entry in event.entries]
+            if sum(isinstance(event, Appending) for event in events) == sum(map(count_of, stored)):
+                break
+        store.close()
+
+    asyncio.run(main())
+    return events
+
+
+def records(event: Unstored) -> list[bytes]:
+    found = list(unpacked(event.publication.payload, event.sequence))
+    assert all(isinstance(each, Numbered) for each in found)
+    return [each.publication.payload for each in found if isinstance(each, Numbered)]
+
+
+def test_qos_0_of_one_turn_is_one_batch(tmp_path: Path) -> None:
+    codes: list[int] = []
+
+    def work(outgoing: Outgoing) -> None:
+        for n in range(5):
+            outgoing.take(reading(0, b"%d" % n), codes.append)
+
+    (event,) = run(tmp_path, work)
+    assert isinstance(event, Unstored)
+    assert (event.publication.topic, event.publication.qos, count_of(event.publication)) == ("plant/~", 0, 5)
+    assert records(event) == [b"0", b"1", b"2", b"3", b"4"]
+    assert codes == [0] * 5
+
+
+def test_qos_0_does_not_come_behind_what_is_stored_after_it(tmp_path: Path) -> None:
+    def work(outgoing: Outgoing) -> None:
+        for qos, payload in ((0, b"1"), (0, b"2"), (1, b"3"), (0, b"4")):
+            outgoing.take(reading(qos, payload), lambda code: None)
+
+    events = run(tmp_path, work)
+    unstored = [event for event in events if isinstance(event, Unstored)]
+    stored = [event.sequence for event in events if isinstance(event, Appending)]
+    assert [records(event) for event in unstored] == [[b"1", b"2"], [b"4"]]
+    assert unstored[0].sequence < stored[0] < unstored[1].sequence
+    assert events.index(unstored[0]) < [type(event) for event in events].index(Appending)
+
+
+def test_a_batch_of_qos_0_has_so_many_records_and_bytes_at_most(tmp_path: Path) -> None:
+    def many(outgoing: Outgoing) -> None:
+        for _ in range(RECORDS_MAX + 1):
+            outgoing.take(reading(0), lambda code: None)
+
+    def large(outgoing: Outgoing) -> None:
+        for _ in range(5):
+            outgoing.take(reading(0, bytes(BATCH_BYTES // 3)), lambda code: None)
+
+    for name, work, counts in (("many", many, [RECORDS_MAX, 1]), ("large", large, [2, 2, 1])):
+        events = run(tmp_path / name, work)
+        assert [count_of(event.publication) for event in events if isinstance(event, Unstored)] == counts
+
+
+def test_what_is_retained_travels_alone_and_so_does_what_follows_it(tmp_path: Path) -> None:
+    def work(outgoing: Outgoing) -> None:
+        for n, retain in enumerate((False, True, False)):
+            outgoing.take(reading(0, b"%d" % n, retain=retain), lambda code: None)
+
+    events = [event for event in run(tmp_path, work) if isinstance(event, Unstored)]
+    assert sorted((event.sequence, event.publication.records) for event in events) == [(1, 1), (2, 0), (3, 0)]
+
+
+class FullStore:
+    """Its disk has room for nothing more."""
+
+    on_committed = None
+
+    def next_sequence(self) -> int:
+        raise OutboxFullError("full")
+
+    def holds_last_of(self, topic: str) -> bool:
+        return False
+
+    def append(self, *publication: object) -> int:
+        raise OutboxFullError("full")
+
+
+@pytest.mark.parametrize(("local", "code", "label"), [(False, 0x97, "full"), (True, 0, "local")])
+def test_a_full_outbox_refuses_or_leaves_local_automation_alone(local: bool, code: int, label: str) -> None:
+    async def main() -> None:
+        figures, codes = Figures("site", Role.GATEWAY), list[int]()
+        store = cast("Store", FullStore())
+        outgoing = Outgoing(
+            store, figures, lambda event: pytest.fail(f"{event}"), lambda topic: None, full_is_local=local
+        )
+        outgoing.take(reading(1), codes.append)
+        assert codes == [code]
+        assert figures.counts[f"outbox_refused.{label}"] == 1
+
+    asyncio.run(main())

@@ -1,0 +1,172 @@
+"""The streaming reader as Spark drives it, without Spark: checkpoints and their names, the last batch, trouble."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_ingest.errors import BadOption, ReceiverTrouble, SpoolGap
+from spark_ingest.options import parse_options
+from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
+from spark_ingest.source.reader import SpoolStreamReader
+from spark_ingest.spool.segments import Offset, segment_numbers, segment_path
+from spark_ingest.spool.standing import standings
+from spark_ingest.spool.view import SpoolView
+from tests.spark_ingest.spool.test_segments import fill, opened
+
+pytest.importorskip("pyspark")
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+
+def no_client(_: object) -> Any:
+    raise AssertionError("a query that only reads connects to nobody")
+
+
+class Checkpoint:
+    """What Spark does with a reader: plans, logs, runs, commits; may die in between."""
+
+    def __init__(self, root: Path, **options: str) -> None:
+        told = {"spool": str(root), "grants": str(root.with_name("keys.json"))} | options
+        self.options = parse_options(told)
+        self.at: Offset | None = None
+        self.pending: Offset | None = None
+        self.rows = 0
+
+    def run(self, *, dies: bool = False, available_now: bool = True) -> int:
+        """Batches until there is nothing new; rows that were planned."""
+        reader = SpoolStreamReader(self.options, no_client)
+        planned = 0
+        try:
+            if available_now:
+                reader.prepareForTriggerAvailableNow()
+            start = reader.initialOffset() if self.at is None else self.at
+            while True:
+                end = self.pending or json.loads(json.dumps(reader.latestOffset(start, ReadAllAvailable())))
+                if end == start:
+                    return planned
+                self.pending = end
+                planned += sum(each.rows for part in reader.partitions(start, end) for each in part.extents)
+                if dies:
+                    return planned
+                self.at, self.pending = end, None
+                start = end
+        finally:
+            reader.stop()
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    fill(opened(tmp_path / "spool", segment=10_000), range(400))
+    return tmp_path / "spool"
+
+
+def test_a_second_checkpoint_under_one_name_is_refused(spool: Path) -> None:
+    """Two scheduled jobs: the second one would read what the first one left."""
+    first, second = Checkpoint(spool), Checkpoint(spool)
+    assert first.run() == 400
+    for _ in range(2):
+        with pytest.raises(BadOption, match="consumer=NAME"):
+            second.run()
+    assert first.run() == 0
+    assert Checkpoint(spool, consumer="second").run() > 0
+    fill(opened(spool, "more"), range(20))
+    assert first.run() == 20
+
+
+def test_a_query_that_died_in_its_first_batch_is_the_same_query(spool: Path) -> None:
+    query = Checkpoint(spool)
+    assert query.run(dies=True) == 400
+    assert query.run() == 400
+    assert query.run() == 0
+
+
+def test_one_that_began_at_the_end_repeats_its_first_batch_from_there(spool: Path) -> None:
+    """Spark asks for the first offset anew, when the end of that batch stands in the checkpoint."""
+    query = Checkpoint(spool, startingOffsets="latest")
+    reader = SpoolStreamReader(query.options, no_client)
+    start = reader.initialOffset()
+    fill(opened(spool, "more"), range(30))
+    query.pending = reader.latestOffset(start, ReadAllAvailable())
+    assert sum(each.rows for part in reader.partitions(start, query.pending) for each in part.extents) == 30
+    reader.stop()
+    assert query.run(available_now=False) == 30
+
+
+def test_all_that_was_delivered_is_behind_the_query_and_trimmed(spool: Path) -> None:
+    """Spark tells a source of each batch when the next is planned, and so never of the last one."""
+    query = Checkpoint(spool)
+    query.run()
+    (standing,) = standings(spool)
+    assert standing.behind is not None
+    assert standing.behind.rows == 0
+    assert len(segment_numbers(spool / "main")) == 1
+
+
+def test_a_gap_fails_the_query_and_may_be_passed_over(spool: Path) -> None:
+    segment_path(spool / "main", 3).unlink()
+    with pytest.raises(SpoolGap, match="failOnDataLoss=false"):
+        Checkpoint(spool).run()
+    query = Checkpoint(spool, failOnDataLoss="false")
+    assert 300 < query.run() < 400
+    reader = SpoolStreamReader(query.options, no_client)
+    reader.latestOffset(query.at or {}, ReadAllAvailable())
+    told = reader.reportLatestOffset()
+    assert told is not None
+    assert told["main"]["rows_behind"] == 0
+    reader.stop()
+
+
+def test_a_receiver_in_trouble_fails_the_query_after_a_while(tmp_path: Path) -> None:
+    """A disk that is full or fails: the query had nothing to read, and looked well for ever."""
+
+    class Client:
+        overlay = home_region = None
+
+        def held(self) -> object:
+            raise OSError(28, "No space left on device")
+
+    settings = ReceiverSettings(tmp_path / "spool", tmp_path / "keys.json")
+    receiver = Receiver(settings, Client)  # type: ignore[arg-type]
+    receiver.check(0.0)
+    receiver.start()
+    try:
+        until(lambda: receiver.trouble is not None)
+        receiver.check(3_600.0)
+        with pytest.raises(ReceiverTrouble, match="No space left"):
+            receiver.check(0.0)
+    finally:
+        receiver.stop()
+
+
+def test_a_damaged_spool_ends_the_receiver_at_once(tmp_path: Path) -> None:
+    writer = opened(tmp_path / "spool")
+    fill(writer, range(20))
+    writer.close()
+    path = segment_path(tmp_path / "spool" / "main", 1)
+    path.write_bytes(path.read_bytes()[:3_000])
+    receiver = Receiver(ReceiverSettings(tmp_path / "spool", tmp_path / "keys.json"), lambda: no_client(None))
+    receiver.start()
+    until(lambda: receiver.failure is not None)
+    with pytest.raises(type(receiver.failure or Exception), match="were synced"):
+        receiver.check(3_600.0)
+    receiver.stop()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    for _ in range(400):
+        if holds():
+            return
+        time.sleep(0.02)
+    raise AssertionError("never")
+
+
+def test_progress_tells_what_was_passed_over(spool: Path) -> None:
+    segment_path(spool / "main", 3).unlink()
+    view = SpoolView(spool, lossy=True)
+    view.sizes_between({}, view.latest())
+    assert view.lost["main"] == 1
