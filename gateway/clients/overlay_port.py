@@ -79,10 +79,6 @@ class OverlayPort(Protocol):
 
     def entity_event(self, event: EntityEvent) -> None: ...
 
-    def fleet_view(self, group: str, limit: int) -> dict[str, object]:
-        """How traced entities stand, for a page; empty where that is not kept."""
-        ...
-
 
 class Constraining(Protocol):
     """Constrained topics (B2): enforced wherever a client names one. Absent: they are ordinary topics."""
@@ -114,6 +110,10 @@ class Constraining(Protocol):
 
     def willed(self, client_id: str, will: Will) -> None:
         """A client's will that is published."""
+        ...
+
+    def fleet_view(self, group: str, limit: int) -> dict[str, object]:
+        """How traced entities stand, for a page; empty where that is not kept."""
         ...
 
     def entity_event(self, event: EntityEvent) -> None: ...
