@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 
@@ -50,7 +51,10 @@ def test_time_that_is_slewed_is_no_trouble() -> None:
 
 
 def test_beyond_the_end_of_most_certificates_the_clock_is_to_blame() -> None:
-    clock, overlay = Clock(), Overlay().signed
+    clock, region = Clock(), Overlay()
+    assert most_ended_s(region.signed) == math.inf, "nobody who could be wrong"
+    Publisher(region)
+    overlay = region.signed
     end = most_ended_s(overlay)
     clock.wall = end
     clock.session().check(overlay)
