@@ -14,7 +14,6 @@ import importlib.util
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -110,17 +109,6 @@ def spark_session(app: str = "veilmq", cores: int | str = "*", config: Mapping[s
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
-
-
-def java_version(home: Path) -> str:
-    """First line of `java -version`. Raises NoJava when this Java does not start."""
-    try:
-        told = subprocess.run(
-            [str(home / "bin" / "java"), "-version"], capture_output=True, text=True, timeout=60, check=True
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise NoJava(f"{home}/bin/java does not start ({error}); set JAVA_HOME to a Java 17 or newer") from None
-    return (told.stderr or told.stdout).splitlines()[0]
 
 
 def _shim(java: Path) -> str:

@@ -33,7 +33,7 @@ def message_of(row: Row) -> Message:
     _, packet, expires_at, publisher = row
     decoder = Decoder(Version.V5)
     packets = decoder.feed(packet)
-    if len(packets) != 1 or not isinstance(packets[0], Publish):
+    if len(packets) != 1 or decoder.held_bytes or not isinstance(packets[0], Publish):
         raise StoreError(f"message {row[0]} in the data directory is damaged; restore it or empty the directory")
     one = packets[0]
     return Message(one.topic, one.payload, one.qos, one.retain, one.properties, expires_at, publisher)

@@ -17,6 +17,7 @@ from bridge.document import Issuer, Overlay, OverlayError, Scope, ScopeSecret
 from bridge.document.overlay import RegionView
 from gateway.base import PrivateFileError, read_private, write_private, write_public
 from gateway.trust.domains import LocalIdentity, TrustError, read_public
+from keys.columnsearch import worst_steps
 from keys.envelope import Mode
 from keys.epochs import ScopeKeys
 from keys.errors import BadContent, BadFrame, OurFault
@@ -109,6 +110,15 @@ def load_secrets(local: LocalIdentity, overlay: Overlay) -> tuple[list[ScopeSecr
     return secrets, keys
 
 
+def worst_search(overlay: Overlay, scope: Scope) -> int:
+    """Most choices of replicas that a reader works out for a key of the scope if f of each region lie; each takes
+    some 10 us (`make bench-keys`). 0 in a scope without keys."""
+    if scope.mode is Mode.PLAIN:
+        return 0
+    regions = overlay.regions_of(scope)
+    return max(worst_steps(overlay.hops_between(start, end)) for start in regions for end in regions)
+
+
 def describe_overlay(overlay: Overlay) -> dict[str, Any]:
     """What `veilmq overlay show` prints; all of it is public."""
     policy = overlay.policy
@@ -140,7 +150,8 @@ def describe_overlay(overlay: Overlay) -> dict[str, Any]:
             {
                 "filter": scope.filter, "mode": scope.mode.name.lower(), "tokens": scope.tokens,
                 "shares_only": scope.shares_only, "bump": scope.bump, "retiring": scope.retiring,
-                "regions": sorted(overlay.regions_of(scope)), **describe_keys(scope),
+                "regions": sorted(overlay.regions_of(scope)), "worst_search": worst_search(overlay, scope),
+                **describe_keys(scope),
             }
             for scope in policy.scopes
         ],

@@ -13,6 +13,7 @@ from bridge.document.policy import Scope
 from bridge.membership.adopting import canonical
 from bridge.node import ReplicaNode
 from bridge.replica.resplitting import NEW_KEYS_EVERY_S
+from bridge.replica.retained import RETAINED_OVERHEAD_BYTES
 from bridge.wire.statements import KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, Mode, from_property, to_property
 from keys.sharetree import Share, encode_shares
@@ -322,7 +323,7 @@ def test_a_flood_of_keys_evicts_only_the_flooders(world: World, monkeypatch: pyt
 
 
 def test_a_flood_of_retained_topics_evicts_only_the_flooders(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.replica.retained.RETAINED_MAX", 8)
+    monkeypatch.setattr("bridge.replica.retained.RETAINED_BYTES", 9 * RETAINED_OVERHEAD_BYTES - 1)
     node = first_hop(world)
     for n in range(1, 21):
         node.handle(Received("evil", craft(world, "evil", f"open/{n}", sequence=n, key_id=b"k" * 16, retain=True)), NOW)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from gateway.health import BROKEN, DEGRADED, WELL, HealthReport, HealthWatch, View, judge
+from gateway.health import BROKEN, DEGRADED, WELL, HealthReport, View, judge
 from gateway.overlay import OverlayStanding, RegionStanding
 
 NOW = 1_800_000_000.0
@@ -84,47 +82,3 @@ def test_key_servers_away_matter_more_when_a_key_is_missing() -> None:
     report = judge(View(NOW, stands(key_servers=servers, keys_missing=("plant/#",))))
     assert report.level == BROKEN
     assert "start k2, k3, k4" in said(report)
-
-
-@pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    found: list[str] = []
-    with caplog.at_level(logging.INFO, "veilmq.health"):
-        handler = logging.Handler()
-        handler.emit = lambda record: found.append(f"{record.levelname} {record.getMessage()}")  # type: ignore[method-assign]
-        logging.getLogger("veilmq.health").addHandler(handler)
-        yield found
-        logging.getLogger("veilmq.health").removeHandler(handler)
-
-
-def test_a_finding_is_said_once_when_it_begins_and_once_when_it_is_over(lines: list[str]) -> None:
-    view = [View(NOW, stands(regions=(region("r1", "r3"),)))]
-    told: list[tuple[str, bool]] = []
-    watch = HealthWatch(lambda: view[0], lambda: 0.0)
-    watch.on_change = lambda finding, begins: told.append((finding.key.split(":")[0], begins))
-    watch.step(1.0)  # links are still being made
-    assert not lines
-    for now in (20.0, 22.0, 3600.0):
-        watch.step(now)
-    assert len(lines) == 1
-    assert lines[0].startswith("WARNING region west: 2 of 3")
-    watch.step(20.0 + DAY_S)
-    assert len(lines) == 2
-    view[0] = View(NOW, stands(regions=(region("r1"),)))
-    watch.step(90_000.0)
-    assert lines[-1].startswith("ERROR region west: quorum is lost")
-    view[0] = View(NOW, stands())
-    watch.step(90_002.0)
-    assert lines[-1].startswith("INFO over: region west")
-    assert told == [("region", True), ("region", False), ("region", True), ("region", False)]
-    watch.step(90_004.0)
-    assert len([line for line in lines if line.startswith("INFO over")]) == 2
-
-
-def test_metrics_say_level_ends_and_quorum() -> None:
-    watch = HealthWatch(lambda: View(NOW, stands(regions=(region("r1"),)), ends={"x": NOW + 5}), lambda: 0.0)
-    found = {metric.name: [(s.labels, s.value) for s in metric.samples] for metric in watch.metrics()}
-    assert found["veilmq_health"] == [({}, 2)]
-    assert found["veilmq_end_seconds"] == [({"what": "x"}, 5)]
-    assert found["veilmq_region_replicas_up"] == [({"region": "west"}, 1)]
-    assert found["veilmq_region_replicas_needed"] == [({"region": "west"}, 2)]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.mqtt5 import codec, encoding
-from gateway.mqtt5.codec import Decoder, PublishTemplate, encode, encode_publish
+from gateway.mqtt5.codec import Decoder, encode, encode_publish
 from gateway.mqtt5.packets import (
     Auth,
     ConnAck,
@@ -30,7 +30,7 @@ from gateway.mqtt5.packets import (
     Version,
     Will,
 )
-from gateway.mqtt5.types import MqttError, ReasonCode, UnsendablePacket
+from gateway.mqtt5.types import MqttError, ReasonCode
 from tests.gateway.mqtt5.strategies import VERSIONS, connects, packets
 
 V31, V311, V5 = Version.V31, Version.V311, Version.V5
@@ -325,85 +325,8 @@ def test_the_topic_cache_is_bounded() -> None:
     assert decoder.error is not None
 
 
-# ----------------------------------------------------------------------------------------------- encoding
-
-
-@pytest.mark.parametrize(
-    ("version", "packet"),
-    [
-        (V311, Auth(0x18)),
-        (V5, Auth(0x87)),
-        (V5, Publish("a/+", b"")),
-        (V5, Publish("", b"")),
-        (V311, Publish("", b"", properties=Properties(topic_alias=1))),
-        (V5, Publish("a", b"", 3, packet_id=1)),
-        (V5, Publish("a", b"", 1)),
-        (V5, Publish("a", b"", 1, packet_id=65_536)),
-        (V5, Publish("a", b"", 0, dup=True)),
-        (V5, Publish("a\ud800", b"")),
-        (V5, Publish("x" * 65_536, b"")),
-        (V5, PubAck(0)),
-        (V5, PubAck(1, 0x92)),
-        (V5, Connect("a", V311)),
-        (V311, Connect("", V311, clean_start=False)),
-        (V31, Connect("", V31)),
-        (V311, Connect("a", V311, password=b"x")),
-        (V5, Connect("a", keep_alive_s=65_536)),
-        (V5, Connect("a", will=Will("#", b""))),
-        (V5, Connect("a", will=Will("a", b"", 3))),
-        (V5, Connect("a", will=Will("a", b"x" * 65_536))),
-        (V5, Connect("a", properties=Properties(authentication_data=b"x"))),
-        (V5, ConnAck(True, 0x87)),
-        (V5, ConnAck(False, 1)),
-        (V5, Subscribe(1, ())),
-        (V5, Subscribe(1, (Subscription("a", 3),))),
-        (V5, Subscribe(1, (Subscription("$share/g/a", 0, no_local=True),))),
-        (V5, Subscribe(1, (Subscription("a#"),))),
-        (V5, SubAck(1, ())),
-        (V5, SubAck(1, (3,))),
-        (V5, Unsubscribe(1, ())),
-        (V5, UnsubAck(1, ())),
-        (V5, Disconnect(0x01)),
-        (V5, object()),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_sent_raises(version: Version, packet: Packet) -> None:
-    with pytest.raises(UnsendablePacket):
-        encode(packet, version)
-
-
-def test_version_5_fields_are_left_out_on_older_connections() -> None:
-    properties = Properties(reason="x")
-    assert encode(PubAck(1, 0x87, properties), V311) == b"\x40\2\0\1"
-    assert encode(SubAck(1, (0x87, 1)), V311) == b"\x90\4\0\1\x80\1"
-    assert encode(Disconnect(0x8B), V311) == b"\xe0\0"
-    assert encode(UnsubAck(1, (0x11,)), V311) == b"\xb0\2\0\1"
-    assert encode(Subscribe(1, (Subscription("a", 1, True, True, 2),)), V311)[-1] == 1
-
-
 def test_the_password_is_in_no_repr() -> None:
     assert "secret" not in repr(Connect("a", username="u", password=b"secret"))
-
-
-@given(
-    st.sampled_from([V311, V5]),
-    st.integers(0, 2),
-    st.booleans(),
-    st.integers(1, 65_535),
-    st.sampled_from([0, 1, 100, 127, 128, 16_370, 16_400]),
-    st.booleans(),
-)
-def test_a_template_is_what_encode_writes(
-    version: Version, qos: int, retain: bool, packet_id: int, size: int, dup: bool
-) -> None:
-    payload = bytes(size)
-    properties = Properties(content_type="x") if version is V5 else Properties()
-    fields = b"\x03\0\1x" if version is V5 else None
-    template = PublishTemplate("topic/é", payload, qos, retain, version, fields)
-    dup = dup and qos > 0
-    expected = encode(Publish("topic/é", payload, qos, retain, dup, packet_id if qos else 0, properties), version)
-    assert (template.with_packet_id(packet_id, dup) if qos else template.packet) == expected
-    assert template.size == len(expected)
 
 
 # --------------------------------------------------------------------------------------------- properties

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.mqtt5.codec import Decoder, encode
+from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import (
     Auth,
@@ -41,8 +41,6 @@ from gateway.mqtt5.session import (
     ServerSession,
     SessionEnded,
     SessionLimits,
-    farewell,
-    refusal,
 )
 from gateway.mqtt5.types import QosNotSupported, ReasonCode, RetainNotSupported
 
@@ -651,25 +649,6 @@ def test_an_alias_is_not_defined_by_a_packet_that_did_not_go() -> None:
     (packet,) = read(session.deliver(Message("topic/number/1", b""), 0, False, NOW))
     assert isinstance(packet, Publish)
     assert packet.topic == "topic/number/1"
-
-
-# ----------------------------------------------------------------------------------------------- last words
-
-
-def test_farewell() -> None:
-    assert read(farewell(V5, ReasonCode.SESSION_TAKEN_OVER)) == [Disconnect(0x8E)]
-    assert read(farewell(V5, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID)) == [Disconnect(0x80)]
-    assert farewell(V311, ReasonCode.SESSION_TAKEN_OVER) == b""
-
-
-def test_refusal() -> None:
-    assert read(refusal(V5, ReasonCode.NOT_AUTHORIZED)) == [ConnAck(False, 0x87)]
-    assert read(refusal(V5, ReasonCode.KEEP_ALIVE_TIMEOUT)) == [ConnAck(False, 0x80)]
-    assert refusal(V311, ReasonCode.NOT_AUTHORIZED) == encode(ConnAck(False, 5), V311)
-    assert refusal(None, ReasonCode.UNSUPPORTED_PROTOCOL_VERSION) == b"\x20\2\0\1"
-    assert refusal(None, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID) == b"\x20\2\0\2"
-    assert refusal(None, ReasonCode.MALFORMED_PACKET) == b""
-    assert refusal(V311, ReasonCode.MALFORMED_PACKET) == b""
 
 
 @given(

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bridge.contract.machine import Count, Effect, Event, LinkDown, LinkUp, Send, Tick, Wire
-from bridge.node import ReplicaNode
+from bridge.contract.machine import Count
 from bridge.publisher.windows import WINDOW_MAX
-from gateway.base.figures import Figures
 from gateway.broker.member_sessions import CONTROL_WINDOW, LINK_LIMITS, RECEIVE_MAXIMUM
 from gateway.mqtt5.client_session import ClientSession
 from gateway.mqtt5.packets import ConnAck, Connect, Properties, PubAck, Publish
 from gateway.overlay import backpressure
 from gateway.overlay.backpressure import AWAY_S, HELD_BYTES_MAX, MARK_BYTES, MARK_MESSAGES, Backpressure
-from gateway.overlay.broker_overlay import BrokerOverlay
-from keys.identity import Role
 from tests.sim.world import make_world
-from tests.waits import until
 
 FROM = "north1"
 
@@ -207,88 +200,3 @@ def test_control_wires_overtake_publications_that_fill_their_window():
 def test_a_small_receive_maximum_reserves_nothing():
     link = session(2 * CONTROL_WINDOW)
     assert all(publish(link, "t") for _ in range(2 * CONTROL_WINDOW))
-
-
-# -------------------------------------------------------------------------------------------- links as lanes
-
-
-class Peer:
-    """A `Client`, as far as `BrokerOverlay` knows one."""
-
-    def __init__(self) -> None:
-        self.figures = SimpleNamespace(connections=0)
-        self.load, self.takes = (0, 0, 0), True
-        self.session_present = self.connected = False
-
-    def publish(self, *wire: object) -> bool:
-        return self.takes
-
-
-class Node:
-    """A replica's machine that only notes what it is told of links."""
-
-    def __init__(self, machine: ReplicaNode) -> None:
-        self.machine, self.next_deadline = machine, None
-        self.told: list[Event] = []
-        self.effects: list[Effect] = []
-
-    def handle(self, event: Event, now: float) -> list[Effect]:
-        if isinstance(event, LinkUp | LinkDown):
-            self.told.append(event)
-        effects, self.effects = self.effects, []
-        return effects
-
-
-def linked() -> tuple[BrokerOverlay, Node, dict[str, Peer]]:
-    world = make_world({1: 3, 2: 3}, [(1, 2)], {})
-    peers = {name: Peer() for name in world.overlay.views[2].members}
-    name = world.overlay.views[1].members[0]
-    node = Node(ReplicaNode(world.overlay, world.identities[name], name, lambda epoch: bytes(32)))
-    dials: Any = peers
-    keeping: Any = SimpleNamespace(overlay=world.overlay, live=None, role=Role.REPLICA)
-    store: Any = SimpleNamespace()
-    links = BrokerOverlay(node, Figures("r", "replica"), store, keeping, dials)
-    return links, node, peers
-
-
-def test_the_node_hears_of_a_link_again_if_the_peer_lost_the_session():
-    async def check() -> None:
-        links, node, peers = linked()
-        name, peer = next(iter(peers.items()))
-        links._wires._lanes = dict(links._dials)
-        for session_present, told in ((False, 0), (True, 0), (False, 1)):
-            peer.figures.connections += 1
-            peer.session_present = session_present
-            links.link_up(name)
-            assert len(node.told) == told
-            links.link_down(name)
-        peers[name] = Peer()  # the overlay says that it listens elsewhere: another client, with nothing in it
-        links.link_up(name)
-        assert node.told == [LinkUp(name)] * 2
-
-    asyncio.run(check())
-
-
-def test_a_lane_that_overflowed_begins_anew_once_there_is_room(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("gateway.overlay.wires.RELINK_S", 0.001)
-
-    async def check() -> None:
-        links, node, peers = linked()
-        name, peer = next(iter(peers.items()))
-        wire = Wire("t", b"")
-        peer.takes = False
-        node.effects = [Send(name, wire)]
-        links._handle(Tick())  # too large for the peer: nothing else of it is lost
-        assert not node.told
-        peer.load = (256, MARK_MESSAGES, 0)
-        node.effects = [Send(name, wire), Send(name, wire)]
-        links._handle(Tick())
-        assert node.told == [LinkDown(name)]
-        assert links.figures.counts[f"link_overflow.{name}"] == 3
-        await asyncio.sleep(0.01)
-        links.link_up(name)  # it reconnected, and has still to take what is there
-        assert node.told == [LinkDown(name)]
-        peer.load = (0, 0, 0)
-        await until(lambda: node.told == [LinkDown(name), LinkUp(name)])
-
-    asyncio.run(check())

@@ -15,7 +15,8 @@ from bridge.document.policy import Issuer, Refresh
 from gateway.owner.cards import SignOptions
 from gateway.owner.signing import Signed, grant, rekey, revoke
 from gateway.trust.domains import TrustDomain, TrustError
-from gateway.trust.overlay_file import describe_grants, describe_overlay, load_overlay, load_secrets
+from gateway.trust.overlay_file import describe_grants, describe_overlay, load_overlay, load_secrets, worst_search
+from keys.envelope import Mode
 from keys.epochs import KeyName
 from keys.grants import ENDLESS, Right
 from keys.identity import Role
@@ -444,3 +445,17 @@ def test_a_scope_whose_regions_are_not_joined_is_not_signed(world: World) -> Non
     assert not world.out.exists()
     world.sign(lambda description: description["scopes"][1].update(regions=["north", "mid", "south"]))
     assert world.out.exists()
+
+
+def test_what_a_search_can_cost_at_worst_is_shown(world: World) -> None:
+    """For each scope the longest search that f liars of each region can cause; none where there are no keys."""
+    world.description["scopes"][2]["mode"] = "plain"
+    overlay = world.sign().overlay
+    shown = {scope["filter"]: scope["worst_search"] for scope in describe_overlay(overlay)["scopes"]}
+    counts = {region: view.hop.count for region, view in overlay.views.items()}
+    for scope in overlay.policy.scopes:
+        if scope.mode is Mode.PLAIN:
+            assert shown[scope.filter] == 0
+        else:
+            assert shown[scope.filter] >= max(counts[region] for region in overlay.regions_of(scope))
+    assert max(shown.values()) == worst_search(overlay, overlay.policy.scopes[0])

@@ -17,12 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gateway.broker.edge_broker import EdgeBroker
-from gateway.mqtt5.delivery import Queued
-from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import (
     ConnAck,
     Connect,
@@ -40,23 +36,10 @@ from gateway.mqtt5.packets import (
     Subscription,
     Unsubscribe,
     Version,
-    Will,
 )
-from gateway.mqtt5.session import KeptSession, SessionSubscription
 from gateway.outbox.database import OutboxFullError, StoreError
 from gateway.sessions import store as session_store
-from gateway.sessions.batch import Batch
 from gateway.sessions.database import Changes, SessionDatabase
-from gateway.sessions.rows import (
-    delivery_row,
-    kept_of,
-    message_of,
-    message_row,
-    queued_of,
-    session_row,
-    subscription_of,
-    subscription_row,
-)
 from gateway.sessions.store import SessionStore
 from tests.gateway.harness import Wire, serving
 from tests.waits import until
@@ -112,118 +95,7 @@ class Gatekeeper:
             self._open.set()
 
 
-# ---------------------------------------------------------------------------------------------- rows
-
-texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=10)
-topics = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0+#"), min_size=1, max_size=10)
-properties = st.builds(
-    Properties,
-    payload_format=st.none() | st.integers(0, 1),
-    content_type=st.none() | texts,
-    response_topic=st.none() | topics,
-    correlation_data=st.none() | st.binary(max_size=9),
-    user=st.lists(st.tuples(texts, texts), max_size=3).map(tuple),
-)
-times = st.none() | st.floats(0, 2e9)
-messages = st.builds(
-    Message, topics, st.binary(max_size=50), st.integers(0, 2), st.booleans(), properties, times, texts
-)
-
-
-@given(messages)
-@settings(max_examples=60, deadline=None)
-def test_a_stored_message_comes_back_with_every_field(message: Message) -> None:
-    back = message_of(message_row(7, message))
-    for name in ("topic", "payload", "qos", "retain", "expires_at", "publisher", "properties_bytes"):
-        assert getattr(back, name) == getattr(message, name), name
-
-
-wills = st.builds(
-    Will,
-    topics,
-    st.binary(max_size=20),
-    st.integers(0, 2),
-    st.booleans(),
-    st.builds(Properties, will_delay_s=st.none() | st.integers(0, 99), content_type=st.none() | texts),
-)
-kepts = st.builds(KeptSession, st.sampled_from(Version), st.integers(0, 2**32 - 1), st.none() | wills, times, times)
-
-
-@given(kepts)
-@settings(max_examples=60, deadline=None)
-def test_a_stored_session_comes_back_with_every_field(kept: KeptSession) -> None:
-    assert kept_of(session_row(3, "me", "user", False, True, kept)) == kept
-
-
-def test_subscriptions_and_deliveries_come_back_with_every_field() -> None:
-    subscription = SessionSubscription(Subscription("$share/g/a/#", 2, True, True, 1), 268_435_455)
-    assert subscription_of(subscription_row(3, subscription)) == subscription
-    message = Message("t", b"x", 2)
-    queued = Queued(message, 1, True, message.held_bytes, (3, 4), 9)
-    assert queued_of(delivery_row(9, 3, 5, queued, 0, 0), message) == queued
-
-
-def test_a_damaged_message_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="damaged"):
-        message_of((1, b"\x30\x05ab", None, ""))
-
-
 # ------------------------------------------------------------------------------------------- restart
-
-
-def test_sessions_flows_and_retained_messages_survive(tmp_path: Path) -> None:
-    async def before() -> Path:
-        async with durable(tmp_path / "a") as broker:
-            sub = await Wire.connect(broker, "sub", **LASTING)
-            await sub.subscribe("a/+", 2, identifier=7)
-            pub = await Wire.connect(broker, "pub", **LASTING)
-            for number, qos in enumerate((1, 2, 2), start=1):
-                pub.publish("a/b", b"%d" % number, qos, properties={"user": (("k", "v"),)})
-            assert [type(await pub.next()) for _ in range(3)] == [PubAck, PubRec, PubRec]
-            got = [await sub.expect(Publish) for _ in range(3)]
-            sub.send(PubRec(got[1].packet_id))
-            assert (await sub.expect(PubRel)).packet_id == got[1].packet_id
-            sub.cut()
-            await until(lambda: broker.lifecycle.clients["sub"].connection is None)
-            pub.publish("a/c", b"queued", 1, properties={"message_expiry_s": 500})
-            pub.publish("r/1", b"first", 0, retain=True)
-            pub.publish("r/1", b"kept", 1, retain=True)
-            pub.publish("r/2", b"gone", 1, retain=True)
-            pub.publish("r/2", b"", 1, retain=True)
-            assert [type(await pub.next()) for _ in range(4)] == [PubAck] * 4
-            return await image(broker, tmp_path / "a", tmp_path / "b")
-
-    async def after(directory: Path) -> None:
-        async with durable(directory) as broker:
-            sub = await Wire.connect(broker, "sub", **LASTING)
-            assert sub.connack is not None
-            assert sub.connack.session_present
-            packets = await sub.barrier()
-            assert isinstance(packets[0], PubRel)
-            assert packets[0].packet_id == 2
-            in_flight, other, queued = packets[1:]
-            assert isinstance(in_flight, Publish)
-            assert (in_flight.payload, in_flight.dup, in_flight.packet_id) == (b"1", True, 1)
-            assert in_flight.properties.subscription_ids == (7,)
-            assert in_flight.properties.user == (("k", "v"),)
-            assert isinstance(other, Publish)
-            assert (other.payload, other.qos, other.dup, other.packet_id) == (b"3", 2, True, 3)
-            assert isinstance(queued, Publish)
-            assert (queued.payload, queued.dup) == (b"queued", False)
-            assert 400 < (queued.properties.message_expiry_s or 0) <= 500
-            pub = await Wire.connect(broker, "pub", **LASTING)
-            pub.publish("a/b", b"3", 2, packet_id=3, dup=True)  # its PUBREC may have been lost
-            assert isinstance(await pub.next(), PubRec)
-            pub.send(PubRel(3))
-            assert (await pub.expect(PubComp)).code == 0
-            assert await sub.barrier() == []
-            pub.publish("a/b", b"live", 1)
-            assert (await sub.expect(Publish)).payload == b"live"
-            other_client = await Wire.connect(broker)
-            await other_client.subscribe("r/#")
-            assert await other_client.published() == [("r/1", b"kept")]
-
-    asyncio.run(after(asyncio.run(before())))
 
 
 def test_what_is_finished_or_ended_leaves_no_row(tmp_path: Path) -> None:
@@ -255,83 +127,6 @@ def test_what_is_finished_or_ended_leaves_no_row(tmp_path: Path) -> None:
     db.close()
 
 
-def test_a_session_expires_by_the_clock_although_the_broker_was_down(tmp_path: Path) -> None:
-    async def use() -> None:
-        async with durable(tmp_path / "a") as broker:
-            gone = await Wire.connect(broker, "gone", clean_start=False, properties={"session_expiry_s": 500})
-            await gone.subscribe("a", 1)
-            left_at = broker.now()
-            gone.send(Disconnect(0))
-            await gone.closed()
-            stays = await Wire.connect(broker, "stays", **LASTING)
-            await stays.subscribe("a", 1)
-            copy = await image(broker, tmp_path / "a", tmp_path / "b")
-        async with durable(copy) as broker:
-            assert set(broker.lifecycle.clients) == {"gone", "stays"}
-            # The absence of whoever was connected begins with the restart, that of the other before.
-            started_at = broker.now()
-            broker.tick(left_at + 499)
-            assert set(broker.lifecycle.clients) == {"gone", "stays"}
-            broker.tick(started_at + 500)
-            assert set(broker.lifecycle.clients) == {"stays"}
-            broker.tick(started_at + 1001)
-            assert not broker.lifecycle.clients
-            assert not broker.local_filters()
-
-    asyncio.run(use())
-
-
-@pytest.mark.parametrize("comes_back", [False, True])
-def test_the_will_of_a_client_that_died_with_the_broker(tmp_path: Path, comes_back: bool) -> None:
-    async def use() -> None:
-        async with durable(tmp_path / "a") as broker:
-            watcher = await Wire.connect(broker, "watcher", **LASTING)
-            await watcher.subscribe("will/#", 1)
-            delayed = Will("will/delayed", b"late", 1, True, Properties(will_delay_s=50))
-            await Wire.connect(broker, "delayed", will=delayed, **LASTING)
-            await Wire.connect(broker, "clean", will=Will("will/clean", b"now", 1))
-            said_goodbye = await Wire.connect(broker, "polite", will=Will("will/polite", b"never", 1))
-            said_goodbye.send(Disconnect(0))
-            await said_goodbye.closed()
-            copy = await image(broker, tmp_path / "a", tmp_path / "b")
-        async with durable(copy) as broker:
-            now = broker.now()
-            broker.tick(now + 1)
-            watcher = await Wire.connect(broker, "watcher", **LASTING)
-            assert await watcher.published() == [("will/clean", b"now")]
-            if comes_back:
-                await Wire.connect(broker, "delayed", **LASTING)
-            broker.tick(now + 49)
-            assert await watcher.published() == []
-            broker.tick(now + 60)
-            assert await watcher.published() == ([] if comes_back else [("will/delayed", b"late")])
-            again = await image(broker, copy, tmp_path / "c")
-        async with durable(again) as broker:
-            assert set(broker.lifecycle.clients) == {"watcher", "delayed"}
-            broker.tick(broker.now() + 100)
-            watcher = await Wire.connect(broker, "watcher", **LASTING)
-            assert await watcher.published() == []  # a will is published once
-
-    asyncio.run(use())
-
-
-def test_another_user_inherits_nothing_after_a_restart(tmp_path: Path) -> None:
-    async def use() -> None:
-        passwords = tmp_path / "passwords"
-        passwords.write_text("")
-        async with durable(tmp_path / "a") as broker:
-            await (await Wire.connect(broker, "me", **LASTING)).subscribe("secret", 1)
-            copy = await image(broker, tmp_path / "a", tmp_path / "b")
-        async with durable(copy) as broker:
-            broker.lifecycle.clients["me"].view.username = "somebody"
-            wire = await Wire.connect(broker, "me", **LASTING)
-            assert wire.connack is not None
-            assert not wire.connack.session_present
-            assert not broker.local_filters()
-
-    asyncio.run(use())
-
-
 def test_files_are_private_and_a_second_broker_is_refused_in_one_line(tmp_path: Path) -> None:
     async def use() -> None:
         async with durable(tmp_path / "data"):
@@ -341,13 +136,6 @@ def test_files_are_private_and_a_second_broker_is_refused_in_one_line(tmp_path: 
                 SessionDatabase(tmp_path / "data")
 
     asyncio.run(use())
-
-
-@pytest.mark.parametrize("content", [b"not a database at all, but long enough to be looked at" * 30])
-def test_a_damaged_database_is_one_line(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "sessions.sqlite3").write_bytes(content)
-    with pytest.raises(StoreError, match="damaged"):
-        SessionDatabase(tmp_path)
 
 
 # --------------------------------------------------------------------------------- what waits for the disk
@@ -667,19 +455,3 @@ def test_the_disk_holds_what_the_broker_holds(
             assert len(wanted) > 1
 
     asyncio.run(use())
-
-
-def test_a_failed_batch_becomes_part_of_the_next_without_what_is_gone_meanwhile() -> None:
-    one: Any = object()
-    failed, later = Batch(1, first=10), Batch(2, first=20)
-    failed.messages, failed.deliveries = {10: one, 12: one}, {11: one, 5: one, 13: one}
-    failed.gone_deliveries, failed.retained = [3], {"a": one, "b": one}
-    later.deliveries, later.retained = {21: one}, {"a": None}
-    later.gone_deliveries, later.gone_messages = [11, 5, 4], [10, 2]
-    failed.put_before(later)
-    assert later.deliveries.keys() == {13, 21}
-    assert later.messages.keys() == {12}
-    assert later.gone_deliveries == [3, 5, 4]  # 11 never reached the disk
-    assert later.gone_messages == [2]
-    assert later.retained == {"a": None, "b": one}
-    assert later.first == 10

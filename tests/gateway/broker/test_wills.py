@@ -1,4 +1,4 @@
-"""A will on which a plugin thinks for long, of a client that is back meanwhile: what is newer is not overwritten."""
+"""Wills: when they are published, and one on which a plugin thinks for long while its client is back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from amqtt.plugins.base import BaseTopicPlugin
 from bridge.devices.devices import Devices
 from bridge.devices.standing import DeviceHealth
 from gateway.broker import edge_broker
-from gateway.mqtt5.packets import Disconnect, PubAck, Version, Will
+from gateway.mqtt5.packets import Disconnect, Properties, PubAck, Publish, Version, Will
+from gateway.mqtt5.types import ReasonCode
 from tests.gateway.harness import Wire, serving
 from tests.gateway.traced_site import Site
 from tests.waits import until
@@ -46,6 +47,7 @@ def thinks() -> None:
 
 
 WILL = Will(STATE, b"lost", 1, True)
+GONE = Will("will", b"gone", 1)
 
 
 @pytest.mark.parametrize("permits", [True, False])
@@ -147,3 +149,50 @@ def test_the_will_of_a_former_connection_is_no_death_of_who_is_back(tmp_path: Pa
             assert (known.evidence.words, known.evidence.link and known.evidence.link.willed) == ({}, False)
 
     asyncio.run(scenario())
+
+
+# ---------------------------------------------------------------------------------------------------- usually
+
+
+def test_a_will_is_published_when_the_connection_breaks_and_not_after_disconnect() -> None:
+    async def check() -> None:
+        async with serving() as broker:
+            watch = await Wire.connect(broker, "watch")
+            await watch.subscribe("will")
+            polite = await Wire.connect(broker, "polite", will=GONE)
+            polite.send(Disconnect())
+            await polite.closed()
+            broken = await Wire.connect(broker, "broken", will=Will("will", b"broken", retain=True))
+            broken.cut()
+            assert (await watch.expect(Publish)).payload == b"broken"
+            await watch.subscribe("will")
+            assert (await watch.expect(Publish)).retain
+            with_will = await Wire.connect(broker, "c", will=GONE)
+            with_will.send(Disconnect(ReasonCode.DISCONNECT_WITH_WILL))
+            assert (await watch.expect(Publish)).payload == b"gone"
+
+    asyncio.run(check())
+
+
+def test_a_will_waits_for_its_delay_and_not_longer_than_the_session() -> None:
+    async def check() -> None:
+        async with serving() as broker:
+            watch = await Wire.connect(broker, "watch")
+            await watch.subscribe("will/+")
+            for name, delay_s, expiry_s in (("a", 10, 50), ("b", 99, 5)):
+                will = Will(f"will/{name}", b"x", properties=Properties(will_delay_s=delay_s))
+                wire = await Wire.connect(broker, name, will=will, properties={"session_expiry_s": expiry_s})
+                wire.cut()
+            await until(lambda: dict(broker.clients()) == {"watch": True, "a": False, "b": False})
+            start = broker.now()
+            broker.tick(start + 4)
+            assert await watch.published() == []
+            broker.tick(start + 6)
+            assert await watch.published() == [("will/b", b"x")]
+            back = await Wire.connect(broker, "a", clean_start=False)
+            broker.tick(start + 20)
+            assert await watch.published() == []
+            assert back.connack is not None
+            assert back.connack.session_present
+
+    asyncio.run(check())
