@@ -164,6 +164,11 @@ class Shown:
                 found.append({"gateway": gateway, "entity": entity, "state": text_of(message.payload)})
         return found
 
+    def fleet(self, group: str, limit: int) -> dict[str, Any]:
+        """How traced entities stand, group by group; empty where `traces.fleet` is not configured."""
+        tracing = self.broker.exchange.tracing
+        return {} if tracing is None else tracing.fleet_view(group, limit)
+
     def log(self) -> list[dict[str, str]]:
         return list(self._log.lines)
 
