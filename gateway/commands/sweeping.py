@@ -17,7 +17,7 @@ from pathlib import Path
 from bridge.sim.experiments import Progress
 from bridge.sim.octopis_cells import Cell, Numbers, measure
 
-LAYOUT = 1
+LAYOUT = 2
 """Raised when the same cell would give other numbers: kept ones are then run again."""
 
 

@@ -11,7 +11,11 @@ from bridge.sim.experiments import Figure
 from bridge.sim.octopis import figure_7, figure_links
 from bridge.sim.secret_forwarding import figure_7 as figure_a7
 
-MODULES = {"octopis": "bridge.sim.octopis", "secret-forwarding": "bridge.sim.secret_forwarding"}
+MODULES = {
+    "eventguard": "bridge.sim.eventguard",
+    "octopis": "bridge.sim.octopis",
+    "secret-forwarding": "bridge.sim.secret_forwarding",
+}
 
 
 def quiet(done: float) -> None: ...
