@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from bridge.sim.experiments import Progress
 
-LAYOUT = 1
+LAYOUT = 2
 """Raised when the same cell would give other numbers: kept ones are then run again."""
 
 

@@ -13,6 +13,7 @@ from bridge.sim.secret_forwarding import figure_7 as figure_a7
 from bridge.sim.self_organisation import figure_2
 
 MODULES = {
+    "eventguard": "bridge.sim.eventguard",
     "octopis": "bridge.sim.octopis",
     "secret-forwarding": "bridge.sim.secret_forwarding",
     "self-organisation": "bridge.sim.self_organisation",
