@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.commands import importing, keeping, passwords, renewing, setting_up, status
+from gateway.commands import attaching, importing, keeping, passwords, renewing, setting_up, status
 from gateway.commands.printing import print_json, print_table
 from gateway.commands.traces import traces_app
 from gateway.commands.trust import OPTIONS, Json, overlay_app, trust_app
@@ -39,6 +39,7 @@ app.add_typer(trust_app, name="trust")
 app.add_typer(overlay_app, name="overlay")
 app.add_typer(traces_app, name="traces")
 app.add_typer(users_app, name="users")
+attaching.register(overlay_app)
 renewing.register(overlay_app, trust_app)
 for commands in (setting_up, status, passwords, importing, keeping):
     commands.register(app)

@@ -115,12 +115,12 @@ class FairBytes(Generic[K, V]):
         found = self._values.get(key)
         return None if found is None else found[1]
 
-    def put(self, key: K, owner: bytes, value: V, size: int) -> None:
-        """Store or replace a value, as its owner's newest. It may be gone at once, if it is too large."""
+    def put(self, key: K, owner: bytes, value: V, size: int) -> list[tuple[K, V]]:
+        """Store or replace a value, as its owner's newest. Returns what had to go: itself too, if it is too large."""
         if key in self._values:
             self.pop(key)
         self._by_owner.setdefault(owner, OrderedDict())[key] = None
-        self._add(key, owner, value, 0, size + self._overhead)
+        return self._add(key, owner, value, 0, size + self._overhead)
 
     def grow(self, key: K, size: int) -> None:
         """A value that may still be there became larger."""
@@ -129,13 +129,17 @@ class FairBytes(Generic[K, V]):
             return
         self._add(key, *found, size)
 
-    def _add(self, key: K, owner: bytes, value: V, before: int, size: int) -> None:
+    def _add(self, key: K, owner: bytes, value: V, before: int, size: int) -> list[tuple[K, V]]:
         self._values[key] = (owner, value, before + size)
         self._bytes[owner] = self._bytes.get(owner, 0) + size
         self._total += size
+        gone: list[tuple[K, V]] = []
         while self._total > self._limit:
             greediest = max(self._bytes, key=self._bytes.__getitem__)
-            self.pop(next(iter(self._by_owner[greediest])))
+            oldest = next(iter(self._by_owner[greediest]))
+            gone.append((oldest, self._values[oldest][1]))
+            self.pop(oldest)
+        return gone
 
     def pop(self, key: K) -> V | None:
         found = self._values.pop(key, None)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from bridge.contract import FairTable
+from bridge.contract import FairBytes
 from bridge.reader.streams import Held
 
-KEYLESS_MAX = 16_384  # publications without a key; a flooder loses its own oldest
+KEYLESS_BYTES = 64 << 20  # of publications without a key; a flooder loses its own oldest
+KEPT_OVERHEAD_BYTES = 4096  # what header and tables cost beside the content: bounds the number too
 
 Name: TypeAlias = tuple[bytes, str, int]  # publisher, wire topic, sequence
 
@@ -22,7 +23,7 @@ class Keyless:
     """See the module."""
 
     def __init__(self) -> None:
-        self._held: FairTable[Name, Held] = FairTable(KEYLESS_MAX)
+        self._held: FairBytes[Name, Held] = FairBytes(KEYLESS_BYTES, KEPT_OVERHEAD_BYTES)
         self._by_key: dict[bytes, dict[Name, None]] = {}
 
     def __len__(self) -> int:
@@ -39,11 +40,11 @@ class Keyless:
         before = self._held.pop(name)
         if before is not None:
             self._forget(before)
-        gone = self._held.put(name, header.publisher, held)
         self._by_key.setdefault(header.key_id, {})[name] = None
-        if gone is not None:
-            self._forget(gone[1])
-        return gone is None
+        gone = self._held.put(name, header.publisher, held, held.size)
+        for _, other in gone:
+            self._forget(other)
+        return not gone
 
     def take(self, key_id: bytes) -> list[Held]:
         """What waited for this key, which is there now, in order of sequence."""

@@ -34,6 +34,7 @@ from bridge.reader.kept import (
 from bridge.reader.newest_retained import Joining, order_of
 from bridge.reader.opening import OpeningKeys
 from bridge.reader.replays import is_dated
+from bridge.reader.room import HeldRoom
 from bridge.reader.streams import Held, Stream
 from bridge.reader.unpacking import Unpacked
 from bridge.wire import PROPERTY_PART, Admitted, refused
@@ -42,7 +43,6 @@ from keys.epochs import ScopeKeys
 from keys.errors import BadContent, KeysError
 from keys.message import SEALED_PROPERTIES
 
-HELD_MAX = 4096  # publications of one publisher that wait for a key or a predecessor; the next are dropped
 STREAMS_MAX = 100_000  # (publisher, topic) pairs remembered; a flooder of topics forgets its own first
 REPAIR_S = 10.0
 SWEEP_S = 1.0  # after so long it is looked whether what was kept because it waited still does
@@ -69,7 +69,7 @@ class Collector:
         self._goes_on: set[str] = set()  # scopes that our former process had subscribed when it ended
         self._away = Away()
         self._sweep_at = 0.0
-        self._held: dict[bytes, int] = {}  # by publisher
+        self._room = HeldRoom()
         self._waiting: dict[bytes, set[tuple[bytes, str, int]]] = {}  # key id -> what is held and names it
         self._keyless = Keyless()
         self._deadlines: dict[StreamId, float] = {}
@@ -227,7 +227,9 @@ class Collector:
             young = abs(now * 1000 - header.time_ms) < REPAIR_S * 1000 or self._away.let_in
             return self._hold(held, now) if waiting is None and young and header.sequence > stream.highest else []
         if waiting is not None and waiting.content is None and waiting.admitted.header.time_ms == header.time_ms:
+            self._room.remove(header.publisher, waiting.size)
             waiting.content = content
+            self._room.add(header.publisher, waiting.size)
             return [*repaired, *self._advance((header.publisher, held.topic), now)]
         # The signed flag counts, not that of the packet, which any broker may set.
         late = self._away.covers(header.time_ms, now)  # and no newer one makes up for it: it was published for us, too
@@ -254,10 +256,10 @@ class Collector:
                 return [Count("duplicates_dropped")]
             # Sealed anew by a gateway that was killed: the key of the first sealing may never come.
             self._drop(stream, header.sequence)
-        if bounded and self._held.get(header.publisher, 0) >= HELD_MAX:
+        if bounded and not self._room.has_for(header.publisher, held.size):
             return [Count("held_overflow"), *(self._set_aside(held) if self._lacks_key(held) else [])]
         stream.held[header.sequence] = held
-        self._held[header.publisher] = self._held.get(header.publisher, 0) + 1
+        self._room.add(header.publisher, held.size)
         if header.mode is not Mode.PLAIN:
             self._waiting.setdefault(header.key_id, set()).add((*stream_id, header.sequence))
         return []
@@ -279,7 +281,7 @@ class Collector:
     def _drop(self, stream: Stream, sequence: int) -> None:
         held = stream.held.pop(sequence)
         header = held.admitted.header
-        self._held[header.publisher] -= 1
+        self._room.remove(header.publisher, held.size)
         waiting = self._waiting.get(header.key_id)
         if waiting is not None:
             waiting.discard((header.publisher, held.topic, sequence))
@@ -326,7 +328,7 @@ class Collector:
                     break
                 effects.append(Count("holes"))
             self._drop(stream, sequence)
-            late = stream.deliver(sequence)
+            late = stream.deliver(sequence, held.admitted.header.previous)
             self._kept.stream(stream_id, stream)
             self._kept.done((*stream_id, sequence))
             if not held.replayed:

@@ -1,10 +1,11 @@
 """What a reader has seen of one member's records in one scope: a head, and what is unseen behind it.
 
 Seen means delivered, void, or refused after it was opened. Behind the head there are at most `GAPS_MAX` intervals of
-unseen numbers. *Missed* ones are of records that the chain names and that did not come in time: they are delivered
-late when they come, and a full table takes no more rather than forget one. *Open* ones are numbers that no reliable
-record was known to have: they are forgotten first. What was delivered from a flagged copy before its turn is *marked*
-until the head passes it. Not here: time, what waits for its turn (`chains`)."""
+unseen numbers. *Missed* ones are of records that the chain names and that did not come in time: they are delivered late
+when they come, and a full table takes no more rather than forget one (`is_full_for`), unless told to (`make_room`).
+*Open* ones are numbers that no reliable record was known to have: they are few, and are forgotten first. What was
+delivered from a flagged copy before its turn is *marked* until the head passes it. Not here: time, what waits for its
+turn (`chains`)."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import struct
 from bridge.base import Intervals
 
 GAPS_MAX = 4096
+OPEN_MAX = 64  # of them open: nobody waits for what nobody named
 MARKS_MAX = 4096  # numbers delivered as retained before their turn; a full table delivers no more of them
 _LENGTHS = struct.Struct(">BQIII")
 _VERSION = 1
@@ -57,7 +59,12 @@ class Head:
         """[first, last], which follow `previous` in their chain, are seen. Ask `is_full_for` before."""
         self._missed.remove(first, last)
         self._open.remove(first, last)
+        if previous < self.number:  # what lies between belongs to nobody in this chain: no loss, if it does not come
+            for low, high in self._missed.within(previous + 1, first - 1) if previous else ():
+                self._missed.remove(low, high)
+                self._open.add(low, high)
         if last <= self.number:
+            self._shrink()
             return
         for low, high in self._marks.without(self.number + 1, previous) if previous > self.number else ():
             self._missed.add(low, high)
@@ -66,8 +73,17 @@ class Head:
         self.number = last
         if self._marks:
             self._marks.remove_up_to(last)
-        while len(self._open) and len(self._open) + len(self._missed) > GAPS_MAX:
+        self._shrink()
+
+    def _shrink(self) -> None:
+        while len(self._open) > OPEN_MAX or (self._open and len(self._open) + len(self._missed) > GAPS_MAX):
             self._open.drop_lowest()
+
+    def make_room(self, previous: int) -> None:
+        """For whom nothing may stand for ever: forget the oldest missed numbers if the table is full for what follows
+        `previous`. They count as seen."""
+        while self.is_full_for(previous):
+            self._missed.drop_lowest()
 
     def mark(self, number: int) -> bool:
         """One number is seen before its turn. False: too many are."""

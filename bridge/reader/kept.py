@@ -1,6 +1,6 @@
 """What of a reader's state outlives its process, as rows that the shell keeps in the same transaction as deliveries.
 
-    s publisher topic            first delivered, highest, gaps: what is a repetition, and what may still come late
+    s publisher topic            first delivered, head (`heads`): what is a repetition, and what may still come late
     k key id                     a key header, and the shares that came for it or, once recombined, its secret
     h publisher sequence peer    a publication that waits for content, key or predecessor, as it came
     r topic                      the newest retained publication, and what its author sealed last
@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from bridge.contract import Effect, Keep, Wire
+from bridge.reader.heads import Head
 from bridge.reader.streams import Stream
 from keys.errors import BadFrame
 from keys.frames import Reader, number, sized, text
@@ -98,18 +99,18 @@ def stream_key(stream_id: StreamId) -> bytes:
 
 def stream_row(stream: Stream) -> bytes:
     """A stream as a row."""
-    parts = [number(stream.first or 0, 8), number(stream.highest, 8)]
-    return b"".join([*parts, *(number(low, 8) + number(high, 8) for low, high in stream.gaps)])
+    return number(stream.first or 0, 8) + stream.head.encode()
 
 
 def stream_of(key: bytes, row: bytes) -> tuple[StreamId, Stream]:
     """Raises BadFrame. Its generation is that of before the first subscription of this process."""
-    reader = Reader(row)
-    first, highest = reader.number(8), reader.number(8)
-    if (len(row) - 16) % 16 or len(key) <= 16:
+    try:
+        head = Head.decode(row[8:])
+    except ValueError:
+        head = None
+    if head is None or len(key) <= 16:
         raise BadFrame("a stream's row is damaged")
-    gaps = [(reader.number(8), reader.number(8)) for _ in range((len(row) - 16) // 16)]
-    return (key[:16], key[16:].decode()), Stream(first, highest, gaps, generation=0)
+    return (key[:16], key[16:].decode()), Stream(int.from_bytes(row[:8]), head, generation=0)
 
 
 def wire_row(peer: str, wire: Wire, arrived: float) -> bytes:

@@ -12,7 +12,8 @@ import hashlib
 from collections import OrderedDict
 from typing import TypeAlias
 
-from bridge.contract import FairTable
+from bridge.contract import FairBytes, FairTable
+from bridge.reader.awaiting_keys import KEPT_OVERHEAD_BYTES
 from bridge.reader.kept import RETAINED, KeptReader
 from bridge.reader.streams import Held
 from keys.frames import Reader, number, text
@@ -20,7 +21,7 @@ from keys.frames import Reader, number, text
 RETAINED_WAIT_S = 0.5  # for replicas to send what they retain; docs/protocol.md §5.3
 RETAINED_LIVE_S = 2.0  # a retained publication that was sealed longer ago may be a replay
 NEWEST_MAX = 20_000  # topics whose newest retained publication is remembered; a flooder forgets its own first
-WAITING_MAX = 10_000  # topics whose retained publication waits
+WAITING_BYTES = 64 << 20  # of retained publications that wait; a flooder loses its own first
 
 Order: TypeAlias = tuple[int, bytes, int]
 
@@ -39,7 +40,7 @@ class Joining:
         self._newest: FairTable[str, Order] = FairTable(NEWEST_MAX)
         # By topic: author, SHA-256 of what it sealed, and the epoch and bump of the seal.
         self._sealed: FairTable[str, tuple[str, bytes, tuple[int, int]]] = FairTable(NEWEST_MAX)
-        self._waiting: FairTable[str, Held] = FairTable(WAITING_MAX)
+        self._waiting: FairBytes[str, Held] = FairBytes(WAITING_BYTES, KEPT_OVERHEAD_BYTES)
         self._until: OrderedDict[str, float] = OrderedDict()  # oldest first, all wait equally long
 
     @staticmethod
@@ -52,10 +53,9 @@ class Joining:
         best = self._waiting.get(held.topic)
         if self.superseded(held.topic, order) or (best is not None and order <= order_of(best)):
             return False
-        gone = self._waiting.put(held.topic, held.admitted.header.publisher, held)
         self._until.setdefault(held.topic, held.arrived + RETAINED_WAIT_S)
-        if gone is not None:
-            self._until.pop(gone[0], None)
+        for topic, _ in self._waiting.put(held.topic, held.admitted.header.publisher, held, held.size):
+            self._until.pop(topic, None)
         return True
 
     def due(self, now: float) -> list[Held]:

@@ -1,16 +1,15 @@
 """What a subscriber remembers of one publisher's publications on one topic: what came, and what waits.
 
-Sequences rise over all of a publisher's topics, so that one topic sees jumps; each jump is a *gap* out of which a
-publication that was overtaken can still come, late and once. Not here: keys, time, what is delivered how.
+Numbers rise over all of a publisher's topics, so that one topic sees jumps (`heads`); out of each, what was overtaken
+can still come, late and once. Not here: keys, time, what is delivered how.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from bridge.reader.heads import Head
 from bridge.wire import Admitted
-
-GAPS_MAX = 64  # of one stream; a publication out of an older gap counts as a repetition
 
 
 @dataclass(slots=True)
@@ -24,17 +23,26 @@ class Held:
     replayed: bool = False
     """It was retained and may be old: whether its predecessor comes is no question."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of its content, as far as it is here."""
+        return len(self.content or b"")
+
 
 @dataclass(slots=True)
 class Stream:
-    """`generation`: that of the subscription under which something was last delivered."""
+    """`first`: the first number that was delivered. `generation`: that of the subscription under which something was
+    delivered last."""
 
     first: int | None = None
-    highest: int = 0
-    gaps: list[tuple[int, int]] = field(default_factory=list)
-    """Ascending; (low, high): nothing between them, both excluded, was delivered."""
+    head: Head = field(default_factory=Head)
     held: dict[int, Held] = field(default_factory=dict)
     generation: int = -1
+
+    @property
+    def highest(self) -> int:
+        """The highest number that was delivered."""
+        return self.head.number
 
     def knows(self, sequence: int) -> bool:
         """Whether there is state about this sequence: something at or before it was delivered."""
@@ -42,21 +50,14 @@ class Stream:
 
     def delivered(self, sequence: int) -> bool:
         """Whether it came, or came too long ago to tell."""
-        return sequence <= self.highest and not any(low < sequence < high for low, high in self.gaps)
+        return self.head.has_seen(sequence)
 
-    def deliver(self, sequence: int) -> bool:
-        """Mark one that was not delivered; True if it is late: a later one came before."""
-        late = sequence <= self.highest
-        low, high = next(gap for gap in self.gaps if gap[0] < sequence < gap[1]) if late else (self.highest, sequence)
-        if late:
-            self.gaps.remove((low, high))
-            self.gaps += [gap for gap in ((low, sequence), (sequence, high)) if gap[1] - gap[0] > 1]
-            self.gaps.sort()
-        else:
-            self.highest = sequence
-            if high - low > 1:
-                self.gaps.append((low, high))
-        del self.gaps[: max(0, len(self.gaps) - GAPS_MAX)]
+    def deliver(self, sequence: int, previous: int = 0) -> bool:
+        """Mark one that was not delivered and follows `previous`, 0 for unknown; True if it is late: a later one came
+        before."""
+        late = sequence <= self.head.number
         if self.first is None:
-            self.first = sequence
+            self.first, previous = sequence, 0  # what was before the first is not missed
+        self.head.make_room(previous)
+        self.head.take(sequence, sequence, previous)
         return late

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
-from bridge.contract import FairTable, Wire
+from bridge.contract import FairBytes, FairTable, Wire
 from bridge.wire import Admitted
 from keys.envelope import Mode
 
 OWED_MAX = 4096  # keys that are awaited for somebody; a flood of unknown key ids evicts its publisher's own
 OWED_TOPICS_MAX = 256  # retained topics that wait for one key; an honest key serves 64 messages
-RETAINED_MAX = 10_000  # retained publications; a flood of topics evicts its publisher's own oldest
+RETAINED_BYTES = 256 << 20  # of retained publications; a flood of topics evicts its publisher's own oldest
+RETAINED_OVERHEAD_BYTES = 4096  # what header and tables cost beside the content: bounds the number too
 RETAINED_AHEAD_S = 300.0  # a sealing time further ahead would pin its topic against every other publisher
 
 Key = TypeVar("Key")
@@ -46,14 +47,14 @@ class Retained(Generic[Key]):
     """By wire topic, the newest retained publication."""
 
     def __init__(self) -> None:
-        self._kept: FairTable[str, Kept[Key]] = FairTable(RETAINED_MAX)
+        self._kept: FairBytes[str, Kept[Key]] = FairBytes(RETAINED_BYTES, RETAINED_OVERHEAD_BYTES)
         self._named: Counter[DataKeyName] = Counter()  # how many of them are sealed under a key
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def values(self) -> Iterator[Kept[Key]]:
-        return self._kept.values()
+        return (kept for _, kept in self._kept.items())
 
     def keep(self, wire: Wire, admitted: Admitted, key: Key | None, now: float) -> bool:
         """Keep the greatest (time, publisher, sequence) of a topic; tombstones stay, or an old value returns."""
@@ -63,10 +64,10 @@ class Retained(Generic[Key]):
         if header.time_ms > (now + RETAINED_AHEAD_S) * 1000 or (known is not None and known.order >= order):
             return False
         self._pop(wire.topic)
-        gone = self._kept.put(wire.topic, header.publisher, Kept(order, wire, admitted, key))
         self._named[data_key_name(admitted)] += 1
-        if gone is not None:
-            self._forget(gone[1])
+        size = len(wire.payload) + len(wire.topic)
+        for _, gone in self._kept.put(wire.topic, header.publisher, Kept(order, wire, admitted, key), size):
+            self._forget(gone)
         return True
 
     def names(self, key: DataKeyName) -> bool:
@@ -80,7 +81,7 @@ class Retained(Generic[Key]):
 
     def drop(self, ended: Callable[[Admitted, Key | None], bool]) -> int:
         """Drop all that has `ended`; how many."""
-        gone = [kept.wire.topic for kept in self._kept.values() if ended(kept.admitted, kept.key)]
+        gone = [kept.wire.topic for kept in self.values() if ended(kept.admitted, kept.key)]
         for topic in gone:
             self._pop(topic)
         return len(gone)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.commands.printing import print_json, print_table
+from gateway.commands.readiness import Readiness
 
 if TYPE_CHECKING:
     from gateway.setup import Made, Supervisor
@@ -101,9 +102,13 @@ def up(
     try:
         supervisor.step(time.monotonic())
         _print_running(supervisor)
+        configs = {name: child.folder.config for name, child in supervisor.children.items()}
+        readiness = Readiness(configs, time.monotonic())
         while not ended:
             time.sleep(LOOK_S)
             supervisor.step(time.monotonic())
+            if (line := readiness.step(time.monotonic())) is not None:
+                print(line, flush=True)
     finally:
         print("stopping", flush=True)
         supervisor.stop()
@@ -117,11 +122,16 @@ def _print_running(supervisor: Supervisor) -> None:
 
 def join(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="New folder of the member.")],
-    address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where others reach it.")],
+    address: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where others reach it; a gateway's clients: 127.0.0.1:1883.")
+    ] = "",
     role: Annotated[str, typer.Option(help="replica, gateway or keyserver.")] = "replica",
     name: Annotated[str, typer.Option(help="Unique in the overlay; that of the folder, if not given.")] = "",
     domain: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Trust domain of yours; else one is made in the folder.")
+    ] = None,
+    protect: Annotated[
+        list[str] | None, typer.Option(metavar="FILTER", help="The owner's scopes that a gateway seals; repeatable.")
     ] = None,
 ) -> None:
     """Make identity, card and configuration of a member where it will run; only the card goes to the owner."""
@@ -133,13 +143,18 @@ def join(
         kind = Role(role)
     except ValueError:
         raise SetupError(f"--role {role}: take replica, gateway or keyserver") from None
-    joined = make(directory, kind, address, time.time(), name, domain)
+    joined = make(directory, kind, address, time.time(), name, domain, protect or ())
     card, folder = joined.card, joined.folder
     print(f"{joined.member.name}, a {kind.value}, in {directory}; its keys stay there")
     print(f"send {card} to the owner of the overlay, who runs")
+    attach = "  veilmq overlay attach overlay.json --owner OWNER --region REGION --card CARD"
     if kind is Role.REPLICA:
-        print(f"  veilmq overlay attach overlay.json --owner OWNER --region REGION --card CARD --address {address}")
+        print(f"{attach} --address {joined.member.address}")
+    elif kind is Role.GATEWAY:
+        rights = [f"--publish '{each}' --read '{each}'" for each in protect or ("FILTER",)]
+        print(f"{attach} {' '.join(rights)}")
     else:
-        where = "members" if kind is Role.GATEWAY else "key_service.servers"
-        print(f"  veilmq overlay sign overlay.yaml --owner OWNER --out overlay.json    # with the card in {where}")
+        print("  veilmq trust rekey overlay.yaml --owner OWNER --out overlay.json    # with the card in key_service")
     print(f"put the overlay.json that comes back into {folder.overlay}, then: veilmq broker -c {folder.config}")
+    if folder.passwords.exists():
+        print(f"clients log in; make each a login by: veilmq passwd {folder.passwords} USER")

@@ -33,7 +33,7 @@ def status(
     settings = load(config)
     if settings.metrics is None:
         raise ConfigError(f"{config}: has no metrics section, where a running member is asked; add metrics: {{}}")
-    answer = _asked(settings.metrics.bind)
+    answer = asked(settings.metrics.bind)
     if as_json:
         print_json(answer)
     else:
@@ -41,13 +41,13 @@ def status(
     return EXIT[answer["level"]]
 
 
-def _asked(bind: str) -> dict[str, Any]:
+def asked(bind: str, within_s: float = ASK_S) -> dict[str, Any]:
     """The answer of `/status`; that nobody answers is an answer too."""
     import json
     import urllib.request
 
     try:
-        with urllib.request.urlopen(f"http://{bind}/status", timeout=ASK_S) as response:
+        with urllib.request.urlopen(f"http://{bind}/status", timeout=within_s) as response:
             answer = json.loads(response.read(ANSWER_BYTES_MAX))
     except OSError as error:
         why = getattr(error, "reason", None) or error

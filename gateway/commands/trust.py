@@ -7,7 +7,6 @@ Commands of the owner and of those who run members; each calls one function and 
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +16,7 @@ import typer
 from gateway.commands.printing import as_text, print_json, print_table
 
 if TYPE_CHECKING:
-    from gateway.owner import Changed, Signed, SignOptions
+    from gateway.owner import Signed, SignOptions
     from keys.grants import Right
 
 OPTIONS: dict[str, Any] = {
@@ -37,11 +36,6 @@ Member = Annotated[str, typer.Option(metavar="NAME", help="Gateway or ingest job
 Publish = Annotated[list[str] | None, typer.Option(metavar="FILTER", help="Clear names; may be repeated.")]
 Read = Annotated[list[str] | None, typer.Option(metavar="FILTER", help="Clear names, whole scopes; may be repeated.")]
 Cards = Annotated[list[Path] | None, typer.Option("--card", metavar="FILE", help="Newer card of a member.")]
-Grace = Annotated[
-    int,
-    typer.Option(min=1, max=3600, metavar="SECONDS", help="How long the view before stays open."),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be signed, or refused; write nothing.")]
 Lost = Annotated[
     list[str] | None, typer.Option("--replace-lost", metavar="NAME", help="Its key is lost: take a new one.")
 ]
@@ -283,54 +277,6 @@ def overlay_show(path: Annotated[Path, typer.Argument(metavar="FILE")], as_json:
         if rows:
             print_table(title, list(content[title][0]), rows)
     print(f"edges: {', '.join(f'{a}-{b}' for a, b in content['edges']) or 'none'}")
-
-
-@overlay_app.command("attach")
-def overlay_attach(
-    overlay: OverlayFile,
-    owner: Owner,
-    region: Annotated[str, typer.Option(metavar="NAME", help="Region that the replica joins.")],
-    card: Annotated[Path, typer.Option(metavar="FILE", help="Its card.json.")],
-    address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where it listens for the overlay.")],
-    grace: Grace = 60,
-    dry_run: DryRun = False,
-) -> None:
-    """Let a replica join a region while everything runs."""
-    from gateway.owner.attaching import attach
-
-    changed = attach(overlay, owner, region, card, address, time.time(), grace_s=grace, dry_run=dry_run)
-    _print_changed(changed, overlay, dry_run)
-    print(f"add to region {region} in the description: {{card: {card}, address: {json.dumps(address)}}}")
-    print(f"then start {changed.replica} with {overlay}")
-
-
-@overlay_app.command("detach")
-def overlay_detach(
-    overlay: OverlayFile,
-    owner: Owner,
-    member: Annotated[str, typer.Option(metavar="NAME", help="Replica that leaves.")],
-    grace: Grace = 60,
-    at_once: Annotated[bool, typer.Option("--now", help="No grace: it carries nothing more.")] = False,
-    dry_run: DryRun = False,
-) -> None:
-    """Let a replica leave its region while everything runs."""
-    from gateway.owner.attaching import detach
-
-    grace_s = 0 if at_once else grace
-    changed = detach(overlay, owner, member, time.time(), grace_s=grace_s, dry_run=dry_run)
-    _print_changed(changed, overlay, dry_run)
-    print(f"remove {member} from region {changed.view.name} in the description")
-    print(f"{member} may be stopped {f'{grace_s} s after that' if grace_s else 'then'}; its log says when it is out")
-
-
-def _print_changed(changed: Changed, overlay: Path, dry_run: bool) -> None:
-    view, former = changed.view, changed.former
-    signed = "would be" if dry_run else "is"
-    print(
-        f"version {changed.overlay.policy.version} {signed} in {overlay}: view {view.number} of region {view.name}, "
-        f"{len(view.members)} replicas, threshold {view.threshold}; give it to any member"
-    )
-    print(f"it comes into force once {former.threshold} of {', '.join(former.members)} have endorsed it")
 
 
 @overlay_app.command("place")

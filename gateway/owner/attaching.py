@@ -30,6 +30,10 @@ from gateway.trust import Card, TrustDomain, TrustError, date_of
 from keys.identity import Role
 
 
+class NotYetError(TrustError):
+    """The region's last change is not over: the same command may do later."""
+
+
 @dataclass(frozen=True, slots=True)
 class Changed:
     """The version that was signed, or would be. `view`: of the region that `replica` joined or left."""
@@ -124,17 +128,17 @@ def _change(
 
 
 def _settled(overlay: Overlay, view: RegionView, now: float) -> RegionView:
-    """One change of a region after the other. Raises TrustError while the last one is not over."""
+    """One change of a region after the other. Raises NotYetError while the last one is not over."""
     if view.former is None:
         return view
     if now < closes_s(view):
-        raise TrustError(
+        raise NotYetError(
             f"region {view.name} changed just now, and its former view is open until {date_of(closes_s(view))}; "
             f"try again in {closes_s(view) - now:.0f} s"
         )
     if not overlay.in_force(view.region):
         seen = len(overlay.endorsers(view.region) & set(view.former.members))
-        raise TrustError(
+        raise NotYetError(
             f"view {view.number} of region {view.name} has {seen} of {view.former.threshold} endorsements here; give "
             "the overlay file to its replicas, then put a member's copy of it in place of yours"
         )

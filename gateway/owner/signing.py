@@ -15,7 +15,7 @@ come and go (`attaching`, `views`).
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -187,9 +187,11 @@ def next_version(
     views: Sequence[RegionView],
     added: Mapping[str, Member],
     now: float,
+    gone: Collection[str] = (),
 ) -> Overlay:
-    """What was signed last with rights as the record says them now, or other views. Raises TrustError, OverlayError."""
-    members = {**without_strangers(previous, views), **added}
+    """What was signed last, with rights as the record says them, or others in it. Raises TrustError, OverlayError."""
+    stay = {**without_strangers(previous, views), **added}
+    members = {name: member for name, member in stay.items() if name not in gone}
     forget_ended(record, previous.policy.calendar, members, now)
     policy = replace(previous.policy, version=previous.policy.version + 1)
     return _signed(domain, record, policy, views, members, now, previous.endorsements)

@@ -15,7 +15,8 @@ from pathlib import Path
 from bridge.document import Overlay, OverlayError
 from gateway.base import PrivateFileError, write_public
 from gateway.base.log_events import LogEvent
-from gateway.trust import TrustError, load_overlay
+from gateway.setup.folders import IDENTITY
+from gateway.trust import Card, TrustError, load_overlay
 
 log = logging.getLogger("veilmq.up")
 
@@ -58,7 +59,7 @@ class CopiedFiles:
         source, overlay = found
         content = source.read_bytes()
         for path in copies:
-            if path == source or _holds(path, overlay, now_ms):
+            if path == source or _holds(path, overlay, now_ms) or not _is_for(path, overlay):
                 continue
             try:
                 write_public(path, content)
@@ -66,6 +67,17 @@ class CopiedFiles:
             except PrivateFileError as error:
                 LogEvent.OVERLAY_NOT_PASSED_ON.say(log, error)
         self._seen = {path: _stamp(path) for path in copies}
+
+
+def _is_for(path: Path, overlay: Overlay) -> bool:
+    """Whether the folder's member is in: one that the owner has not attached yet could not start with it."""
+    card = path.parent / IDENTITY / "card.json"
+    if not card.exists():
+        return True
+    try:
+        return Card.load(card).name in overlay.members
+    except TrustError:
+        return False
 
 
 def _holds(path: Path, overlay: Overlay, now_ms: int) -> bool:

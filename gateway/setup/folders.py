@@ -5,6 +5,7 @@ NAME/identity/       its key, certificate and card
 NAME/domain/         the trust domain that issued it: for new keys, not needed to run; keep a backup elsewhere
 NAME/overlay.json    the signed overlay, rewritten by the process when a newer one arrives
 NAME/material        a key server's, until its first start
+NAME/passwords       logins, of a gateway that others than this machine reach; nobody's at first
 NAME/data/           what must survive a restart; made by the process
 """
 
@@ -13,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-CONFIG, OVERLAY, IDENTITY, DOMAIN, DATA, MATERIAL = (
-    "broker.yaml", "overlay.json", "identity", "domain", "data", "material",
+CONFIG, OVERLAY, IDENTITY, DOMAIN, DATA, MATERIAL, PASSWORDS = (
+    "broker.yaml", "overlay.json", "identity", "domain", "data", "material", "passwords",
 )  # fmt: skip
 
 
@@ -31,6 +32,10 @@ class RoleFolder:
     @property
     def config(self) -> Path:
         return self.path / CONFIG
+
+    @property
+    def passwords(self) -> Path:
+        return self.path / PASSWORDS
 
     @property
     def overlay(self) -> Path:

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from gateway.base import PrivateFileError, private_directory, write_public
+from gateway.base import PrivateFileError, private_directory, write_private, write_public
 from gateway.owner import sign_overlay
 from gateway.setup.folders import DOMAIN, IDENTITY, MATERIAL, RoleFolder
 from gateway.setup.plan import Plan, PlannedMember, SetupError, description, settings, title
@@ -74,6 +74,8 @@ def make_overlay(directory: Path, plan: Plan, first_port: int, now: float) -> Ma
             folder = made.folder(member)
             write_public(folder.overlay, made.overlay.read_bytes())
             _write_yaml(folder.config, settings(member, plan.protect), title(member))
+            if member.role is Role.GATEWAY and not member.is_here:
+                write_private(folder.passwords, b"")
     except PrivateFileError as error:
         raise SetupError(str(error)) from None
     except OSError as error:

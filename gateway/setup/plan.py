@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from bridge.base import OperatorError
-from gateway.setup.folders import CONFIG, DATA, IDENTITY, MATERIAL, OVERLAY
+from gateway.setup.folders import CONFIG, DATA, IDENTITY, MATERIAL, OVERLAY, PASSWORDS
 from keys.identity import Role
 
 REPLICAS_MIN = 3
@@ -43,6 +43,11 @@ class PlannedMember:
     @property
     def host(self) -> str:
         return self.address.rpartition(":")[0].strip("[]")
+
+    @property
+    def is_here(self) -> bool:
+        """Whether only this machine reaches it: then it needs no logins."""
+        return self.host in ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,10 @@ def settings(member: PlannedMember, protect: Sequence[str] = ()) -> dict[str, An
     section: dict[str, Any] = {"identity": IDENTITY, "overlay": OVERLAY}
     content: dict[str, Any] = {"listeners": {"default": {"bind": member.bind}}}
     if member.role is Role.GATEWAY:
-        content["allow_anonymous"] = True
+        if member.is_here:
+            content["allow_anonymous"] = True
+        else:
+            content["plugins"] = {"gateway.auth.passwords.PasswordPlugin": {"password_file": PASSWORDS}}
         section["protect"] = [{"filter": each, "tokens": True} for each in protect]
     else:
         content["listeners"]["default"]["overlay"] = True
@@ -147,10 +155,15 @@ def settings(member: PlannedMember, protect: Sequence[str] = ()) -> dict[str, An
 def title(member: PlannedMember) -> str:
     """The comment above the YAML of a member: how it is started and what to change first."""
     lines = [f"{member.name}, a {member.role.value}. From this folder: veilmq broker -c {CONFIG}"]
-    if member.role is Role.GATEWAY:
+    if member.role is Role.GATEWAY and member.is_here:
         lines += [
             "Ordinary MQTT clients connect to the listener below. Before others than this machine can reach it, make",
             "logins by `veilmq passwd passwords USER`, remove allow_anonymous, and add",
             "plugins: {gateway.auth.passwords.PasswordPlugin: {password_file: passwords}}",
+        ]
+    elif member.role is Role.GATEWAY:
+        lines += [
+            "Ordinary MQTT clients connect to the listener below with a login of `veilmq passwd passwords USER`.",
+            "Add ssl, certfile and keyfile, or passwords cross the network in clear.",
         ]
     return "".join(f"# {line}\n" for line in lines)

@@ -48,8 +48,10 @@ class Child:
     again_at: float | None = 0.0
     """When to start it; None: not before its folder changes, or never."""
     pause_s: float = PAUSE_FIRST_S
+    began_with: tuple[int, ...] = ()
+    """The files as they were when the process began: what changed while it started, it may not have read."""
     waits_for: tuple[int, ...] = ()
-    """The files as they were when the process ended and was not to be started again before one of them changes."""
+    """The files as they were for a process that ended and is not to be started again before one of them changes."""
 
     @property
     def pid(self) -> int | None:
@@ -107,7 +109,7 @@ class Supervisor:
             return True
         if folder.name not in self._waiting:
             self._waiting.add(folder.name)
-            self.say(f"{folder.name} waits for {folder.overlay}, which its owner signs")
+            self.say(f"{folder.name} waits for {folder.overlay}: its owner attaches it")
         return False
 
     def _look(self, child: Child, now: float) -> None:
@@ -124,6 +126,7 @@ class Supervisor:
 
     def _start(self, child: Child, now: float) -> None:
         rotate(child.log)
+        child.began_with = _state(child.folder)
         paths = [str(PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
         with child.log.open("ab") as output:
@@ -147,7 +150,7 @@ class Supervisor:
             return
         if status == BAD_INPUT:
             self.say(f"{name}: {child.last_line().removeprefix('veilmq: ')}")
-            child.waits_for = _state(child.folder)
+            child.waits_for = child.began_with
             return
         child.pause_s = PAUSE_FIRST_S if now - child.started_at >= STABLE_S else child.pause_s
         child.again_at = now + child.pause_s

@@ -1,31 +1,24 @@
-"""What a new operator does in the first minutes, command by command, as `docs/how-to/first-minutes.md` tells it.
+"""What a new operator does in the first minutes, as `docs/how-to/first-minutes.md` tells it.
 
-Each command is run as a user runs it. From nothing to an overlay that lost a replica, shut out a reader and took in two
-replicas; and a `mosquitto.conf` with logins, rights and kept messages served to Mosquitto's own clients unchanged.
+The commands of the page itself are run (`tests/first_minutes.py`): from nothing to an overlay that lost a replica, shut
+out a reader and took in two replicas. Then a `mosquitto.conf` with logins, rights and kept messages is served to
+Mosquitto's own clients unchanged.
 """
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import paho.mqtt.client as paho
 import pytest
 
-from gateway.setup import role_folders
+from tests.first_minutes import COMMANDS_MAX, PAGE, commands, walking
 from tests.gateway.overlay_processes import ENVIRONMENT, free_ports
 
-ROOT = Path(__file__).parent.parent.parent
 VEILMQ = (sys.executable, "-m", "gateway.cli")
-WAIT_S = 90.0
 NEEDS_MOSQUITTO = pytest.mark.skipif(shutil.which("mosquitto_pub") is None, reason="no mosquitto here; make tools")
 
 
@@ -37,91 +30,27 @@ def veilmq(*arguments: str | Path, status: int | None = 0) -> str:
     return done.stdout
 
 
-def until(holds: Callable[[], Any], what: str) -> None:
-    end = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < end, what
-        time.sleep(0.25)
-
-
-class Reader:
-    """An ordinary client that subscribes."""
-
-    def __init__(self, port: int) -> None:
-        self.got: list[bytes] = []
-        self.client = paho.Client(paho.CallbackAPIVersion.VERSION2)
-        self.client.on_message = lambda client, data, message: self.got.append(message.payload)
-        self.client.on_connect = lambda client, *rest: client.subscribe("plant/#", 1)
-        self.client.reconnect_delay_set(1, 1)
-        self.client.connect_async("127.0.0.1", port)
-        self.client.loop_start()
-
-
-@pytest.fixture
-def overlay(tmp_path: Path) -> Iterator[Path]:
-    """`veilmq init` and `veilmq up`, ended with Ctrl-C."""
-    directory = tmp_path / "site"
-    (port,) = free_ports(1)
-    veilmq("init", directory, "--port", str(20_000 + port % 20_000))
-    with (tmp_path / "up.log").open("w") as log:
-        up = subprocess.Popen([*VEILMQ, "up", str(directory)], stdout=log, stderr=log, env=ENVIRONMENT)
-        yield directory
-        up.send_signal(signal.SIGINT)
-        assert up.wait(60) == 0
-    assert not list(directory.glob("*/pid"))
-
-
-@pytest.mark.timeout(300)
-def test_from_nothing_to_a_healthy_overlay(overlay: Path) -> None:
-    g1, g2 = (int(_bind(overlay / name / "broker.yaml")) for name in ("g1", "g2"))
-    until(
-        lambda: veilmq("status", "-c", overlay / "g1/broker.yaml", status=None).rstrip().endswith("well"), "never well"
-    )
-    reader, writer = Reader(g2), paho.Client(paho.CallbackAPIVersion.VERSION2)
-    writer.connect("127.0.0.1", g1)
-    writer.loop_start()
-
-    def arrives(payload: bytes) -> bool:
-        writer.publish("plant/line1/temp", payload, qos=1)
-        time.sleep(0.5)
-        return payload in reader.got
-
-    until(lambda: arrives(b"first"), "nothing arrived at the other gateway")
-
-    os.kill(int((overlay / "r2/pid").read_text()), signal.SIGTERM)
-    until(lambda: "r2 is away" in veilmq("status", "-c", overlay / "g1/broker.yaml", status=None), "never noticed")
-    veilmq("status", "-c", overlay / "g1/broker.yaml", status=1)
-    until(lambda: arrives(b"without r2"), "two of three replicas did not do")
-
-    veilmq("trust", "revoke", overlay / "overlay.json", "--owner", overlay / "owner", "--member", "g2",
-           "--read", "plant/#", "--now")  # fmt: skip
-    until(lambda: not arrives(b"%f" % time.time()), "the reader was never shut out")
-    assert not arrives(b"secret")
-
-    ports = free_ports(2)
-    for name, port in zip(("r4", "r5"), ports, strict=True):
-        address = f"127.0.0.1:{port}"
-        veilmq("join", overlay / name, "--address", address)
-        attach = ("overlay", "attach", overlay / "overlay.json", "--owner", overlay / "owner", "--region", "region1",
-                  "--card", overlay / name / "identity/card.json", "--address", address, "--grace", "2")  # fmt: skip
-        until(lambda attach=attach: "is in" in veilmq(*attach, status=None), f"{name} was never attached")
-    said = [""]
-
-    def all_in() -> bool:
-        said[0] = veilmq("status", "-c", overlay / "g1/broker.yaml", status=None)
-        return "4 of 5" in said[0]
-
-    until(all_in, said[0])
-    assert re.search(r"4 of 5\s+3\s+r2", said[0])
-    assert {folder.name for folder in role_folders(overlay)} == {"g1", "g2", "r1", "r2", "r3", "r4", "r5"}
-    for client in (reader.client, writer):
-        client.loop_stop()
-
-
-def _bind(config: Path) -> str:
-    match = re.search(r"bind: 127\.0\.0\.1:(\d+)", config.read_text())
-    assert match is not None
-    return match.group(1)
+@NEEDS_MOSQUITTO
+@pytest.mark.timeout(600)
+def test_the_page_as_it_stands(tmp_path: Path) -> None:
+    page = PAGE.read_text("utf-8")
+    assert len(commands(page)) <= COMMANDS_MAX
+    with walking(tmp_path) as walk:
+        rows = walk.run(page)
+        # A third gateway joins, with its card alone, and reads what the second may not any more.
+        (port,) = free_ports(1)
+        walk.do(f"veilmq join site/g3 --role gateway --address 127.0.0.1:{port} --protect 'plant/#'")
+        walk.do(
+            "veilmq overlay attach site/overlay.json --owner site/owner --region region1 "
+            "--card site/g3/identity/card.json --publish 'plant/#' --read 'plant/#'"
+        )
+        walk.until((tmp_path / "site/g3/pid").exists, "the gateway that joined was never started")
+        walk.do(f"until mosquitto_sub -p {walk.port('g3')} -t 'plant/#'; do sleep 0.5; done &")
+        walk.until(lambda: walk.reads(f"at-g3-{time.time()}"), "who joined reads nothing")
+    assert [command for command, _ in rows] == [c for c in commands(page) if not c.startswith("pip ")]
+    assert not list((tmp_path / "site").glob("*/pid")), "something is left"
+    for command, seconds in rows:
+        print(f"{seconds:6.1f} s  {command}")
 
 
 @NEEDS_MOSQUITTO

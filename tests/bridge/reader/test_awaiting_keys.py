@@ -55,7 +55,7 @@ def test_the_same_again_waits_once() -> None:
 
 
 def test_a_flooder_loses_its_own_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(awaiting_keys, "KEYLESS_MAX", 3)
+    monkeypatch.setattr(awaiting_keys, "KEYLESS_BYTES", 4 * awaiting_keys.KEPT_OVERHEAD_BYTES - 1)
     keyless, honest = Keyless(), held(1, publisher="b", key=b"b")
     assert keyless.put(honest)
     assert [keyless.put(held(n)) for n in range(1, 5)] == [True, True, False, False]

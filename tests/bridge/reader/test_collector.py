@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -21,10 +22,11 @@ from bridge.contract.machine import (
 )
 from bridge.document.policy import Scope
 from bridge.node import GatewayNode
+from bridge.reader.awaiting_keys import KEPT_OVERHEAD_BYTES
 from bridge.reader.collector import EXPIRY_MAX_S, REPAIR_S
 from bridge.reader.freshness import FRESH_S
+from bridge.reader.heads import OPEN_MAX
 from bridge.reader.newest_retained import RETAINED_WAIT_S
-from bridge.reader.streams import GAPS_MAX
 from bridge.wire.statements import KEYS_TOPIC
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Inner, Mode, to_property
 from keys.keyheader import KEY_DOMAIN
@@ -129,6 +131,19 @@ def test_a_predecessor_that_does_not_come_is_given_up_and_may_come_late(world: W
     assert told(feed(node, two, NOW + 12)) == []
 
 
+def test_what_was_given_up_comes_late_however_many_batches_came_meanwhile(world: World):
+    """Numbers of other scopes lie between a scope's batches, so that each of these is behind a jump. A replica that was
+    away for longer than a successor waits still has in its session what nobody else brought."""
+    node, site = subscriber(world, "control"), gateway(world, "site")
+    wires = [publish(site, "plant/t", sequence=10 * n, previous=10 * (n - 1)) for n in range(1, 3 * OPEN_MAX)]
+    feed(node, wires[0])
+    for later in wires[2:]:
+        feed(node, later)
+    assert len(delivered(node.handle(Tick(), NOW + REPAIR_S))) == len(wires) - 2
+    assert told(feed(node, wires[1], NOW + REPAIR_S + 1)) == [(20, True)]
+    assert told(feed(node, wires[1], NOW + REPAIR_S + 2)) == []
+
+
 def test_the_first_publications_of_a_stream_are_not_lost_if_a_liar_sends_a_later_one_first(world: World):
     node, site = subscriber(world, "control"), gateway(world, "site")
     feed(node, publish(site, "plant/other", sequence=1))  # the key is open
@@ -150,7 +165,7 @@ def test_gaps_are_bounded_and_what_fell_out_counts_as_seen(world: World):
     node, site = subscriber(world, "control"), gateway(world, "site")
     skipped = publish(site, "plant/t", sequence=2, qos=0)
     feed(node, publish(site, "plant/t", sequence=1))
-    for n in range(GAPS_MAX + 1):
+    for n in range(OPEN_MAX + 1):
         feed(node, publish(site, "plant/t", sequence=3 + 2 * n, previous=1 + 2 * n if n else 1))
     assert told(feed(node, skipped)) == []
 
@@ -294,7 +309,7 @@ def test_the_outbox_of_a_killed_gateway_is_delivered_though_its_first_sealing_go
 
 
 def test_publications_without_keys_cost_other_publishers_nothing(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.reader.collector.HELD_MAX", 20)
+    monkeypatch.setattr("bridge.reader.room.HELD_MAX", 20)
     node = subscriber(world, "control")
     overflow = 0
     for n in range(1, 41):
@@ -305,6 +320,48 @@ def test_publications_without_keys_cost_other_publishers_nothing(world: World, m
     effects = node.handle(Tick(), NOW + REPAIR_S)
     assert counted(effects, "unopened") == 20
     assert node.next_deadline is None or node.next_deadline > NOW + REPAIR_S
+
+
+def test_large_batches_without_keys_for_half_an_hour_fill_no_memory_and_cost_others_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """A publisher with a certificate that sends keys to nobody, through one bad replica: what waits is bounded in
+    bytes, of one publisher and in all, and somebody else's that waits stays."""
+    for name, size in (("room.HELD_BYTES_MAX", 4 << 20), ("awaiting_keys.KEYLESS_BYTES", 2 << 20)):
+        monkeypatch.setattr(f"bridge.reader.{name}", size)
+    node, wires = subscriber(world, "control"), publish(gateway(world, "site"), "plant/t", sequence=1)
+    feed(node, wires, peers=("r1a",))
+    grown = []
+    tracemalloc.start()
+    try:
+        for turn in range(300):
+            content = bytes(64 << 10)
+            wire = craft(
+                world, "evil", "open/~", sequence=turn + 1, now=NOW + 6 * turn, key_id=b"k" * 16, content=content
+            )
+            node.handle(Received("r1a", wire), NOW + 6 * turn)
+            node.handle(Tick(), NOW + 6 * turn)
+            del wire, content
+            grown.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert max(grown) < 8 << 20
+    assert max(grown[200:]) < 1.1 * max(grown[:200])
+    assert told(node.handle(Received("r1b", wires["r1b"]), NOW + 1800)) == [(1, False)]
+
+
+def test_what_waits_for_its_turn_is_bounded_in_bytes(world: World, monkeypatch: pytest.MonkeyPatch):
+    """One that is never sent is named as the predecessor of all."""
+    monkeypatch.setattr("bridge.reader.room.HELD_BYTES_MAX", 1 << 20)
+    node, key = subscriber(world, "control"), forge_key(world, "evil", "open/#")
+    first = craft(world, "evil", "open/t", sequence=1, key=key)
+    feed(node, all_from(key, first))
+    overflow = 0
+    for n in range(10):
+        wire = craft(world, "evil", "open/t", sequence=3 + n, previous=2, key=key, payload=bytes(64 << 10))
+        overflow += counted(feed(node, all_from(key, wire), peers=("r1a",)), "held_overflow")
+    assert overflow == 7
+    assert told(feed(node, publish(gateway(world, "site"), "plant/t", sequence=1))) == [(1, False)]
 
 
 def test_what_waited_too_long_for_its_key_is_delivered_in_order_once_the_key_comes(world: World):
@@ -324,7 +381,7 @@ def test_what_waited_too_long_for_its_key_is_delivered_in_order_once_the_key_com
 
 
 def test_a_flood_of_publications_without_keys_evicts_only_the_flooders(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.reader.awaiting_keys.KEYLESS_MAX", 20)
+    monkeypatch.setattr("bridge.reader.awaiting_keys.KEYLESS_BYTES", 21 * KEPT_OVERHEAD_BYTES - 1)
     node, wires = subscriber(world, "control"), publish(gateway(world, "site"), "plant/t", sequence=1)
     feed(node, wires, peers=("r1a",))
     for n in range(1, 41):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bridge.reader.awaiting_keys import KEPT_OVERHEAD_BYTES
 from bridge.reader.newest_retained import RETAINED_LIVE_S, RETAINED_WAIT_S, Joining, order_of
 from bridge.reader.streams import Held
 from bridge.wire.admission import Admission
@@ -54,7 +55,7 @@ def test_what_was_overtaken_while_it_waited_is_dropped():
 
 
 def test_a_flooder_of_topics_displaces_only_its_own(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.reader.newest_retained.WAITING_MAX", 5)
+    monkeypatch.setattr("bridge.reader.newest_retained.WAITING_BYTES", 6 * KEPT_OVERHEAD_BYTES - 1)
     joining = Joining()
     joining.offer(held("a", 1, NOW - 50))
     for n in range(20):

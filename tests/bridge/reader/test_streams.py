@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.reader.streams import GAPS_MAX, Stream
+from bridge.reader import heads
+from bridge.reader.heads import OPEN_MAX
+from bridge.reader.streams import Stream
 
 
 @settings(max_examples=200, deadline=None)
@@ -28,8 +31,28 @@ def test_gaps_stay_bounded_and_nothing_is_delivered_twice(arrivals: list[int]):
             continue
         stream.deliver(sequence)
         seen.add(sequence)
-        assert len(stream.gaps) <= GAPS_MAX
+        assert stream.head.gaps <= OPEN_MAX
     assert all(stream.delivered(sequence) for sequence in seen)
+
+
+def test_what_the_chain_names_stays_missed_until_it_comes_and_what_lies_between_does_not_count():
+    stream = Stream()
+    stream.deliver(10)
+    stream.deliver(60, previous=50)  # 50 follows 40, which follows 20: three are missed
+    assert [stream.deliver(*late) for late in ((50, 40), (20, 10), (40, 20))] == [True] * 3
+    assert [stream.delivered(number) for number in (20, 40, 50, 60)] == [True] * 4
+    assert not [*stream.head._missed]
+
+
+def test_a_full_table_of_missed_numbers_forgets_the_oldest_rather_than_stand_for_ever(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(heads, "GAPS_MAX", 3)
+    stream = Stream()
+    stream.deliver(1)
+    for n in range(1, 6):
+        stream.deliver(10 * n + 1, previous=10 * n)
+    assert stream.head.gaps == 3
+    assert stream.delivered(10)
+    assert not stream.delivered(50)
 
 
 def test_state_begins_with_the_first_delivery():

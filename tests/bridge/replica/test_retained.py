@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bridge.contract import Wire
@@ -87,13 +89,24 @@ def test_what_ended_is_dropped_and_counted() -> None:
 
 
 def test_a_flood_of_topics_evicts_its_publishers_own_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retained, "RETAINED_MAX", 3)
+    monkeypatch.setattr(retained, "RETAINED_BYTES", 4 * retained.RETAINED_OVERHEAD_BYTES - 1)
     table: Retained[str] = Retained()
     table.keep(*publication(99, publisher="b", topic="plant/honest"), None, NOW)
     for sequence in range(1, 6):
         table.keep(*publication(sequence, topic=f"plant/{sequence}", key=b"%d" % sequence), None, NOW)
     assert kept(table) == [99, 4, 5]
     assert len(table._named) == 3
+
+
+def test_large_ones_are_fewer() -> None:
+    table: Retained[str] = Retained()
+    wire, admitted = publication(1, topic="plant/small")
+    table.keep(wire, admitted, None, NOW)
+    for sequence in range(2, 30):
+        wire, admitted = publication(sequence, topic=f"plant/{sequence}", publisher="b")
+        table.keep(replace(wire, payload=bytes(retained.RETAINED_BYTES // 8)), admitted, None, NOW)
+    assert 1 < len(table) <= 8
+    assert kept(table)[0] == 1, "who has most loses its own"
 
 
 # ------------------------------------------------------------------------------------------------- owing

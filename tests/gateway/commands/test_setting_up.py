@@ -14,6 +14,7 @@ from gateway import setup
 from gateway.base import logs
 from gateway.commands import setting_up
 from gateway.commands.setting_up import LOOK_S
+from gateway.setup import RoleFolder
 
 
 def test_init_prints_members_and_what_to_do_next(tmp_path: Path, veilmq: Any) -> None:
@@ -50,8 +51,8 @@ def test_an_address_is_of_one_name(tmp_path: Path, veilmq: Any, given: list[str]
     ("role", "said"),
     [
         ("replica", "veilmq overlay attach overlay.json --owner OWNER --region REGION --card CARD --address h:8883"),
-        ("gateway", "with the card in members"),
-        ("keyserver", "with the card in key_service.servers"),
+        ("gateway", "--region REGION --card CARD --publish 'FILTER' --read 'FILTER'"),
+        ("keyserver", "with the card in key_service"),
     ],
 )
 def test_join_says_what_the_owner_has_to_do(tmp_path: Path, veilmq: Any, role: str, said: str) -> None:
@@ -77,7 +78,9 @@ class FakeSupervisor:
 
     def __init__(self, directory: Path, say: object, only: frozenset[str]) -> None:
         self.directory, self.only, self.done = directory, only, list[str]()
-        self.children = {"r1": SimpleNamespace(pid=4711, log=directory / "logs" / "r1.log")}
+        self.children = {
+            "r1": SimpleNamespace(pid=4711, log=directory / "logs" / "r1.log", folder=RoleFolder(directory / "r1"))
+        }
         self.fails_at = 0
         FakeSupervisor.made = self
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gateway.mqtt5.actions import SessionLimits
+from gateway.mqtt5.aliases import InboundAliases
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.delivery import Connection, Queued
 from gateway.mqtt5.exchange import SessionExchange
-from gateway.mqtt5.flows import InboundAliases
 from gateway.mqtt5.message import Message
 from gateway.mqtt5.packets import Packet, Properties, PubAck, PubComp, Publish, PubRec, PubRel, Version
 from gateway.mqtt5.types import MqttError, ReasonCode, TopicAliasInvalid

@@ -196,7 +196,9 @@ def test_mistakes_are_one_line(world: Changing, capsys: pytest.CaptureFixture[st
     assert "no region south; known are north" in said(
         capsys, *join, "--region", "south", "--address", "h:1", "--card", card
     )
-    assert "is the card of a gateway" in said(capsys, *join, *north, "--card", world.directory / "g1" / "card.json")
+    assert "g1 is a gateway, which nobody in the overlay dials" in said(
+        capsys, *join, *north, "--card", world.directory / "g1" / "card.json"
+    )
     assert "r1 is in region north already" in said(capsys, *join, *north, "--card", world.directory / "r1/card.json")
     assert "No such file" in said(capsys, *join, *north, "--card", world.directory / "none.json")
     assert "write HOST:PORT" in said(capsys, *join, "--region", "north", "--address", "h", "--card", card)
@@ -205,7 +207,7 @@ def test_mistakes_are_one_line(world: Changing, capsys: pytest.CaptureFixture[st
     assert "are of one trust domain (party1)" in said(
         capsys, *join, *north, "--card", world.directory / "r6" / "card.json"
     )
-    assert "no replica g1 is in a region; known are r1, r2, r3" in said(capsys, *leave, "--member", "g1")
+    assert "no replica g9 is in a region; known are r1, r2, r3" in said(capsys, *leave, "--member", "g9")
     assert "would keep 2 replicas" in said(capsys, *leave, "--member", "r1")
     assert load_overlay(world.out, NOW_MS).policy.version == 1
 
@@ -230,7 +232,7 @@ def test_what_the_commands_and_show_print(world: Changing, capsys: pytest.Captur
     out = capsys.readouterr().out
     assert "view 2 of region north, 4 replicas, threshold 3" in out
     assert "once 2 of r1, r2, r3 have endorsed it" in out
-    assert "add to region north in the description" in out
+    assert "overlay.yaml lists it in region north" in out
     world.endorse("r1")
     change = describe_overlay(load_overlay(world.out, NOW_MS))["changes"][0]
     assert (change["joins"], change["leaves"], change["in_force"]) == (["r4"], [], False)

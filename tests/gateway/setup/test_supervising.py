@@ -97,6 +97,20 @@ def test_what_an_operator_has_to_cure_is_said_and_not_tried_for_ever(
     assert up.children["m"].pid is None
 
 
+def test_what_was_cured_while_it_started_is_tried_again(member: Path, supervisor: tuple[Supervisor, list[str]]) -> None:
+    up, said = supervisor
+    member.write_text("import sys; print('veilmq: m is no member'); sys.exit(2)")
+    up.open()
+    up.step(0.0)
+    overlay = member.parent / "overlay.json"
+    overlay.write_text("the next version")
+    os.utime(overlay, (1, 1))
+    assert wait_until(lambda: ended(up))
+    up.step(1.0)
+    assert said == ["m: m is no member"]
+    assert up.children["m"].pid is not None, "it read the version of before"
+
+
 def test_a_folder_that_appears_is_started_and_one_without_overlay_waits(
     member: Path, supervisor: tuple[Supervisor, list[str]]
 ) -> None:

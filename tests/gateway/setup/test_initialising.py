@@ -1,4 +1,4 @@
-"""`veilmq init` and `join`: what is made, that each folder stands alone, and what is refused in one line."""
+"""`veilmq init`: what is made, that each folder stands alone, and what is refused in one line."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from typing import Any
 import pytest
 
 from gateway.base import load
-from gateway.owner.attaching import attach
 from gateway.party import Party
-from gateway.setup import Plan, SetupError, join, make_overlay, role_folders
-from gateway.setup.exchanging import CopiedFiles
+from gateway.setup import Plan, make_overlay, role_folders
 from gateway.trust import load_overlay
-from keys.identity import Role
 
 NOW = time.time()
 
@@ -90,53 +87,3 @@ def test_nothing_is_overwritten(tmp_path: Path, veilmq: Any) -> None:
     assert status == 2
     assert "holds something already" in err
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-
-
-def test_join_then_attach_with_the_card_alone(tmp_path: Path, veilmq: Any) -> None:
-    made = make_overlay(tmp_path / "new", Plan(), 21000, NOW)
-    status, out, err = veilmq("join", tmp_path / "r4", "--address", "127.0.0.1:29001")
-    assert (status, err) == (0, "")
-    assert "attach" in out
-    sent = tmp_path / "sent.json"
-    shutil.copy(tmp_path / "r4" / "identity" / "card.json", sent)
-    attach(made.overlay, made.directory / "owner", "region1", sent, "127.0.0.1:29001", NOW)
-    shutil.copy(made.overlay, tmp_path / "r4" / "overlay.json")
-    assert Party(load(tmp_path / "r4" / "broker.yaml")).name == "r4"
-    assert veilmq("join", tmp_path / "r4", "--address", "127.0.0.1:29001")[0] == 2
-
-
-@pytest.mark.parametrize("address", ["nowhere", "a:b", "a:70000", ":1"])
-def test_join_refuses_what_is_no_address(tmp_path: Path, address: str) -> None:
-    with pytest.raises(SetupError, match="is no HOST:PORT"):
-        join(tmp_path / "r4", Role.REPLICA, address, NOW)
-    assert not (tmp_path / "r4").exists()
-
-
-def test_the_newest_overlay_reaches_all_copies_and_one_of_another_owner_none(tmp_path: Path) -> None:
-    made = make_overlay(tmp_path / "new", Plan(), 21000, NOW)
-    other = make_overlay(tmp_path / "other", Plan(), 22000, NOW)
-    folders = [folder.overlay for folder in role_folders(made.directory)]
-    join(made.directory / "r4", Role.REPLICA, "127.0.0.1:29001", NOW)
-    joined = made.directory / "r4" / "overlay.json"
-    attach(made.overlay, made.directory / "owner", "region1", made.directory / "r4/identity/card.json",
-           "127.0.0.1:29001", NOW)  # fmt: skip
-    folders[0].write_bytes(other.overlay.read_bytes())  # put there by mistake, or by somebody who may write there
-    CopiedFiles().exchange(made.overlay, [*folders, joined], int(NOW * 1000))
-    now_ms = int(NOW * 1000)
-    assert load_overlay(folders[0], now_ms).owner == load_overlay(other.overlay, now_ms).owner
-    for path in [*folders[1:], joined, made.overlay]:
-        assert load_overlay(path, now_ms).policy.version == 2
-
-
-def test_what_a_member_adopted_comes_back_to_the_owner(tmp_path: Path) -> None:
-    made = make_overlay(tmp_path / "new", Plan(), 21000, NOW)
-    before = made.overlay.read_bytes()
-    join(tmp_path / "r4", Role.REPLICA, "127.0.0.1:29001", NOW)
-    attach(
-        made.overlay, made.directory / "owner", "region1", tmp_path / "r4/identity/card.json", "127.0.0.1:29001", NOW
-    )
-    folder = made.directory / "r1" / "overlay.json"
-    folder.write_bytes(made.overlay.read_bytes())
-    made.overlay.write_bytes(before)
-    CopiedFiles().exchange(made.overlay, [folder], int(NOW * 1000))
-    assert made.overlay.read_bytes() == folder.read_bytes()
