@@ -93,7 +93,7 @@ def test_the_parts_of_a_session_that_plugins_read_are_all_there() -> None:
     from gateway.plugins.host import EdgeSession
 
     theirs, ours = Session(), EdgeSession()
-    assert set(vars(theirs)) <= set(vars(ours))
+    assert all(hasattr(ours, name) for name in vars(theirs))
     ours.transitions.connect()
     assert ours.transitions.is_connected()
     assert ours.last_connect_time is not None
@@ -104,7 +104,7 @@ def test_queues_of_a_session_are_made_late_and_work_as_those_of_amqtt() -> None:
 
     session = EdgeSession()
     assert not session.has_retained_messages
-    assert vars(session)["retained_messages"] is vars(session)["delivered_message_queue"] is None
+    assert not vars(session), "what nobody has looked at takes no room"
     session.retained_messages.put_nowait("kept")
     assert session.has_retained_messages
     assert session.retained_messages_count == 1
