@@ -212,6 +212,18 @@ def test_every_state_of_a_statement_has_its_kind() -> None:
     }
 
 
+def test_an_entity_that_was_not_heard_of_for_long_is_not_shown_as_well() -> None:
+    board = Board()
+    day = board_module.UNHEARD_S
+    told = [("old", "online", 1.0), ("fresh", "online", day), ("bad", "offline", 1.0), ("nobody knows", "online", None)]
+    board.look(Look(heard=[HeardEntity("g", name, state, 1, None, at) for name, state, at in told]), 2 * day)
+    shown = board.shown()
+    assert [each.entity for each in shown.cells] == ["bad", "old", "fresh", "nobody knows"]
+    drawn = cards(shown, 2 * day)["entities"]
+    assert re.findall(r'class="cell (\w+)"', drawn) == ["bad", "warn", "fine", "fine"]
+    assert drawn.count("unheard for") == 2
+
+
 def test_figures_for_people() -> None:
     assert [seconds(each) for each in (0.0123, 1.26, 90, 600, 10_000, 400_000)] == [
         "12 ms", "1.3 s", "90.0 s", "10 min", "3 h", "5 days",
