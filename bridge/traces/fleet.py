@@ -144,6 +144,24 @@ class Fleet:
                 effects.append(self._alert(event.entity, member, now, back=True))
         return effects
 
+    def view(self, group: str, limit: int, now: float) -> dict[str, object]:
+        """For a page: every group's counts, and the members of one group, of all for "". Who is away comes first, the
+        longest of them first; `went_ms` is when each went in the last day."""
+        counted, members = list[dict[str, object]](), list[tuple[str, str, _Member]]()
+        for name, found in sorted(self._groups.items()):
+            counted.append({"group": name, **self._counts(found)})
+            if group in ("", name):
+                members += [(name, entity, member) for entity, member in found.items()]
+        members.sort(key=lambda each: (each[2].health not in _AWAY, each[2].health == "alive", each[2].since_ms))
+        shown = [
+            {
+                "entity": entity, "group": name, "health": member.health, "since_ms": member.since_ms,
+                "flaps": member.flaps(now), "went_ms": [self._wall.ms(at) for at in member.went if now - at < FLAPS_S],
+            }
+            for name, entity, member in members[:limit]
+        ]  # fmt: skip
+        return {"groups": counted, "entities": shown, "more": len(members) > limit}
+
     def due(self, now: float) -> list[FleetEffect]:
         """What is to be said by now."""
         effects: list[FleetEffect] = []
@@ -176,12 +194,16 @@ class Fleet:
             self._groups.pop(name, None)
             self._said_at.pop(name, None)
             return Summary(topic, b"")
-        counts = dict.fromkeys(_HEALTH.values(), 0)
-        for member in group.values():
-            counts[member.health] += 1
+        counts = self._counts(group)
         away = heapq.nsmallest(OFFLINE_SHOWN, self._away(group), key=lambda each: each[1].since_ms)
         offline = [{"entity": e, "since_ms": m.since_ms, "flaps": m.flaps(now)} for e, m in away]
         return Summary(topic, _json({"group": name, **counts, "offline": offline, "time_ms": self._wall.ms(now)}))
+
+    def _counts(self, group: dict[str, _Member]) -> dict[str, int]:
+        counts = dict.fromkeys(_HEALTH.values(), 0)
+        for member in group.values():
+            counts[member.health] += 1
+        return counts
 
     def _away(self, group: dict[str, _Member]) -> Iterator[tuple[str, _Member]]:
         return ((entity, member) for entity, member in group.items() if member.health in _AWAY)

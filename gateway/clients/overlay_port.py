@@ -112,6 +112,10 @@ class Constraining(Protocol):
         """A client's will that is published."""
         ...
 
+    def fleet_view(self, group: str, limit: int) -> dict[str, object]:
+        """How traced entities stand, for a page; empty where that is not kept."""
+        ...
+
     def entity_event(self, event: EntityEvent) -> None: ...
 
 

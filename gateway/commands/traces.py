@@ -48,11 +48,12 @@ def watch(
     """Follow entities: a live table, or JSON lines; Ctrl-C ends it. What is wrong is said within 5 s; status 2 then."""
     from bridge.traces import is_pattern
     from gateway.commands.trace_board import TraceBoard, Troubles
-    from gateway.tracing.client import Tracker, address, connection
+    from gateway.tracing.addresses import addresses
+    from gateway.tracing.client import Tracker, connection
     from gateway.tracing.store import TraceStore
 
     store = TraceStore(history) if history is not None else None
-    brokers = [address(each) for each in gateway]
+    brokers = [process for each in gateway for process in addresses(each)]
     until = None if seconds is None else time.monotonic() + seconds
     board = TraceBoard(tuple(each for each in entities if not is_pattern(each)))
     try:

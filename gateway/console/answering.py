@@ -261,6 +261,9 @@ class Answering:
     async def entities(self, asked: ApiRequest) -> Any:
         return {"entities": self._shown.entities(LIST_MAX)}
 
+    async def fleet(self, asked: ApiRequest) -> Any:
+        return self._shown.fleet(asked.query.get("group", ""), asked.limit)
+
     async def log(self, asked: ApiRequest) -> Any:
         return {"lines": self._shown.log()}
 

@@ -164,6 +164,11 @@ class Shown:
                 found.append({"gateway": gateway, "entity": entity, "state": text_of(message.payload)})
         return found
 
+    def fleet(self, group: str, limit: int) -> dict[str, Any]:
+        """How traced entities stand, group by group; empty where `traces.fleet` is not configured."""
+        tracing = self.broker.exchange.tracing
+        return {} if tracing is None else tracing.fleet_view(group, limit)
+
     def log(self) -> list[dict[str, str]]:
         return list(self._log.lines)
 
@@ -182,7 +187,7 @@ def _client(client: Client) -> dict[str, Any]:
         "in_flight": session.outbound.in_flight,
         "delivered": session.figures.delivered,
         "delivered_bytes": session.figures.delivered_bytes,
-        "dropped": session.figures.dropped_qos0 + session.figures.dropped_queue_full + session.figures.dropped_expired,
+        "dropped": session.figures.dropped,
     }
 
 

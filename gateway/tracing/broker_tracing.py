@@ -156,6 +156,10 @@ class Tracing:
         devices = 0 if self._devices is None else len(self._devices)
         return {"entities": len(self._tracer), "devices": devices, "self_health": self._tracer.self_health.score}
 
+    def fleet_view(self, group: str, limit: int) -> dict[str, object]:
+        """How the entities of a group stand, of all for "" (`Fleet.view`); empty without `traces.fleet`."""
+        return {} if self._fleet is None else self._fleet.view(group, limit, self._clock())
+
     def _count(self, effect: Count) -> None:
         self.figures.count(effect)
         self._more_counts(effect)

@@ -54,6 +54,7 @@ from bridge.traces import entity as traced
 from bridge.traces import tracker as tracking
 from bridge.traces.tracer import Say
 from gateway.base import Clock, read_private
+from gateway.tracing.addresses import Address, Hosts, home_of, processes_of
 from gateway.trust import Credentials, TrustError
 
 OBSERVED_MAX = 100_000  # traces that a program has not taken; the oldest go
@@ -62,7 +63,6 @@ RECONNECT_MAX_S = 20  # between two tries: whoever lost a broker is back within 
 PORT = 1883
 
 
-Hosts: TypeAlias = str | Sequence[str | tuple[str, int]]
 _Effects: TypeAlias = Iterable[tuple[int | None, Any]]  # with the connection that each concerns; None: all of them
 
 
@@ -78,12 +78,14 @@ class _Driven:
         configure: Callable[[mqtt.Client], object] = lambda client: None,
         clock: Clock | None = None,
     ) -> None:
-        """`host`: of one broker, or several: hosts, `HOST:PORT`, or pairs. `configure` may set TLS, user name and
+        """`host`: of one broker, or several: hosts, `HOST:PORT`, or pairs; `HOST:FIRST-LAST` are the processes of one
+        broker (`addresses`). `configure` may set TLS, user name and
         password on each paho client. Raises TrustError."""
         self.credentials = Credentials.load(Path(directory), time.time())
         self._clock = clock or Clock()
         self._amiss: dict[int, str] = {}  # by connection, what keeps it from being one
-        self._addresses = [(host, port)] if isinstance(host, str) else [_address(each, port) for each in host]
+        brokers = processes_of(host, port)
+        self._addresses = [found for each in brokers for found in self._meant(each)]
         if len(set(self._addresses)) < len(self._addresses):
             raise TrustError("a broker is named twice, where our two connections would end each other; name it once")
         self._wake = threading.Condition()
@@ -91,6 +93,10 @@ class _Driven:
         self._clients = [self._client(index, configure) for index in range(len(self._addresses))]
         self._up = [False] * len(self._clients)
         self._timer = threading.Thread(target=self._keep_time, name=f"veilmq {self.credentials.name}", daemon=True)
+
+    def _meant(self, processes: Sequence[Address]) -> Sequence[Address]:
+        """Which of a broker's processes are ours to connect to."""
+        return processes
 
     def _client(self, index: int, configure: Callable[[mqtt.Client], object]) -> mqtt.Client:
         client = mqtt.Client(CallbackAPIVersion.VERSION2, self.credentials.name, protocol=MQTTProtocolVersion.MQTTv5)
@@ -227,23 +233,6 @@ class _Driven:
                     self._perform(index, effect)
 
 
-def _address(each: str | tuple[str, int], port: int) -> tuple[str, int]:
-    """Raises TrustError."""
-    if not isinstance(each, str):
-        return each
-    if ":" not in each or each.endswith("]"):
-        return each.strip("[]"), port
-    return address(each)
-
-
-def address(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`. Raises TrustError."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise TrustError(f"{text}: is no HOST:PORT; write it like 127.0.0.1:1883")
-    return host.strip("[]"), int(port)
-
-
 def connection(
     username: str | None = None, password_file: Path | None = None, cafile: Path | None = None
 ) -> Callable[[mqtt.Client], None]:
@@ -281,6 +270,9 @@ class TracedEntity(_Driven):
             own.identity, own.certificate, own.nodes, own.authority, os.urandom, wishes, own.advertisement(),
             witnesses=len(self._addresses), wall=self._clock.wall,
         )  # fmt: skip
+
+    def _meant(self, processes: Sequence[Address]) -> Sequence[Address]:
+        return [home_of(self.credentials.name, processes)]
 
     def _connected(self, index: int, now: float) -> _Effects:
         return self._entity.handle(traced.BrokerConnected(), index, now)

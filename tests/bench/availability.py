@@ -5,6 +5,7 @@
     recorded    the same on links that were recorded on real sockets (`record`, `tests/bench/data`)
     cost        a trace beside a plain message: operations, hops, trackers (the rows of the paper's Table 3)
     herd        ten thousand entities at one broker on one core, and its restart
+    processes   fifty thousand at three processes of a broker on one core, deaths, and its restart
 
 The first two are simulated time: the figures are those of the seed and the recordings, not of the machine. The rest is
 measured on this machine, costs in three rounds; the broker has a core of its own where there are two. Processor times
@@ -23,7 +24,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from tests.bench import detection, herd, starved, tracecost
+from tests.bench import detection, herd, processes, starved, tracecost
 from tests.bench.growth import Row
 from tests.bench.peers import cores
 from tests.bench.recorded import recordings
@@ -72,6 +73,8 @@ def main() -> None:
     parser.add_argument("--deaths", type=int, help="for each link")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--entities", type=int, default=herd.ENTITIES, help="of the herd")
+    parser.add_argument("--crowd", type=int, default=processes.ENTITIES, help="entities at several processes")
+    parser.add_argument("--ten-minutes", action="store_true", help="watch that crowd for so long")
     parser.add_argument("--regions", type=int, nargs="+", help="between the gateways, for hops")
     tables: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
         "simulated": lambda how: told(detection.LINKS, how.hours, how.deaths, how.seed),
@@ -79,6 +82,9 @@ def main() -> None:
         "recorded": lambda how: told(recordings(), min(how.hours, RECORDED_HOURS), how.deaths, how.seed),
         "cost": lambda how: cost(how.regions),
         "herd": lambda how: herd.rows(how.entities, (cores()[0], cores()[1][0])),
+        "processes": lambda how: processes.rows(
+            how.crowd, (cores()[0], cores()[1][0]), processes.LONG_S if how.ten_minutes else processes.STEADY_S
+        ),
     }
     parser.add_argument("--only", action="append", choices=tables, metavar="NAME", help=f"of {', '.join(tables)}")
     arguments = parser.parse_args()

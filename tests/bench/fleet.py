@@ -29,7 +29,7 @@ from tests.bench.load import V3
 
 READ_BYTES = 1 << 16
 PAUSE_S, PAUSE_MAX_S = 1.0, 30.0
-TICK_EVERY_S = 0.25  # entities are asked so often whether something is due
+TICK_EVERY_S, ROUND_S = 0.25, 1.0  # some entities, all entities are asked so often whether something is due
 LIFE_S = 24 * 3600
 CONNACK, PUBLISH, PUBACK, SUBACK = 0x20, 0x30, 0x40, 0x90
 
@@ -88,10 +88,12 @@ class Fleet:
         self._rng = random.Random(len(members))
         self._poll = select.epoll()
         self._open: dict[int, Member] = {}
+        self._frozen: list[Member] = []
         now = time.time()
         self.members = [Member(place, f"pump-{place}", entity) for place, entity in enumerate(members)]
         self._closed = [(now + within_s * place / len(members), place) for place in range(len(members))]
         self._tick_at = now
+        self._looked = 0
         self.lost = 0
 
     @property
@@ -112,10 +114,7 @@ class Fleet:
                 if until():
                     return
                 self._tick_at = now + TICK_EVERY_S
-                for member in list(self._open.values()):
-                    due = member.entity.next_deadline
-                    if due is not None and due <= now:
-                        self._perform(member, member.entity.handle(Tick(), now))
+                self._tick(now)
             for descriptor, ready in self._poll.poll(0.01):
                 member = self._open[descriptor]
                 try:
@@ -123,8 +122,28 @@ class Fleet:
                 except OSError:
                     self._end(member)
 
+    def _tick(self, now: float) -> None:
+        """A part of all at a time: each is asked every `ROUND_S` whether something is due."""
+        part = max(1, int(len(self.members) * TICK_EVERY_S / ROUND_S) + 1)
+        for _ in range(part):
+            self._looked = (self._looked + 1) % len(self.members)
+            member = self.members[self._looked]
+            due = member.entity.next_deadline
+            if member.sock is None or member.sock.fileno() not in self._open or due is None or due > now:
+                continue
+            try:
+                self._perform(member, member.entity.handle(Tick(), now))
+            except OSError:
+                self._end(member)
+
+    def freeze(self, number: int) -> None:
+        """So many of those that are connected say nothing any more, on open connections."""
+        for descriptor in list(self._open)[:number]:
+            self._poll.unregister(descriptor)
+            self._frozen.append(self._open.pop(descriptor))
+
     def close(self) -> None:
-        for member in self._open.values():
+        for member in [*self._open.values(), *self._frozen]:
             assert member.sock is not None
             member.sock.close()
         self._poll.close()

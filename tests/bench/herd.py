@@ -76,16 +76,21 @@ def _serve(config: dict[str, Any], core: int | None, counts: Any) -> None:
 class Traced:
     """A broker that traces, in a process of its own; `restart` kills it. `counts`: of all its lives."""
 
-    def __init__(self, site: Site, core: int | None, number: int) -> None:
-        self.port = free_port()
+    def __init__(
+        self, site: Site, core: int | None, number: int, data: Path | None = None, traces: dict[str, Any] | None = None
+    ) -> None:
+        """`data`: where it remembers entities; `traces`: settings in place of the site's."""
+        self.port = free_port(range(20_000, 30_000))  # never one that a client has when we come back
         limits = {"connections": number + SPARE_FILES}
-        self._config = site.config(listeners={"default": {"bind": f"127.0.0.1:{self.port}"}}, limits=limits)
+        kept = {} if data is None else {"data": str(data)}
+        self._config = site.config(listeners={"default": {"bind": f"127.0.0.1:{self.port}"}}, limits=limits, **kept)
+        self._config["traces"] |= traces or {}
         self._core = core
         self._spawn = multiprocessing.get_context("spawn")
         self.counts = self._spawn.Array("q", len(COUNTED), lock=False)
-        self._start()
+        self.start()
 
-    def _start(self) -> None:
+    def start(self) -> None:
         self._process = self._spawn.Process(target=_serve, args=(self._config, self._core, self.counts), daemon=True)
         self._process.start()
         wait_for(self.port)
@@ -98,7 +103,7 @@ class Traced:
 
     def restart(self) -> None:
         self.stop()
-        self._start()
+        self.start()
 
     def counted(self, name: str) -> int:
         return int(self.counts[COUNTED.index(name)])

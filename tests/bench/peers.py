@@ -15,7 +15,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -176,10 +176,13 @@ def _mosquitto(core: int, directory: Path, is_durable: bool, pair: Pair | None) 
         process.wait()
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+def free_port(among: Iterable[int] = (0,)) -> int:
+    """Any, or the first free one of these."""
+    for port in among:
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return int(sock.getsockname()[1])
+    raise OSError("no port is free")
 
 
 def wait_for(port: int) -> None:

@@ -127,3 +127,32 @@ def test_groups_and_entities_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         site.stands(f"g{place}:x", K.JOIN)
         site.stands(f"g0:{place}", K.JOIN)
     assert len(site.fleet) == 5
+
+
+def test_a_view_has_all_groups_and_the_members_of_one_those_away_first() -> None:
+    site = Watched()
+    for entity in ("shop:a", "shop:b", "shop:c", "pump"):
+        site.stands(entity, K.JOIN)
+    site.run(5)
+    site.stands("shop:c", K.FAILED)
+    site.run(2)
+    site.stands("shop:c", K.ALLS_WELL)
+    site.run(2)
+    site.stands("shop:b", K.FAILED)
+    site.run(1)
+    site.stands("shop:a", K.FAILURE_SUSPICION)
+    view: Any = site.fleet.view("shop", 2, site.now)
+    assert [(each["group"], each["alive"], each["failed"]) for each in view["groups"]] == [
+        ("all", 1, 0),
+        ("shop", 1, 1),
+    ]
+    assert [(each["entity"], each["health"]) for each in view["entities"]] == [
+        ("shop:b", "failed"),
+        ("shop:a", "suspected"),
+    ]
+    assert view["more"], "the third stands well"
+    whole: Any = site.fleet.view("", 10, site.now)
+    assert [each["entity"] for each in whole["entities"]] == ["shop:b", "shop:a", "pump", "shop:c"]
+    (well,) = [each for each in whole["entities"] if each["entity"] == "shop:c"]
+    assert (well["flaps"], well["went_ms"], whole["more"]) == (1, [1_005_000], False)
+    assert site.fleet.view("nobody", 10, site.now)["entities"] == []
