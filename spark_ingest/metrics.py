@@ -130,6 +130,8 @@ def _lag(sources: Any) -> dict[str, float]:
             if isinstance(at, dict) and "rows_behind" in at:
                 found["lag_rows"] = found.get("lag_rows", 0.0) + float(at["rows_behind"])
                 found["lag_bytes"] = found.get("lag_bytes", 0.0) + float(at.get("bytes_behind", 0))
+                if "seconds_behind" in at:
+                    found["lag_seconds"] = max(found.get("lag_seconds", 0.0), float(at["seconds_behind"]))
     return found
 
 
@@ -139,6 +141,7 @@ _GAUGES = {
     "batch_duration_seconds": "How long the newest micro-batch took.",
     "lag_rows": "Rows that the spool held and the newest micro-batch left, quarantine and other streams included.",
     "lag_bytes": "The same in bytes on disk.",
+    "lag_seconds": "How long ago the first of these rows was received.",
     "state_rows": "Rows of state that windows, joins and the dropping of duplicates keep.",
     "state_bytes": "Memory of that state.",
 }

@@ -5,6 +5,7 @@ Options reach the plan, its `explain` and Spark's event log. So they hold paths,
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,8 +15,17 @@ from typing import TypeVar
 
 from keys.errors import KeysError
 from keys.topictokens import check_filter
-from spark_ingest.errors import BadOption
-from spark_ingest.spool import CONSUMERS, DEVICE_LEVEL, LEVELS_MAX, RECEIVER_NAME, Shard, parse_shard
+from spark_ingest.errors import BadOption, SpoolError
+from spark_ingest.spool import (
+    CONSUMERS,
+    DEVICE_LEVEL,
+    LEVELS_MAX,
+    RECEIVER_NAME,
+    Position,
+    Shard,
+    parse_shard,
+    positions_of,
+)
 
 N = TypeVar("N", int, float)
 
@@ -63,6 +73,19 @@ class Options:
     """UNIX times in ms and what the receiver took of publications sealed until then, None for nothing; oldest first."""
     consumer: str
     from_latest: bool
+    starting: tuple[tuple[str, Position], ...] | None
+    """Where each receiver's rows begin, as options say; None: at one of the ends, or at `since_us`."""
+    ending: tuple[tuple[str, Position], ...] | None
+    since_us: int | None
+    """Rows that were received from then on, and before `until_us`, UNIX time in microseconds; None: no bound."""
+    until_us: int | None
+    min_rows: int | None
+    """Rows that a micro-batch waits for, at most `max_delay_s`."""
+    max_delay_s: float
+    columns: tuple[str, ...]
+    """Of a row, in this order; empty: those of the stream."""
+    only: tuple[str, ...] | None
+    """Clear topics that a batch read was narrowed to by Spark; None: all."""
     retain_s: float
     receiver: str
     identity: Path | None
@@ -113,31 +136,43 @@ NAMES = frozenset({
     "spool", "grants", "stream", "topic", "availability", "shard", "shard_before", "device_level",
     "grants_identity", "consumer", "receiver", "identity",
     "overlay", "hosted", "rows_per_batch", "max_rows_per_batch", "max_bytes_per_batch", "partitions", "cap_bytes",
-    "incomplete_s", "retain_s", "startingoffsets", "failondataloss", "onmissingkey", "key_patience_s", "trouble_s",
+    "incomplete_s", "retain_s", "startingoffsets", "startingtimestamp", "endingoffsets", "endingtimestamp",
+    "minrowspertrigger", "maxtriggerdelay", "columns", "failondataloss", "onmissingkey", "key_patience_s", "trouble_s",
 })  # fmt: skip
 """In lower case: Spark does not tell upper from lower case in names of options."""
-STREAMING_ONLY = ("max_rows_per_batch", "max_bytes_per_batch", "retain_s", "startingoffsets")
+STREAMING_ONLY = ("max_rows_per_batch", "max_bytes_per_batch", "retain_s", "minrowspertrigger", "maxtriggerdelay")
 """Of micro-batches and what follows them: a batch read would ignore them."""
+BATCH_ONLY = ("endingoffsets", "endingtimestamp")
+"""A stream has no end."""
+STARTS = ("earliest", "latest")
 SHARD_CHANGES_MAX = 64
 NOTHING = "none"
 """In shard: the receiver leaves; in shard_before: it is new."""
 _SPELLED = {
+    "startingtimestamp": "startingTimestamp",
+    "endingoffsets": "endingOffsets",
+    "endingtimestamp": "endingTimestamp",
+    "minrowspertrigger": "minRowsPerTrigger",
+    "maxtriggerdelay": "maxTriggerDelay",
     "startingoffsets": "startingOffsets",
     "failondataloss": "failOnDataLoss",
     "onmissingkey": "onMissingKey",
 }
 
 
-def parse_options(given: Mapping[str, str], *, batch: bool = False) -> Options:
+def parse_options(given: Mapping[str, str], *, batch: bool | None = False) -> Options:
     """Check what the user wrote. Raises BadOption, one line that names the option and a value that works.
 
-    `batch`: for `spark.read`, which has no micro-batches and no consumer.
+    `batch`: for `spark.read`, which has no micro-batches and no consumer; None: it is not known yet for which.
     """
     told = _canonical(given)
-    if batch:
-        for name in STREAMING_ONLY:
-            if name in told:
-                raise BadOption(f"option {_SPELLED.get(name, name)} is for readStream only; remove it from read")
+    for name in STREAMING_ONLY if batch else BATCH_ONLY:
+        if name in told and batch is not None:
+            here, there = ("readStream", "read") if batch else ("read", "readStream")
+            raise BadOption(f"option {_SPELLED.get(name, name)} is for {here} only; remove it from {there}")
+    for one, other in (("startingoffsets", "startingtimestamp"), ("endingoffsets", "endingtimestamp")):
+        if one in told and other in told:
+            raise BadOption(f"options {_SPELLED[one]} and {_SPELLED[other]} both say where; give one of them")
     if not told.get("spool"):
         raise BadOption(
             'option spool is missing; write .option("spool", DIRECTORY), or in SQL CREATE TEMPORARY VIEW ... OPTIONS, '
@@ -167,7 +202,15 @@ def parse_options(given: Mapping[str, str], *, batch: bool = False) -> Options:
         shard=shard,
         shard_before=before,
         consumer=_name("consumer", told.get("consumer", stream.value + of_first)),
-        from_latest=_starting(told.get("startingoffsets", "earliest")),
+        from_latest=told.get("startingoffsets", "").lower() == "latest",
+        starting=_place("startingOffsets", told.get("startingoffsets"), ("earliest",) if batch else STARTS),
+        ending=_place("endingOffsets", told.get("endingoffsets"), ("latest",)),
+        since_us=_moment("startingTimestamp", told.get("startingtimestamp")),
+        until_us=_moment("endingTimestamp", told.get("endingtimestamp")),
+        min_rows=_limit(told, "minrowspertrigger", 1 << 40),
+        max_delay_s=_number(told, "maxtriggerdelay", float, 900.0, 0.0, 86_400.0),
+        columns=tuple(part.strip() for part in told.get("columns", "").split(",") if part.strip()),
+        only=None,
         retain_s=_number(told, "retain_s", float, 0.0, 0.0, RETAIN_S_MAX),
         receiver=_name("receiver", told.get("receiver", "main" + of_shard)),
         identity=Path(identity).absolute() if identity else None,
@@ -273,10 +316,34 @@ def _shard_before(told: Mapping[str, str]) -> tuple[tuple[int, Shard | None], ..
     return tuple(eras)
 
 
-def _starting(value: str) -> bool:
-    if value.lower() not in ("earliest", "latest"):
-        raise BadOption(f"startingOffsets={value!r} is none of earliest, latest; a checkpoint says more exactly where")
-    return value.lower() == "latest"
+def _place(name: str, value: str | None, ends: tuple[str, ...]) -> tuple[tuple[str, Position], ...] | None:
+    """Where each receiver stands; None for one of the `ends`."""
+    if value is None or value.lower() in ends:
+        return None
+    try:
+        return tuple(sorted(positions_of(json.loads(value)).items()))
+    except (ValueError, SpoolError, RecursionError):
+        raise BadOption(
+            f"{name}={value!r} is none of {', '.join(ends)}, nor places as the progress of a query shows them: "
+            '{"main": {"segment": 4, "byte": 290184}}'
+        ) from None
+
+
+def _moment(name: str, value: str | None) -> int | None:
+    """UNIX time in microseconds."""
+    if value is None:
+        return None
+    try:
+        if value.strip().isdecimal():
+            return int(value) * 1000
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            raise ValueError
+        return int(moment.timestamp() * 1_000_000)
+    except (ValueError, OverflowError):
+        raise BadOption(
+            f"{name}={value!r} is no time; write 2026-11-22T00:00:00Z, or milliseconds since 1970"
+        ) from None
 
 
 def _limit(told: Mapping[str, str], name: str, highest: int) -> int | None:

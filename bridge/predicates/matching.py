@@ -1,13 +1,14 @@
 """Which of many predicates hold for one message: an index in which every alternative of a predicate is one bit.
 
-For each attribute and kind of comparison it keeps the set of alternatives that a value fulfils, as one long integer,
-or can put it together from few: for `=` and `!=` a set for each constant, for `<` and `>` the constants in order with
-the union of all before every few of them. One AND for each attribute and kind leaves the alternatives that hold. Exact:
+For each attribute and kind of comparison it keeps the set of alternatives that a value fails, as one long integer, or
+can put it together from few: for `=` and `!=` a set for each constant, for `<` and `>` the constants in order with the
+union of all after every few of them. One OR for each attribute and kind gives the alternatives that do not hold. Exact:
 nothing has to be evaluated afterwards. A change touches those unions of its attributes. Paper item C10.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
@@ -19,7 +20,7 @@ NAMES_MAX = 256
 """Attributes of one index. Each costs every match a little, so whoever invents names is stopped here."""
 SLOTS_MAX = 32_768
 """Alternatives of one index: bounds what it takes in memory, about 150 MB in the worst case."""
-CHUNK, UNIONS = 16, 512
+CHUNK, UNIONS = 10, 512
 """Constants between two unions: at least so many, or so many that there are not many more than `UNIONS` of them, which
 bounds memory and the work of a change; twice as many at most. A set of at most `CHUNK` slots is kept as such."""
 
@@ -32,8 +33,8 @@ class _Test(Protocol):
     def change(self, one: Comparison, slot: int) -> None:
         """Enter the comparison of an alternative, or take it out if it is in."""
 
-    def passing(self, value: Value) -> int:
-        """The alternatives whose comparisons of this kind all hold; others may be among them."""
+    def failing(self, value: Value, few: list[int]) -> int:
+        """The alternatives of which a comparison of this kind does not hold; some are put into `few` instead."""
 
 
 class _Equal:
@@ -57,35 +58,39 @@ class _Equal:
         else:
             del self._by_value[one.value]
 
-    def passing(self, value: Value) -> int:
+    def _held(self, value: Value) -> int:
         held = self._by_value.get(value, 0)
         return held if isinstance(held, int) else bits_of(held)
+
+    def failing(self, value: Value, few: list[int]) -> int:
+        return self.needed ^ self._held(value)
 
 
 class _Unequal(_Equal):
     __slots__ = ()
 
-    def passing(self, value: Value) -> int:
-        return self.needed ^ (self.needed & super().passing(value))
+    def failing(self, value: Value, few: list[int]) -> int:
+        return self._held(value)
 
 
 class _Above:
-    """`>` and `>=`: a value fulfils those with the smallest constants. An entry is (constant, is it `>`, slot)."""
+    """`>` and `>=`: a value fulfils those with the smallest constants. `> c` is `>=` the next number after c."""
 
-    __slots__ = ("_before", "_chunks", "_count", "_firsts", "needed")
+    __slots__ = ("_after", "_chunks", "_count", "_first_values", "_firsts", "needed")
 
     def __init__(self) -> None:
         self.needed = self._count = 0
-        self._chunks: list[list[tuple[float, bool, int]]] = [[]]
-        self._firsts: list[tuple[float, bool, int]] = []  # of every chunk but the first
-        self._before = [0]  # the union of all chunks before each
+        self._chunks: list[list[tuple[float, int]]] = [[]]  # (constant, slot)
+        self._firsts: list[tuple[float, int]] = []  # of every chunk but the first
+        self._first_values: list[float] = []
+        self._after = [0]  # the union of all chunks after each
 
     def change(self, one: Comparison, slot: int) -> None:
         assert isinstance(one.value, float)
-        self._change(one.value, one.op is Op.GT, slot)
+        self._change(math.nextafter(one.value, math.inf) if one.op is Op.GT else one.value, slot)
 
-    def _change(self, constant: float, is_open: bool, slot: int) -> None:
-        entry, bit = (constant, is_open, slot), 1 << slot
+    def _change(self, constant: float, slot: int) -> None:
+        entry, bit = (constant, slot), 1 << slot
         at = bisect_right(self._firsts, entry)
         chunk = self._chunks[at]
         place = bisect_left(chunk, entry)
@@ -95,29 +100,32 @@ class _Above:
         else:
             insort(chunk, entry)
             self._count += 1
-        before = self._before
-        for later in range(at + 1, len(before)):
-            before[later] ^= bit
+        after = self._after
+        for earlier in range(at):
+            after[earlier] ^= bit
         if len(chunk) > 2 * max(CHUNK, self._count // UNIONS):
             self._split(at)
         elif not chunk and len(self._chunks) > 1:
-            del self._chunks[at], self._firsts[max(0, at - 1)], before[at]
+            gone = max(0, at - 1)
+            del self._chunks[at], self._firsts[gone], self._first_values[gone], after[at]
 
     def _split(self, at: int) -> None:
         chunk = self._chunks[at]
         low, high = chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]
         self._chunks[at : at + 1] = [low, high]
         self._firsts.insert(at, high[0])
-        self._before.insert(at + 1, self._before[at] | bits_of(entry[2] for entry in low))
+        self._first_values.insert(at, high[0][0])
+        self._after.insert(at, self._after[at] | bits_of(slot for _, slot in high))
 
-    def passing(self, value: Value) -> int:
-        return self._upto(value) if isinstance(value, float) else 0
+    def failing(self, value: Value, few: list[int]) -> int:
+        return self._beyond(value, few) if isinstance(value, float) else self.needed
 
-    def _upto(self, value: float) -> int:
-        most = (value, False, _LAST_SLOT)
-        at = bisect_right(self._firsts, most)
+    def _beyond(self, value: float, few: list[int]) -> int:
+        """The union behind the chunk that the value falls into, of which a few fail too."""
+        at = bisect_right(self._first_values, value)
         chunk = self._chunks[at]
-        return self._before[at] | bits_of(entry[2] for entry in chunk[: bisect_right(chunk, most)])
+        few += [slot for _, slot in chunk[bisect_right(chunk, (value, _LAST_SLOT)) :]]
+        return self._after[at]
 
 
 class _Below(_Above):
@@ -127,10 +135,10 @@ class _Below(_Above):
 
     def change(self, one: Comparison, slot: int) -> None:
         assert isinstance(one.value, float)
-        self._change(-one.value, one.op is Op.LT, slot)
+        self._change(math.nextafter(-one.value, math.inf) if one.op is Op.LT else -one.value, slot)
 
-    def passing(self, value: Value) -> int:
-        return self._upto(-value) if isinstance(value, float) else 0
+    def failing(self, value: Value, few: list[int]) -> int:
+        return self._beyond(-value, few) if isinstance(value, float) else self.needed
 
 
 _LAST_SLOT = 1 << 62
@@ -195,14 +203,14 @@ class PredicateIndex:
 
     def match(self, attributes: Readable, among: int) -> int:
         """Of the slots in `among` those whose alternatives hold, as bits."""
+        few: list[int] = []
+        failing = 0
         for (name, _), test in self._tests.items():
-            needed = test.needed & among
-            if not needed:
-                continue
+            if not test.needed & among:
+                continue  # nor is the message read for it
             value = attributes.get(name)
-            # What needs this test and fails it goes.
-            among ^= needed if value is None else needed ^ (needed & test.passing(value))
-        return among
+            failing |= test.needed if value is None else test.failing(value, few)
+        return among ^ (among & (failing | bits_of(few)))
 
 
 def _needed(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...] | None:

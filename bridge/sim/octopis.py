@@ -296,8 +296,9 @@ def figure_11(
             "Paper, at 100, 80 and 60 thousand: delay against SNR -13, -12.1, -11 %, against BID -58, -53, -49.2 %; "
             "queues -48 and -59 %; messages +0.32 and -17.2 %; under a second 44.2, 39, 28 %; stable 239 s "
             "earlier than SNR.",
-            "Queues and times shrink with the share of the notifications that is played, differences in per cent "
-            "little; --share 1 plays all.",
+            "Queues: what waits for the links that the fast publisher's notifications take, over time and links. They "
+            "and times shrink with the share of the notifications that is played, differences in per cent little; "
+            "--share 1 plays all.",
             MODEL,
         ),
     )

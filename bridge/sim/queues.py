@@ -65,8 +65,9 @@ class Outcome:
     delays_s: list[float] = field(default_factory=list)
     weights: list[int] = field(default_factory=list)
     fast: list[tuple[float, float]] = field(default_factory=list)
-    queued: int = 0
-    queue_samples: int = 0
+    waited_s: float = 0.0
+    fast_links: int = 0
+    lasted_s: float = 0.0
 
     @property
     def mean_delay_s(self) -> float:
@@ -75,8 +76,8 @@ class Outcome:
 
     @property
     def mean_queue(self) -> float:
-        """Of the links that notifications of the fast publisher take, when one of them is put into the queue."""
-        return self.queued / max(1, self.queue_samples)
+        """Notifications of the fast publisher that wait for a link, over time and the links that they take."""
+        return self.waited_s / max(self.lasted_s, 1e-9) / max(1, self.fast_links)
 
     @property
     def matching_each_ms(self) -> float:
@@ -104,6 +105,7 @@ class Run:
         self._matcher_s, self._sender_s = [0.0] * count, [0.0] * count
         self._links: dict[tuple[int, int], _Link] = {}
         self._match_s = service.matching_ms(market.subscribers) / 1000
+        self._fast_links: set[tuple[int, int]] = set()
         self.outcome = Outcome()
 
     def play(self, published: Sequence[Published]) -> Outcome:
@@ -121,8 +123,11 @@ class Run:
             for copy in step(now, at, before, published[number], tag):
                 order += 1
                 heappush(events, (copy[0], order, copy[1], copy[2], number, copy[3]))
-        self.outcome.matched = len(published)
-        return self.outcome
+        outcome = self.outcome
+        outcome.matched, outcome.fast_links = len(published), len(self._fast_links)
+        fast = [one.at_s for one in published if one.symbol == SYMBOLS]
+        outcome.lasted_s = max((done for done, _ in outcome.fast), default=0.0) - min(fast, default=0.0)
+        return outcome
 
     def _matched(self, now: float, at: int, cost_s: float) -> float:
         self._matcher_s[at] = done = max(now, self._matcher_s[at]) + cost_s
@@ -193,10 +198,10 @@ class Run:
         link.settle(now)
         link.status.entered(now)
         self.outcome.messages += 1
-        if is_fast:
-            self.outcome.queued += link.status.queued
-            self.outcome.queue_samples += 1
         self._sender_s[at] = written = max(now, self._sender_s[at]) + service.send_ms / 1000
         link.free_s = gone = max(written, link.free_s) + service.link_ms / 1000 + carrying_s
         link.leaving.append(gone)
+        if is_fast:
+            self.outcome.waited_s += gone - now
+            self._fast_links.add((at, to))
         return gone + service.latency_ms / 1000

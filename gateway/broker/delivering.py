@@ -82,7 +82,7 @@ class Delivering:
         """The hot path of QoS 1 and 2 without retain flag and properties; the same as `route`. False: nothing was done,
         ask that."""
         plan = self.router.plan(publish.topic)
-        if plan.refused is not None or plan.groups:
+        if plan.is_odd or plan.groups:
             return False
         own_qos = publish.qos
         message = Message(publish.topic, publish.payload, own_qos, publisher=sender.client_id)

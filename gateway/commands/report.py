@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from bridge.sim.claims import ABSENT, Compared, compared
+from bridge.sim.claims import ABSENT, EXACT, Compared, compared
 from bridge.sim.experiments import Figure, Series
 from bridge.sim.loads import Costs
 from gateway.commands.pictures import NoMatplotlib, draw
@@ -27,6 +27,7 @@ Run: TypeAlias = Callable[[Callable[..., Figure], str], Figure]
 PAPERS: Mapping[str, str] = {
     "secret-forwarding": "A: secret forwarding",
     "octopis": "C: structured overlays",
+    "self-organisation": "D: self-organising overlays",
     "eventguard": "E: EventGuard",
 }
 STYLE = """
@@ -101,7 +102,8 @@ def _page(
         one, mark = row.claim, "hit" if row.is_hit else "miss"
         yield f"<tr class={mark}><td class=text>{mark}<td class=text><a href='#{one.experiment}-{one.figure}'>"
         yield f"{_text(one.experiment)} {_text(one.figure)}</a><td class=text>{_text(one.what)}<td>{_number(one.paper)}"
-        yield f"<td>{_number(row.ours)}<td class=text>{_text('' if row.is_hit else one.reason)}<td>{one.within:g}</tr>"
+        reason = "" if row.is_hit else one.reason
+        yield f"<td>{_number(row.ours)}<td class=text>{_text(reason)}<td>{_within(one.within)}</tr>"
     yield "</table></div><h2>Not reproduced</h2><ul>"
     yield "".join(f"<li><b>{_text(what)}</b>: {_text(why)}" for what, why in ABSENT)
     yield "</ul><h2>Measured on this machine</h2><p>Figures 6 and saturation of EventGuard take these as inputs, in "
@@ -133,6 +135,10 @@ def _section(figure: Figure, directory: Path) -> Iterator[str]:
 
 def _text(value: Any) -> str:
     return html.escape(str(value), quote=True)
+
+
+def _within(factor: float) -> str:
+    return "exact" if factor <= EXACT else f"{factor:g}"
 
 
 def _number(value: float) -> str:

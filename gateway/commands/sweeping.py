@@ -1,7 +1,7 @@
 """Cells of an experiment, run in this process or in several, and kept so that a run that was cut off goes on.
 
 A result is what its JSON says, wherever it came from: one process, several and a kept file give equal bytes. Not here:
-what a cell is (`bridge.sim.octopis_cells`), progress on the screen (`simulate`).
+what a cell is (`bridge.sim`), progress on the screen (`simulate`).
 """
 
 from __future__ import annotations
@@ -10,24 +10,29 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from bridge.sim.experiments import Progress
-from bridge.sim.octopis_cells import Cell, Numbers, measure
 
-LAYOUT = 1
+LAYOUT = 2
 """Raised when the same cell would give other numbers: kept ones are then run again."""
 
 
-class Sweeper:
-    """Runs cells with `jobs` processes; keeps results below `kept`, if given."""
+C = TypeVar("C")
+R = TypeVar("R")
 
-    def __init__(self, jobs: int = 1, kept: Path | None = None, run: Callable[[Cell], Numbers] = measure) -> None:
+
+class Sweeper(Generic[C, R]):
+    """Runs cells, which are dataclasses, with `jobs` processes; keeps results below `kept`, if given. `run` is known by
+    its name in other processes, and gives what JSON can say."""
+
+    def __init__(self, run: Callable[[C], R], jobs: int = 1, kept: Path | None = None) -> None:
         self._jobs, self._kept, self._run = jobs, kept, run
 
-    def __call__(self, cells: Sequence[Cell], progress: Progress) -> list[Numbers]:
+    def __call__(self, cells: Sequence[C], progress: Progress) -> list[R]:
         """The results in the order of the cells. Raises OSError where they cannot be kept."""
         found = {cell: self._read(cell) for cell in cells}
         left = [cell for cell, result in found.items() if result is None]
@@ -39,7 +44,7 @@ class Sweeper:
         results = [found[cell] for cell in cells]
         return [result for result in results if result is not None]
 
-    def _results(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Numbers]]:
+    def _results(self, cells: Sequence[C]) -> Iterator[tuple[C, R]]:
         if self._jobs == 1 or len(cells) < 2:
             yield from ((cell, self._run(cell)) for cell in cells)
             return
@@ -49,23 +54,25 @@ class Sweeper:
             for future in as_completed(running):
                 yield running[future], future.result()
 
-    def _path(self, cell: Cell) -> Path | None:
+    def _path(self, cell: C) -> Path | None:
         if self._kept is None:
             return None
-        name = json.dumps([LAYOUT, asdict(cell)], sort_keys=True)
+        assert is_dataclass(cell)
+        assert not isinstance(cell, type)
+        name = json.dumps([LAYOUT, type(cell).__name__, asdict(cell)], sort_keys=True)
         return self._kept / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json"
 
-    def _read(self, cell: Cell) -> Numbers | None:
+    def _read(self, cell: C) -> R | None:
         path = self._path(cell)
         if path is None or not path.exists():
             return None
         try:
-            result: Numbers = json.loads(path.read_text("utf-8"))
+            result: R = json.loads(path.read_text("utf-8"))
         except ValueError:
             return None  # cut off while it was written
         return result
 
-    def _write(self, cell: Cell, text: str) -> None:
+    def _write(self, cell: C, text: str) -> None:
         path = self._path(cell)
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,10 +5,10 @@ Imports `receiving`, `secrets`, `spool`; never Spark's driver side.
 
 from __future__ import annotations
 
-from spark_ingest.opening.rows import DDL, SCHEMAS, RowReader
+from spark_ingest.opening.rows import DDL, RowReader, schema_of
 
 __all__ = [
     "DDL",
-    "SCHEMAS",
     "RowReader",
+    "schema_of",
 ]

@@ -13,14 +13,14 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from spark_ingest.errors import GrantsError
+from spark_ingest.errors import BadOption, GrantsError
 from spark_ingest.opening.decode import Opened, Opener, TopicSet, which
 from spark_ingest.opening.inners import PROPERTIES, Inners
 from spark_ingest.opening.statements import AvailabilityStatement, Unreadable, statement_of
@@ -106,11 +106,30 @@ SCHEMAS = {
 }
 
 
+EXTRAS = pa.schema([("publisher_id", pa.binary()), ("key_id", pa.string()), ("wire_topic", pa.string())])
+"""Columns of telemetry for who asks for them by name: the publisher as 16 bytes, what it was sealed under and on."""
+
+
+def schema_of(stream: IngestStream, columns: Sequence[str] = ()) -> Any:
+    """The columns of a stream, those that are named in their order, all of them if none is. Raises BadOption."""
+    known = SCHEMAS[stream]
+    if not columns:
+        return known
+    fields = {field.name: field for field in (*known, *(EXTRAS if stream is IngestStream.TELEMETRY else ()))}
+    unknown = [name for name in columns if name not in fields]
+    if unknown or len(set(columns)) != len(columns):
+        raise BadOption(f"columns={','.join(columns)!r}: name each once, of {', '.join(fields)}")
+    return pa.schema([fields[name] for name in columns])
+
+
 class RowReader:
     """Reads ranges of the spool as rows of one stream. One per worker process and set of options."""
 
     def __init__(self, options: Options) -> None:
         self._stream = options.stream
+        self._schema = schema_of(options.stream, options.columns)
+        self._only = None if options.only is None else frozenset(options.only)
+        self._since_us, self._until_us = options.since_us, options.until_us
         self._grants = options.grants
         self._on_missing_key, self._key_patience_s = options.on_missing_key, options.key_patience_s
         self._read_groups = read_groups if options.fails_on_loss else salvaged_groups
@@ -158,8 +177,10 @@ class RowReader:
         if reasons is not None:
             reasons.update(reason for _, reason in opened.closed)
         if self._stream is IngestStream.AVAILABILITY:
-            return _availability(group, opened, statements)
-        return (_quarantine if self._stream is IngestStream.QUARANTINE else _telemetry)(group, opened)
+            return _batch(self._schema, **_availability(group, opened, statements))
+        if self._stream is IngestStream.QUARANTINE:
+            return _batch(self._schema, **_quarantine(group, opened))
+        return _batch(self._schema, **_telemetry(group, opened, self._schema.names))
 
     def _opened(self, group: Any) -> Opened:
         """What opens; as `onMissingKey` says when the file of scope keys lacks a key. Raises GrantsError."""
@@ -186,6 +207,10 @@ class RowReader:
         topics = group.column("wire_topic")
         blind = self._stream is IngestStream.QUARANTINE or self._opener.hides_topics
         ours = self._ours(group) if self._shards else None
+        if self._since_us is not None or self._until_us is not None:
+            received_us = group.column("received_at").cast(pa.int64()).to_numpy()
+            timely = (received_us >= (self._since_us or 0)) & (received_us < (self._until_us or np.iinfo(np.int64).max))
+            ours = timely if ours is None else ours & timely
         if blind:
             return ours
         available = self._stream is IngestStream.AVAILABILITY
@@ -193,6 +218,8 @@ class RowReader:
         def wanted(topic: str) -> bool:
             if is_batch_topic(topic):  # what is in it shows when it is open
                 return True
+            if self._only is not None and topic not in self._only:
+                return False
             return (topic in self._availability) is available and (available or topic in self._topics)
 
         return which(topics, wanted) if ours is None else ours & which(topics, wanted)
@@ -233,6 +260,8 @@ class RowReader:
             if statement is not None and self._stream is IngestStream.AVAILABILITY:
                 kept[index] = True
                 statements.append(statement)
+        if self._only is not None and telemetry:
+            kept &= which(topics, self._only.__contains__)
         opened.keep(kept)
         opened.closed.sort()
         return statements
@@ -245,61 +274,56 @@ def _lacking(group: Any, opened: Opened) -> str | None:
     return next(reasons, None)
 
 
-def _telemetry(group: Any, opened: Opened) -> Any:
-    taken, content = _taken(group, opened.rows), opened.content
-    return _batch(
-        IngestStream.TELEMETRY,
-        topic=content.topic,
-        payload=content.payload,
-        publisher=_hex(taken, "publisher"),
-        sequence=opened.sequences(taken),
-        published_at=_times(content),
-        received_at=taken.column("received_at"),
-        qos=opened.qos_of(taken),
-        retain=taken.column("retain"),
-        properties=content.properties,
-    )
+def _telemetry(group: Any, opened: Opened, wanted: Sequence[str]) -> dict[str, Any]:
+    extras = [name for name in ("key_id", "wire_topic") if name in wanted]
+    taken, content = _taken(group, opened.rows, extras), opened.content
+    made: dict[str, Callable[[], Any]] = {
+        "topic": lambda: content.topic,
+        "payload": lambda: content.payload,
+        "publisher": lambda: _hex(taken, "publisher"),
+        "sequence": lambda: opened.sequences(taken),
+        "published_at": lambda: _times(content),
+        "received_at": lambda: taken.column("received_at"),
+        "qos": lambda: opened.qos_of(taken),
+        "retain": lambda: taken.column("retain"),
+        "properties": lambda: content.properties,
+        "publisher_id": lambda: taken.column("publisher").cast(pa.binary()),
+        "key_id": lambda: _hex(taken, "key_id"),
+        "wire_topic": lambda: taken.column("wire_topic"),
+    }
+    return {name: made[name]() for name in wanted}
 
 
-def _availability(group: Any, opened: Opened, statements: Sequence[AvailabilityStatement]) -> Any:
+def _availability(group: Any, opened: Opened, statements: Sequence[AvailabilityStatement]) -> dict[str, Any]:
     taken = _taken(group, opened.rows)
     said = dict(zip(AvailabilityStatement._fields, zip(*statements, strict=True), strict=True)) if statements else {}
-    return _batch(
-        IngestStream.AVAILABILITY,
-        **{name: said.get(name, ()) for name in AvailabilityStatement._fields},
-        topic=opened.content.topic,
-        publisher=_hex(taken, "publisher"),
-        sequence=opened.sequences(taken),
-        published_at=_times(opened.content),
-        received_at=taken.column("received_at"),
-    )
+    return {name: said.get(name, ()) for name in AvailabilityStatement._fields} | {
+        "topic": opened.content.topic,
+        "publisher": _hex(taken, "publisher"),
+        "sequence": opened.sequences(taken),
+        "published_at": _times(opened.content),
+        "received_at": taken.column("received_at"),
+    }
 
 
-def _quarantine(group: Any, opened: Opened) -> Any:
+def _quarantine(group: Any, opened: Opened) -> dict[str, Any]:
     taken = group.take(pa.array([row for row, _ in opened.closed], pa.int64()))
-    return _batch(
-        IngestStream.QUARANTINE,
-        reason=[reason for _, reason in opened.closed],
-        wire_topic=taken.column("wire_topic"),
-        publisher=_hex(taken, "publisher"),
-        sequence=taken.column("sequence"),
-        key_id=_hex(taken, "key_id"),
-        published_at=taken.column("published_at"),
-        received_at=taken.column("received_at"),
-        header=taken.column("header"),
-        sealed=taken.column("sealed"),
-    )
+    whole = ("wire_topic", "sequence", "published_at", "received_at", "header", "sealed")
+    return {name: taken.column(name) for name in whole} | {
+        "reason": [reason for _, reason in opened.closed],
+        "publisher": _hex(taken, "publisher"),
+        "key_id": _hex(taken, "key_id"),
+    }
 
 
-def _taken(group: Any, rows: Any) -> Any:
+def _taken(group: Any, rows: Any, more: Sequence[str] = ()) -> Any:
     """The columns of opened rows that are rows' own: what is large in them was opened."""
-    own = group.select(["publisher", "sequence", "received_at", "qos", "retain"])
+    own = group.select(["publisher", "sequence", "received_at", "qos", "retain", *more])
     whole = len(rows) == group.num_rows and np.array_equal(rows, np.arange(len(rows)))
     return own if whole else own.take(pa.array(rows, pa.int64()))
 
 
-def _batch(stream: IngestStream, **columns: Any) -> Any:
-    schema = SCHEMAS[stream]
+def _batch(schema: Any, **columns: Any) -> Any:
     arrays = [
         value if isinstance(value, pa.Array) else pa.array(value, field.type)
         for field, value in ((field, columns[field.name]) for field in schema)

@@ -10,17 +10,19 @@ call to `stop`: Spark kills the driver-side process of a stopped query.
 from __future__ import annotations
 
 import gc
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -28,6 +30,7 @@ from spark_ingest.errors import IngestError
 from spark_ingest.opening import RowReader
 from spark_ingest.options import Options
 from spark_ingest.receiver import Receiver, ReceiverSettings, ReplicaClient
+from spark_ingest.source.filters import narrowed
 from spark_ingest.source.marks import OffsetMarks, new_owner, owner_of
 from spark_ingest.spool import (
     ByteRange,
@@ -65,6 +68,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, Position] | None = None
         self._planned: Offset | None = None
         self._owner = ""
+        self._waiting_since: float | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """What an executor needs: options."""
@@ -82,13 +86,17 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._open()
         assert self._consumer is not None
         self._owner = new_owner()
-        return self._marks.stamped(self._consumer.register(self._options.from_latest), self._owner)
+        view, options = self._open(), self._options
+        asked = None if options.since_us is None and options.starting is None else _begin(view, options)
+        return self._marks.stamped(self._consumer.register(options.from_latest, asked), self._owner)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Whether there is one: a limit of Spark's is rows or bytes, and ours may be both (`latestOffset`)."""
         options = self._options
         if options.max_rows is not None:
             return ReadMaxRows(options.max_rows)
+        if options.min_rows is not None:
+            return ReadMinRows(options.min_rows)
         return ReadAllAvailable() if options.max_bytes is None else ReadMaxBytes(options.max_bytes)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
@@ -109,9 +117,24 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             options = self._options
             self._planned = view.advance(at, options.max_rows, self._target, max_bytes=options.max_bytes)
+            if self._target is None and self._waits(view, at):
+                self._planned = as_offset(positions_of(at))
         if self._receiver is not None and self._planned == as_offset(positions_of(at)):
             self._receiver.check(self._options.trouble_s)
         return self._marks.stamped(self._planned, self._owner)
+
+    def _waits(self, view: SpoolView, at: Offset) -> bool:
+        """Whether there are fewer rows than a batch should have, and the time to wait for them is not over."""
+        options = self._options
+        if options.min_rows is None or view.rows_between(at, view.latest()) >= options.min_rows:
+            self._waiting_since = None
+            return False
+        if self._waiting_since is None:
+            self._waiting_since = time.monotonic()
+        if time.monotonic() - self._waiting_since < options.max_delay_s:
+            return True
+        self._waiting_since = None
+        return False
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is synced now, and no further."""
@@ -119,7 +142,8 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = positions_of(view.latest())
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
-        """What is synced, by receiver, and how many rows and sealed bytes of it the batch that was planned last leaves.
+        """What is synced, by receiver, and how many rows and sealed bytes of it the batch that was planned last leaves,
+        and how long ago the first of them was received.
 
         It stands as `latestOffset` in the query's progress.
         """
@@ -128,8 +152,10 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self._view.latest()
         left = self._view.sizes_between(self._planned or {}, latest)
         lost = self._view.lost
+        ages = self._view.age_s(self._planned or {}, time.time())
         return {
             name: {**at, "rows_behind": left[name].rows, "bytes_behind": left[name].bytes}
+            | {"seconds_behind": round(ages.get(name, 0.0), 3)}
             | ({"lost": lost[name]} if lost[name] else {})
             for name, at in latest.items()
         } or None
@@ -186,17 +212,36 @@ class SpoolReader(DataSourceReader):
     def __init__(self, options: Options) -> None:
         self._options = options
 
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Narrow what is read to topics and times of reception that Spark filters by. Spark filters by itself too: what
+        is left out here is a matter of speed alone."""
+        self._options = narrowed(self._options, filters)
+        return filters
+
     def partitions(self) -> Sequence[InputPartition]:
-        """About `partitions` tasks over the whole spool."""
-        view = SpoolView(self._options.spool, lossy=not self._options.fails_on_loss)
-        start = view.earliest()
-        return _planned(view, start, view.advance(start), self._options.partitions)
+        """About `partitions` tasks over what options say of the spool, by default all of it."""
+        options = self._options
+        view = SpoolView(options.spool, lossy=not options.fails_on_loss)
+        target = None
+        if options.ending is not None:
+            target = dict(options.ending)
+        elif options.until_us is not None:
+            target = positions_of(view.until(options.until_us))
+        start = _begin(view, options)
+        return _planned(view, start, view.advance(start, None, target), options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Record batches of one task."""
         if not isinstance(partition, SpoolPartition):
             return iter(())  # Spark's placeholder for an empty spool
         return _read(self._options, partition)
+
+
+def _begin(view: SpoolView, options: Options) -> Offset:
+    """Where options say that reading begins."""
+    if options.starting is not None:
+        return as_offset(dict(options.starting))
+    return view.earliest() if options.since_us is None else view.since(options.since_us)
 
 
 def _planned(view: SpoolView, start: Offset, end: Offset, parts: int) -> list[SpoolPartition]:

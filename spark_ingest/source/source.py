@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_ingest.errors import BadOption
-from spark_ingest.opening import DDL, SCHEMAS
+from spark_ingest.opening import DDL, schema_of
 from spark_ingest.options import Options, parse_options
 from spark_ingest.receiver import ReplicaClient
 from spark_ingest.source.reader import SpoolReader, SpoolStreamReader
@@ -32,9 +32,10 @@ class VeilMQDataSource(DataSource):
         """The name for `format(...)`."""
         return "veilmq"
 
-    def schema(self) -> str:
-        """Fixed by option stream."""
-        return DDL[parse_options(self.options).stream]
+    def schema(self) -> Any:
+        """Fixed by option stream; fewer columns with option columns. Raises BadOption."""
+        options = parse_options(self.options, batch=None)
+        return from_arrow_schema(schema_of(options.stream, options.columns)) if options.columns else DDL[options.stream]
 
     def streamReader(self, schema: Any) -> SpoolStreamReader:
         """For `readStream`. Raises BadOption."""
@@ -61,12 +62,15 @@ class VeilMQDataSource(DataSource):
 
     def _checked(self, schema: Any, *, batch: bool = False) -> Options:
         options = parse_options(self.options, batch=batch)
-        ours = from_arrow_schema(SCHEMAS[options.stream])
+        ours = from_arrow_schema(schema_of(options.stream, options.columns))
         if [(each.name, each.dataType) for each in schema] != [(each.name, each.dataType) for each in ours]:
             raise BadOption(f"veilmq has a fixed schema for stream={options.stream}; remove .schema(...)")
         return options
 
 
 def register(spark: Any) -> None:
-    """Make `format("veilmq")` known to a session; once is enough, again does no harm."""
+    """Make `format("veilmq")` known to a session; once is enough, again does no harm.
+
+    It lets Spark hand filters to Python sources, without which batch reads through this one are refused."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(VeilMQDataSource)

@@ -123,14 +123,14 @@ class Consumer:
             os.close(self._lock)
             self._lock = None
 
-    def register(self, from_latest: bool = False) -> Offset:
-        """Oldest position that can be read now, or the newest, protected from trimming from here on. Again the same
-        for a query that died in its first batch."""
+    def register(self, from_latest: bool = False, asked: Offset | None = None) -> Offset:
+        """Oldest position that can be read now, or the newest, or the one that is `asked` for, protected from trimming
+        from here on. Again the same for a query that died in its first batch."""
         with _trim_lock(self._root):
             place = read_place(self._path)
             if place is not None and place.owner:
                 return as_offset(place.positions)
-            begin = self._view.latest() if from_latest else self._view.earliest()
+            begin = asked or (self._view.latest() if from_latest else self._view.earliest())
             if place is None:
                 self._write(positions_of(begin))
             return begin

@@ -11,13 +11,13 @@ import bisect
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from spark_ingest.errors import SpoolDamaged, SpoolError, SpoolGap
-from spark_ingest.spool.index import SegmentGroup, SegmentIndex
+from spark_ingest.spool.index import SegmentGroup, SegmentIndex, Times
 from spark_ingest.spool.segments import (
     CONSUMERS,
     RECEIVER_NAME,
@@ -69,6 +69,48 @@ class SpoolView:
                 if groups:
                     break
         return as_offset(found)
+
+    def since(self, us: int) -> Offset:
+        """Where rows begin that were received at `us` (UNIX time in microseconds) or later: all before are older."""
+        return self._at_time(lambda times: times.last_us >= us, first=True)
+
+    def until(self, us: int) -> Offset:
+        """Where rows end that were received before `us`: none behind it was."""
+        return self._at_time(lambda times: times.first_us < us, first=False)
+
+    def _at_time(self, fits: Callable[[Times], bool], *, first: bool) -> Offset:
+        """Before the first group that fits, or behind the last. Sealed segments tell by themselves whether one may."""
+        found = {}
+        for name, at in positions_of(self.latest() if first else self.earliest()).items():
+            numbers = segment_numbers(self._root / name)
+            place = at
+            for number in numbers if first else reversed(numbers):
+                groups = self._groups(name, number, number != numbers[-1])
+                times = self._index(name, number).times
+                if not groups or (times is not None and not fits(times)):
+                    continue
+                segment = open_segment(str(segment_path(self._root / name, number)))
+                ends = [(0, Times())]
+                ends += [(end, Times().with_batch(each)) for each, end in segment.batches(0, groups[-1].end)]
+                fitting = [each for each in range(1, len(ends)) if fits(ends[each][1])]
+                if fitting:
+                    place = Position(number, ends[fitting[0] - 1 if first else fitting[-1]][0])
+                    break
+            found[name] = place
+        return as_offset(found)
+
+    def age_s(self, at: Offset, now: float) -> dict[str, float]:
+        """How long ago the first row behind `at` was received, by receiver; 0 where there is none."""
+        ages = {}
+        positions = positions_of(at)
+        for name in self.receivers():
+            ages[name] = 0.0
+            for number, begin, group in self._groups_after(name, positions.get(name)):
+                segment = open_segment(str(segment_path(self._root / name, number)))
+                for batch, _ in segment.batches(begin, group.end):
+                    ages[name] = max(0.0, now - Times().with_batch(batch).first_us / 1e6)
+                break
+        return ages
 
     def part(self, name: str) -> str:
         """Which part of a spool a receiver's directory holds: another text in every spool; empty for an old one."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bridge.traces.discovery import Heard
-from bridge.traces.entity import TOKEN_LIFE_S, Stage, Told, Wishes
+from bridge.traces.entity import Stage, Told, Wishes
 from bridge.traces.kinds import OWN, Interest, TraceKind, key_topic, trace_topic, uuid_of
 from bridge.traces.pings import LAN
 from bridge.traces.tracer import Say
 from bridge.traces.tracker import ANSWERS_MAX, UNOPENED_MAX
 from bridge.traces.witnessing import Level
 from keys.delegation import Trace
-from keys.errors import OurFault
 from keys.frames import Kind, opening
 from keys.sealedbox import seal_box
 from keys.tracesession import Registration
@@ -126,27 +125,6 @@ def test_a_witness_that_is_cut_off_from_the_entity_dissents_and_shows() -> None:
     ]  # fmt: skip
 
 
-def test_tokens_of_all_witnesses_are_renewed_and_a_topic_that_ends_is_followed_by_one_new_one() -> None:
-    bus = WitnessBus(3, wishes=Wishes(("desk*",), life_s=400))
-    bus.tracker()
-    bus.run(TOKEN_LIFE_S + 100)
-    late = [at for at, seen in bus.observed["desk"] if seen.kind is K.ALLS_WELL and at > NOW + 650]
-    assert len(late) >= 20
-    assert not BAD_NEWS & set(bus.kinds())
-    assert [len(tracer) for tracer in bus.tracers] == [1, 1, 1]
-    assert not bus.counted.get("traces_expired")
-
-
-@pytest.mark.parametrize("mute", range(3))
-def test_a_broker_that_gives_no_topic_is_passed_over(mute: int) -> None:
-    bus = WitnessBus(3)
-    bus.tracker()
-    bus.dead.add(mute)
-    bus.run(60)
-    assert bus.entity.stage is Stage.TRACED
-    assert K.ALLS_WELL in bus.kinds()
-
-
 def test_a_late_tracker_learns_the_state_and_the_trace_topic_when_its_maker_is_gone() -> None:
     bus = WitnessBus(3)
     bus.run(5)
@@ -219,22 +197,6 @@ def test_what_it_said_is_not_passed_on_as_something_else() -> None:
     assert bus.kinds() == []
 
 
-def test_going_silent_is_its_own_word_and_a_restart_brings_it_back() -> None:
-    bus = WitnessBus(3, bad=(1,))
-    bus.tracker()
-    bus.run(10)
-    assert K.REVERTING_TO_SILENT_MODE not in bus.kinds(), "a witness alone says nothing in its name"
-    bus.entity_does(bus.entity.silent(bus.now))
-    bus.run(0.1)
-    bus.alive = False
-    bus.run(20)
-    assert bus.kinds().count(K.REVERTING_TO_SILENT_MODE) == 1
-    assert bus.kinds()[-1] is K.REVERTING_TO_SILENT_MODE
-    bus.be_born()
-    bus.run(5)
-    assert bus.kinds()[-1] in (K.ALLS_WELL, K.NETWORK_METRICS)
-
-
 def test_a_restarted_entitys_former_witnesses_are_not_heard_under_their_former_tokens() -> None:
     bus = WitnessBus(3)
     bus.tracker()
@@ -270,12 +232,6 @@ def test_a_witness_that_asks_all_the_time_is_not_always_answered() -> None:
     assert answers <= 5 * ANSWERS_MAX + 20
 
 
-@pytest.mark.parametrize("witnesses", [0, 2, 4, 17, -1])
-def test_numbers_of_witnesses_without_a_majority_are_refused(witnesses: int) -> None:
-    with pytest.raises(OurFault, match="majority"):
-        WitnessBus(witnesses)
-
-
 def test_a_key_that_opens_nothing_is_tried_once_on_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever lies fills its own queue, and sends keys: each costs a look at the queue, not at all keys for each."""
     bus = WitnessBus(3, wishes=Wishes(("desk*",), secured=True))
@@ -302,30 +258,3 @@ def test_a_key_that_opens_nothing_is_tried_once_on_what_waits(monkeypatch: pytes
         box = seal_box(identity("desk").agreement_bytes, bytes([place]) * 32, head, bytes([place]) * 32)
         desk.handle(Told(key_topic("desk", topic), head + box), bus.now)
     assert tried[0] <= 20 * UNOPENED_MAX
-
-
-def test_no_word_of_the_entitys_is_of_later_than_now() -> None:
-    """A tracker's history is cut by such times: one entity's must not cut away everybody's."""
-    bus = WitnessBus(3)
-    bus.tracker()
-    bus.run(5)
-    bus.entity_does(bus.entity.state(K.READY, bus.now + 1e9))
-    bus.run(1)
-    assert K.READY not in bus.kinds()
-    bus.entity_does(bus.entity.state(K.RECOVERING, bus.now))
-    bus.run(1)
-    assert K.RECOVERING in bus.kinds()
-
-
-def test_with_one_witness_every_trace_is_observed_as_ever() -> None:
-    bus = WitnessBus(1)
-    bus.tracker()
-    bus.run(20)
-    bus.entity_does(bus.entity.load({"cpu": 0.25, "word": "of the program's"}, bus.now))
-    bus.run(1)
-    bus.die()
-    bus.run(20)
-    observed = [dict(seen.fields) for _, seen in bus.observed["desk"] if seen.kind is K.LOAD_INFORMATION]
-    assert observed == [{"cpu": 0.25, "word": "of the program's"}]
-    assert changes(bus)[-2:] == [K.FAILURE_SUSPICION, K.FAILED]
-    assert not any("witnesses" in seen.fields for _, seen in bus.observed["desk"])

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from bridge.contract import Publication
 from gateway.mqtt5.packets import Properties, Publish, SubAck, Subscribe, Subscription, Unsubscribe, Version
 from gateway.mqtt5.types import ReasonCode
 from tests.gateway.harness import Wire, on_loop, serving
+from tests.gateway.test_broker_overlay import FakeOverlay
 
 ON: dict[str, Any] = {"subscriptions": {"predicates": True}, "sys_interval": 0}
 
@@ -193,3 +195,27 @@ async def test_predicates_beyond_the_bounds_of_the_index_are_refused() -> None:
         filters = [f"t{at}?" + "&".join(f"n{at}x{name}=1" for name in range(16)) for at in range(17)]
         assert await subscribe(wire, *filters) == [0] * 16 + [ReasonCode.QUOTA_EXCEEDED]
         assert await subscribe(wire, filters[0]) == [0]
+
+
+@on_loop
+async def test_the_overlay_is_told_the_filter_alone_and_what_it_brings_is_judged_here() -> None:
+    overlay = FakeOverlay()
+    async with serving(ON, overlay=overlay) as broker:
+        wire = await Wire.connect(broker, "w")
+        await subscribe(wire, "far/+?payload>1", "far/+?payload>2")
+        await subscribe(wire, "$share/g/far/x", where="payload > 2")
+        assert overlay.filters == ["+far/+", "+far/x"]
+        (joined,) = overlay.groups
+        assert joined.startswith("+g/"), "another group than g without a predicate"
+        for payload in (b"1", b"2", b"3"):
+            broker.deliver_local(Publication("far/x", payload, 1))
+        found = await payloads(wire)
+        assert sorted(found) == [b"2", b"3", b"3"]
+        lost = [name for name in broker.local_groups() if name[0].startswith("g/")]
+        broker.deliver_local(Publication("far/x", b"4", 1), lost)
+        broker.deliver_shared(lost[0], Publication("far/x", b"5", 1))
+        assert [(await wire.expect(Publish)).payload for _ in range(2)] == [b"4", b"5"]
+        wire.send(Unsubscribe(wire.new_id(), ("far/+?payload>1", "far/+?payload>2", "$share/g/far/x")))
+        await wire.barrier()
+        assert overlay.filters[2:] == ["-far/+", "-far/x"]
+        assert overlay.groups[1].startswith("-g/")

@@ -14,11 +14,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bridge.contract.machine import Publication
-from gateway.outbox.database import SEQUENCE_BLOCK, decode_publication, encode_publication
+from gateway.outbox.database import SEQUENCE_BLOCK
 from gateway.outbox.store import SWITCH_S, OutboxFullError, Store, StoredEntry, StoreError
 
 
@@ -48,35 +46,6 @@ def on_disk(store: Store, start: int = 0) -> list[StoredEntry]:
 
 def message(topic: str = "a/b", payload: bytes = b"x", qos: int = 1) -> Publication:
     return Publication(topic, payload, qos=qos, time_ms=1)
-
-
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-publications = st.builds(
-    Publication,
-    topic=texts,
-    payload=st.binary(max_size=200),
-    qos=st.integers(0, 2),
-    retain=st.booleans(),
-    content_type=st.none() | texts,
-    response_topic=st.none() | texts,
-    correlation_data=st.none() | st.binary(max_size=20),
-    payload_format=st.none() | st.integers(0, 1),
-    properties=st.lists(st.tuples(texts, texts), max_size=3).map(tuple),
-    expiry_s=st.none() | st.integers(0, 2**32 - 1),
-    time_ms=st.integers(0, 2**63),
-)
-
-
-@given(publications)
-@settings(max_examples=100, deadline=None)
-def test_a_stored_publication_comes_back_with_every_field(publication: Publication) -> None:
-    assert decode_publication(encode_publication(publication)) == publication
-
-
-@pytest.mark.parametrize("row", [b"", b"\1\0\0\0\xff{}", b"\2" + encode_publication(Publication("a", b""))[1:]])
-def test_a_row_of_another_layout_is_refused(row: bytes) -> None:
-    with pytest.raises(ValueError, match="row"):
-        decode_publication(row)
 
 
 def test_what_was_acknowledged_is_there_after_reopening(tmp_path: Path) -> None:

@@ -491,3 +491,37 @@ def test_the_fakes_sign_like_a_publisher(job: Job) -> None:
     job.publish(forged)
     assert not job.rows()
     assert not job.rows("quarantine")
+
+
+# -------------------------------------------------------------------------------------------- fewer rows, columns
+
+
+def test_rows_of_some_topics_and_times(job: Job) -> None:
+    for n in range(6):
+        job.link.publish(job.publisher.seal(f"plant/{n % 3}", b"%d" % n))
+    job.link.write(job.writer)
+    (extent,) = SpoolView(job.root).ranges({}, SpoolView(job.root).latest(), 1)
+
+    def payloads(**change: Any) -> list[bytes]:
+        reader = RowReader(replace(job.options(), **change))
+        return [each for batch in reader.read(extent) for each in batch.column("payload").to_pylist()]
+
+    assert payloads(only=("plant/1",)) == [b"1", b"4"]
+    assert payloads(only=()) == []
+    received = sorted(row["received_at"].timestamp() for row in job.rows())
+    assert payloads(since_us=int(received[0] * 1e6), until_us=int(received[-1] * 1e6) + 1) == [
+        b"%d" % n for n in range(6)
+    ]
+    assert payloads(since_us=int(received[-1] * 1e6) + 1) == []
+    assert payloads(until_us=int(received[0] * 1e6)) == []
+
+
+def test_columns_that_are_asked_for_in_their_order(job: Job) -> None:
+    job.publish(job.publisher.seal("plant/a", b"1"))
+    (row,) = job.rows(columns="sequence, publisher_id, key_id, wire_topic")
+    assert list(row) == ["sequence", "publisher_id", "key_id", "wire_topic"]
+    assert row["publisher_id"] == job.publisher.identity.party_id
+    assert (len(row["key_id"]), row["wire_topic"], row["sequence"]) == (32, "plant/a", 1)
+    for columns, stream in (("nothing", "telemetry"), ("topic,topic", "telemetry"), ("publisher_id", "quarantine")):
+        with pytest.raises(BadOption, match="columns="):
+            RowReader(job.options(stream, columns=columns))

@@ -449,7 +449,9 @@ def test_the_reader_in_the_driver(tmp_path: Path, overlay: Overlay, publisher: P
     view = SpoolView(options.spool)
     assert wait_until(lambda: view.rows_between({}, view.latest()) == 25)
     end = reader.latestOffset(start, ReadAllAvailable())
-    assert reader.reportLatestOffset() == {"main": {**end["main"], "rows_behind": 0, "bytes_behind": 0}}
+    assert reader.reportLatestOffset() == {
+        "main": {**end["main"], "rows_behind": 0, "bytes_behind": 0, "seconds_behind": 0.0}
+    }
     executor = pickle.loads(pickle.dumps(SpoolStreamReader(options, Replicas)))
     rows = [
         n for p in reader.partitions(start, end) for b in executor.read(p) for n in b.column("sequence").to_pylist()

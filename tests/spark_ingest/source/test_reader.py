@@ -13,14 +13,14 @@ import pytest
 from spark_ingest.errors import BadOption, ReceiverTrouble, SpoolGap
 from spark_ingest.options import parse_options
 from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
-from spark_ingest.source.reader import SpoolStreamReader
+from spark_ingest.source.reader import SpoolReader, SpoolStreamReader
 from spark_ingest.spool.segments import Offset, segment_numbers, segment_path
 from spark_ingest.spool.standing import standings
 from spark_ingest.spool.view import SpoolView
 from tests.spark_ingest.spool.test_segments import fill, opened
 
 pytest.importorskip("pyspark")
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
 
 def no_client(_: object) -> Any:
@@ -170,3 +170,49 @@ def test_progress_tells_what_was_passed_over(spool: Path) -> None:
     view = SpoolView(spool, lossy=True)
     view.sizes_between({}, view.latest())
     assert view.lost["main"] == 1
+
+
+def test_a_batch_waits_for_rows_but_not_for_ever(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Checkpoint(spool, minRowsPerTrigger="410", maxTriggerDelay="30")
+    reader = SpoolStreamReader(query.options, no_client)
+    assert reader.getDefaultReadLimit() == ReadMinRows(410)
+    start = reader.initialOffset()
+    clock = [100.0]
+    monkeypatch.setattr("spark_ingest.source.reader.time.monotonic", lambda: clock[0])
+    assert reader.latestOffset(start, ReadMinRows(410)) == start
+    clock[0] += 29
+    assert reader.latestOffset(start, ReadMinRows(410)) == start
+    assert reader.latestOffset(start, ReadAllAvailable()) != start, "the trigger once waits for nothing"
+    clock[0] += 1
+    assert reader.latestOffset(start, ReadMinRows(410)) != start
+    assert reader.latestOffset(start, ReadMinRows(410)) == start, "the next one waits anew"
+    fill(opened(spool, "more"), range(10))
+    assert reader.latestOffset(start, ReadMinRows(410)) != start
+    reader.stop()
+    assert query.run() == 410, "nor does availableNow"
+
+
+def test_a_query_begins_where_it_is_told_to(spool: Path) -> None:
+    view = SpoolView(spool)
+    place = view.advance(view.earliest(), 100)
+    left = 400 - view.rows_between({}, place)
+    assert Checkpoint(spool, startingOffsets=json.dumps(place), consumer="a", retain_s="1000").run() == left
+    assert Checkpoint(spool, startingTimestamp="2026-01-01T00:00:00Z", consumer="b").run() == 0
+    assert Checkpoint(spool, startingTimestamp="0", consumer="c").run() == 400
+
+
+def test_a_batch_read_has_a_beginning_and_an_end(spool: Path) -> None:
+    view = SpoolView(spool)
+    first, second = (view.advance(view.earliest(), rows) for rows in (100, 300))
+    told = {"spool": str(spool), "grants": str(spool.with_name("keys.json"))}
+
+    def rows(**options: str) -> int:
+        parts = SpoolReader(parse_options(told | options, batch=True)).partitions()
+        return sum(each.rows for part in parts for each in part.extents)  # type: ignore[attr-defined]
+
+    assert rows() == 400
+    both = rows(startingOffsets=json.dumps(first), endingOffsets=json.dumps(second))
+    assert both == view.rows_between(first, second)
+    assert rows(endingTimestamp="1970-01-01T00:00:00Z") == 0
+    assert rows(startingTimestamp="1970-01-01T00:00:00Z", endingTimestamp="1") == 400
+    assert rows(startingTimestamp="1") == 0

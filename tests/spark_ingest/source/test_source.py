@@ -47,7 +47,10 @@ def test_a_batch_holds_no_more_than_asked_for_and_the_progress_tells_the_lag(sit
     assert [each["numInputRows"] for each in progress if each["numInputRows"]] == [40, 40, 20]
     assert behind(progress) == [60, 20, 0]
     offset = progress[-1]["sources"][0]["latestOffset"]["main"]
-    assert (offset["bytes_behind"], set(offset)) == (0, {"segment", "byte", "rows_behind", "bytes_behind"})
+    assert (offset["bytes_behind"], set(offset)) == (
+        0,
+        {"segment", "byte", "rows_behind", "bytes_behind", "seconds_behind"},
+    )
     site.fill(30, per_group=10)
     found, _ = drain(site, "bytes", site.stream(max_rows_per_batch="10"), once=True)
     assert found == list(range(101, 131)), "the trigger once reads all that there is"
@@ -101,6 +104,26 @@ def test_a_schema_of_ones_own_is_refused_with_a_line(site: Site, schema: str) ->
     stream = site.spark.readStream.format("veilmq").schema(schema).options(**told).load()
     with pytest.raises(Exception, match="fixed schema"):
         drain(site, "never", stream)
+
+
+def test_sql_tables_views_columns_and_filters(site: Site) -> None:
+    """Spark tells a source of keys of its own, and keeps no options of a table: those come with the query."""
+    site.fill(30)
+    told = f"spool '{site.spool}', grants '{site.grants}'"
+    site.spark.sql(f"CREATE TEMPORARY VIEW telemetry USING veilmq OPTIONS ({told}, columns 'topic, sequence')")
+    assert [row.col_name for row in site.spark.sql("DESCRIBE telemetry").collect()] == ["topic", "sequence"]
+    query = site.spark.sql("SELECT sequence FROM telemetry WHERE topic = 'plant/1' ORDER BY sequence")
+    assert [row.sequence for row in query.collect()] == list(range(2, 31, 3))
+    site.spark.sql(f"CREATE TABLE readings USING veilmq OPTIONS ({told})")
+    try:
+        assert site.spark.sql("DESCRIBE readings").count() == 9
+        given = f"`spool` = '{site.spool}', `grants` = '{site.grants}'"
+        assert site.spark.sql(f"SELECT * FROM readings WITH ({given})").count() == 30
+        with pytest.raises(Exception, match="Spark keeps no options"):
+            site.spark.sql("SELECT * FROM readings").collect()
+    finally:
+        site.spark.sql("DROP TABLE readings")
+        site.spark.catalog.dropTempView("telemetry")
 
 
 def test_schemas_are_what_the_readme_says(site: Site) -> None:

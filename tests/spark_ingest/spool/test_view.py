@@ -11,7 +11,8 @@ import pytest
 from spark_ingest.spool.index import SegmentIndex
 from spark_ingest.spool.segments import Offset, Size, as_offset, segment_path
 from spark_ingest.spool.view import SpoolView
-from tests.spark_ingest.spool.test_segments import fill, opened
+from spark_ingest.spool.writer import SpoolRecord
+from tests.spark_ingest.spool.test_segments import fill, opened, record
 
 SEGMENT_BYTES = 4_000
 """Of about three groups."""
@@ -67,6 +68,34 @@ def test_a_sealed_index_is_read_once_and_one_that_grows_again(
     for _ in range(3):
         assert view.rows_between(start, view.latest()) == 210
     assert set(read) == {segment_path(tmp_path, _at(view, view.latest()).segment, "index").name}
+
+
+def received(first_us: int, count: int) -> list[SpoolRecord]:
+    return [record(n)._replace(received_us=first_us + n) for n in range(count)]
+
+
+def test_times_of_reception_lead_to_places(tmp_path: Path) -> None:
+    """Groups of ten, received in a second each; the first segments are sealed, the last is not."""
+    writer = opened(tmp_path, segment=SEGMENT_BYTES)
+    for group in range(20):
+        if writer.segment_full:
+            writer.roll(b"")
+        writer.append(received(1_000_000 * (group + 1), 10), {})
+    view = SpoolView(tmp_path)
+    assert view.since(0) == view.earliest()
+    assert view.since(1_000_000 * 99) == view.latest()
+    assert view.until(1_000_000 * 99) == view.latest()
+    assert view.until(0) == view.earliest()
+    for group in range(20):
+        at = 1_000_000 * (group + 1)
+        assert view.rows_between(view.since(at), view.latest()) == 200 - 10 * group
+        assert view.rows_between(view.since(at + 9), view.latest()) == 200 - 10 * group
+        assert view.rows_between(view.since(at + 10), view.latest()) == 190 - 10 * group
+        assert view.rows_between(view.earliest(), view.until(at)) == 10 * group
+        assert view.rows_between(view.earliest(), view.until(at + 1)) == 10 * group + 10
+    assert view.age_s(view.earliest(), 11.0) == {"main": 10.0}
+    assert view.age_s(view.latest(), 11.0) == {"main": 0.0}
+    assert view.age_s(view.since(5_000_000), 11.0) == {"main": 6.0}
 
 
 def test_what_is_behind_the_query_is_forgotten(view: SpoolView) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from bridge.contract import Tick
+from bridge.contract import Count, Tick
 from bridge.document import constrained
 from bridge.traces import REGISTRATION_TOPIC, ClientGone
 from bridge.traces.registrations import AT_ONCE
+from gateway.mqtt5.packets import Publish, Will
 from gateway.tracing.broker_tracing import Tracing
 from keys.tracesession import Registration
 
@@ -110,3 +111,42 @@ def test_what_lies_in_sockets_is_read_before_anybody_is_judged(loop: Any) -> Non
         made.run_until_complete(scenario())
     finally:
         made.close()
+
+
+# ------------------------------------------------------------------------------------------ what clients may
+
+FOR_BROKER = "$Constrained/Traces/Broker/PublishOnly/Disseminate/x"  # the broker alone publishes here
+
+
+def quiet() -> Tracing:
+    return Tracing(Recorded(), None, None, lambda count: None)  # type: ignore[arg-type]
+
+
+def test_topics_that_are_not_constrained_are_nobodys_business() -> None:
+    assert quiet().admit("plant/t", "c", publishes=True) == ("plant/t", True)
+    assert quiet().admit("plant/#", "c", publishes=False) == ("plant/#", True)
+
+
+def test_who_may_not_is_counted_by_what_it_tried() -> None:
+    counted: list[Count] = []
+    tracing = Tracing(Recorded(), None, None, counted.append)  # type: ignore[arg-type]
+    assert tracing.admit(FOR_BROKER, "c", publishes=True) == (FOR_BROKER, False)
+    assert tracing.admit(FOR_BROKER, "c", publishes=False) == (FOR_BROKER, True)
+    assert counted == [Count("constrained_refused", 1, "publish")]
+    assert tracing.figures.counts == {"constrained_refused.publish": 1}
+
+
+def test_a_publication_and_a_will_get_the_spelling_under_which_they_are_routed() -> None:
+    tracing, wide = quiet(), "$Constrained/Traces/Broker/SubscribeOnly/x"
+    publish, will = Publish(wide, b""), Will(wide, b"")
+    may = tracing.publishing("c", publish)
+    routed, also = tracing.willing("c", will)
+    assert may is also
+    assert publish.topic == routed.topic == tracing.admit(wide, "c", publishes=True)[0]
+    plain = Will("plant/t", b"")
+    assert tracing.willing("c", plain)[0] is plain
+
+
+def test_who_is_traced_is_shown_as_numbers() -> None:
+    tracing = quiet()
+    assert len(tracing) == 0

@@ -1,0 +1,204 @@
+"""Shares at one replica: whose they are, split anew for whom, and what a liar or a flooder of keys gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.contract.machine import Effect, LinkUp, Received, Wire
+from bridge.document.policy import Scope
+from bridge.replica.resplitting import NEW_KEYS_EVERY_S
+from bridge.wire.statements import KEYS_TOPIC
+from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, Mode, to_property
+from keys.sharetree import Share, encode_shares
+from tests.bridge.helpers import (
+    NOW,
+    counted,
+    forge_key,
+    gateway,
+    publish,
+    replica,
+    sent,
+    shares_in,
+    subscribe_at,
+    suspected,
+    with_properties,
+)
+from tests.bridge.replica.test_forwarder import first_hop, key_id_of, replay, second_hop, through
+from tests.sim.world import World, make_world
+
+REGION_1 = ("r1a", "r1b", "r1c")
+REGION_2 = ("r2a", "r2b", "r2c")
+
+
+@pytest.fixture
+def world() -> World:
+    """`site` publishes everything in region 1; in region 2 `control` reads all, `nosy` only open/#."""
+    return make_world(
+        {1: 3, 2: 3},
+        [(1, 2)],
+        {"site": 1, "evil": 1, "control": 2, "nosy": 2, "local": 1},
+        [Scope("plant/#"), Scope("open/#"), Scope("clear/#", Mode.PLAIN)],
+        rights={"evil": (["open/#", "clear/#"], ["open/#"]), "nosy": ([], ["open/#"])},
+    )
+
+
+def test_each_replica_of_the_next_region_gets_its_own_sub_share_only(world: World):
+    site = gateway(world, "site")
+    wires = through(world, publish(site, "plant/t", sequence=1)["r1a"])
+    assert set(wires) == set(REGION_2)
+    for place, member in enumerate(REGION_2, 1):
+        (share,) = shares_in(wires[member])
+        assert [c.place for c in share.label] == [1, place]
+    assert len({shares_in(w)[0].value for w in wires.values()}) == 3
+
+
+def test_a_retransmission_repeats_the_same_sub_shares(world: World):
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    assert through(world, wire) == through(world, wire)
+
+
+def test_news_of_a_key_reach_those_who_had_the_publication_first(world: World):
+    node = second_hop(world)
+    subscribe_at(node, world, "control", "plant/#")
+    site = gateway(world, "site")
+    wires = {r: through(world, w, name=r)["r2a"] for r, w in publish(site, "plant/t", sequence=1).items()}
+    bare = with_properties(wires["r1a"], without=(PROPERTY_KEY, PROPERTY_SHARES))
+    assert not shares_in(sent(node.handle(Received("r1a", bare), NOW), "control")[0].wire)
+    for sender in ("r1b", "r1c"):
+        (news,) = sent(node.handle(Received(sender, wires[sender]), NOW), "control")
+        assert news.wire.topic == KEYS_TOPIC
+        assert shares_in(news.wire) == shares_in(wires[sender])
+
+
+def test_a_foreign_key_does_not_displace_the_publications_own(world: World):
+    """Else a retained publication would be kept with a key that cannot open it."""
+    node = second_hop(world)
+    site = gateway(world, "site")
+    first = publish(site, "open/t", sequence=1)["r1a"]
+    subscribe_at(node, world, "nosy", "open/#")
+    wire = publish(site, "plant/t", sequence=2, retain=True)["r1a"]
+    foreign = next(p for p in first.properties if p[0] == PROPERTY_KEY)
+    node.handle(Received("r1b", with_properties(wire, foreign, without=(PROPERTY_KEY, PROPERTY_SHARES))), NOW)
+    node.handle(Received("r1a", through(world, wire)["r2a"]), NOW)
+    served = sent(subscribe_at(node, world, "control", "plant/#"), "control")
+    retained = [s.wire for s in served if s.wire.retain]
+    assert len(retained) == 1
+    assert key_id_of(retained[0]) == key_id_of(wire)
+    assert shares_in(retained[0])
+
+
+def test_shares_that_come_after_a_peer_reconnected_reach_it_with_those_that_it_may_have_forgotten(world: World):
+    """The last publication under a key may be long past by then."""
+    node = second_hop(world)
+    subscribe_at(node, world, "control", "plant/#")
+    site = gateway(world, "site")
+    wires = {r: through(world, w, name=r)["r2a"] for r, w in publish(site, "plant/t", sequence=1).items()}
+    node.handle(Received("r1a", wires["r1a"]), NOW)
+    node.handle(LinkUp("control"), NOW)
+    (news,) = sent(node.handle(Received("r1b", wires["r1b"]), NOW), "control")
+    assert news.wire.topic == KEYS_TOPIC
+    assert len(shares_in(news.wire)) == 2
+    (news,) = sent(node.handle(Received("r1c", wires["r1c"]), NOW), "control")
+    assert len(shares_in(news.wire)) == 1
+    node.handle(LinkUp("control"), NOW)
+    following = publish(site, "plant/t", sequence=2, previous=1)["r1a"]
+    (forwarded,) = sent(node.handle(Received("r1a", through(world, following)["r2a"]), NOW), "control")
+    assert len(shares_in(forwarded.wire)) == 3
+
+
+def test_the_second_value_for_a_label_is_suspicious_and_ignored(world: World):
+    node = second_hop(world)
+    wire = through(world, publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"])["r2a"]
+    (share,) = shares_in(wire)
+    forged = Share(share.label, share.tags, bytes(32))
+    node.handle(Received("r1a", wire), NOW)
+    lie = with_properties(wire, (PROPERTY_SHARES, to_property(encode_shares([forged]))), without=(PROPERTY_SHARES,))
+    assert suspected(node.handle(Received("r1a", lie), NOW)) == {"r1a"}
+    subscribe = sent(subscribe_at(node, world, "control", "plant/#"), "control")
+    assert [shares_in(s.wire) for s in subscribe if s.wire.topic == KEYS_TOPIC] == [[share]]
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_share_with_a_false_stamp_is_refused(world: World, place: int):
+    """Last coordinate: ours. Last but one: the sender's place, whatever it claims."""
+    node = second_hop(world)
+    wire = through(world, publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"])["r2a"]
+    (share,) = shares_in(wire)
+    label = list(share.label)
+    label[place] = label[place]._replace(place=3)
+    forged = encode_shares([Share(tuple(label), share.tags, share.value)])
+    lie = with_properties(wire, (PROPERTY_SHARES, to_property(forged)), without=(PROPERTY_SHARES,))
+    assert suspected(node.handle(Received("r1a", lie), NOW)) == {"r1a"}
+
+
+def test_a_level_1_share_that_misfits_is_withheld(world: World):
+    """Passing it on would make the honest replica the liar."""
+    node = first_hop(world)
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    (share,) = shares_in(wire)
+    forged = encode_shares([Share(share.label, (), bytes(32))])
+    lie = with_properties(wire, (PROPERTY_SHARES, to_property(forged)), without=(PROPERTY_SHARES,))
+    effects = node.handle(Received("site", lie), NOW)
+    assert counted(effects, "complaints") == 1
+    assert sent(effects)
+    assert not any(shares_in(s.wire) for s in sent(effects))
+
+
+def test_a_publisher_without_the_right_cannot_make_keys_in_a_scope(world: World):
+    key = forge_key(world, "evil", "plant/#")
+    effects = first_hop(world).handle(Received("evil", Wire(KEYS_TOPIC, b"", properties=key.properties())), NOW)
+    assert counted(effects, "refused") == 1
+
+
+def test_a_flood_of_keys_evicts_only_the_flooders(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.replica.resplitting.KEYS_HELD_MAX", 8)
+    node = first_hop(world)
+    site = gateway(world, "site")
+    node.handle(Received("site", publish(site, "plant/t", sequence=1)["r1a"]), NOW)
+    for salt in range(20):
+        key = forge_key(world, "evil", "open/#", salt)
+        wire = Wire(KEYS_TOPIC, b"", properties=key.properties(key.shares[:1]))
+        node.handle(Received("evil", wire), NOW)
+    served = sent(subscribe_at(node, world, "local", "plant/#"), "local")
+    assert [s for s in served if shares_in(s.wire)], "the honest publisher's key was evicted"
+
+
+def test_a_publisher_of_keys_without_end_is_refused_and_nobody_else(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.replica.resplitting.NEW_KEYS_BURST", 5)
+    world = make_world({1: 3}, [], {"site": 1, "evil": 1, "control": 1})
+    node = replica(world, "r1a")
+
+    def announce(publisher: str, salt: int, now: float) -> list[Effect]:
+        wire = Wire(KEYS_TOPIC, b"", properties=forge_key(world, publisher, "plant/#", salt).properties())
+        return node.handle(Received(publisher, wire), now)
+
+    refusals = [counted(announce("evil", salt, NOW), "refused") for salt in range(8)]
+    assert refusals == [0] * 5 + [1] * 3
+    assert counted(announce("evil", 0, NOW), "refused") == 0, "a key that is known costs nothing"
+    assert counted(announce("site", 0, NOW), "refused") == 0
+    assert counted(announce("evil", 9, NOW + 2 * NEW_KEYS_EVERY_S), "refused") == 0
+
+
+def test_a_liar_that_replays_old_keys_spends_nothing_of_their_publisher(world: World, monkeypatch: pytest.MonkeyPatch):
+    """Else a new key that an honest replica brings is refused, with what it rides on, and does not come again."""
+    monkeypatch.setattr("bridge.replica.resplitting.NEW_KEYS_BURST", 5)
+    node = second_hop(world)
+    replay(world, node, "r1c", 20)
+    wire = through(world, publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"])["r2a"]
+    effects = node.handle(Received("r1a", wire), NOW)
+    assert counted(effects, "refused") == 0
+    assert counted(effects, "forwarded") == 1
+
+
+@pytest.mark.parametrize("first", ["r1a", "r1c"])
+def test_a_liar_that_replays_old_keys_evicts_none_that_others_brought(
+    world: World, first: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("bridge.replica.resplitting.KEYS_HELD_MAX", 8)
+    node = second_hop(world)
+    wires = publish(gateway(world, "site"), "plant/t", sequence=1)
+    for sender in (first, *(peer for peer in REGION_1 if peer != first)):
+        node.handle(Received(sender, through(world, wires[sender], name=sender)["r2a"]), NOW)
+    replay(world, node, "r1c", 20)
+    served = sent(subscribe_at(node, world, "control", "plant/#"), "control")
+    assert any(len(shares_in(send.wire)) == 3 for send in served)

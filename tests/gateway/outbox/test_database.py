@@ -1,0 +1,186 @@
+"""The outbox's database: rows that open again, predecessors, pages, and what others find on the disk."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.contract.machine import Publication
+from gateway.outbox import database as module
+from gateway.outbox.database import (
+    SEQUENCE_BLOCK,
+    Outbox,
+    OutboxFullError,
+    StoredRow,
+    StoreError,
+    decode_publication,
+    encode_publication,
+    store_error,
+)
+
+KEY = bytes(range(32))
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+publications = st.builds(
+    Publication,
+    topic=texts,
+    payload=st.binary(max_size=200),
+    qos=st.integers(0, 2),
+    retain=st.booleans(),
+    content_type=st.none() | texts,
+    response_topic=st.none() | texts,
+    correlation_data=st.none() | st.binary(max_size=20),
+    payload_format=st.none() | st.integers(0, 1),
+    properties=st.lists(st.tuples(texts, texts), max_size=3).map(tuple),
+    expiry_s=st.none() | st.integers(0, 2**32 - 1),
+    time_ms=st.integers(0, 2**63),
+)
+
+
+@given(publications)
+@settings(max_examples=100, deadline=None)
+def test_a_stored_publication_comes_back_with_every_field(publication: Publication) -> None:
+    assert decode_publication(encode_publication(publication)) == publication
+
+
+@pytest.mark.parametrize("row", [b"", b"\1\0\0\0\xff{}", b"\2" + encode_publication(Publication("a", b""))[1:]])
+def test_a_row_of_another_layout_is_refused(row: bytes) -> None:
+    with pytest.raises(ValueError, match="row"):
+        decode_publication(row)
+
+
+@pytest.fixture
+def outbox(tmp_path: Path) -> Iterator[Outbox]:
+    made = Outbox(tmp_path / "outbox.sqlite3", KEY)
+    yield made
+    made.close()
+
+
+def row(sequence: int, topic: str = "t", qos: int = 1, after: str | None = None, size: int = 1) -> StoredRow:
+    publication = Publication(topic, bytes(size), qos, time_ms=sequence)
+    return StoredRow(sequence, topic, qos, encode_publication(publication), publication, after=after)
+
+
+def commit(outbox: Outbox, *rows: StoredRow, gone: tuple[int, ...] = ()) -> list[int]:
+    """The predecessors that were found."""
+    assert outbox.commit(rows, gone, False, 5) is None
+    return [each.previous for each in rows]
+
+
+def numbers(outbox: Outbox, start: int = 0, skip: tuple[int, ...] = ()) -> list[int]:
+    return [stored.sequence for stored in outbox.page(start, skip.__contains__).rows]
+
+
+def test_rows_come_back_in_order_with_their_predecessors(outbox: Outbox) -> None:
+    assert commit(outbox, row(1), row(2, "u"), row(3), row(4, qos=0), row(5)) == [0, 0, 1, 3, 3]
+    page = outbox.page(0, lambda sequence: False)
+    assert [(stored.sequence, stored.previous) for stored in page.rows] == [(1, 0), (2, 0), (3, 1), (4, 3), (5, 3)]
+    assert page.rows[0].publication == row(1).publication
+    assert (page.following, page.damaged) == (None, None)
+    assert outbox.totals() == (5, sum(stored.size for stored in page.rows))
+
+
+def test_a_topic_without_a_row_of_its_own_follows_the_one_that_it_names(outbox: Outbox) -> None:
+    commit(outbox, row(1, "batch"), row(2, "own"))
+    assert commit(outbox, row(3, "new", after="batch"), row(4, "own", after="batch"), row(5, "other", after="?")) == [
+        1,
+        2,
+        0,
+    ]
+
+
+def test_predecessors_outlive_their_rows_and_a_restart(tmp_path: Path) -> None:
+    first = Outbox(tmp_path / "o", KEY)
+    commit(first, row(1), gone=(1,))
+    assert (first.holds(1), first.last_of("t"), first.holds_last_of("t")) == (False, 1, False)
+    first.close()
+    again = Outbox(tmp_path / "o", KEY)
+    assert commit(again, row(9)) == [1]
+    assert (again.last_of("t"), again.last_of("?"), again.holds_last_of("t")) == (9, 0, True)
+    assert again.generation == first.generation + 1
+    again.close()
+
+
+def test_pages_end_by_rows_and_bytes_and_skip_what_somebody_has(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAGE_ROWS", 3)
+    commit(outbox, *(row(n) for n in range(1, 8)))
+    page = outbox.page(0, (2).__eq__)
+    assert ([stored.sequence for stored in page.rows], page.following) == ([1, 3], 4)
+    assert numbers(outbox, 4) == [4, 5, 6]
+    assert outbox.page(7, lambda sequence: False).following is None
+    monkeypatch.setattr(module, "PAGE_BYTES", 1)
+    assert (numbers(outbox), outbox.page(0, lambda sequence: False).following) == ([1, 2], 3), (
+        "a row more, so that a large one does not stand in the way"
+    )
+    assert outbox.first(0) == (1, 5)
+    assert outbox.first(8) is None
+
+
+def test_a_block_of_numbers_is_reserved_once(outbox: Outbox) -> None:
+    blocks = [outbox.commit((), (), True, 0) for _ in range(2)]
+    assert blocks == [(1, 1 + SEQUENCE_BLOCK), (1 + SEQUENCE_BLOCK, 1 + 2 * SEQUENCE_BLOCK)]
+
+
+def test_a_group_that_fails_leaves_nothing_not_even_a_predecessor(outbox: Outbox) -> None:
+    commit(outbox, row(1))
+    with pytest.raises(StoreError):
+        outbox.commit([row(2), row(1)], (), False, 5)
+    assert numbers(outbox) == [1]
+    assert commit(outbox, row(3)) == [1]
+
+
+def test_a_row_that_does_not_open_is_left_out_and_named(tmp_path: Path) -> None:
+    made = Outbox(tmp_path / "o", KEY)
+    commit(made, *(row(n) for n in (1, 2, 3)))
+    with sqlite3.connect(tmp_path / "o") as db:
+        db.execute("UPDATE outbox SET previous = 77 WHERE sequence = 2")
+    db.close()
+    page = made.page(0, lambda sequence: False)
+    assert [stored.sequence for stored in page.rows] == [1, 3]
+    assert "outbox entry 2" in str(page.damaged)
+    made.close()
+    other = Outbox(tmp_path / "o", bytes(32))
+    assert "another store key" in str(other.page(0, lambda sequence: False).damaged)
+    other.close()
+
+
+def test_ever_new_topics_fill_nothing_and_the_oldest_begin_anew(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_TOPICS", 16)
+    monkeypatch.setattr(module, "TOPIC_CACHE", 4)
+    for n in range(1, 41):
+        commit(outbox, row(n, f"t{n}"))
+        assert outbox._topic_count <= 16
+        assert len(outbox._recent) <= 4
+    assert (outbox.last_of("t1"), outbox.last_of("t40")) == (0, 40)
+    assert commit(outbox, row(41, "t1"), row(42, "t40")) == [0, 40]
+
+
+def test_neither_topics_nor_payloads_are_readable_on_disk(tmp_path: Path) -> None:
+    made = Outbox(tmp_path / "o", KEY)
+    publication = Publication("ward/pulse", b"seventy-two", 1)
+    made.commit([StoredRow(1, "ward/pulse", 1, encode_publication(publication), publication)], (), False, 0)
+    made.close()
+    content = (tmp_path / "o").read_bytes()
+    assert b"ward" not in content
+    assert b"seventy" not in content
+
+
+def test_a_full_disk_and_a_damaged_one_are_told_apart(tmp_path: Path) -> None:
+    def said(code: int) -> StoreError:
+        error = sqlite3.OperationalError("words of SQLite")
+        error.sqlite_errorcode = code
+        return store_error(error, tmp_path)
+
+    full = said(sqlite3.SQLITE_FULL)
+    assert isinstance(full, OutboxFullError)
+    assert (full.code, StoreError.code) == (0x97, 0x80)
+    assert "damaged" in str(said(sqlite3.SQLITE_NOTADB))
+    assert "words of SQLite" in str(said(sqlite3.SQLITE_IOERR))

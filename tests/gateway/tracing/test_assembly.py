@@ -1,0 +1,121 @@
+"""A broker's tracing as the configuration has it: its pace, its rules, and what it says through the broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridge.devices import HOME_ASSISTANT, SPARKPLUG, Heartbeat
+from bridge.traces import PRESETS, within
+from gateway.base import DeviceSettings, TraceSettings
+from gateway.mqtt5.packets import Publish
+from gateway.mqtt5.types import ReasonCode
+from gateway.tracing.assembly import Spoken, authority_of, owner_of, pace_of, rules_of
+from gateway.trust import TrustError
+
+TRACES: dict[str, Any] = {"authority": "ca.pem", "identity": "me"}
+
+
+def test_the_pace_is_a_preset_or_what_a_death_may_take() -> None:
+    wan = pace_of(TraceSettings(**TRACES, preset="wan", caution=2.0))
+    assert (wan.caution, wan.floor_s) == (2.0, PRESETS["wan"].floor_s)
+    assert pace_of(TraceSettings(**TRACES, detect_within_s=3)) == within(3)
+    assert pace_of(TraceSettings(**TRACES, floor_s=0.25)).floor_s == 0.25
+
+
+def test_rules_of_devices_are_those_of_the_file() -> None:
+    given = DeviceSettings(
+        owner=Path("o"), clients=["plc*"], grace_s=3.0, sparkplug_host="host",
+        heartbeats=[{"topic": "s/{device}", "every_s": 5}], conventions=["sparkplug", "homeassistant"],
+    )  # fmt: skip
+    rules = rules_of(given)
+    assert rules.clients == ("plc*",)
+    assert rules.heartbeats == (Heartbeat("s/{device}", 5),)
+    assert rules.conventions == (SPARKPLUG, HOME_ASSISTANT)
+    assert (rules.grace_s, rules.sparkplug_host) == (3.0, "host")
+
+
+def test_without_a_data_directory_devices_would_be_lost() -> None:
+    with pytest.raises(TrustError, match="needs `data`"):
+        owner_of(DeviceSettings(owner=Path("o")), bytes(32), None)
+
+
+def test_what_is_no_authority_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text("no certificate")
+    with pytest.raises(TrustError, match="is no authority"):
+        authority_of(path)
+
+
+class Exchange:
+    def __init__(self, absent: bool = True, overlay: Any = None) -> None:
+        self.host, self.overlay = SimpleNamespace(is_absent=absent), overlay
+        self.flooded: list[Publish] = []
+        self.local: list[Any] = []
+
+    def flood(self, sender: object, publish: Publish) -> None:
+        assert sender is None
+        self.flooded.append(publish)
+
+    def deliver_local(self, publication: Any) -> None:
+        self.local.append(publication)
+
+
+class Overlay:
+    def __init__(self) -> None:
+        self.given: list[Any] = []
+
+    def publish(self, client_id: str, publication: Any, done: Any) -> bool:
+        assert client_id == ""
+        self.given.append(publication)
+        return True
+
+
+def spoken(exchange: Exchange, **clients: Any) -> tuple[Spoken, list[Any]]:
+    gone: list[Any] = []
+    lifecycle = SimpleNamespace(clients=clients, dismiss=lambda client, why: gone.append((client, why)))
+    return Spoken(SimpleNamespace(exchange=exchange, lifecycle=lifecycle)), gone  # type: ignore[arg-type]
+
+
+def test_pings_take_the_short_way_unless_a_plugin_wants_to_see_them() -> None:
+    short, long = Exchange(), Exchange(absent=False)
+    for exchange in (short, long):
+        spoken(exchange)[0].ping("t", b"x")
+    assert (short.flooded, short.local) == ([Publish("t", b"x")], [])
+    assert (long.flooded, [p.topic for p in long.local]) == ([], ["t"])
+
+
+@pytest.mark.parametrize(("stays_here", "across"), [(True, 0), (False, 1)])
+def test_what_is_said_goes_across_unless_it_stays_here(stays_here: bool, across: int) -> None:
+    exchange = Exchange(overlay=Overlay())
+    spoken(exchange)[0].say("t", b"x", 1, stays_here=stays_here)
+    assert [(p.topic, p.payload, p.qos, p.retain) for p in exchange.local] == [("t", b"x", 1, False)]
+    assert len(exchange.overlay.given) == across
+    spoken(Exchange())[0].say("t", b"x", 1, stays_here=False)
+
+
+def test_what_is_shown_is_for_local_clients_and_advertisements_for_other_brokers() -> None:
+    exchange = Exchange(overlay=Overlay())
+    made, _ = spoken(exchange)
+    made.show("shown", b"x")
+    made.advertise("known", b"y", 60)
+    ((shown,), (known,)) = exchange.local, exchange.overlay.given
+    assert (shown.topic, shown.qos, shown.retain) == ("shown", 1, True)
+    assert (known.topic, known.retain, known.expiry_s) == ("known", True, 60)
+    spoken(Exchange())[0].advertise("known", b"y", 60)
+
+
+def test_a_client_that_is_there_is_probed_or_sent_away() -> None:
+    probed: list[float] = []
+    here = SimpleNamespace(connection=SimpleNamespace(probe_host=probed.append))
+    made, gone = spoken(Exchange(), here=here, away=SimpleNamespace(connection=None))
+    for name in ("here", "away", "unknown"):
+        made.probe_host(name, 5.0)
+        made.send_away(name, "why")
+    assert probed == [5.0]
+    assert [(client is here, why) for client, why in gone] == [
+        (True, ReasonCode.ADMINISTRATIVE_ACTION), (False, ReasonCode.ADMINISTRATIVE_ACTION),
+    ]  # fmt: skip
