@@ -1,31 +1,54 @@
-"""Cells of an experiment, run in this process or in several, and kept so that a run that was cut off goes on.
+"""Cells of an experiment, run in this process, in several or in Spark, and kept so that a run that was cut off goes on.
 
-A result is what its JSON says, wherever it came from: one process, several and a kept file give equal bytes. Not here:
-what a cell is (`bridge.sim.octopis_cells`), progress on the screen (`simulate`).
+A result is what its JSON says, wherever it came from: one process, several, Spark and a kept file give equal bytes.
+Spark is found by the entry point `veilmq.sweeps`, since nothing here knows of it. Not here: what a cell is
+(`bridge.sim.octopis_cells`), progress on the screen (`simulate`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
+from importlib.metadata import entry_points
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeAlias
 
 from bridge.sim.experiments import Progress
-from bridge.sim.octopis_cells import Cell, Numbers, measure
+from bridge.sim.octopis_cells import Cell, Numbers, measure, measure_text
 
 LAYOUT = 2
 """Raised when the same cell would give other numbers: kept ones are then run again."""
 
 
+FUNCTION = f"{measure_text.__module__}:{measure_text.__name__}"
+Elsewhere: TypeAlias = Callable[[str, Sequence[str]], Iterable[tuple[int, str]]]
+"""Calls a function, known by its name, on texts; (number, result) as they are done."""
+
+
+def on_spark() -> Elsewhere:
+    """Raises LookupError where no Spark is installed."""
+    for point in entry_points(group="veilmq.sweeps"):
+        found: Elsewhere = point.load()
+        return found
+    raise LookupError("veilmq.sweeps")
+
+
 class Sweeper:
     """Runs cells with `jobs` processes; keeps results below `kept`, if given."""
 
-    def __init__(self, jobs: int = 1, kept: Path | None = None, run: Callable[[Cell], Numbers] = measure) -> None:
-        self._jobs, self._kept, self._run = jobs, kept, run
+    def __init__(
+        self,
+        jobs: int = 1,
+        kept: Path | None = None,
+        run: Callable[[Cell], Numbers] = measure,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
+        """`elsewhere`: runs all cells, where it is given (`on_spark`)."""
+        self._jobs, self._kept, self._run, self._elsewhere = jobs, kept, run, elsewhere
 
     def __call__(self, cells: Sequence[Cell], progress: Progress) -> list[Numbers]:
         """The results in the order of the cells. Raises OSError where they cannot be kept."""
@@ -40,6 +63,10 @@ class Sweeper:
         return [result for result in results if result is not None]
 
     def _results(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Numbers]]:
+        if self._elsewhere is not None and cells:
+            texts = [json.dumps(asdict(cell), sort_keys=True) for cell in cells]
+            yield from ((cells[at], json.loads(text)) for at, text in self._elsewhere(FUNCTION, texts))
+            return
         if self._jobs == 1 or len(cells) < 2:
             yield from ((cell, self._run(cell)) for cell in cells)
             return
