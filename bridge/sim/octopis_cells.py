@@ -7,7 +7,6 @@ and brokers stay at full size. A steady state does not depend on it; the queues 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -48,12 +47,6 @@ class Cell:
 def measure(cell: Cell) -> Numbers:
     """Run it."""
     return KINDS[cell.kind](cell)
-
-
-def measure_text(text: str) -> str:
-    """The same from and to JSON, for whoever runs it elsewhere and knows it by name only."""
-    fields = json.loads(text)
-    return json.dumps(measure(Cell(**{**fields, "service": Service(**fields["service"])})), sort_keys=True)
 
 
 def _market(cell: Cell) -> tuple[Market, list[Published], Draws]:

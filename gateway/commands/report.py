@@ -27,6 +27,7 @@ Run: TypeAlias = Callable[[Callable[..., Figure], str], Figure]
 PAPERS: Mapping[str, str] = {
     "secret-forwarding": "A: secret forwarding",
     "octopis": "C: structured overlays",
+    "self-organisation": "D: self-organising overlays",
     "eventguard": "E: EventGuard",
 }
 STYLE = """

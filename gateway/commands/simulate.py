@@ -28,6 +28,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bridge.base import OperatorError
+from bridge.sim import octopis_cells, self_organisation
 from bridge.sim.experiments import Figure
 from bridge.sim.loads import Costs
 from bridge.wire import DOMAIN, Statement
@@ -58,6 +59,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "eventguard": "bridge.sim.eventguard",
     "octopis": "bridge.sim.octopis",
     "secret-forwarding": "bridge.sim.secret_forwarding",
+    "self-organisation": "bridge.sim.self_organisation",
 }
 """Modules with `FIGURES`: figure number -> function `(seed, progress)`, imported when one of them is asked for."""
 ROUNDS = 11
@@ -85,7 +87,7 @@ class RunOptions:
     told: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
-QUICK: Mapping[str, float] = {"runs": 1, "share": 0.005, "rounds": 200}
+QUICK: Mapping[str, float] = {"runs": 1, "share": 0.005, "rounds": 200, "ticks": 3_000}
 
 
 def costs_of(assignments: Sequence[str]) -> dict[str, float]:
@@ -188,7 +190,8 @@ def _run(function: Callable[..., Figure], seed: int, name: str, options: RunOpti
     offered: dict[str, Callable[[], object]] = {
         "costs": lambda: _costs(options),
         "clock": lambda: time.perf_counter,
-        "sweep": lambda: Sweeper(options.jobs, options.kept, elsewhere=_elsewhere(options)),
+        "sweep": lambda: Sweeper(octopis_cells.measure, options.jobs, options.kept, _elsewhere(options)),
+        "tree_sweep": lambda: Sweeper(self_organisation.measure, options.jobs, options.kept, _elsewhere(options)),
     }
     offered |= {told: lambda value=value: value for told, value in options.told.items()}  # type: ignore[misc]
     wanted = inspect.signature(function).parameters

@@ -2,7 +2,7 @@
 
 A result is what its JSON says, wherever it came from: one process, several, Spark and a kept file give equal bytes.
 Spark is found by the entry point `veilmq.sweeps`, since nothing here knows of it. Not here: what a cell is
-(`bridge.sim.octopis_cells`), progress on the screen (`simulate`).
+(`bridge.sim`), progress on the screen (`simulate`).
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from importlib.metadata import entry_points
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from bridge.sim.experiments import Progress
-from bridge.sim.octopis_cells import Cell, Numbers, measure, measure_text
 
 LAYOUT = 2
 """Raised when the same cell would give other numbers: kept ones are then run again."""
 
 
-FUNCTION = f"{measure_text.__module__}:{measure_text.__name__}"
-Elsewhere: TypeAlias = Callable[[str, Sequence[str]], Iterable[tuple[int, str]]]
-"""Calls a function, known by its name, on texts; (number, result) as they are done."""
+C = TypeVar("C")
+R = TypeVar("R")
+Elsewhere: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[tuple[int, Any]]]
+"""Calls a function on cells, somewhere; (number, result) as they are done."""
 
 
 def on_spark() -> Elsewhere:
@@ -37,20 +37,16 @@ def on_spark() -> Elsewhere:
     raise LookupError("veilmq.sweeps")
 
 
-class Sweeper:
-    """Runs cells with `jobs` processes; keeps results below `kept`, if given."""
+class Sweeper(Generic[C, R]):
+    """Runs cells, which are dataclasses, with `jobs` processes; keeps results below `kept`, if given. `run` is known by
+    its name in other processes, and gives what JSON can say. `elsewhere` runs all, where it is given (`on_spark`)."""
 
     def __init__(
-        self,
-        jobs: int = 1,
-        kept: Path | None = None,
-        run: Callable[[Cell], Numbers] = measure,
-        elsewhere: Elsewhere | None = None,
+        self, run: Callable[[C], R], jobs: int = 1, kept: Path | None = None, elsewhere: Elsewhere | None = None
     ) -> None:
-        """`elsewhere`: runs all cells, where it is given (`on_spark`)."""
         self._jobs, self._kept, self._run, self._elsewhere = jobs, kept, run, elsewhere
 
-    def __call__(self, cells: Sequence[Cell], progress: Progress) -> list[Numbers]:
+    def __call__(self, cells: Sequence[C], progress: Progress) -> list[R]:
         """The results in the order of the cells. Raises OSError where they cannot be kept."""
         found = {cell: self._read(cell) for cell in cells}
         left = [cell for cell, result in found.items() if result is None]
@@ -62,10 +58,9 @@ class Sweeper:
         results = [found[cell] for cell in cells]
         return [result for result in results if result is not None]
 
-    def _results(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Numbers]]:
+    def _results(self, cells: Sequence[C]) -> Iterator[tuple[C, R]]:
         if self._elsewhere is not None and cells:
-            texts = [json.dumps(asdict(cell), sort_keys=True) for cell in cells]
-            yield from ((cells[at], json.loads(text)) for at, text in self._elsewhere(FUNCTION, texts))
+            yield from ((cells[at], result) for at, result in self._elsewhere(self._run, cells))
             return
         if self._jobs == 1 or len(cells) < 2:
             yield from ((cell, self._run(cell)) for cell in cells)
@@ -76,23 +71,25 @@ class Sweeper:
             for future in as_completed(running):
                 yield running[future], future.result()
 
-    def _path(self, cell: Cell) -> Path | None:
+    def _path(self, cell: C) -> Path | None:
         if self._kept is None:
             return None
-        name = json.dumps([LAYOUT, asdict(cell)], sort_keys=True)
+        assert is_dataclass(cell)
+        assert not isinstance(cell, type)
+        name = json.dumps([LAYOUT, type(cell).__name__, asdict(cell)], sort_keys=True)
         return self._kept / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json"
 
-    def _read(self, cell: Cell) -> Numbers | None:
+    def _read(self, cell: C) -> R | None:
         path = self._path(cell)
         if path is None or not path.exists():
             return None
         try:
-            result: Numbers = json.loads(path.read_text("utf-8"))
+            result: R = json.loads(path.read_text("utf-8"))
         except ValueError:
             return None  # cut off while it was written
         return result
 
-    def _write(self, cell: Cell, text: str) -> None:
+    def _write(self, cell: C, text: str) -> None:
         path = self._path(cell)
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,9 +28,10 @@ from bridge.document import Overlay
 from gateway.base.log_events import LogEvent
 from gateway.overlay import Publish
 from keys.envelope import KeyName
-from spark_ingest.errors import ReceiverTrouble, SpoolBusy, SpoolDamaged, SpoolError
+from spark_ingest.errors import ClockTrouble, ReceiverTrouble, SpoolBusy, SpoolDamaged, SpoolError
 from spark_ingest.options import Options
 from spark_ingest.receiver.acknowledging import Sender, acknowledge
+from spark_ingest.receiver.clock import SessionClock
 from spark_ingest.receiver.progress import Progress, ReplicaLink
 from spark_ingest.receiver.recovery import recovered, state_of
 from spark_ingest.receiving import Group, Part, SpoolCollector
@@ -134,6 +135,7 @@ class _Session:
     writer: SpoolWriter
     grants: GrantsWriter
     box: ShareBox
+    clock: SessionClock
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     done: asyncio.Event = field(default_factory=asyncio.Event)
     keys_changed: bool = False
@@ -224,7 +226,7 @@ class Receiver:
                 self._told_of(str(error), bad=False)
             except SpoolDamaged:
                 raise  # by itself it does not get better
-            except (OSError, SpoolError) as error:
+            except (OSError, SpoolError, ClockTrouble) as error:
                 self._told_of(str(error))
                 LogEvent.RECEIVER_RETRIES.say(_log, self._settings.name, error)
             with contextlib.suppress(TimeoutError):
@@ -249,6 +251,8 @@ class Receiver:
             box = ShareBox(grants.spool_key, os.urandom)
             seen, keys = await asyncio.to_thread(lambda: recovered(writer.state, writer.history(), grants.spool_key))
             client = self._connect()
+            clock = SessionClock()
+            clock.check(client.overlay)
             # Before the new segment, so that the file knows what is sealed under which key when that one is the newest.
             await self._renew(client, writer, grants)
             await asyncio.to_thread(writer.roll, state_of(seen, keys, box))
@@ -263,7 +267,7 @@ class Receiver:
             )
             collector.figures = self.figures
             collector.learn(grants.names)
-            await self._receive(_Session(client, collector, writer, grants, box), stop)
+            await self._receive(_Session(client, collector, writer, grants, box, clock), stop)
         finally:
             writer.close()
 
@@ -279,6 +283,9 @@ class Receiver:
         collector = session.collector
 
         def on_arrivals(replica: str, publishes: Sequence[Publish], sender: Sender) -> None:
+            if session.clock.trouble(session.client.overlay) is not None:
+                wake.set()  # not acknowledged, so that it comes again
+                return
             session.follow(time.time())
             collector.receive_all(replica, publishes, zip(repeat(sender), publishes), time.time())
             if collector.ready or collector.is_asking:
@@ -315,6 +322,7 @@ class Receiver:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(wake.wait(), patience_s)
             wake.clear()
+            session.clock.check(session.client.overlay)
             await self._keys(session)
             session.follow(time.time())
             collector.tick(time.time())

@@ -10,11 +10,13 @@ from bridge.sim.claims import CLAIMS, CLOSE, ORDER, Claim, Compared, cell, compa
 from bridge.sim.experiments import Figure
 from bridge.sim.octopis import figure_7, figure_links
 from bridge.sim.secret_forwarding import figure_7 as figure_a7
+from bridge.sim.self_organisation import figure_2
 
 MODULES = {
     "eventguard": "bridge.sim.eventguard",
     "octopis": "bridge.sim.octopis",
     "secret-forwarding": "bridge.sim.secret_forwarding",
+    "self-organisation": "bridge.sim.self_organisation",
 }
 
 
@@ -36,11 +38,12 @@ def test_hits_and_misses(paper: float, ours: float, within: float, hit: bool) ->
 
 
 def test_exact_ones_are_hit_and_the_paper_that_contradicts_itself_is_missed() -> None:
-    figures = [figure_links(1, quiet), figure_7(1, quiet), figure_a7(1, quiet)]
+    figures = [figure_links(1, quiet), figure_7(1, quiet), figure_a7(1, quiet), figure_2(1, quiet)]
     found = {(row.claim.experiment, row.claim.what): (row.is_hit, row.ours) for row in compared(figures)}
-    assert len(found) == 5
+    assert len(found) == 9
     assert [hit for (experiment, _), (hit, _) in found.items() if experiment == "octopis"] == [True] * 4
     assert [ours for (experiment, _), (_, ours) in found.items() if experiment == "secret-forwarding"] == [5.0]
+    assert [hit for (experiment, _), (hit, _) in found.items() if experiment == "self-organisation"] == [True] * 4
 
 
 def test_a_cell_is_found_by_its_neighbours() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from bridge.sim.octopis_cells import Cell, Numbers
+from bridge.sim.octopis_cells import Cell, Numbers, measure
 from gateway.commands import sweeping
 from gateway.commands.sweeping import Sweeper
 
@@ -21,24 +20,22 @@ def quiet(done: float) -> None: ...
 
 
 def test_one_process_several_and_kept_ones_give_equal_bytes(tmp_path: Path) -> None:
-    here = json.dumps(Sweeper()(CELLS, quiet))
-    assert json.dumps(Sweeper(2, tmp_path)(CELLS, quiet)) == here
-    assert json.dumps(Sweeper(1, tmp_path, _never)(CELLS, quiet)) == here
+    here = json.dumps(Sweeper(measure)(CELLS, quiet))
+    assert json.dumps(Sweeper(measure, 2, tmp_path)(CELLS, quiet)) == here
+    assert json.dumps(Sweeper(_never, 1, tmp_path)(CELLS, quiet)) == here
 
 
 def test_elsewhere_gives_the_same_bytes(tmp_path: Path) -> None:
-    asked: list[str] = []
+    asked: list[int] = []
 
-    def elsewhere(function: str, texts: Sequence[str]) -> Iterable[tuple[int, str]]:
-        module, _, name = function.partition(":")
-        asked.append(function)
-        run = getattr(importlib.import_module(module), name)
-        return [(at, run(text)) for at, text in reversed(list(enumerate(texts)))]
+    def elsewhere(function: Callable[[Cell], Numbers], cells: Sequence[Cell]) -> Iterable[tuple[int, Numbers]]:
+        asked.append(len(cells))
+        return [(at, function(cell)) for at, cell in reversed(list(enumerate(cells)))]
 
-    sweeper = Sweeper(1, tmp_path, _never, elsewhere)
-    assert json.dumps(sweeper(CELLS, quiet)) == json.dumps(Sweeper()(CELLS, quiet))
-    assert json.dumps(sweeper(CELLS, quiet)) == json.dumps(Sweeper()(CELLS, quiet))
-    assert len(asked) == 1, "kept ones are asked of nobody"
+    sweeper = Sweeper(measure, 1, tmp_path, elsewhere)
+    here = json.dumps(Sweeper(measure)(CELLS, quiet))
+    assert [json.dumps(sweeper(CELLS, quiet)) for _ in range(2)] == [here, here]
+    assert asked == [len(CELLS)], "kept ones are asked of nobody"
 
 
 def test_spark_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +57,7 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path: Path) -> None:
         return {"seed": float(cell.seed)}
 
     try:
-        Sweeper(1, tmp_path, run)(CELLS, quiet)
+        Sweeper(run, 1, tmp_path)(CELLS, quiet)
     except KeyboardInterrupt:
         ran.clear()
     kept = next(tmp_path.iterdir())
@@ -72,7 +69,7 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path: Path) -> None:
         again.append(cell)
         return {"seed": float(cell.seed)}
 
-    assert [one["seed"] for one in Sweeper(1, tmp_path, note)(CELLS, progress.append)] == [1, 2, 1, 2]
+    assert [one["seed"] for one in Sweeper(note, 1, tmp_path)(CELLS, progress.append)] == [1, 2, 1, 2]
     assert len(again) == 3
     assert progress == [0.5, 0.75, 1.0]
 

@@ -1,0 +1,60 @@
+"""Which link of a cycle goes, by what all brokers on it say (D5; Eqs 8 to 10 of paper D).
+
+A new link closes a cycle with the way that it replaces. Each broker on it says what each link's removal would leave it
+with; the link goes whose removal costs all together least. If that is the new one, nothing changes.
+
+A region speaks by the median of its replicas (`middle`): of n with at most f < n / 2 liars it is never outside what
+honest ones say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bridge.organising.costs import indirect_cost
+
+
+def cost_vector(
+    ring: Sequence[int],
+    at: int,
+    common: Mapping[int, float],
+    phi: float,
+    link_costs: Sequence[float],
+    processing: Sequence[float],
+) -> list[float] | None:
+    """Eq 8 for every link of the cycle: what the broker at place `at` of `ring` pays if that link is removed.
+
+    Link number i joins `ring[i]` and `ring[i + 1]`, the last one the ends. `common`: with each other broker of the
+    ring. None if one is unknown.
+    """
+    count = len(ring)
+    vector = []
+    for removed in range(count):
+        total = 0.0
+        forward = (removed - at) % count  # so many brokers lie before the gap, going up
+        for ways, step in ((forward, 1), (count - 1 - forward, -1)):
+            places = [(at + step * number) % count for number in range(ways + 1)]
+            path = [ring[place] for place in places]
+            costs = [link_costs[place if step == 1 else (place - 1) % count] for place in places[:-1]]
+            taken = [processing[place] for place in places]
+            for end in range(1, len(path)):
+                wanted = common.get(path[end])
+                cost = indirect_cost(path[: end + 1], common, phi, costs[:end], taken[: end + 1])
+                if wanted is None or cost is None:
+                    return None
+                total += wanted * cost
+        vector.append(total)
+    return vector
+
+
+def link_to_remove(vectors: Sequence[Sequence[float]], ring: Sequence[int]) -> int:
+    """Eqs 9 and 10: the number of the link whose removal costs all together least; of equals the one whose ends come
+    first. The last link of the ring is the new one: if it is chosen, nothing is to be done."""
+    count = len(ring)
+    totals = [sum(column) for column in zip(*vectors, strict=True)]
+    return min(range(count), key=lambda at: (totals[at], *sorted((ring[at], ring[(at + 1) % count]))))
+
+
+def middle(vectors: Sequence[Sequence[float]]) -> list[float]:
+    """Element by element the median (the lower one of two) of what the replicas of one region say."""
+    return [sorted(column)[(len(column) - 1) // 2] for column in zip(*vectors, strict=True)]

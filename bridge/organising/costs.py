@@ -1,0 +1,85 @@
+"""What delivering costs, and whether a direct link would cost less (D1, D4; Eqs 1 to 7 of paper D).
+
+A publication costs each broker of its delivery tree that broker's processing and each link the link's cost. A broker
+judges a link to another by what the way there costs now, less what those between want anyway.
+
+The paper's Eq 3 has a parenthesis too many and its neighbourhood includes the broker itself; read so, Eq 5 follows from
+Eqs 3 and 4, which a test shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeAlias
+
+Neighbours: TypeAlias = Mapping[int, Collection[int]] | Sequence[Collection[int]]
+"""A tree: the neighbours of each broker."""
+
+
+def delivery_tree(tree: Neighbours, interested: Collection[int]) -> list[tuple[int, int]]:
+    """The links that a publication crosses which concerns these brokers: of the tree what is left when each leaf that
+    it does not concern is cut off, again and again. A link is (further, nearer) as seen from the first of them."""
+    start = next(iter(interested))
+    above: dict[int, int] = {start: start}
+    order = [start]
+    for here in order:
+        for there in tree[here]:
+            if there not in above:
+                above[there] = here
+                order.append(there)
+    needed = set(interested)
+    links = []
+    for here in reversed(order[1:]):
+        if here in needed:
+            needed.add(above[here])
+            links.append((here, above[here]))
+    return links
+
+
+def delivery_cost(
+    tree: Neighbours,
+    interested: Collection[int],
+    link_cost: Callable[[int, int], float],
+    processing: Sequence[float] | Mapping[int, float],
+) -> float:
+    """Eq 1: the processing of every broker of the delivery tree and the cost of its links, for one publication."""
+    links = delivery_tree(tree, interested)
+    start = next(iter(interested))
+    return processing[start] + sum(processing[here] + link_cost(here, there) for here, there in links)
+
+
+def mean_common(common: Mapping[int, float], own: float) -> float:
+    """Eq 6, φ: what a broker and two others have in common on average. `common`: with each broker of the neighbourhood,
+    the broker itself included, with which it has `own` in common."""
+    if len(common) < 2:
+        return 0.0
+    return (sum(common.values()) - own) / (len(common) - 1)
+
+
+def indirect_cost(
+    path: Sequence[int],
+    common: Mapping[int, float],
+    phi: float,
+    link_costs: Sequence[float],
+    processing: Sequence[float],
+) -> float | None:
+    """Eq 7: what the way from the first to the last broker of `path` costs the first, for what both want.
+
+    `link_costs`: of each link of the path; `processing`: of each broker. `common`: with each of them but the first.
+    None if that is not known of one of them.
+    """
+    cost = link_costs[0]
+    for at in range(2, len(path)):
+        with_end, with_before = common.get(path[at]), common.get(path[at - 1])
+        if with_end is None or with_before is None:
+            return None
+        of_three = min(phi, with_end, with_before)
+        alone = (with_end - of_three) / with_end if with_end else 1.0
+        cost = alone * (cost + processing[at - 1]) + link_costs[at - 1]
+    return cost
+
+
+def is_worth_it(direct: float, indirect: float | None, common: float | None, min_gain: float = 0.0) -> bool:
+    """Whether a broker wants a link: it costs less than the way there by `min_gain` (a part of it), there is something
+    in common, and all that is needed is known."""
+    return bool(common) and indirect is not None and direct < (1 - min_gain) * indirect
