@@ -187,7 +187,7 @@ def _client(client: Client) -> dict[str, Any]:
         "in_flight": session.outbound.in_flight,
         "delivered": session.figures.delivered,
         "delivered_bytes": session.figures.delivered_bytes,
-        "dropped": session.figures.dropped_qos0 + session.figures.dropped_queue_full + session.figures.dropped_expired,
+        "dropped": session.figures.dropped,
     }
 
 

@@ -71,10 +71,13 @@ def translate(conf: Conf) -> Translated:
     _persistence(out, conf)
     listeners = _listeners(out, limits, conf)
     _logins(out, conf, listeners)
-    bridges = {}
+    bridges: dict[str, Any] = {}
     for section in conf.bridges:
         name, bridge = translate_bridge(out, section)
-        bridges[name] = bridge
+        if name in bridges:
+            assert section.begin is not None
+            out.notes.append(f"{section.begin.where}: connection {name} is there twice; the first counts, rename it")
+        bridges.setdefault(name, bridge)
     out.settings["limits"] = limits
     if bridges:
         out.settings["bridges"] = bridges

@@ -6,6 +6,7 @@ A password becomes a private file of its own, named in the result. What has no c
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from gateway.importing.mosquitto_conf import Directive, Section
@@ -48,7 +49,7 @@ def translate_bridge(out: Translated, section: Section) -> tuple[str, dict[str, 
             case "remote_username" | "username":
                 made["username"] = one.value
             case "remote_password" | "password":
-                file = f"bridge-{name}.password"
+                file = f"bridge-{quote(name, safe='')}.password"
                 out.secrets[file] = one.value
                 made["password_file"] = file
             case "keepalive_interval" if one.value.isdigit():

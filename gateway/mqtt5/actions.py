@@ -55,6 +55,11 @@ class SessionFigures:
     refused_subscriptions: int = 0
     refused_subscription_bytes: int = 0
 
+    @property
+    def dropped(self) -> int:
+        """Publications that the client did not get, for whatever reason."""
+        return self.dropped_qos0 + self.dropped_queue_full + self.dropped_expired + self.dropped_too_large
+
 
 @dataclass(frozen=True, slots=True)
 class KeptSession:

@@ -10,22 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from spark_ingest.errors import BadOption
 from spark_ingest.secrets.grants import Grants
+from spark_ingest.source.reader import SpoolStreamReader
 from spark_ingest.spool.segments import Offset
 from tests.spark_ingest.opening.test_rows import Job
 from tests.spark_ingest.region import NOW, write_grants
 
 pytest.importorskip("pyspark")
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from spark_ingest.source.reader import SpoolStreamReader
 
 DEVICES = [f"plant/press-{number}/temperature" for number in range(24)]
+
+
 SINCE = NOW + 10
+
+
 CHANGE = datetime.fromtimestamp(SINCE, UTC).isoformat()
-MS = int(SINCE * 1000)
 
 
 class Query:

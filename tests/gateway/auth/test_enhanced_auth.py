@@ -14,7 +14,7 @@ from gateway.base.config import StartError, parse
 from gateway.broker.running import make_broker
 from gateway.mqtt5.packets import Auth, ConnAck, Connect, Disconnect, PingReq, Properties, Publish, Version
 from gateway.mqtt5.types import ReasonCode
-from gateway.scram_plugin import ScramUsers, set_user
+from gateway.scram_plugin import set_user
 from tests.gateway.auth.test_scram import Client
 from tests.gateway.harness import Wire, serving
 from tests.waits import until
@@ -428,57 +428,5 @@ def test_two_plugins_for_one_method_are_a_mistake() -> None:
     async def check() -> None:
         with pytest.raises(StartError, match="two plugins for authentication method COUNTDOWN"):
             make_broker(parse({"plugins": plugins}))
-
-    asyncio.run(check())
-
-
-# ------------------------------------------------------------------------------------------ the file of users
-
-
-def test_the_file_is_private_and_holds_no_password(users: Path) -> None:
-    assert users.stat().st_mode & 0o777 == 0o600
-    text = users.read_text()
-    assert "nurse's" not in text
-    before = ScramUsers.load(users)
-    set_user(users, "nurse", "another", ITERATIONS_MIN)
-    after = ScramUsers.load(users)
-    assert before.decoy_key == after.decoy_key
-    assert before.verifiers["doctor"] == after.verifiers["doctor"]
-    assert before.verifiers["nurse"] != after.verifiers["nurse"]
-    assert "doctor" not in repr(after)
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("nurse: x", "holds more or less"),
-        ("users: {nurse: x}", "user nurse: not of the form"),
-        ("users: {}", "decoy_key"),
-        ("users: {}\ndecoy_key: AAAA", "decoy_key"),
-        ("{", "not valid YAML"),
-        ("users: {n: SCRAM-SHA-256$1000:AAAA$AAAA:AAAA}", "1000 iterations"),
-    ],
-)
-def test_what_is_wrong_with_the_file_is_one_line(tmp_path: Path, content: str, said: str) -> None:
-    path = tmp_path / "scram.yaml"
-    path.write_text(content)
-    path.chmod(0o600)
-
-    async def check() -> None:
-        with pytest.raises(StartError) as wrong:
-            make_broker(parse({"plugins": {SCRAM: {"users_file": str(path)}}}))
-        assert said in str(wrong.value)
-        assert str(path) in str(wrong.value)
-        assert "\n" not in str(wrong.value)
-
-    asyncio.run(check())
-
-
-def test_a_file_that_others_may_read_is_refused(users: Path) -> None:
-    users.chmod(0o644)
-
-    async def check() -> None:
-        with pytest.raises(StartError, match="chmod 600"):
-            make_broker(parse(config(users)))
 
     asyncio.run(check())

@@ -18,11 +18,9 @@ from hypothesis import strategies as st
 from gateway.importing.loading import load_db
 from gateway.importing.mosquitto_db import MAGIC, DbError, parse_db
 from gateway.mqtt5.packets import Publish, Version
-from gateway.outbox.database import StoreError
 from tests.gateway.harness import Wire, serving
 from tests.gateway.overlay_processes import free_ports
 
-NOW = time.time()
 DAY_S = 86_400
 
 
@@ -82,28 +80,6 @@ def test_a_file_that_was_cut_or_altered_is_parsed_or_refused(at: int, seed: int)
     for data in (WHOLE[:at], bytes(altered)):
         with contextlib.suppress(DbError):
             parse_db(data)
-
-
-def test_what_expired_or_is_handed_over_already_is_left_and_what_is_half_received_is_said(tmp_path: Path) -> None:
-    data = file(
-        message(1, "a", b"old", expires=int(NOW) - 1), message(2, "b", b"good"), message(3, "c#", b"bad name"),
-        client("k"), queued(1, "k"), queued(2, "k", qos=2, state=9), queued(2, "k", direction=0), queued(3, "k"),
-        queued(9, "k"), client("gone", expiry_s=5, ends=int(NOW) - 1), client("clean", expiry_s=0), retained(1),
-    )  # fmt: skip
-    path = tmp_path / "mosquitto.db"
-    path.write_bytes(data)
-    loaded = load_db(path, tmp_path / "data", NOW, DAY_S)
-    assert (loaded.retained, loaded.sessions, loaded.queued) == (0, 1, 0)
-    assert len(loaded.notes) == 3
-    assert "received by half" in loaded.notes[-1]
-
-
-def test_a_directory_in_use_is_not_mixed_with(tmp_path: Path) -> None:
-    path = tmp_path / "mosquitto.db"
-    path.write_bytes(WHOLE)
-    load_db(path, tmp_path / "data", NOW, DAY_S)
-    with pytest.raises(StoreError, match="holds sessions or retained messages already"):
-        load_db(path, tmp_path / "data", NOW, DAY_S)
 
 
 # ------------------------------------------------------------------------------------- a real Mosquitto's file

@@ -9,23 +9,12 @@ from typing import Any
 
 import pytest
 
-from gateway import cli
 from gateway.base import load
 from gateway.party import Party
 from gateway.setup import Made, Plan, SetupError, join, make_overlay
 from keys.identity import Role
 
 NOW = time.time()
-
-
-@pytest.fixture
-def veilmq(capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        status = cli.run([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
 
 
 @pytest.fixture

@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.server
-import re
-import threading
-import time
-from collections.abc import Iterator
-from html.parser import HTMLParser
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("pyarrow")
@@ -21,7 +12,6 @@ from spark_ingest.dashboard import board as board_module
 from spark_ingest.dashboard.board import (
     CELLS_MAX,
     Board,
-    BoardReader,
     BoardSample,
     HeardEntity,
     Look,
@@ -30,18 +20,10 @@ from spark_ingest.dashboard.board import (
     quantile,
     queries,
 )
-from spark_ingest.dashboard.feed import READ_ROWS, SCRAPE_BYTES, Scraper, SpoolFeed, checked_url, scrape
-from spark_ingest.dashboard.html import TITLES, amount, cards, curve, seconds, size
-from spark_ingest.errors import BadOption
+from spark_ingest.dashboard.html import cards
 from spark_ingest.metrics import QueryMetrics
-from spark_ingest.sample.spool import START_S, write_sample
-from spark_ingest.spool.consumers import Consumer
-from spark_ingest.spool.view import SpoolView
 from tests.spark_ingest.test_metrics import QueryTable as Table
 from tests.spark_ingest.test_metrics import progress
-
-HOSTILE = '<img src=x onerror="alert(1)">&"\''
-
 
 # ------------------------------------------------------------------------------------------------------------- model
 
@@ -136,211 +118,3 @@ def test_a_receivers_cap_is_believed_before_the_option() -> None:
     assert board.shown().cap_bytes == 100
     board.scraped([Scrape("u", [BoardSample("veilmq_ingest_spool_cap_bytes", {}, 70), BoardSample("x", {}, 1)])])
     assert board.shown().cap_bytes == 70
-
-
-# ------------------------------------------------------------------------------------------------------------- cards
-
-
-class _Balanced(HTMLParser):
-    """Fails on tags that do not match."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag != "img", "a name became a tag"
-        assert not any(name.startswith("on") for name, _ in attrs)
-        self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
-def full(name: str) -> Board:
-    board = Board(cap_bytes=1000)
-    for at in (1.0, 3.0, 5.0):
-        board.look(
-            Look(
-                rows=10, read=9, streams={"telemetry": 7, "availability": 1, "quarantine": 1}, delays=[(at, 0.2)],
-                heard=[HeardEntity(name, name, name, 1, 1.0)], reasons={name: 1},
-                readers=[BoardReader(name, True, 5, 10, 1.0), BoardReader("gone", False, None, None, 1.0)],
-                spool_bytes=950, trouble=name,
-            ), at,
-        )  # fmt: skip
-    blame = [
-        BoardSample("veilmq_overlay_named", {"member": name}, 1),
-        BoardSample("veilmq_query_running", {"query": name}, 1),
-    ]
-    board.scraped([Scrape(f"http://{name}", blame), Scrape("http://b", error=name)])
-    return board
-
-
-def test_names_from_elsewhere_are_text_and_tags_match() -> None:
-    for name in (HOSTILE, "plain"):
-        for html in cards(full(name).shown(), 6.0).values():
-            parser = _Balanced()
-            parser.feed(html)
-            assert not parser.open
-    for html in cards(Board().shown(), 6.0).values():
-        _Balanced().feed(html)
-
-
-def test_cards_say_in_words_what_colours_say() -> None:
-    shown = cards(full("press").shown(), 6.0)
-    assert set(shown) == set(TITLES)
-    assert "named a liar" in shown["members"]
-    assert "before what was trimmed" in shown["consumers"]
-    assert 'aria-valuenow="95"' in shown["spool"]
-    assert 'role="img" aria-label="Rows a second, five minutes: now 5, at most 5"' in shown["throughput"]
-    assert 'scope="col"' in shown["queries"]
-
-
-def test_every_state_of_a_statement_has_its_kind() -> None:
-    from spark_ingest.opening.statements import _STATES
-
-    kinds: dict[str, set[str]] = {"fine": set(), "warn": set(), "bad": set()}
-    for state in {"online", "offline", *filter(None, _STATES.values())}:
-        board = Board()
-        board.look(Look(heard=[HeardEntity("g", "e", state, 1, None)]), 1.0)
-        (kind,) = re.findall(r'class="cell (\w+)"', cards(board.shown(), 1.0)["entities"])
-        kinds[kind].add(state)
-    assert kinds == {
-        "fine": {"online", "ready", "alive"},
-        "warn": {"initializing", "recovering", "shutdown", "suspected", "silent", "unknown"},
-        "bad": {"offline", "failed", "disconnected"},
-    }
-
-
-def test_figures_for_people() -> None:
-    assert [seconds(each) for each in (0.0123, 1.26, 90, 600, 10_000, 400_000)] == [
-        "12 ms", "1.3 s", "90.0 s", "10 min", "3 h", "5 days",
-    ]  # fmt: skip
-    assert [size(each) for each in (12, 2048, 5 << 30)] == ["12 B", "2.0 KiB", "5.0 GiB"]
-    assert amount(None) == "&ndash;"
-    assert "nothing yet" in curve([0.0, 0.0], "x")
-
-
-_LINEAR = {True: lambda c: c / 12.92, False: lambda c: ((c + 0.055) / 1.055) ** 2.4}
-
-
-def _luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    red, green, blue = (_LINEAR[part <= 0.04045](part) for part in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-@pytest.mark.parametrize("theme", [":root", "body.body--dark"])
-def test_contrast_of_text_is_at_least_4_5(theme: str) -> None:
-    """WCAG 2.2, 1.4.3, for every pair of colours that the sheet puts on each other."""
-    css = Path(board_module.__file__).with_name("dashboard.css").read_text()
-    (block,) = re.findall(rf"^{re.escape(theme)} {{(.*?)}}", css, re.MULTILINE | re.DOTALL)
-    colours = dict(re.findall(r"--([\w-]+): (#\w{6})", block))
-    pairs = [(text, ground) for text in ("text", "quiet", "accent", "bad") for ground in ("ground", "card")]
-    pairs += [("fine", "fine-ground"), ("warn", "warn-ground"), ("bad", "bad-ground"), ("text", "idle-ground")]
-    for text, ground in pairs:
-        light, dark = sorted((_luminance(colours[text]), _luminance(colours[ground])), reverse=True)
-        assert (light + 0.05) / (dark + 0.05) >= 4.5, (theme, text, ground)
-
-
-# -------------------------------------------------------------------------------------------------------------- feed
-
-
-def test_looks_at_a_real_spool_and_keeps_nothing_from_being_trimmed(tmp_path: Path) -> None:
-    made = write_sample(tmp_path / "sample", rows=6000, devices=8)
-    Consumer(made.spool, "archive", SpoolView(made.spool)).register()
-    feed = SpoolFeed(made.spool, made.grants)
-    look = feed.look()
-    assert look.trouble == ""
-    assert look.rows == made.telemetry + made.availability + made.quarantine
-    assert look.read <= READ_ROWS + 500
-    assert look.streams["telemetry"] >= look.read - made.availability - made.quarantine
-    assert {each.entity.partition("-")[0] for each in look.heard} == {"press", "pump"}
-    assert all(at >= START_S and delay >= 0 for at, delay in look.delays)
-    (reader,) = look.readers
-    assert (reader.name, reader.running, reader.rows) == ("archive", False, look.rows)
-    assert look.spool_bytes > 0
-    again = feed.look()
-    assert (again.rows, again.read, again.streams["telemetry"]) == (0, 0, 0)
-    assert not [path for path in (made.spool / "consumers").glob("*.json") if path.stem != "archive"]
-
-
-def test_trouble_is_a_line_on_the_page_and_goes_again(tmp_path: Path) -> None:
-    made = write_sample(tmp_path / "sample", rows=50, devices=2)
-    feed = SpoolFeed(made.spool, made.grants)
-    made.grants.chmod(0o644)
-    look = feed.look()
-    assert "chmod" in look.trouble or "mode" in look.trouble
-    assert "\n" not in look.trouble
-    made.grants.chmod(0o600)
-    assert feed.look().trouble == ""
-
-
-@pytest.fixture
-def endpoint() -> Iterator[tuple[str, dict[str, bytes]]]:
-    """A server whose paths answer what the test puts there."""
-    pages: dict[str, bytes] = {}
-
-    class Pages(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path == "/moved":
-                self.send_response(302)
-                self.send_header("Location", "/metrics")
-                self.end_headers()
-                return
-            self.send_response(200 if self.path in pages else 404)
-            self.end_headers()
-            with contextlib.suppress(OSError):  # until the other side has gone
-                while self.path == "/drips":
-                    self.wfile.write(b"#")
-                    time.sleep(0.02)
-            self.wfile.write(pages.get(self.path, b""))
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", pages
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-def test_scrapes_and_what_is_no_answer(endpoint: tuple[str, dict[str, bytes]], free_port: int) -> None:
-    base, pages = endpoint
-    pages["/metrics"] = b'# TYPE veilmq_link_up gauge\nveilmq_link_up{peer="a\\"b",direction="out"} 1\nother 5\n'
-    pages["/large"] = b"#" * (SCRAPE_BYTES + 2)
-    pages["/html"] = b"<html> {nothing"
-    assert scrape(f"{base}/metrics").samples == [
-        BoardSample("veilmq_link_up", {"peer": 'a"b', "direction": "out"}, 1.0)
-    ]
-    assert "MiB" in scrape(f"{base}/large").error
-    assert "Prometheus" in scrape(f"{base}/html").error
-    assert scrape(f"{base}/absent").error == "answers 404"
-    assert scrape(f"{base}/moved").error == "answers 302"
-    assert scrape(f"http://127.0.0.1:{free_port}/").error
-    scraper = Scraper([base, f"{base}/html"])
-    assert [bool(each.error) for each in scraper.scrape()] == [False, True]
-    scraper.close()
-
-
-def test_an_endpoint_that_drips_holds_up_no_look(
-    endpoint: tuple[str, dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("spark_ingest.dashboard.feed.SCRAPE_S", 0.1)
-    base, pages = endpoint
-    pages["/drips"] = b""
-    assert scrape(f"{base}/drips").error == "answers too slowly"
-
-
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://h/", "http://", "http://u:p@h/", "http://h:99999/", ""])
-def test_urls_that_are_no_endpoint(url: str) -> None:
-    with pytest.raises(BadOption):
-        checked_url(url)
-
-
-def test_urls_that_are() -> None:
-    assert checked_url("127.0.0.1:9464") == "http://127.0.0.1:9464/metrics"
-    assert checked_url("https://h/x/metrics") == "https://h/x/metrics"

@@ -29,7 +29,7 @@ from spark_ingest.secrets.grants import read_grants
 from spark_ingest.spool.writer import SpoolWriter
 from tests.conftest import tool
 from tests.spark_ingest.chromium import Page, browser
-from tests.spark_ingest.dashboard.test_board import HOSTILE
+from tests.spark_ingest.dashboard.test_html import HOSTILE
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, write_grants
 from tests.spark_ingest.test_metrics import progress
 from tests.waits import wait_until

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from keys.envelope import KeyName, Mode, sign_header
-from keys.epochs import Calendar
+from keys.envelope import KeyName, sign_header
 from keys.sharetree import Hop
 from spark_ingest.errors import BadOption, GrantsError
 from spark_ingest.opening.rows import DDL, SCHEMAS, RowReader
@@ -22,14 +21,11 @@ from spark_ingest.spool.view import SpoolView
 from spark_ingest.spool.writer import SpoolWriter
 from tests.spark_ingest.region import (
     NOW,
-    TOKEN_KEY,
     Link,
     Overlay,
     Publisher,
     Sealed,
-    corrupt,
     epoch_key,
-    token_topic,
     write_grants,
 )
 
@@ -155,61 +151,6 @@ def test_topics_choose_rows(job: Job) -> None:
     assert [row["topic"] for row in job.rows(topics="plant/c, plant/b/#")] == ["plant/b/t", "plant/c"]
 
 
-def test_plain_and_shares_only_scopes(tmp_path: Path) -> None:
-    overlay = Overlay()
-    overlay.change(keyed=False)
-    job = Job(tmp_path, overlay)
-    job.publish(job.publisher.seal("plant/a", b"shares"))
-    overlay.change(mode=Mode.PLAIN)
-    job.publish(job.publisher.seal("plant/b", b"plain"))
-    assert [row["payload"] for row in job.rows()] == [b"shares", b"plain"]
-
-
-def test_sealed_and_plain_rows_of_one_batch_keep_every_byte_beside_a_closed_one(tmp_path: Path) -> None:
-    overlay = Overlay()
-    job = Job(tmp_path, overlay)
-    payloads = [bytes([number, *bytes(number)]) for number in range(9)]
-    for number, payload in enumerate(payloads):
-        overlay.change(mode=Mode.PLAIN if number % 3 == 1 else Mode.COPIES)
-        job.link.publish(job.publisher.seal("plant/a", payload))
-        (group,) = job.link.write()
-        (record,) = group.records
-        if number in (3, 4):
-            assert record.sealed is not None
-            record = record._replace(sealed=record.sealed[:-1])
-        job.writer.append([record], group.keys)
-    assert [row["payload"] for row in job.rows()] == payloads[:3] + payloads[5:]
-    assert [row["sequence"] for row in job.rows("quarantine")] == [4, 5]
-    assert all(row["reason"].startswith(("content", "frame")) for row in job.rows("quarantine"))
-
-
-def test_hidden_topic_names(tmp_path: Path) -> None:
-    overlay = Overlay(scopes=(token_topic("plant") + "/#",))
-    job = Job(tmp_path, overlay, overlay.held(token_key=TOKEN_KEY))
-    job.publish(
-        job.publisher.seal("plant/a", b"1", wire_topic=token_topic("plant/a")),
-        job.publisher.seal("plant/b", b"2", wire_topic=token_topic("plant/a")),
-    )
-    assert [row["topic"] for row in job.rows(topics="plant/a")] == ["plant/a"]
-    (closed,) = job.rows("quarantine")
-    assert "another topic" in closed["reason"]
-
-
-@pytest.mark.parametrize("inner", ["plant/#", "plant/+", "plant/\0a", "/".join(["plant"] * 300), "a" * 65_535])
-def test_a_sealed_topic_that_none_can_be_costs_its_own_row_and_no_query(tmp_path: Path, inner: str) -> None:
-    """Only who opens it sees it: any publisher with a right to some topic can seal it."""
-    overlay = Overlay(scopes=(token_topic("plant") + "/#",))
-    job = Job(tmp_path, overlay, overlay.held(token_key=TOKEN_KEY))
-    wire_topic = token_topic("plant/a")
-    job.publish(
-        job.publisher.seal("plant/a", b"1", wire_topic=wire_topic),
-        job.publisher.seal("plant/a", b"2", wire_topic=wire_topic, inner_topic=inner),
-    )
-    assert [row["payload"] for row in job.rows()] == [b"1"]
-    (closed,) = job.rows("quarantine")
-    assert closed["reason"].startswith("content")
-
-
 def test_rows_of_two_regions(tmp_path: Path) -> None:
     overlay = Overlay(path=(Hop(1, 1, 2, 3), Hop(2, 1, 2, 3)))
     job = Job(tmp_path, overlay)
@@ -310,89 +251,6 @@ def test_what_cannot_be_opened_is_a_row_of_the_quarantine_with_its_reason(job: J
         for group in read_groups(extent):
             reader.rows(group, counted)
     assert counted.total() == 3
-
-
-def test_another_epoch_key_is_named_as_such(job: Job) -> None:
-    scope = job.overlay.held({KeyName("plant/#", 0, 0)}).scopes["plant/#"]
-    write_grants(job.grants, Grants({"plant/#": replace(scope, keys=dict.fromkeys(scope.keys, bytes(31) + b"x"))}))
-    job.publish(job.publisher.seal("plant/a"))
-    assert not job.rows()
-    (row,) = job.rows("quarantine")
-    assert row["reason"].startswith("grant: another epoch key")
-
-
-def test_ciphertext_that_was_changed_on_disk_stays_closed(job: Job) -> None:
-    sealed = job.publisher.seal("plant/a", b"true")
-    job.link.publish(sealed)
-    (group,) = job.link.write()
-    changed = group.records[0]._replace(sealed=sealed.content[:-1] + bytes([sealed.content[-1] ^ 1]))
-    moved = group.records[0]._replace(wire_topic="plant/elsewhere")
-    renumbered = group.records[0]._replace(sequence=99)
-    stranger = group.records[0]._replace(publisher=bytes(16))
-    kept = group.records[0]._replace(retain=True)
-    job.writer.append([changed, moved, renumbered], group.keys)
-    job.writer.append([group.records[0], stranger, kept], group.keys)
-    assert [row["payload"] for row in job.rows()] == [b"true"], "the one that was not changed"
-    reasons = Counter(row["reason"].split(":")[0] for row in job.rows("quarantine"))
-    assert reasons == {"content": 2, "frame": 3}
-
-
-def test_a_corrupted_share_in_the_spool_opens_nothing(job: Job) -> None:
-    from keys.sharetree import encode_shares
-
-    sealed = job.publisher.seal("plant/a")
-    job.link.publish(sealed)
-    (group,) = job.link.write()
-    assert sealed.key is not None
-    shares = encode_shares([corrupt(sealed.key[2][0]), sealed.key[2][1]])
-    bad = {k: replace(m, shares=shares) for k, m in group.keys.items()}
-    job.writer.append(group.records, bad)
-    assert not job.rows()
-    (row,) = job.rows("quarantine")
-    assert row["reason"].startswith("content")
-
-
-def test_shares_that_are_corrupted_in_one_group_close_no_row_of_another(job: Job) -> None:
-    """Else a row depended on what its worker process read before, and could be in neither stream."""
-    groups = []
-    for _ in range(2):
-        job.link.publish(job.publisher.seal("plant/a"))
-        groups += job.link.write()
-    ((key_id, good),) = groups[0].keys.items()
-    bad = replace(good, shares=good.shares[:-1] + bytes([good.shares[-1] ^ 1]))
-    job.writer.append(groups[0].records, {key_id: bad})
-    job.writer.roll(b"")
-    job.writer.append(groups[1].records, groups[1].keys)
-    reader, view = RowReader(job.options()), SpoolView(job.root)
-    rows = [batch.num_rows for extent in view.ranges({}, view.advance({}), 9) for batch in reader.read(extent)]
-    assert sum(rows) == 1
-    assert len(job.rows("quarantine")) == 1
-
-
-def test_a_key_that_is_learned_later_is_used_without_a_restart(job: Job) -> None:
-    job.publish(job.publisher.seal("plant/a"))
-    write_grants(job.grants, job.overlay.held(set()))
-    reader = RowReader(job.options())
-    view = SpoolView(job.root)
-    (extent,) = view.ranges({}, view.advance({}), 1)
-    assert not list(reader.read(extent))
-    write_grants(job.grants, job.overlay.held())
-    assert sum(batch.num_rows for batch in reader.read(extent)) == 1
-
-
-def test_rows_of_several_epochs_and_bumps_open_with_a_key_each(tmp_path: Path) -> None:
-    overlay = Overlay(calendar=Calendar(int(NOW * 1000), 100, grace_s=20, skew_s=5))
-    job = Job(tmp_path, overlay)
-    for epoch in range(3):
-        now = NOW + 100 * epoch
-        overlay.change(bump=epoch // 2)
-        job.publish(job.publisher.seal("plant/a", b"%d" % epoch, time=now), now=now)
-    assert [row["payload"] for row in job.rows()] == [b"0", b"1", b"2"]
-    write_grants(job.grants, overlay.held({KeyName("plant/#", 2, 0), KeyName("plant/#", 1, 0)}))
-    assert [row["payload"] for row in job.rows()] == [b"1"]
-    first, second = (row["reason"] for row in job.rows("quarantine"))
-    assert first.endswith("scope plant/#, epoch 0, bump 0")
-    assert second.endswith("scope plant/#, epoch 2, bump 1")
 
 
 def test_nothing_secret_is_in_the_spool_or_in_what_is_pickled(job: Job) -> None:

@@ -17,9 +17,8 @@ from spark_ingest.errors import BadOption
 from spark_ingest.opening.rows import RowReader
 from spark_ingest.options import parse_options
 from spark_ingest.receiver.daemon import receiver_options
-from spark_ingest.spool.status import status_of, told
+from spark_ingest.spool.status import status_of
 from spark_ingest.spool.view import SpoolView
-from spark_ingest.spool.writer import SpoolWriter
 from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, OverlayProcesses, free_ports, run_veilmq
 from tests.waits import wait_until
 
@@ -215,13 +214,3 @@ def test_a_file_of_options_that_cannot_work_is_one_line(tmp_path: Path, content:
 def test_a_device_is_no_file_of_options() -> None:
     with pytest.raises(BadOption, match="too large"):
         receiver_options(Path("/dev/zero"), {})
-
-
-def test_status_of_spools_without_anything(tmp_path: Path) -> None:
-    writer = SpoolWriter(tmp_path, "main", cap_bytes=1 << 20)
-    writer.roll(b"")
-    assert "receiver main: running, 0 rows in 1 segments" in told(status_of(tmp_path))
-    writer.close()
-    assert "receiver main: not running" in told(status_of(tmp_path))
-    ended = run_veilmq("ingest", "status", str(tmp_path / "nowhere"))
-    assert (ended.returncode, ended.stderr.count("is no spool")) == (2, 1)

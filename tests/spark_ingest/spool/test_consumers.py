@@ -13,8 +13,7 @@ import pytest
 
 from spark_ingest.errors import BadOption, SpoolBusy, SpoolDamaged
 from spark_ingest.spool.consumers import Consumer, ConsumerPlace, forget, make_room, read_place
-from spark_ingest.spool.segments import Size, positions_of, segment_numbers, segment_path
-from spark_ingest.spool.standing import standings
+from spark_ingest.spool.segments import positions_of, segment_numbers, segment_path
 from spark_ingest.spool.view import SpoolView
 from tests.spark_ingest.spool.test_segments import fill, opened, sequences_in
 
@@ -106,24 +105,6 @@ def test_a_position_that_an_earlier_version_wrote_still_holds(tmp_path: Path) ->
     path = tmp_path / "consumers" / "job.json"
     path.write_text(json.dumps(at))
     assert read_place(path) == ConsumerPlace(positions_of(at), 0.0)
-
-
-def test_standings_tell_rows_bytes_and_who_runs(tmp_path: Path) -> None:
-    view = made(tmp_path, 100)
-    first, second = Consumer(tmp_path, "first", view), Consumer(tmp_path, "second", view, retain_s=60)
-    first.attach()
-    start = first.register()
-    second.register()
-    first.commit(view.advance(start, 30))
-    found = {each.name: each for each in standings(tmp_path)}
-    assert found["first"].behind is not None
-    assert found["first"].behind.rows == 70
-    assert found["second"].behind == view.sizes_between({}, view.latest())["main"]
-    assert (found["first"].running, found["second"].running) == (True, False)
-    assert found["second"].retain_s == 60
-    assert abs(found["first"].committed - time.time()) < 60
-    first.commit(view.latest())
-    assert {each.name: each.behind for each in standings(tmp_path)}["first"] == Size(0, 0)
 
 
 def test_a_running_consumer_is_not_forgotten_and_a_path_is_no_name(tmp_path: Path) -> None:

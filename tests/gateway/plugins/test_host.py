@@ -19,9 +19,17 @@ from tests.gateway.harness import Wire, serving
 from tests.waits import until
 
 HERE = __name__
+
+
 ACL = "amqtt.plugins.topic_checking.TopicAccessControlListPlugin"
+
+
 TABOO = "amqtt.plugins.topic_checking.TopicTabooPlugin"
+
+
 FILE_AUTH = "amqtt.plugins.authentication.FileAuthPlugin"
+
+
 SYS = "amqtt.plugins.sys.broker.BrokerSysPlugin"
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark")
-
 from spark_ingest.writing import writer
 from spark_ingest.writing.publish_options import parse_publish_options
 from spark_ingest.writing.writer import BATCH_ID, QUERY_ID, BatchWriter, StreamWriter
+
+pytest.importorskip("pyspark")
 
 
 class Task:
