@@ -209,6 +209,7 @@ def simulate(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="With all: fewer runs, smaller samples.")] = False,
     jobs: Annotated[int, typer.Option(min=1, max=64, help="Processes for figures that consist of cells.")] = 1,
+    spark: Annotated[bool, typer.Option("--spark", help="Run cells as tasks of a Spark job.")] = False,
     cells: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep results of cells there, so that a run can go on.")
     ] = None,
@@ -225,7 +226,7 @@ def simulate(
     from gateway.commands import simulate as command
 
     told: dict[str, float] = {name: value for name, value in (("runs", runs), ("share", share)) if value is not None}
-    options = command.RunOptions(jobs, cells, command.costs_of(cost or ()), told)
+    options = command.RunOptions(jobs, spark, cells, command.costs_of(cost or ()), told)
     if experiment == "all":
         if html is None:
             raise command.SimulateError("all figures make a page; say where with --html DIR")

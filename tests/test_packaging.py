@@ -33,6 +33,15 @@ def test_units_are_what_systemd_reads(unit: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("unit", [unit for unit in UNITS if unit.suffix == ".service"], ids=lambda path: path.name)
+def test_systemd_finds_little_that_a_unit_could_do(unit: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd here")
+    command = ["systemd-analyze", "security", "--no-pager", "--offline=true", "--threshold=40", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-200:] + done.stderr
+
+
 def test_the_unit_gives_little_away() -> None:
     text = (ROOT / "configs" / "systemd" / "veilmq@.service").read_text("utf-8")
     for line in ("NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet=", "UMask=0077", "User=veilmq"):

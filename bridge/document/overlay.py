@@ -39,6 +39,7 @@ from keys.sharetree import Hop
 
 __all__ = ["VIEW_GRACE_S", "Endorsement", "Member", "Overlay", "OverlayError", "RegionView"]
 
+FORMAT = 1
 SHARES_PER_KEY_MAX = 1024  # what one receiver may be made to hold for one key (docs/protocol.md §3.2)
 DEPTH_MAX = 4  # regions on a path (A8)
 HOSTED_PROPERTY_CHARS = 8192  # what a hosted broker carries in one user property (docs/protocol.md §2.10)
@@ -105,7 +106,7 @@ class Overlay(Succession):
     def to_document(self) -> dict[str, Any]:
         """The overlay file as a JSON object."""
         return {
-            "veilmq_overlay": 1,
+            "veilmq_overlay": FORMAT,
             "name": self.policy.overlay,
             "owner": _b64(self.owner),
             "policy": _signed(self.policy.body(), self.policy.signature),
@@ -127,6 +128,8 @@ class Overlay(Succession):
         Raises OverlayError naming what does not hold: shape, signature, expiry, size of a region, the tree.
         """
         try:
+            if (version := int(document.get("veilmq_overlay", FORMAT))) > FORMAT:
+                raise OverlayError(f"overlay file is of format {version}, this program knows {FORMAT}; upgrade veilmq")
             public = _unb64(document["owner"])
             if owner is not None and public != owner:
                 raise OverlayError("overlay file is signed by another owner; ask the owner for the right file")

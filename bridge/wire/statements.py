@@ -10,6 +10,7 @@ more than can lie). Not here: unsigned summaries and majority adoption at attach
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from bridge.contract import Allowance
 from bridge.document import Member, Overlay, Scope
@@ -21,6 +22,7 @@ FLAG_ON = 0x01
 DOMAIN = "veilmq/1 subscription"
 STATEMENT_LEASE_S = 3600.0
 RENEW_AFTER_S = STATEMENT_LEASE_S / 3
+CLOCKS_S = 3600.0  # by so much clocks may differ about how long a statement lives
 NEWS_BURST = 4_096  # statements of one member at once: it has 1,024 scopes at most ...
 NEWS_EVERY_S = 0.1  # ... and then ten a second: each is verified, remembered and passed on to everybody
 STATEMENTS_MAX = 100_000  # stops a flood of filters: gateways x scopes of the policy is far below it
@@ -70,15 +72,24 @@ class Statement:
         return statement
 
 
+class _Known(NamedTuple):
+    """A statement and the public key of who signed it."""
+
+    statement: Statement
+    signer: bytes
+
+
 class RoutingTable:
     """The newest statement of every (filter, member), verified against the overlay.
 
-    A statement leads nowhere in an epoch in which its author may not read: the right is asked at every use.
+    A statement leads nowhere in an epoch in which its author may not read: the right is asked at every use. What ended,
+    or was signed by a former key, does not stand in the way of what the present key signs, whatever its version: else
+    a copy of a gateway, or who stole its key, could mute it for good.
     """
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
-        self._statements: dict[str, dict[str, Statement]] = {}
+        self._statements: dict[str, dict[str, _Known]] = {}
         self._count = 0
         self._allowances: dict[str, Allowance] = {}  # by author
         self._rights: dict[tuple[str, str, int], bool] = {}  # (member, filter, epoch); bounded by members x scopes
@@ -112,7 +123,8 @@ class RoutingTable:
     def accept(self, statement: Statement, now: float) -> bool:
         """Take a statement; True if it is news that must be passed on.
 
-        Raises BadSignature, Expired, TooOften, or NotAuthorised for a stranger, an unknown scope or a missing right.
+        Raises BadSignature, TooOften, Expired (also for one that would live too long), or NotAuthorised for a stranger,
+        an unknown scope or a missing right.
         """
         member = self._overlay.members.get(statement.member)
         scope = self._overlay.scope_named(statement.filter)
@@ -120,9 +132,18 @@ class RoutingTable:
             raise NotAuthorised(f"statement of {statement.member!r} for an unknown member or scope")
         of_filter = self._statements.setdefault(statement.filter, {})
         known = of_filter.get(statement.member)
-        if known is not None and known.version >= statement.version:
+        present = member.certificate.public_key
+        ranks = known is not None and now * 1000 < known.statement.expires_ms  # else it stands in nobody's way
+        outranked = ranks and known is not None and known.statement.version >= statement.version
+        if known is not None and ((outranked and known.signer == present) or statement.expires_ms <= now * 1000):
             return False
-        verify_author(member, DOMAIN, statement.body(), statement.signature, now)
+        if known is not None and known.statement == statement:
+            return False
+        signer = verify_author(member, DOMAIN, statement.body(), statement.signature, now)
+        if ranks and known is not None and signer != present and (outranked or known.signer == present):
+            return False
+        if statement.expires_ms > (now + STATEMENT_LEASE_S + CLOCKS_S) * 1000:
+            raise Expired(f"{statement.member} states something for longer than statements live")
         if statement.on and not self.may_read(statement.member, scope, now):
             raise NotAuthorised(f"{statement.member} may not read {statement.filter}")
         if statement.expires_ms <= now * 1000:
@@ -133,7 +154,7 @@ class RoutingTable:
         if known is None and self._count >= STATEMENTS_MAX:
             return False
         self._count += known is None
-        of_filter[statement.member] = statement
+        of_filter[statement.member] = _Known(statement, signer)
         return True
 
     def wanting(self, scope: Scope, now: float) -> list[str]:
@@ -141,7 +162,7 @@ class RoutingTable:
         author's certificate."""
         return [
             s.member
-            for s in self._statements.get(scope.filter, {}).values()
+            for s, _ in self._statements.get(scope.filter, {}).values()
             if s.on
             and now * 1000 < min(s.expires_ms, self._overlay.certificate(s.member).not_after_ms)
             and self.may_read(s.member, scope, now)
@@ -149,11 +170,12 @@ class RoutingTable:
 
     def all(self) -> list[Statement]:
         """Everything known, for a neighbour whose link came up."""
-        return [statement for of_filter in self._statements.values() for statement in of_filter.values()]
+        return [known.statement for of_filter in self._statements.values() for known in of_filter.values()]
 
 
-def verify_author(member: Member, domain: str, body: bytes, signature: bytes, now: float) -> None:
-    """Raise unless a certificate of the member that counts now, present or former, fits the signature."""
+def verify_author(member: Member, domain: str, body: bytes, signature: bytes, now: float) -> bytes:
+    """The public key of the member's certificate that counts now, present or former, and fits the signature. Raises if
+    none does."""
     for certificate in member.certificates:
         try:
             verify(certificate.public_key, domain, body, signature)
@@ -161,5 +183,5 @@ def verify_author(member: Member, domain: str, body: bytes, signature: bytes, no
             continue
         if now * 1000 > certificate.not_after_ms:
             raise Expired(f"the certificate of {member.certificate.name} ended")
-        return
+        return certificate.public_key
     raise BadSignature(f"what names {member.certificate.name} as its author is not signed by it")

@@ -34,7 +34,7 @@ from bridge.sim.loads import Costs
 from bridge.wire import DOMAIN, Statement
 from gateway.commands import report
 from gateway.commands.pictures import SUFFIXES, NoMatplotlib, draw
-from gateway.commands.sweeping import Sweeper
+from gateway.commands.sweeping import Elsewhere, Sweeper, on_spark
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.encoding import encode_publish
 from gateway.mqtt5.packets import Version
@@ -81,6 +81,7 @@ class RunOptions:
     """How figures are run. `told`: what only some take (`runs`, `share`, `rounds`); `kept`: where cells are kept."""
 
     jobs: int = 1
+    spark: bool = False
     kept: Path | None = None
     costs: Mapping[str, float] = dataclasses.field(default_factory=dict)
     told: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -175,13 +176,22 @@ def _costs(options: RunOptions) -> Costs:
     return replace(measure(), **options.costs)
 
 
+def _elsewhere(options: RunOptions) -> Elsewhere | None:
+    if not options.spark:
+        return None
+    try:
+        return on_spark()
+    except (LookupError, ImportError):
+        raise SimulateError("Spark is not installed; pip install 'veilmq[spark]', or leave out --spark") from None
+
+
 def _run(function: Callable[..., Figure], seed: int, name: str, options: RunOptions) -> Figure:
     """Pass in what this function asks for by keyword and a pure module cannot have."""
     offered: dict[str, Callable[[], object]] = {
         "costs": lambda: _costs(options),
         "clock": lambda: time.perf_counter,
-        "sweep": lambda: Sweeper(octopis_cells.measure, options.jobs, options.kept),
-        "tree_sweep": lambda: Sweeper(self_organisation.measure, options.jobs, options.kept),
+        "sweep": lambda: Sweeper(octopis_cells.measure, options.jobs, options.kept, _elsewhere(options)),
+        "tree_sweep": lambda: Sweeper(self_organisation.measure, options.jobs, options.kept, _elsewhere(options)),
     }
     offered |= {told: lambda value=value: value for told, value in options.told.items()}  # type: ignore[misc]
     wanted = inspect.signature(function).parameters

@@ -1,19 +1,21 @@
-"""Cells of an experiment, run in this process or in several, and kept so that a run that was cut off goes on.
+"""Cells of an experiment, run in this process, in several or in Spark, and kept so that a run that was cut off goes on.
 
-A result is what its JSON says, wherever it came from: one process, several and a kept file give equal bytes. Not here:
-what a cell is (`bridge.sim`), progress on the screen (`simulate`).
+A result is what its JSON says, wherever it came from: one process, several, Spark and a kept file give equal bytes.
+Spark is found by the entry point `veilmq.sweeps`, since nothing here knows of it. Not here: what a cell is
+(`bridge.sim`), progress on the screen (`simulate`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, is_dataclass
+from importlib.metadata import entry_points
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from bridge.sim.experiments import Progress
 
@@ -23,14 +25,26 @@ LAYOUT = 2
 
 C = TypeVar("C")
 R = TypeVar("R")
+Elsewhere: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[tuple[int, Any]]]
+"""Calls a function on cells, somewhere; (number, result) as they are done."""
+
+
+def on_spark() -> Elsewhere:
+    """Raises LookupError where no Spark is installed."""
+    for point in entry_points(group="veilmq.sweeps"):
+        found: Elsewhere = point.load()
+        return found
+    raise LookupError("veilmq.sweeps")
 
 
 class Sweeper(Generic[C, R]):
     """Runs cells, which are dataclasses, with `jobs` processes; keeps results below `kept`, if given. `run` is known by
-    its name in other processes, and gives what JSON can say."""
+    its name in other processes, and gives what JSON can say. `elsewhere` runs all, where it is given (`on_spark`)."""
 
-    def __init__(self, run: Callable[[C], R], jobs: int = 1, kept: Path | None = None) -> None:
-        self._jobs, self._kept, self._run = jobs, kept, run
+    def __init__(
+        self, run: Callable[[C], R], jobs: int = 1, kept: Path | None = None, elsewhere: Elsewhere | None = None
+    ) -> None:
+        self._jobs, self._kept, self._run, self._elsewhere = jobs, kept, run, elsewhere
 
     def __call__(self, cells: Sequence[C], progress: Progress) -> list[R]:
         """The results in the order of the cells. Raises OSError where they cannot be kept."""
@@ -45,6 +59,9 @@ class Sweeper(Generic[C, R]):
         return [result for result in results if result is not None]
 
     def _results(self, cells: Sequence[C]) -> Iterator[tuple[C, R]]:
+        if self._elsewhere is not None and cells:
+            yield from ((cells[at], result) for at, result in self._elsewhere(self._run, cells))
+            return
         if self._jobs == 1 or len(cells) < 2:
             yield from ((cell, self._run(cell)) for cell in cells)
             return

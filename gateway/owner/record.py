@@ -132,10 +132,11 @@ class OwnerRecord:
 
     @classmethod
     def from_json(cls, content: bytes) -> OwnerRecord:
-        """Raises ValueError, KeyError or TypeError for what is no record."""
+        """Raises ValueError, KeyError or TypeError for what is no record, TrustError for a newer one."""
         fields = json.loads(content)
-        if fields["veilmq_owner"] != RECORD_FORMAT:
-            raise ValueError("unknown format")
+        if int(fields["veilmq_owner"]) > RECORD_FORMAT:
+            found = fields["veilmq_owner"]
+            raise TrustError(f"is of format {found}, this program knows {RECORD_FORMAT}; upgrade veilmq")
         valid_days, renew_before_days = fields.get("renewal", [VALID_DAYS, None])  # absent in older ones
         scopes = [KnownScope(str(wire), str(clear), generation) for wire, clear, generation in fields["scopes"]]
         return cls(
@@ -180,6 +181,8 @@ def open_record(domain: TrustDomain, overlay: str, out: Path) -> tuple[OwnerReco
         newest = Overlay.load(document, 0, domain.owner.public_bytes)
     except PrivateFileError as error:
         raise TrustError(str(error)) from None
+    except TrustError as error:
+        raise TrustError(f"{path}: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverlayError):
         raise TrustError(f"{path}: is damaged; restore it from a backup") from None
     if present is not None and present.policy.version > newest.policy.version:

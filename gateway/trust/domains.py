@@ -109,6 +109,8 @@ class Card:
             if CARD_BEGIN in content:  # as `export` writes it, behind certificates
                 content = base64.b64decode(content.split(CARD_BEGIN)[1].split(CARD_END)[0])
             fields = json.loads(content)
+            if int(fields["veilmq_card"]) > CARD_FORMAT:
+                raise TrustError(f"{path}: is a card of format {fields['veilmq_card']}; upgrade veilmq")
             if fields["veilmq_card"] != CARD_FORMAT:
                 raise ValueError("unknown format")
             card = cls(

@@ -22,18 +22,26 @@ ENTITIES_MAX = 20_000
 CELLS_MAX = 400
 """Entities that are drawn, those in trouble first; the rest is a number."""
 REASONS_MAX = 16
+UNHEARD_S = 86_400.0
+"""An entity that nothing was said of for so long is one to look at, whatever was said last."""
 QUIET = ("online", "ready", "alive")
 """States that are no trouble, in lower case."""
 
 
 class HeardEntity(NamedTuple):
-    """A statement about an entity. `since`: UNIX seconds, None if it is not said."""
+    """A statement about an entity. `since`: UNIX seconds, None if it is not said. `heard_at`: when it was received, the
+    same; None if nobody knows."""
 
     gateway: str
     entity: str
     state: str
     sequence: int
     since: float | None
+    heard_at: float | None = None
+
+    def is_unheard(self, now: float) -> bool:
+        """Whether what was said is too long ago to show it as the state of today."""
+        return self.heard_at is not None and now - self.heard_at > UNHEARD_S
 
 
 class BoardReader(NamedTuple):
@@ -165,7 +173,11 @@ class Board:
 
     def shown(self) -> ShownFigures:
         delays, newest = self._newest_delays()
-        entities = sorted(self._entities.values(), key=lambda each: (each.state.lower() in QUIET, each[:2]))
+        now = self._looked_at or 0.0
+        entities = sorted(
+            self._entities.values(),
+            key=lambda each: (each.state.lower() in QUIET and not each.is_unheard(now), each[:2]),
+        )
         return ShownFigures(
             rates={name: tuple(rates) for name, rates in self._rates.items()},
             seen=dict(self._seen),

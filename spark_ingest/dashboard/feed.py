@@ -121,11 +121,15 @@ def _within(extents: Sequence[ByteRange], rows: int) -> Iterator[ByteRange]:
     return reversed(taken)
 
 
+_HEARD = ("gateway", "entity", "state", "sequence", "since", "received_at")
+
+
 def _heard(batch: Any) -> Iterator[HeardEntity]:
-    columns = (batch.column(name).to_pylist() for name in ("gateway", "entity", "state", "sequence", "since"))
-    for gateway, entity, state, sequence, since in zip(*columns, strict=True):
+    columns = (batch.column(name).to_pylist() for name in _HEARD)
+    for gateway, entity, state, sequence, since, received in zip(*columns, strict=True):
         if entity and state:
-            yield HeardEntity(gateway or "", entity, state, sequence, since.timestamp() if since else None)
+            said_at = since.timestamp() if since else None
+            yield HeardEntity(gateway or "", entity, state, sequence, said_at, received.timestamp())
 
 
 def _delays(batch: Any) -> Iterator[tuple[float, float]]:

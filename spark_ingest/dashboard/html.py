@@ -220,7 +220,11 @@ def _cell(heard: HeardEntity, now: float) -> str:
     for_s = "" if heard.since is None else f", for {seconds(max(0.0, now - heard.since))}"
     name, state = escape(heard.entity), escape(heard.state)
     place = f"at {escape(heard.gateway)}" if heard.gateway else ""
-    return f'<li class="cell {_kind(heard.state)}" title="{name} {place}{for_s}"><b>{name}</b><span>{state}</span></li>'
+    kind = _kind(heard.state)
+    if heard.heard_at is not None and heard.is_unheard(now):
+        kind = "warn" if kind == "fine" else kind
+        state += f", unheard for {seconds(now - heard.heard_at)}"
+    return f'<li class="cell {kind}" title="{name} {place}{for_s}"><b>{name}</b><span>{state}</span></li>'
 
 
 def _kind(state: str) -> str:

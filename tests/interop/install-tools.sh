@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what the interop tests drive: mosquitto and its clients, iproute2, node with npm, chromium (Debian
-# packages), MQTT.js below .tools/. Run as root, needs no terminal, does nothing where all is there already.
+# Installs what the interop tests drive: mosquitto and its clients, iproute2, node with npm, chromium, systemd's tool
+# (Debian packages), MQTT.js below .tools/. Run as root, needs no terminal, does nothing where all is there already.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -15,6 +15,7 @@ have ip || missing="$missing iproute2"
 have node || missing="$missing nodejs"
 have npm || missing="$missing npm"
 have chromium || missing="$missing chromium"
+have systemd-analyze || missing="$missing systemd"
 
 if [ -n "$missing" ]; then
     if [ "$(id -u)" -ne 0 ]; then

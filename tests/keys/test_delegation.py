@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from keys.delegation import (
     BODY_MAX_BYTES,
     DISCOVERERS_MAX,
+    DOMAIN_ADVERTISEMENT,
+    DOMAIN_DELEGATION,
+    DOMAIN_TRACE,
     SKEW_MS,
     TOKEN_LIFE_MAX_MS,
     WITNESSES_MAX,
@@ -330,3 +333,22 @@ def test_a_flipped_bit_is_noticed(what: Advertisement | Token | Trace, data: st.
     whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(KeysError):
         check_read(type(what).decode(bytes(whole)))
+
+
+def test_what_was_verified_once_counts_no_longer_than_its_certificate_and_itself() -> None:
+    ADVERTISEMENT.check_time(NOW_MS)
+    ADVERTISEMENT.check_time(ADVERTISEMENT.created_ms - SKEW_MS)
+    ADVERTISEMENT.check_time(ADVERTISEMENT.not_after_ms)
+    for now_ms in (ADVERTISEMENT.created_ms - SKEW_MS - 1, ADVERTISEMENT.not_after_ms + 1):
+        with pytest.raises(Expired, match="trace topic"):
+            ADVERTISEMENT.check_time(now_ms)
+    outlives = replace(ADVERTISEMENT, not_after_ms=NOW_MS + 100 * HOUR_MS)
+    with pytest.raises(Expired, match="certificate"):
+        outlives.check_time(ADVERTISEMENT.certificate.not_after_ms + 1)
+
+
+def test_domains_are_those_of_the_protocol() -> None:
+    """Two releases must agree on what they sign."""
+    assert (DOMAIN_ADVERTISEMENT, DOMAIN_DELEGATION, DOMAIN_TRACE) == (
+        "veilmq/1 trace topic", "veilmq/1 trace token", "veilmq/1 trace"
+    )  # fmt: skip

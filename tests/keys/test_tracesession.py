@@ -15,6 +15,7 @@ from keys.frames import Kind, opening
 from keys.sealedbox import seal_box
 from keys.tracesession import (
     BODY_MAX_BYTES,
+    DOMAIN_REGISTRATION,
     DOMAIN_SESSION,
     REQUEST_FRESH_MS,
     Registration,
@@ -222,3 +223,12 @@ def test_a_signed_message_without_room_for_a_word_and_a_signature_is_no_message(
         with pytest.raises(BadFrame):
             broker.hear(said[:size])
     assert broker.hear(said) == (Word.STATE, b"\1")
+
+
+def test_words_and_domains_are_those_of_the_protocol() -> None:
+    """Two releases must agree on what they say."""
+    assert [word.name for word in sorted(Word)] == [
+        "PING", "ANSWER", "STATE", "LOAD", "TOKEN", "TRACE_KEY", "SILENT", "CLOCK"
+    ]  # fmt: skip
+    assert [int(word) for word in sorted(Word)] == list(range(1, 9))
+    assert (DOMAIN_REGISTRATION, DOMAIN_SESSION) == ("veilmq/1 registration", "veilmq/1 trace session")

@@ -44,7 +44,7 @@ def exported() -> dict[str, set[str]]:
     figures = Figures("site", "gateway", links=list)
     figures.named["r1"] = "why"
     families += overlay_metrics(figures, dict.fromkeys(_GAUGES, 1))
-    broker = BrokerSnapshot(Traffic(), SessionFigures(), 0.0, *[0] * 14, reached=dict.fromkeys(Limits.model_fields, 0))  # type: ignore[arg-type]
+    broker = BrokerSnapshot(Traffic(), SessionFigures(), 0.0, *[0] * 15, reached=dict.fromkeys(Limits.model_fields, 0))  # type: ignore[arg-type]
     families += broker_metrics(broker, Limits())
     families += receiver_metrics()
     names: dict[str, set[str]] = {}

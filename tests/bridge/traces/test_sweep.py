@@ -35,6 +35,7 @@ def test_a_place_that_was_given_back_wants_nothing_and_is_given_out_again() -> N
     sweep.put(first, 1.0)
     sweep.put(second, 2.0)
     sweep.give_back(first)
+    assert sweep.first == 2.0, "nobody waits for who is gone"
     assert sweep.ready(10.0, 10) == (2.0, [second])
     again = sweep.take()
     assert again == first

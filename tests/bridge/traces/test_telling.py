@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from bridge.contract.machine import Count
+from bridge.traces import telling
 from bridge.traces.fleet import Stood
 from bridge.traces.kinds import (
     EVERYTHING,
@@ -267,3 +268,41 @@ def test_the_same_wish_again_keeps_interest_alive_costs_no_signature_and_tells_n
     monkeypatch.setattr(WantedTraces, "verify", None)
     assert voice.answered(data, AUTHORITY.public_bytes, NOW + 60) == []
     assert voice.audience.wants(NOW + 120) == EVERYTHING
+
+
+def test_another_head_before_the_same_box_is_no_trace_key(voice: Voice) -> None:
+    given = ask(voice, certified(DESK, "desk"), "desk")[0]
+    assert isinstance(given, Say)
+    for place in range(len(given.payload)):
+        forged = bytearray(given.payload)
+        forged[place] ^= 1
+        with pytest.raises((BadContent, BadFrame)):
+            open_trace_key(bytes(forged), UUID, DESK)
+
+
+def test_a_right_of_before_is_held_bit_by_bit_and_as_long_as_it_counts(voice: Voice) -> None:
+    fresh = Voice(ADVERTISEMENT, random.Random(1).randbytes, NOW)
+    secret = HOLDER.private_bytes()
+    assert (fresh.right, fresh.held(TOKEN, secret, NOW_MS)) == (None, None)
+    fresh.former = voice.right
+    assert fresh.right == (TOKEN, HOLDER)
+    for now_ms in (TOKEN.not_before_ms, TOKEN.not_after_ms):
+        assert fresh.held(TOKEN, secret, now_ms) is HOLDER
+    for now_ms in (TOKEN.not_before_ms - 1, TOKEN.not_after_ms + 1):
+        assert fresh.held(TOKEN, secret, now_ms) is None
+    assert fresh.held(replace(TOKEN, not_after_ms=TOKEN.not_after_ms + 1), secret, NOW_MS) is None
+    assert fresh.held(TOKEN, SPY.private_bytes(), NOW_MS) is None
+    other = replace(TOKEN, public_key=SPY.public_bytes).signed(PUMP)
+    fresh.authorise(other, SPY)
+    assert fresh.right == (other, SPY), "the present one counts, not the one of before"
+
+
+def test_wishes_that_were_verified_are_remembered_up_to_a_bound_the_first_forgotten_first(
+    voice: Voice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "TRACKERS_MAX", 2)
+    desk = certified(DESK, "desk")
+    wishes = [wish(desk, "desk", now=NOW + place / 1000) for place in range(3)]
+    for data in wishes:
+        voice.answered(data, AUTHORITY.public_bytes, NOW)
+    assert [voice.knows(data) for data in wishes] == [False, True, True]

@@ -7,15 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.wire import pulling
-from bridge.wire.pulling import PullRequest, Pulls
-from keys.errors import BadFrame
-from tests.bridge.helpers import (
-    NOW,
+from bridge.wire.pulling import (
+    ANSWERS_MAX,
+    GIVE_UP_S,
+    PULL_TOPIC,
+    REQUESTS_BURST,
+    REQUESTS_PER_S,
+    RETRY_MAX_S,
+    RETRY_S,
+    UNKNOWN_BURST,
+    UNKNOWN_PER_S,
+    Answers,
+    PullRequest,
+    Pulls,
 )
-
-REGION_1 = ("r1a", "r1b", "r1c")
-REGION_2 = ("r2a", "r2b", "r2c")
-LONG = bytes(2000)
+from keys.errors import BadFrame
+from tests.bridge.helpers import NOW
 
 
 def test_who_answers_is_asked_first() -> None:
@@ -68,3 +75,135 @@ def test_whatever_comes_is_refused_or_canonical(offset: int, data: bytes, garbag
             assert PullRequest.decode(changed).encode() == changed
         except BadFrame:
             continue
+
+
+# ---------------------------------------------------------------------------------------------- asking
+
+NAME = (b"p" * 16, 1)
+
+
+def asked(
+    pulls: Pulls, sources: tuple[str, ...] = ("r1a", "r1b"), parts: tuple[int, ...] = (2,)
+) -> tuple[str, PullRequest]:
+    """The next request for NAME: to whom, and what."""
+    one = pulls.get(NAME)
+    assert one is not None
+    (send,) = pulls.ask(one, ("r1a", "r1b"), (2,))
+    assert send.wire.topic == PULL_TOPIC
+    return send.peer, PullRequest.decode(send.wire.payload)
+
+
+def test_sources_are_asked_in_turn_and_every_fourth_time_for_anything() -> None:
+    pulls = Pulls()
+    pulls.begin(NAME, 50, b"p", NOW, 0.0)
+    found = [asked(pulls) for _ in range(8)]
+    assert [peer for peer, _ in found] == ["r1a", "r1b"] * 4
+    assert [(request.time_ms, request.parts) for _, request in found[:4]] == [(50, (2,))] * 3 + [(0, ())]
+    assert [request.parts for _, request in found[4:]] == [(2,)] * 3 + [()]
+    one = pulls.get(NAME)
+    assert one is not None
+    assert pulls.ask(one, (), (0,)) == []
+
+
+def test_requests_come_later_and_later_up_to_a_bound_and_end() -> None:
+    pulls = Pulls()
+    pulls.begin(NAME, 0, b"p", NOW, 0.0)
+    pauses, at = [], NOW
+    while (following := pulls.next_deadline) is not None:
+        pauses.append(following - at)
+        at = following
+        asking, gone = pulls.due(at)
+        if gone:
+            assert [each.name for each in gone] == [NAME]
+            break
+        assert [each.name for each in asking] == [NAME]
+        asked(pulls)
+    assert pauses[0] == 0
+    assert pauses[1:5] == pytest.approx([RETRY_S] * 4)
+    assert pauses[5:9] == pytest.approx([2 * RETRY_S] * 4)
+    assert max(pauses) <= RETRY_MAX_S + 1e-6
+    assert at == NOW + GIVE_UP_S
+    assert (len(pulls), pulls.next_deadline, pulls.get(NAME)) == (0, None, None)
+
+
+def test_nothing_is_due_before_its_time_and_what_ended_not_at_all() -> None:
+    pulls = Pulls()
+    pulls.begin(NAME, 0, b"p", NOW, 0.5)
+    other = pulls.begin((b"q" * 16, 2), 0, b"q", NOW, 0.2)
+    assert pulls.next_deadline == NOW + 0.2
+    assert pulls.due(NOW + 0.1) == ([], [])
+    assert pulls.end(other.name) is other
+    assert pulls.next_deadline == NOW + 0.5
+    assert pulls.end(other.name) is None
+
+
+def test_one_that_is_asked_for_already_is_for_the_latest_sealing() -> None:
+    pulls = Pulls()
+    first = pulls.begin(NAME, 50, b"p", NOW, 0.5)
+    assert pulls.begin(NAME, 40, b"p", NOW + 1, 0.0) is first
+    assert (first.time_ms, first.at) == (50, NOW + 0.5)
+    pulls.begin(NAME, 60, b"p", NOW + 1, 0.0)
+    assert first.time_ms == 60
+    assert len(pulls) == 1
+
+
+def test_who_is_no_neighbour_any_more_asked_for_nothing() -> None:
+    pulls = Pulls()
+    one = pulls.begin(NAME, 0, b"p", NOW, 0.0)
+    one.askers = {"here": (1,), "gone": ()}
+    pulls.keep({"here"})
+    assert one.askers == {"here": (1,)}
+
+
+def test_who_wants_most_loses_its_own_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulling, "PULLS_MAX", 3)
+    pulls = Pulls()
+    pulls.begin((b"h" * 16, 1), 0, b"honest", NOW, 0.0)
+    for number in range(5):
+        pulls.begin((b"f" * 16, number), 0, b"flooder", NOW, 0.0)
+    assert pulls.get((b"h" * 16, 1)) is not None
+    assert [pulls.get((b"f" * 16, number)) is not None for number in range(5)] == [False] * 3 + [True] * 2
+    assert len(pulls.due(NOW)[0]) == 3, "wake-ups of those that had to go are stale"
+
+
+# ------------------------------------------------------------------------------------------- answering
+
+
+def test_each_piece_is_given_to_one_asker_a_few_times() -> None:
+    answers, pieces = Answers(), {0: b"a", 1: b"b"}
+    for _ in range(ANSWERS_MAX - 1):
+        assert answers.give("r1a", NAME, 5, {0: b"a"}, NOW) == {0: b"a"}
+    assert answers.give("r1a", NAME, 5, pieces, NOW) == pieces
+    assert answers.give("r1a", NAME, 5, pieces, NOW) == {1: b"b"}
+    assert answers.give("r1a", NAME, 5, {0: b"a"}, NOW) is None
+    assert answers.give("r1a", NAME, 6, pieces, NOW) == pieces, "another sealing"
+    assert answers.give("r1b", NAME, 5, pieces, NOW) == pieces
+
+
+def test_an_announcement_counts_as_a_piece_of_its_own() -> None:
+    answers = Answers()
+    assert [answers.give("r1a", NAME, 5, {}, NOW) for _ in range(ANSWERS_MAX + 1)] == [{}] * ANSWERS_MAX + [None]
+    assert answers.give("r1a", NAME, 5, {0: b"a"}, NOW) == {0: b"a"}
+
+
+def test_bytes_to_one_neighbour_are_bounded_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulling, "ANSWER_BYTES_BURST", 2000.0)
+    monkeypatch.setattr(pulling, "ANSWER_BYTES_PER_S", 1000.0)
+    answers, piece = Answers(), {0: bytes(1500)}
+    assert answers.give("r1a", (b"p", 1), 5, piece, NOW) == piece
+    assert answers.give("r1a", (b"p", 2), 5, piece, NOW) is None, "1,500 and a header are more than 2,000"
+    assert answers.give("r1b", (b"p", 2), 5, piece, NOW) == piece
+    assert answers.give("r1a", (b"p", 2), 5, piece, NOW + 0.1) == piece
+    answers.keep({"r1b"})
+    assert answers.give("r1a", (b"p", 3), 5, piece, NOW) == piece, "who comes back begins anew"
+    assert answers.give("r1b", (b"p", 3), 5, piece, NOW) is None
+
+
+def test_requests_of_one_neighbour_are_bounded_and_those_for_the_unknown_more() -> None:
+    answers = Answers()
+    assert sum(answers.may_ask("r1a", NOW) for _ in range(int(REQUESTS_BURST) + 50)) == REQUESTS_BURST
+    assert sum(answers.may_ask_unknown("r1a", NOW) for _ in range(int(UNKNOWN_BURST) + 50)) == UNKNOWN_BURST
+    assert answers.may_ask("r1b", NOW)
+    later = NOW + 1
+    assert sum(answers.may_ask("r1a", later) for _ in range(5000)) == REQUESTS_PER_S
+    assert sum(answers.may_ask_unknown("r1a", later) for _ in range(5000)) == UNKNOWN_PER_S

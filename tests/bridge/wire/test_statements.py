@@ -8,7 +8,7 @@ import pytest
 
 from bridge.document.overlay import Member, Overlay
 from bridge.document.policy import Scope
-from bridge.wire.statements import NEWS_BURST, NEWS_EVERY_S, RoutingTable, Statement
+from bridge.wire.statements import CLOCKS_S, NEWS_BURST, NEWS_EVERY_S, STATEMENT_LEASE_S, RoutingTable, Statement
 from keys.errors import BadFrame, BadSignature, Expired, NotAuthorised, TooOften
 from keys.identity import Identity
 from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
@@ -90,13 +90,13 @@ def test_a_lease_ends(world: World):
     assert table.wanting(PLANT, NOW + 3601) == []
 
 
-def test_a_lease_without_end_ends_with_the_certificate(world: World):
-    table = RoutingTable(world.overlay)
-    assert table.accept(stated(world, expires_ms=(1 << 64) - 1), NOW)
-    assert table.wanting(PLANT, NOT_AFTER_MS / 1000 - 1) == ["control"]
-    assert table.wanting(PLANT, NOT_AFTER_MS / 1000 + 1) == []
-    with pytest.raises(Expired):
-        table.accept(stated(world, version=2, expires_ms=(1 << 64) - 1), NOT_AFTER_MS / 1000 + 1)
+def test_a_lease_ends_with_the_certificate(world: World):
+    table, end = RoutingTable(world.overlay), NOT_AFTER_MS / 1000
+    assert table.accept(stated(world, expires_ms=NOT_AFTER_MS + 1_800_000), end - 1800)
+    assert table.wanting(PLANT, end - 1) == ["control"]
+    assert table.wanting(PLANT, end + 1) == []
+    with pytest.raises(Expired, match="certificate"):
+        table.accept(stated(world, version=2, expires_ms=NOT_AFTER_MS + 1_900_000), end + 1)
 
 
 def test_a_full_table_still_takes_news_of_what_it_knows(world: World, monkeypatch: pytest.MonkeyPatch):
@@ -140,6 +140,36 @@ def test_a_former_certificate_counts_to_its_end_and_no_longer(world: World):
         table.accept(stated(world, version=3), NOW + 61)
     with pytest.raises(BadSignature):
         table.accept(Statement("control", "plant/#", 4, True, EXPIRES_MS).signed(world.identities["nosy"]), NOW)
+
+
+def test_a_statement_with_the_last_version_of_all_mutes_nobody_for_longer_than_it_lives(world: World):
+    """A copy of a gateway, or a thief of its key, states the greatest version that there is."""
+    table = RoutingTable(world.overlay)
+    with pytest.raises(Expired, match="longer"):
+        table.accept(stated(world, version=(1 << 64) - 1, on=False, expires_ms=(1 << 64) - 1), NOW)
+    ends = int((NOW + STATEMENT_LEASE_S + CLOCKS_S) * 1000)
+    assert table.accept(stated(world, version=(1 << 64) - 1, on=False, expires_ms=ends), NOW)
+    assert not table.accept(stated(world, version=2), NOW + 10)
+    after = ends / 1000
+    assert table.accept(stated(world, version=3, expires_ms=int((after + 3600) * 1000)), after)
+    assert table.wanting(PLANT, after) == ["control"]
+
+
+def test_whoever_has_a_former_key_does_not_outrank_the_present_one(world: World):
+    """The owner renewed a stolen identity; the former certificate counts for a while, but not against the new one."""
+    assert world.owner is not None
+    old = world.overlay.certificate("control")
+    fresh = Identity.generate(bytes(range(32)))
+    new = replace(old, public_key=fresh.public_bytes, agreement_key=fresh.agreement_bytes)
+    others = [m for n, m in world.overlay.members.items() if n != "control"]
+    table = RoutingTable(world.overlay)
+    assert table.accept(stated(world, version=(1 << 64) - 2, on=False), NOW)
+    table.adopt(with_members(world, [*others, Member(new, before=old)]))
+    mine = Statement("control", "plant/#", 2, True, EXPIRES_MS).signed(fresh)
+    assert table.accept(mine, NOW)
+    assert not table.accept(stated(world, version=(1 << 64) - 1, on=False), NOW)
+    assert table.wanting(PLANT, NOW) == ["control"]
+    assert not table.accept(mine, NOW)
 
 
 def test_an_author_of_statements_without_end_is_refused_and_nobody_else(world: World):

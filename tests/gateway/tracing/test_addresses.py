@@ -24,6 +24,8 @@ NAMES = [f"pump-{place}" for place in range(3_000)]
     [
         ("gate", [[("gate", 1883)]]),
         ("::1", [[("::1", 1883)]]),
+        (["gate:99"], [[("gate", 99)]]),
+        (["[::1]:8883", "gate:65535"], [[("::1", 8883)], [("gate", 65535)]]),
         ("gate:1885-1887", [[("gate", 1885), ("gate", 1886), ("gate", 1887)]]),
         (["a", "b:1884", ("c", 5), "[::1]:7", "[::1]"],
          [[("a", 1883)], [("b", 1884)], [("c", 5)], [("::1", 7)], [("::1", 1883)]]),
@@ -36,7 +38,7 @@ def test_what_names_a_broker_names_its_processes(hosts: str, found: list[list[Ad
 
 @pytest.mark.parametrize(
     "text", ["", "gate", "gate:", ":1883", "gate:0", "gate:65536", "gate:2-1", "gate:1-", "gate:-1", "gate:1-2-3",
-             "gate:x", f"gate:1-{PROCESSES_MAX + 1}", "gate:999999999999"],
+             "gate:x", "gate:0-3", f"gate:1-{PROCESSES_MAX + 1}", "gate:999999999999"],
 )  # fmt: skip
 def test_what_is_no_address_is_refused_in_a_line(text: str) -> None:
     with pytest.raises(TrustError, match="write"):

@@ -1,4 +1,4 @@
-"""Programs that are traced or track: where they connect, how, and what is said of a connection that fails."""
+"""Programs that are traced or track: how they connect, and what is said of a connection that fails."""
 
 from __future__ import annotations
 
@@ -7,28 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.tracing.client import _address, address, connection
+from gateway.tracing.client import connection
 from gateway.trust import TrustError
-
-
-@pytest.mark.parametrize(("text", "found"), [
-    ("127.0.0.1:1883", ("127.0.0.1", 1883)), ("[::1]:8883", ("::1", 8883)), ("host:65535", ("host", 65535)),
-])  # fmt: skip
-def test_an_address_is_host_and_port(text: str, found: tuple[str, int]) -> None:
-    assert address(text) == found
-
-
-@pytest.mark.parametrize("text", ["host", ":1883", "host:", "host:0", "host:65536", "host:x", "host:-1", ""])
-def test_what_is_no_address_says_how_to_write_one(text: str) -> None:
-    with pytest.raises(TrustError, match="write it like"):
-        address(text)
-
-
-@pytest.mark.parametrize(("given", "found"), [
-    ("host", ("host", 1883)), ("host:99", ("host", 99)), ("[::1]", ("::1", 1883)), (("host", 5), ("host", 5)),
-])  # fmt: skip
-def test_without_a_port_the_usual_one_is_taken(given: Any, found: tuple[str, int]) -> None:
-    assert _address(given, 1883) == found
 
 
 class Paho:

@@ -118,3 +118,10 @@ def test_a_receivers_cap_is_believed_before_the_option() -> None:
     assert board.shown().cap_bytes == 100
     board.scraped([Scrape("u", [BoardSample("veilmq_ingest_spool_cap_bytes", {}, 70), BoardSample("x", {}, 1)])])
     assert board.shown().cap_bytes == 70
+
+
+def test_an_entity_that_was_not_heard_of_for_long_is_one_to_look_at() -> None:
+    board, day = Board(), board_module.UNHEARD_S
+    told = [("old", "online", 1.0), ("fresh", "online", day), ("bad", "offline", 1.0), ("nobody knows", "online", None)]
+    board.look(Look(heard=[HeardEntity("g", name, state, 1, None, at) for name, state, at in told]), 2 * day)
+    assert [each.entity for each in board.shown().cells] == ["bad", "old", "fresh", "nobody knows"]

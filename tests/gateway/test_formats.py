@@ -1,0 +1,88 @@
+"""What is kept on disk says its format: a newer program reads the older one, an older one refuses the newer with a line
+that says `upgrade veilmq`, and changes nothing. Spools: tests/spark_ingest/spool; backups: tests/gateway/setup.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.document import OverlayError
+from gateway.outbox.database import LAYOUT as OUTBOX_LAYOUT
+from gateway.outbox.store import Store, StoreError
+from gateway.owner.record import open_record
+from gateway.sessions import database as sessions
+from gateway.sessions.database import SessionDatabase
+from gateway.trust.domains import Card, TrustDomain, TrustError
+from gateway.trust.overlay_file import load_overlay
+from tests.gateway.trust.test_domains import NOW_MS, World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.sign()
+    return made
+
+
+def newer(path: Path, key: str, by: int = 1) -> bytes:
+    """The file as a later program would write it."""
+    content = json.loads(path.read_text())
+    content[key] += by
+    data = json.dumps(content).encode()
+    path.write_bytes(data)
+    return data
+
+
+def test_a_newer_overlay_file(world: World) -> None:
+    data = newer(world.out, "veilmq_overlay")
+    with pytest.raises(OverlayError, match="format 2, this program knows 1; upgrade veilmq"):
+        load_overlay(world.out, NOW_MS)
+    assert world.out.read_bytes() == data
+
+
+def test_a_newer_card(world: World) -> None:
+    newer(world.directory / "r1" / "card.json", "veilmq_card")
+    with pytest.raises(TrustError, match=r"card.json: is a card of format 3; upgrade veilmq"):
+        Card.load(world.directory / "r1" / "card.json")
+
+
+def test_a_newer_record_of_the_owner(world: World) -> None:
+    path = world.owner / "overlays" / "demo.json"
+    data = newer(path, "veilmq_owner")
+    with pytest.raises(TrustError, match=r"demo.json: is of format 2, this program knows 1; upgrade veilmq"):
+        open_record(TrustDomain.load(world.owner), "demo", world.out)
+    assert path.read_bytes() == data
+
+
+def dumped(path: Path) -> list[str]:
+    with sqlite3.connect(path) as db:
+        return list(db.iterdump())
+
+
+def test_a_newer_outbox_is_left_as_it_is(tmp_path: Path) -> None:
+    Store.open(tmp_path).close()
+    (path,) = tmp_path.glob("*.sqlite*")
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE facts SET value = ? WHERE name = 'layout'", (OUTBOX_LAYOUT + 1,))
+    before = dumped(path)
+    with pytest.raises(StoreError, match=f"layout {OUTBOX_LAYOUT + 1} is not known to this version; upgrade veilmq"):
+        Store.open(tmp_path)
+    assert dumped(path) == before
+
+
+def test_sessions_of_the_layout_before_are_read(tmp_path: Path) -> None:
+    SessionDatabase(tmp_path).close()
+    path = tmp_path / sessions.DATABASE
+    with sqlite3.connect(path) as db:
+        db.execute("ALTER TABLE subscriptions DROP COLUMN predicate")
+        db.execute("PRAGMA user_version = 1")
+    opened: Any = SessionDatabase(tmp_path)
+    opened.load()
+    opened.close()
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA user_version").fetchone()[0] == sessions.LAYOUT

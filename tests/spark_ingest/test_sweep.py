@@ -1,0 +1,18 @@
+"""Cells of a simulation in Spark's executors: the bytes that this process gives."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bridge.sim.octopis_cells import Cell, measure
+from spark_ingest import sweep
+
+
+@pytest.mark.spark
+def test_executors_give_the_bytes_that_this_process_gives(spark: Any) -> None:
+    cells = [Cell("steady", name, 1, 200, publishers=4, share=0.001) for name in ("SNR", "DNR", "BID")]
+    found = dict(sweep.run(measure, cells, cores=2))
+    assert json.dumps([found[at] for at in range(3)]) == json.dumps([measure(cell) for cell in cells])
