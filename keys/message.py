@@ -22,6 +22,7 @@ import hashlib
 import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any, NamedTuple, TypeAlias
 
 from keys import frames
 from keys.errors import BadFrame, KeysError, OurFault
@@ -35,7 +36,7 @@ _PREFIX = struct.Struct(">3sB16s16sQQQQ")
 PREFIX_BYTES = _PREFIX.size
 FLAGS_AT, PUBLISHER_AT, KEY_ID_AT, SEQUENCE_AT = 2, 4, 20, 36  # inside the prefix
 QOS_FLAGS, RETAIN, TOMBSTONE, HEADER_FLAGS = 3, 4, 8, 15
-HAS_TYPE, HAS_RESPONSE, HAS_CORRELATION, HAS_FORMAT, PADDED, INNER_FLAGS = 1, 2, 4, 8, 16, 31
+PADDED, INNER_FLAGS = 16, 31
 
 
 class Mode(IntEnum):
@@ -151,9 +152,29 @@ def content_digest(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-SEALED_PROPERTIES = ("content_type", "response_topic", "correlation_data", "payload_format")
-"""What of a message is sealed beside topic, time, payload and user properties: fields of `Inner`, of the same names in
-MQTT's properties and in a publication. Whoever turns one into another goes by this list."""
+class SealedProperty(NamedTuple):
+    """What of a message is sealed beside topic, time, payload and user properties.
+
+    `name`: of a field of `Inner`, the same in MQTT's properties and in a publication. `kind`: `str` and `bytes` stand
+    behind their length in 2 bytes, `int` is one byte. The flags say that it is there: in the frame of `Inner`, and in
+    the extras of a record.
+    """
+
+    name: str
+    kind: type[str] | type[bytes] | type[int]
+    inner_flag: int
+    record_flag: int
+
+
+SEALED = (
+    SealedProperty("content_type", str, 1, 2),
+    SealedProperty("response_topic", str, 2, 4),
+    SealedProperty("correlation_data", bytes, 4, 8),
+    SealedProperty("payload_format", int, 8, 16),
+)
+SEALED_PROPERTIES = tuple(each.name for each in SEALED)
+"""Whoever turns a message of one kind into one of another goes by this list."""
+Sealed: TypeAlias = str | bytes | int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,18 +201,17 @@ class Inner:
         self._check(OurFault)
         flags = PADDED if pad_to is not None else 0
         parts = [frames.text(self.topic), frames.number(self.time_ms, 8)]
-        if self.content_type is not None:
-            flags |= HAS_TYPE
-            parts.append(frames.text(self.content_type))
-        if self.response_topic is not None:
-            flags |= HAS_RESPONSE
-            parts.append(frames.text(self.response_topic))
-        if self.correlation_data is not None:
-            flags |= HAS_CORRELATION
-            parts.append(frames.sized(self.correlation_data))
-        if self.payload_format is not None:
-            flags |= HAS_FORMAT
-            parts.append(frames.number(self.payload_format, 1))
+        for name, kind, flag, _ in SEALED:
+            value = getattr(self, name)
+            if value is not None:
+                flags |= flag
+                parts.append(
+                    frames.text(value)
+                    if kind is str
+                    else frames.sized(value)
+                    if kind is bytes
+                    else frames.number(value, 1)
+                )
         parts.append(frames.number(len(self.properties), 2))
         for name, value in self.properties:
             parts += [frames.text(name), frames.text(value)]
@@ -209,10 +229,11 @@ class Inner:
         reader = frames.Reader(data)
         flags = reader.opening(frames.Kind.INNER, INNER_FLAGS)
         topic, time_ms = reader.text(), reader.number(8)
-        content_type = reader.text() if flags & HAS_TYPE else None
-        response_topic = reader.text() if flags & HAS_RESPONSE else None
-        correlation_data = reader.sized() if flags & HAS_CORRELATION else None
-        payload_format = reader.number(1) if flags & HAS_FORMAT else None
+        sealed: dict[str, Any] = {
+            name: reader.text() if kind is str else reader.sized() if kind is bytes else reader.number(1)
+            for name, kind, flag, _ in SEALED
+            if flags & flag
+        }
         count = reader.number(2)
         if count > PROPERTIES_LIMIT:
             raise BadFrame(f"{count} user properties")
@@ -221,16 +242,7 @@ class Inner:
         if flags & PADDED and reader.rest().strip(b"\0"):
             raise BadFrame("padding is not zeros")
         reader.end()
-        inner = cls(
-            topic,
-            time_ms,
-            payload,
-            content_type,
-            response_topic,
-            correlation_data,
-            payload_format,
-            properties,
-        )
+        inner = cls(topic, time_ms, payload, properties=properties, **sealed)
         inner._check(BadFrame)
         return inner
 

@@ -20,18 +20,18 @@ Not here: sealing and signatures (`batchheader`), what topics are allowed (`brid
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from keys.errors import BadFrame, OurFault
-from keys.message import PAYLOAD_LIMIT, PROPERTIES_LIMIT
+from keys.message import PAYLOAD_LIMIT, PROPERTIES_LIMIT, SEALED, SEALED_PROPERTIES, Sealed
 
 VERSION = 2
 RECORDS_MAX = 1024
 QOS, RETAIN, HAS_EXTRAS, TOMBSTONE, DROPPED = 3, 4, 8, 16, 32
-EXPIRY, TYPE, RESPONSE, CORRELATION, FORMAT, NUMBER, PROPERTIES = 1, 2, 4, 8, 16, 32, 64
+EXPIRY, NUMBER, PROPERTIES = 1, 32, 64  # between them the flags of `SEALED`
 _HEAD = struct.Struct("<BBHHHII")
 HEAD_BYTES = _HEAD.size
 _ALL_FLAGS = bytes(f for f in range(64) if f & QOS != 3 and (f & RETAIN or not f & TOMBSTONE))
@@ -100,14 +100,17 @@ def _shorts(count: int) -> struct.Struct:
     return struct.Struct(f"<{count}H{-2 * count % 8}x")
 
 
+NOTHING: tuple[Sealed, ...] = (None,) * len(SEALED)
+_FORMAT = SEALED_PROPERTIES.index("payload_format")
+_SEALED_FLAGS = sum(each.record_flag for each in SEALED)
+
+
 class Extras(NamedTuple):
-    """What a record has beside topic, payload and time. `number`: its original one, in snapshots."""
+    """What a record has beside topic, payload and time. `sealed`: of each of `keys.message.SEALED`. `number`: its
+    original one, in snapshots."""
 
     expiry_s: int | None = None
-    content_type: str | None = None
-    response_topic: str | None = None
-    correlation_data: bytes | None = None
-    payload_format: int | None = None
+    sealed: tuple[Sealed, ...] = NOTHING
     number: int | None = None
     properties: tuple[tuple[str, str], ...] = ()
 
@@ -120,16 +123,13 @@ class Extras(NamedTuple):
             if self.expiry_s is not None:
                 flags |= EXPIRY
                 parts.append(self.expiry_s.to_bytes(4, "little"))
-            for flag, text in ((TYPE, self.content_type), (RESPONSE, self.response_topic)):
-                if text is not None:
+            for (_, _, _, flag), value in zip(SEALED, self.sealed, strict=True):
+                if value is not None:
                     flags |= flag
-                    parts += _sized(text.encode())
-            if self.correlation_data is not None:
-                flags |= CORRELATION
-                parts += _sized(self.correlation_data)
-            if self.payload_format is not None:
-                flags |= FORMAT
-                parts.append(bytes((self.payload_format,)))
+                    if isinstance(value, int):
+                        parts.append(bytes((value,)))
+                    else:
+                        parts += _sized(value.encode() if isinstance(value, str) else value)
             if self.number is not None:
                 flags |= NUMBER
                 parts.append(self.number.to_bytes(8, "little"))
@@ -141,7 +141,7 @@ class Extras(NamedTuple):
                     parts += _sized(value.encode())
         except (OverflowError, UnicodeEncodeError, ValueError):
             raise OurFault("a message property fits no record") from None
-        if len(self.properties) > PROPERTIES_LIMIT or self.payload_format not in (None, 0, 1):
+        if len(self.properties) > PROPERTIES_LIMIT or self.sealed[_FORMAT] not in (None, 0, 1):
             raise OurFault("more user properties than a record can have, or an unknown payload format")
         parts[0] = bytes((flags,))
         return b"".join(parts)
@@ -154,19 +154,18 @@ class Extras(NamedTuple):
         flags, at = data[0], 1
         if not flags or flags & 128:
             raise BadFrame(f"extras with flags {flags:#04x}")
-        expiry = content_type = response = correlation = form = number = None
+        expiry = number = None
         if flags & EXPIRY:
             expiry, at = _integer(data, at, 4)
-        if flags & TYPE:
-            content_type, at = _text(data, at)
-        if flags & RESPONSE:
-            response, at = _text(data, at)
-        if flags & CORRELATION:
-            correlation, at = _bytes(data, at)
-        if flags & FORMAT:
-            form, at = _integer(data, at, 1)
-            if form > 1:
-                raise BadFrame(f"payload format {form}; 0 and 1 are defined (MQTT 5.0 §3.3.2.3.2)")
+        sealed = NOTHING
+        if flags & _SEALED_FLAGS:
+            values: list[Sealed] = [*NOTHING]
+            for place, (_, kind, _, flag) in enumerate(SEALED):
+                if flags & flag:
+                    values[place], at = _READERS[kind](data, at)
+            sealed = tuple(values)
+            if sealed[_FORMAT] not in (None, 0, 1):
+                raise BadFrame(f"payload format {sealed[_FORMAT]!r}; 0 and 1 are defined (MQTT 5.0 §3.3.2.3.2)")
         if flags & NUMBER:
             number, at = _integer(data, at, 8)
         pairs = []
@@ -180,7 +179,7 @@ class Extras(NamedTuple):
                 pairs.append((name, value))
         if at != len(data):
             raise BadFrame(f"{len(data) - at} bytes behind the extras of a record")
-        return cls(expiry, content_type, response, correlation, form, number, tuple(pairs))
+        return cls(expiry, sealed, number, tuple(pairs))
 
 
 NO_EXTRAS = Extras()
@@ -209,6 +208,13 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
         return value.decode(), at
     except UnicodeDecodeError:
         raise BadFrame("a text of a record is not UTF-8") from None
+
+
+def _byte(data: bytes, at: int) -> tuple[int, int]:
+    return _integer(data, at, 1)
+
+
+_READERS: Mapping[type, Callable[[bytes, int], tuple[Sealed, int]]] = {str: _text, bytes: _bytes, int: _byte}
 
 
 class Records:

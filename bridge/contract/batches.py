@@ -9,11 +9,12 @@ travel (`bridge.document`), whether a record may be delivered (`bridge.reader`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bridge.contract.machine import Publication
 from keys.errors import BadFrame, KeysError
-from keys.records import HAS_EXTRAS, NO_EXTRAS, QOS, RETAIN, TOMBSTONE, Extras, Records, encode
+from keys.message import SEALED_PROPERTIES
+from keys.records import HAS_EXTRAS, NO_EXTRAS, NOTHING, QOS, RETAIN, TOMBSTONE, Extras, Records, encode
 
 RECORDS_MAX = 256  # of one batch
 BATCH_BYTES = 64 << 10  # of topics, payloads and extras together; a longer record is a batch of its own
@@ -104,15 +105,16 @@ def unpacked(content: bytes, first: int) -> Iterator[Numbered | KeysError]:
                 payloads[at],
                 flag & QOS,
                 bool(flag & RETAIN),
-                extras.content_type,
-                extras.response_topic,
-                extras.correlation_data,
-                extras.payload_format,
-                extras.properties,
-                extras.expiry_s,
-                times[at],
+                properties=extras.properties,
+                expiry_s=extras.expiry_s,
+                time_ms=times[at],
+                **_sealed(extras),
             ),
         )
+
+
+def _sealed(extras: Extras) -> dict[str, Any]:
+    return dict(zip(SEALED_PROPERTIES, extras.sealed, strict=True)) if extras.sealed is not NOTHING else {}
 
 
 def _number(records: Records, at: int, first: int) -> int:
@@ -134,9 +136,8 @@ def _flags(publication: Publication) -> int:
 
 def _extras(publication: Publication, number: int | None) -> bytes:
     p = publication
-    return Extras(
-        p.expiry_s, p.content_type, p.response_topic, p.correlation_data, p.payload_format, number, p.properties
-    ).encode()
+    sealed = tuple([getattr(p, name) for name in SEALED_PROPERTIES])
+    return Extras(p.expiry_s, sealed, number, p.properties).encode()
 
 
 _WITHOUT_EXTRAS = bytes(flag for flag in range(256) if not flag & HAS_EXTRAS)

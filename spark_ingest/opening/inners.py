@@ -18,14 +18,11 @@ import pyarrow.compute as pc
 from keys import frames
 from keys.errors import BadFrame, KeysError
 from keys.message import (
-    HAS_CORRELATION,
-    HAS_FORMAT,
-    HAS_RESPONSE,
-    HAS_TYPE,
     INNER_FLAGS,
     PADDED,
     PAYLOAD_LIMIT,
     PROPERTIES_LIMIT,
+    SEALED,
     Inner,
 )
 
@@ -82,11 +79,14 @@ def _columns(opened: Sequence[bytes]) -> Inners:
     if pc.any(pc.equal(pc.binary_length(topic), 0)).as_py():
         raise BadFrame("content without a topic")
     time_ms = walk.number(8)
-    for flag in (HAS_TYPE, HAS_RESPONSE):
-        walk.some(flags & flag).text()
-    walk.some(flags & HAS_CORRELATION).span()
-    if np.any(walk.some(flags & HAS_FORMAT).number(1) > 1):
-        raise BadFrame("an unknown payload format")
+    for name, kind, flag, _ in SEALED:
+        some = walk.some(flags & flag)
+        if kind is str:
+            some.text()
+        elif kind is bytes:
+            some.span()
+        elif np.any(some.number(1) > 1) and name == "payload_format":
+            raise BadFrame("an unknown payload format")
     properties = _properties(walk)
     length = walk.number(4)
     if np.any(length > PAYLOAD_LIMIT):

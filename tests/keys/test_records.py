@@ -12,16 +12,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keys.errors import BadFrame, OurFault
-from keys.records import HAS_EXTRAS, RETAIN, TOMBSTONE, Extras, Records, encode, join, layout
+from keys.message import PADDED, SEALED, Inner
+from keys.records import (
+    EXPIRY,
+    HAS_EXTRAS,
+    NUMBER,
+    PROPERTIES,
+    RETAIN,
+    TOMBSTONE,
+    Extras,
+    Records,
+    encode,
+    join,
+    layout,
+)
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 EXTRAS = st.builds(
     Extras,
     st.none() | st.integers(0, 2**32 - 1),
-    st.none() | TEXT,
-    st.none() | TEXT,
-    st.none() | st.binary(max_size=8),
-    st.none() | st.integers(0, 1),
+    st.tuples(st.none() | TEXT, st.none() | TEXT, st.none() | st.binary(max_size=8), st.none() | st.integers(0, 1)),
     st.none() | st.integers(0, 2**63),
     st.lists(st.tuples(TEXT, TEXT), max_size=3).map(tuple),
 )
@@ -164,3 +174,11 @@ def test_the_last_reliable_record_is_found() -> None:
 def test_the_content_is_that_of_the_vectors() -> None:
     vectors = json.loads((Path(__file__).parent.parent / "vectors" / "batches.json").read_text())
     assert small().hex() == vectors["content"]
+
+
+def test_each_sealed_property_has_flags_of_its_own_alone_and_in_batches() -> None:
+    alone, batched = [each.inner_flag for each in SEALED], [each.record_flag for each in SEALED]
+    assert len({*alone, PADDED}) == len(SEALED) + 1
+    assert len({*batched, EXPIRY, NUMBER, PROPERTIES}) == len(SEALED) + 3
+    assert all(flag.bit_count() == 1 for flag in (*alone, *batched))
+    assert {each.name for each in SEALED} <= Inner.__dataclass_fields__.keys()
