@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bridge.base import OperatorError
@@ -58,9 +59,32 @@ def write_private(path: Path, content: bytes, *, replace: bool = False) -> None:
     _write(path, content, PRIVATE_MODE, replace)
 
 
-def write_public(path: Path, content: bytes, *, replace: bool = True) -> None:
-    """The same for what everybody may read (mode 0644): certificates, cards, the signed overlay."""
-    _write(path, content, 0o644, replace)
+def write_public(path: Path, content: bytes, *, replace: bool = True, still: Callable[[], bool] = lambda: True) -> bool:
+    """The same for what everybody may read (mode 0644): certificates, cards, the signed overlay.
+
+    `still`: asked when nobody else can write here any more, until we did; nothing is written unless it says so. Returns
+    whether anything was.
+    """
+    with _alone_in(path.parent):
+        if not still():
+            return False
+        _write(path, content, 0o644, replace)
+    return True
+
+
+@contextlib.contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Of those who write files into this directory in public, one after the other (flock on the directory)."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise PrivateFileError(f"{directory}: cannot be written: {error.strerror or error}") from None
+    try:
+        with contextlib.suppress(OSError):  # file systems without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _write(path: Path, content: bytes, mode: int, replace: bool) -> None:

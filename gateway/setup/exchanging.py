@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from bridge.document import Overlay, OverlayError
@@ -59,14 +60,15 @@ class CopiedFiles:
         source, overlay = found
         content = source.read_bytes()
         for path in copies:
-            if path == source or _holds(path, overlay, now_ms) or not _is_for(path, overlay):
+            if path == source or not _is_for(path, overlay):
                 continue
             try:
-                write_public(path, content)
-                LogEvent.OVERLAY_PASSED_ON.say(log, overlay.policy.version, source, path)
+                # Looked at when it is our turn to write: meanwhile the owner may have signed the next version there.
+                if write_public(path, content, still=partial(_lacks, path, overlay, now_ms)):
+                    LogEvent.OVERLAY_PASSED_ON.say(log, overlay.policy.version, source, path)
             except PrivateFileError as error:
                 LogEvent.OVERLAY_NOT_PASSED_ON.say(log, error)
-        self._seen = {path: _stamp(path) for path in copies}
+        self._seen = stamps  # of before: what came while we looked, or we wrote, is looked at the next time
 
 
 def _is_for(path: Path, overlay: Overlay) -> bool:
@@ -80,15 +82,13 @@ def _is_for(path: Path, overlay: Overlay) -> bool:
         return False
 
 
-def _holds(path: Path, overlay: Overlay, now_ms: int) -> bool:
-    """Whether the copy is as good, or of another owner and not ours to replace."""
-    if not path.exists():
-        return False
+def _lacks(path: Path, overlay: Overlay, now_ms: int) -> bool:
+    """Whether there is no copy as good, and none of another owner, which is not ours to replace."""
     try:
         theirs = load_overlay(path, now_ms)
     except (TrustError, OverlayError):
-        return False
-    return theirs.owner != overlay.owner or _rank(theirs) >= _rank(overlay)
+        return True
+    return theirs.owner == overlay.owner and _rank(theirs) < _rank(overlay)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

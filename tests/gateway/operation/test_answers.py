@@ -88,7 +88,7 @@ def test_the_command_says_it_and_its_exit_status(
     (tmp_path / "broker.yaml").write_text("metrics: {bind: '127.0.0.1:1'}\n")
     finding = {"level": level, "key": "k", "text": "region west: r2 is away"}
     answer = {"level": level, "findings": [] if level == "well" else [finding], "overlay": None}
-    monkeypatch.setattr("gateway.commands.status._asked", lambda bind: answer)
+    monkeypatch.setattr("gateway.commands.status.asked", lambda bind: answer)
     code = run(["status", "-c", str(tmp_path / "broker.yaml")])
     out = capsys.readouterr().out
     assert code == {"well": 0, "degraded": 1, "broken": 2}[level]
