@@ -17,11 +17,12 @@ from bridge.document import Member, Overlay, Policy, Scope, ScopeSecret
 from bridge.document.overlay import RegionView
 from bridge.node import GatewayNode
 from bridge.sim.draws import Draws
+from bridge.sim.firsthop import certified
 from bridge.sim.forgery import NOW, PAYLOAD_BYTES, TOPIC, flip
 from keys.envelope import PROPERTY_HEADER, SignedHeader, content_digest, from_property, sign_header, to_property
 from keys.epochs import KeyName, ScopeKeys, scope_key
 from keys.grants import Grant, Right
-from keys.identity import Certificate, Identity, Role
+from keys.identity import Identity, Role
 
 REPLICAS = ("r1a", "r1b", "r1c")
 SCOPE = Scope("plant/#")
@@ -50,17 +51,7 @@ class AttackedReader:
 
     def _member(self, owner: Identity, name: str, role: Role) -> Member:
         identity = self._identities[name] = Identity.generate(self._draws.randbytes(32))
-        certificate = Certificate.issue(
-            owner,
-            name=name,
-            role=role,
-            public_key=identity.public_bytes,
-            agreement_key=identity.agreement_bytes,
-            domain=f"domain-{name}",
-            region=1,
-            not_after_ms=int((NOW + 10_000_000) * 1000),
-        )
-        return Member(certificate)
+        return certified(owner, identity, name, role, 1, int((NOW + 10_000_000) * 1000))
 
     def _gateway(self, name: str, root: bytes) -> GatewayNode:
         keys = ScopeKeys()

@@ -7,12 +7,27 @@ does either.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 Progress: TypeAlias = Callable[[float], None]
 """Called with the fraction that is done, 0 to 1, now and then."""
+C = TypeVar("C")
+R = TypeVar("R")
+
+
+def one_by_one(measure: Callable[[C], R]) -> Callable[[Sequence[C], Progress], list[R]]:
+    """Runs the cells of an experiment one after the other, in this process, and gives their results in order."""
+
+    def run(cells: Sequence[C], progress: Progress) -> list[R]:
+        found = []
+        for cell in cells:
+            found.append(measure(cell))
+            progress(len(found) / len(cells))
+        return found
+
+    return run
 
 
 @dataclass(frozen=True, slots=True)

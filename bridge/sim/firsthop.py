@@ -42,6 +42,21 @@ class Passed:
         return self.forged / self.tried if self.tried else 0.0
 
 
+def certified(owner: Identity, identity: Identity, name: str, role: Role, region: int, not_after_ms: int) -> Member:
+    """A member of a trust domain of its own, as the owner lists it."""
+    certificate = Certificate.issue(
+        owner,
+        name=name,
+        role=role,
+        public_key=identity.public_bytes,
+        agreement_key=identity.agreement_bytes,
+        domain=f"domain-{name}",
+        region=region,
+        not_after_ms=not_after_ms,
+    )
+    return Member(certificate)
+
+
 def first_honest_node(draws: Draws, rounds: int) -> Passed:
     """Publish `rounds` times through the bad replica, which adds its flood to each publication."""
     site = _Site(draws)
@@ -79,17 +94,7 @@ class _Site:
 
     def _member(self, owner: Identity, name: str, role: Role, region: int) -> Member:
         identity = self._identities[name] = Identity.generate(self._draws.randbytes(32))
-        certificate = Certificate.issue(
-            owner,
-            name=name,
-            role=role,
-            public_key=identity.public_bytes,
-            agreement_key=identity.agreement_bytes,
-            domain=f"domain-{name}",
-            region=region,
-            not_after_ms=LEASE_MS,
-        )
-        return Member(certificate)
+        return certified(owner, identity, name, role, region, LEASE_MS)
 
     def passes(self, wire: Wire) -> bool:
         """Whether the honest replica sends anything on because the bad one sent it this."""

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from bridge.sim.draws import Draws
-from bridge.sim.experiments import Figure, Progress, Series
+from bridge.sim.experiments import Figure, Progress, Series, one_by_one
 from bridge.sim.octopis_cells import Cell, Numbers, measure
 from bridge.sim.planes import Flooded, caterpillar, mean_lengths
 from bridge.topology import IDLE, LinkLoad, PlanePlace, RowTable, Scot, dynamic, static, subscribe_all
@@ -37,13 +37,7 @@ MODEL = (
 )
 
 
-def serially(cells: Sequence[Cell], progress: Progress) -> list[Numbers]:
-    """One after the other, in this process."""
-    found = []
-    for done, cell in enumerate(cells):
-        found.append(measure(cell))
-        progress((done + 1) / len(cells))
-    return found
+serially: Sweep = one_by_one(measure)
 
 
 def figure_links(seed: int, progress: Progress) -> Figure:

@@ -58,10 +58,6 @@ class Told:
     asking: float = 0.0
     swaps: int = 0
 
-    @property
-    def total(self) -> float:
-        return self.delivering + self.telling + self.asking
-
 
 class Organised:
     """One overlay of brokers under one heuristic."""

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from bridge.organising import delivery_cost
 from bridge.sim.draws import Draws
-from bridge.sim.experiments import Figure, Progress, Series
+from bridge.sim.experiments import Figure, Progress, Series, one_by_one
 from bridge.sim.organised import TELL_TICKS, Costs, Heuristic, Organised
 from bridge.sim.transitstub import broker_costs, network
 
@@ -80,13 +80,7 @@ def measure(cell: TreeCell) -> Results:
     }
 
 
-def serially(cells: Sequence[TreeCell], progress: Progress) -> list[Results]:
-    """One after the other, in this process."""
-    found = []
-    for done, cell in enumerate(cells):
-        found.append(measure(cell))
-        progress((done + 1) / len(cells))
-    return found
+serially: TreeSweep = one_by_one(measure)
 
 
 def figure_2(seed: int, progress: Progress) -> Figure:
@@ -137,7 +131,7 @@ def figure_4(
     results = tree_sweep(cells, progress)
     times = tuple(float(at) for at in range(TELL_TICKS, TELL_TICKS * len(results[0]["swaps"]) + 1, TELL_TICKS))
     lines = {h: _mean_lines(results[place * runs : (place + 1) * runs]) for place, h in enumerate(Heuristic)}
-    sums = {h: sum(map(sum, (line["delivering"], line["telling"], line["asking"]))) for h, line in lines.items()}
+    sums = {h: sum(map(sum, _parts(line))) for h, line in lines.items()}
     settled = [at for at in range(len(times)) if at % max(1, len(times) // 3) >= min(5, len(times) // 6)]
     others = (Heuristic.STATIC, Heuristic.LMST, Heuristic.LMIT)
     lowest = fmean(
@@ -181,7 +175,7 @@ def figure_5(
     rows = []
     for place, (heuristic, hops) in enumerate(kinds):
         line = _mean_lines(results[place * runs : (place + 1) * runs])
-        parts = [sum(line[part]) / 1e6 for part in ("delivering", "telling", "asking")]
+        parts = [sum(part) / 1e6 for part in _parts(line)]
         name = "static" if heuristic is Heuristic.STATIC else hops
         rows.append((name, sum(parts), *parts, 100 * parts[2] / sum(parts), sum(line["swaps"])))
     ci = rows[1:]
@@ -223,7 +217,7 @@ def figure_6(
         totals = []
         for _ in order:
             line = _mean_lines([next(results) for _ in range(runs)])
-            totals.append(sum(map(sum, (line["delivering"], line["telling"], line["asking"]))))
+            totals.append(sum(map(sum, _parts(line))))
         rows.append((alpha, *(100 * (1 - total / totals[0]) for total in totals[1:])))
     return Figure(
         experiment=EXPERIMENT,
@@ -246,8 +240,13 @@ def _mean_lines(results: Sequence[Results]) -> Results:
     }
 
 
+def _parts(line: Results) -> tuple[list[float], ...]:
+    """What the cost is made of."""
+    return line["delivering"], line["telling"], line["asking"]
+
+
 def _total(line: Results, at: int) -> float:
-    return line["delivering"][at] + line["telling"][at] + line["asking"][at]
+    return sum(part[at] for part in _parts(line))
 
 
 FIGURES: Mapping[str, Callable[..., Figure]] = MappingProxyType(
