@@ -265,7 +265,7 @@ class Admission:
             raise BadFrame(str(error)) from None
         if len(self._rights) >= RIGHTS_MAX:
             self._rights.clear()
-        allowed = scope is not None and self._overlay.may_publish(publisher.name, wire_topic, epoch)
+        allowed = self._overlay.may_publish(publisher.name, wire_topic, epoch)
         self._rights[asked] = scope = scope if allowed else None
         return scope
 
