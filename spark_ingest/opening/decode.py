@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridge.document import RecordRights
 from bridge.wire import TIME_MS_MAX
 from keys import frames
 from keys.envelope import NO_KEY, NONCE_BYTES, DataKey, Inner
@@ -31,7 +32,7 @@ from keys.message import FLAGS_AT, KEY_ID_AT, PREFIX_BYTES, PUBLISHER_AT, QOS_FL
 from keys.topictokens import matches, tokenise_topic
 from spark_ingest.opening.data_keys import TOPICS_REMEMBERED, KeyUse, OpenedKeys, reason_of
 from spark_ingest.opening.inners import Inners, read_inners
-from spark_ingest.opening.unpacking import UnpackedRows, is_packed, is_under, joined
+from spark_ingest.opening.unpacking import UnpackedRows, is_packed, joined
 from spark_ingest.secrets import Grants, GrantsFile
 
 
@@ -132,17 +133,26 @@ class Opener:
     def _unpacked(self, rows: _Rows, opened: Sequence[bytes]) -> UnpackedRows:
         """The records of rows that hold batches. One that may not be read is closed alone."""
         unpacked = UnpackedRows()
-        topics, sequences = rows.batch.column("wire_topic").to_pylist(), rows.batch.column("sequence").to_pylist()
-        for row, wire_topic, sequence, content in zip(rows.numbers.tolist(), topics, sequences, opened, strict=True):
-            reason = unpacked.add(row, sequence, content, partial(self._is_under, wire_topic))
+        sequences, told = rows.batch.column("sequence").to_pylist(), rows.batch.column("rights").dictionary_encode()
+        judges = [self._judge(text) for text in told.dictionary.to_pylist()]
+        which_judge = told.indices.to_pylist()
+        for row, judge, sequence, content in zip(rows.numbers.tolist(), which_judge, sequences, opened, strict=True):
+            may = _nothing if judge is None else judges[judge]
+            reason = unpacked.add(row, sequence, content, may)
             rows.closed += [(row, reason)] if reason else []
         return unpacked
 
-    def _is_under(self, wire_topic: str, topic: str) -> bool:
-        """Whether a clear topic is one of the scope whose batches travel on a wire topic."""
-        return is_under(topic, wire_topic) or any(
-            is_under(_hidden(topic, key), wire_topic) for key in self._grants.token_keys
-        )
+    def _judge(self, text: str) -> Callable[[str], bool]:
+        try:
+            return partial(self._may, RecordRights.from_text(text))
+        except KeysError:
+            return _nothing
+
+    def _may(self, rights: RecordRights, topic: str) -> bool:
+        """Whether a record may have a clear topic."""
+        scope = self._grants.scopes.get(rights.scope)
+        key = None if scope is None else scope.token_key
+        return rights.allow(topic if key is None else _hidden(topic, key))
 
     def _keys_of(
         self, batch: Any, materials: dict[bytes, tuple[bytes, bytes]]
@@ -300,6 +310,11 @@ def _merged(singles: Opened, batch: Any, unpacked: UnpackedRows) -> Opened:
     numbers = np.concatenate((batch.column("sequence").to_numpy(), np.array(unpacked.numbers, np.int64)))
     qos = np.concatenate((batch.column("qos").to_numpy(), np.array(unpacked.qos, np.int32)))
     return Opened(rows[order], content, singles.closed, numbers[order], qos[order])
+
+
+def _nothing(topic: str) -> bool:
+    """Of a row without rights that can be read."""
+    return False
 
 
 def _hidden(topic: str, key: bytes) -> str:

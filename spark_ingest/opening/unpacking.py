@@ -17,20 +17,10 @@ from keys.records import HAS_EXTRAS, NO_EXTRAS, QOS, Records
 from keys.topictokens import check_topic
 from spark_ingest.opening.inners import PROPERTIES, Inners
 
-BATCH_LEVEL = "~"
-
 
 def is_packed(content: bytes) -> bool:
     """Whether opened content is a batch's."""
     return content[:1] == b"\2"
-
-
-def is_under(topic: str, wire_topic: str) -> bool:
-    """Whether the scope whose batches travel on `wire_topic` has the topic, both as they are on the wire."""
-    if not wire_topic.endswith(BATCH_LEVEL):
-        return topic == wire_topic
-    base = wire_topic[: -len(BATCH_LEVEL)]
-    return not topic.startswith("$") and (topic.startswith(base) or topic == base[:-1])
 
 
 class UnpackedRows:
@@ -64,7 +54,7 @@ class UnpackedRows:
                 reason = f"frame: {error}"
                 continue
             if name is None or records.times[at] > TIME_MS_MAX:
-                reason = "content: a record on a topic that is not of its scope, or of no time"
+                reason = "content: a record on a topic that its publisher may not use in this scope, or of no time"
                 continue
             self.rows.append(row)
             self.numbers.append(first + at if extras.number is None else extras.number)
