@@ -8,11 +8,13 @@ from __future__ import annotations
 from bridge.traces.availability import (
     Announce,
     Availability,
+    AvailabilityEffect,
     AvailabilityEvent,
     EntityConnected,
     EntityEvent,
     EntityGone,
     EntitySeen,
+    announced_before,
     entity_level,
 )
 from bridge.traces.discovery import Asked, DiscoveryEffect, DiscoveryNode, Heard, ShareAdvertisement, entity_of
@@ -70,6 +72,7 @@ __all__ = [
     "Announce",
     "Asked",
     "Availability",
+    "AvailabilityEffect",
     "AvailabilityEvent",
     "ClientGone",
     "Complain",
@@ -113,6 +116,7 @@ __all__ = [
     "Wishes",
     "WitnessedEntity",
     "advertisement_topic",
+    "announced_before",
     "answers_to",
     "entity_level",
     "entity_of",
