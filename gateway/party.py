@@ -31,7 +31,7 @@ from gateway.outbox.store import StoreError
 from gateway.overlay import (
     BrokerOverlay,
     Dials,
-    Entities,
+    LocalEntities,
     Keeping,
     KeyCache,
     KeyMaterial,
@@ -155,7 +155,7 @@ def build(
     live = party.live
     availability = None
     if settings.availability.enabled and party.local.role is Role.GATEWAY:
-        availability = Entities(party.name, settings.availability.topic_prefix)
+        availability = LocalEntities(party.name, settings.availability.topic_prefix)
     rows = None
     if party.local.role is Role.GATEWAY:
         rows = ReaderRows(store.sealing_key(b"reader state"), party.overlay.owner, party.name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.dials import Dials
-from gateway.overlay.entities import Entities
+from gateway.overlay.entities import LocalEntities
 from gateway.overlay.hosted import NOBODY, PLAIN, logins, of_region
 from gateway.overlay.keeping import Keeping
 from gateway.overlay.key_cache import KeyCache
@@ -38,7 +38,7 @@ __all__ = [
     "ClientError",
     "ConfigError",
     "Dials",
-    "Entities",
+    "LocalEntities",
     "Keeping",
     "KeyCache",
     "KeyMaterial",

@@ -47,7 +47,7 @@ from gateway.overlay.accepting import Accepting
 from gateway.overlay.backpressure import Backpressure
 from gateway.overlay.dials import Dials
 from gateway.overlay.driver import Driver
-from gateway.overlay.entities import Entities
+from gateway.overlay.entities import LocalEntities
 from gateway.overlay.keeping import Keeping
 from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
@@ -78,7 +78,7 @@ class BrokerOverlay:
         store: Store,
         keeping: Keeping,
         dials: Dials,
-        entities: Entities | None = None,
+        entities: LocalEntities | None = None,
         clock: Callable[[], float] = time.time,
         protected: Sequence[str] = (),
         plain: Sequence[str] = (),

@@ -15,7 +15,7 @@ from bridge.traces import Availability, AvailabilityEffect, AvailabilityEvent, a
 from gateway.base import Clock
 
 
-class Entities:
+class LocalEntities:
     """`name`: of this gateway. `tell`: each effect, in order."""
 
     def __init__(self, name: str, prefix: str, clock: Clock | None = None) -> None:

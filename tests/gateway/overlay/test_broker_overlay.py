@@ -17,7 +17,7 @@ from gateway.mqtt5.packets import Disconnect, PubAck, PubComp, PubRec, PubRel, V
 from gateway.mqtt5.types import ReasonCode
 from gateway.overlay.broker_overlay import NOT_AUTHORIZED, BrokerOverlay
 from gateway.overlay.dials import Dials
-from gateway.overlay.entities import Entities
+from gateway.overlay.entities import LocalEntities
 from keys.identity import Role
 from tests.gateway.harness import Wire
 from tests.gateway.traced_site import WAIT_S, Site
@@ -118,7 +118,7 @@ def links_of(broker: Broker) -> BrokerOverlay:
     nothing: Any = None
     keeping: Any = SimpleNamespace(live=None, role=Role.GATEWAY)
     store: Any = SimpleNamespace()
-    entities = Entities("gate", "entities")
+    entities = LocalEntities("gate", "entities")
     links = BrokerOverlay(
         nothing, Figures("gate", "gateway"), store, keeping, Dials(nothing), entities, clock=lambda: 25.0
     )

@@ -11,7 +11,7 @@ import pytest
 from bridge.traces import Announce, EntityConnected, EntityGone, EntitySeen
 from bridge.traces.availability import AvailabilityEffect
 from gateway.base import Clock
-from gateway.overlay.entities import Entities
+from gateway.overlay.entities import LocalEntities
 
 WALL_S = 1_800_000_000.0
 
@@ -40,7 +40,7 @@ class Told:
 def test_a_wall_that_steps_by_an_hour_neither_kills_the_living_nor_spares_the_silent(step_s: float) -> None:
     async def scenario() -> None:
         times, told = Times(), Told()
-        entities = Entities("g", "e", times.clock())
+        entities = LocalEntities("g", "e", times.clock())
         entities.start(told.effects.append, ())
         entities.handle(EntityConnected("speaks", 10))
         entities.handle(EntityConnected("silent", 10))
@@ -64,7 +64,7 @@ def test_a_wall_that_steps_by_an_hour_neither_kills_the_living_nor_spares_the_si
 def test_who_was_online_before_a_restart_and_does_not_come_back_is_told_offline() -> None:
     async def scenario() -> None:
         times, told = Times(), Told()
-        before = Entities("g", "e", times.clock())
+        before = LocalEntities("g", "e", times.clock())
         before.start(told.effects.append, ())
         for client in ("back", "gone", "left"):
             before.handle(EntityConnected(client, 10))
@@ -78,7 +78,7 @@ def test_who_was_online_before_a_restart_and_does_not_come_back_is_told_offline(
             "e/g/z/availability": b"[" * 9_000, "e/g/w/availability": b'{"entity": "w", "since": 1e999}',
         }  # fmt: skip
         times.step_s = -7_200.0  # and the wall was set back meanwhile
-        after = Entities("g", "e", times.clock())
+        after = LocalEntities("g", "e", times.clock())
         after.start(told.effects.append, newest.items())
         assert len(after.machine) == 2
         times.now += 30
@@ -98,7 +98,7 @@ def test_who_was_online_before_a_restart_and_does_not_come_back_is_told_offline(
 def test_the_timer_looks_by_itself_and_no_more_often_than_needed() -> None:
     async def scenario() -> None:
         told = Told()
-        entities = Entities("g", "e")
+        entities = LocalEntities("g", "e")
         entities.start(told.effects.append, ())
         entities.handle(EntityConnected("pump", 1))
         first = entities._timer
