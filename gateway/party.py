@@ -31,11 +31,11 @@ from gateway.outbox.store import StoreError
 from gateway.overlay import (
     BrokerOverlay,
     Dials,
-    LocalEntities,
     Keeping,
     KeyCache,
     KeyMaterial,
     KeyMaterialError,
+    LocalEntities,
     ReaderRows,
     dial,
     logins,
