@@ -43,7 +43,7 @@ def is_under(topic: str, wire_topic: str) -> bool:
     return not topic.startswith("$") and (topic.startswith(base) or topic == base[:-1])
 
 
-class Unpacked(NamedTuple):
+class RecordColumns(NamedTuple):
     """Columns of records, in order. `batches`: in which of those that were given each was."""
 
     batches: Any
@@ -53,7 +53,7 @@ class Unpacked(NamedTuple):
     content: Inners
 
 
-def unpack(contents: Sequence[bytes], firsts: Any, origins: Any, named: Named) -> tuple[Unpacked, dict[int, str]]:
+def unpack(contents: Sequence[bytes], firsts: Any, origins: Any, named: Named) -> tuple[RecordColumns, dict[int, str]]:
     """The records of batches, and why some are left out, by batch.
 
     `firsts`: the number of each one's first record. `origins`: numbers, equal for batches whose publishers may write
@@ -79,9 +79,9 @@ def unpack(contents: Sequence[bytes], firsts: Any, origins: Any, named: Named) -
     own = np.where(extras.numbers < 0, firsts[batches] + columns.place, extras.numbers)
     qos, retain = (columns.flags & QOS).astype(np.int32), columns.flags & RETAIN != 0
     if good.all():
-        return Unpacked(batches, own, qos, retain, content), closed
+        return RecordColumns(batches, own, qos, retain, content), closed
     some = np.flatnonzero(good)
-    return Unpacked(batches[some], own[some], qos[some], retain[some], content.take(some)), closed
+    return RecordColumns(batches[some], own[some], qos[some], retain[some], content.take(some)), closed
 
 
 def _why(content: bytes) -> str:
