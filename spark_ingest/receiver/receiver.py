@@ -34,7 +34,7 @@ from spark_ingest.receiver.acknowledging import Sender, acknowledge
 from spark_ingest.receiver.clock import SessionClock, most_ahead_s
 from spark_ingest.receiver.progress import Progress, ReplicaLink
 from spark_ingest.receiver.recovery import recovered, state_of
-from spark_ingest.receiver.trouble import Trouble
+from spark_ingest.receiver.trouble import ReceiverTroubles
 from spark_ingest.receiving import Group, Part, SpoolCollector
 from spark_ingest.secrets import Grants, GrantsWriter, ShareBox, load_readers, names_in, names_of
 from spark_ingest.spool import SEGMENT_BYTES, SpoolWriter, make_room
@@ -172,7 +172,7 @@ class Receiver:
         self._started = threading.Event()
         self.figures: Counter[tuple[str, str]] = Counter()
         self.progress = Progress()
-        self._trouble = Trouble(settings.spool / settings.name)
+        self._trouble = ReceiverTroubles(settings.spool / settings.name)
         self._told: Counter[tuple[str, str]] = Counter()
         self._told_at = -TELL_S
         self.failure: Exception | None = None

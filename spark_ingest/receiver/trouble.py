@@ -13,7 +13,7 @@ from spark_ingest.errors import ReceiverTrouble
 from spark_ingest.spool import tell_trouble
 
 
-class Trouble:
+class ReceiverTroubles:
     """Of one receiver. Told by its thread, read by any other. `directory`: its part of the spool."""
 
     def __init__(self, directory: Path, monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -31,7 +31,7 @@ class _Dated:
         return (self.last_ms - self.first_ms) / 1000 > 2 * (self.came_last - self.came) + BACKLOG_S
 
 
-class Heard:
+class HeardTimes:
     """Of one session. Feed it verified publications of publishers that are members: it holds one entry for each."""
 
     def __init__(self) -> None:

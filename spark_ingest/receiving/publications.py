@@ -14,7 +14,7 @@ from bridge.reader import is_dated
 from bridge.wire import Admitted
 from keys.envelope import NO_KEY
 from keys.errors import NotAuthorised
-from spark_ingest.receiving.heard import Heard
+from spark_ingest.receiving.heard import HeardTimes
 from spark_ingest.receiving.late import Late
 from spark_ingest.receiving.sealing_table import VARIANTS_MAX, FormTable
 from spark_ingest.receiving.sealings import Ack, Form, Group, State, record_of
@@ -65,7 +65,7 @@ class Publications:
         self._stale: OrderedDict[tuple[bytes, int], None] = OrderedDict()
         self._ready: deque[Form] = deque()
         self._met: set[bytes] = set()  # publishers with a fresh publication; members of the overlay only
-        self.heard = Heard()
+        self.heard = HeardTimes()
         self._held: dict[int, Form] = {}  # kept from being given up while our clock is in doubt
         self._doubted = False
 

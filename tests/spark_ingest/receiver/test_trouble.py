@@ -1,4 +1,4 @@
-"""Trouble is told since it began, to the query and beside the spool."""
+"""ReceiverTroubles is told since it began, to the query and beside the spool."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from spark_ingest.errors import ReceiverTrouble
-from spark_ingest.receiver.trouble import Trouble
+from spark_ingest.receiver.trouble import ReceiverTroubles
 from spark_ingest.spool.trouble import told_trouble
 
 
 def test_trouble_counts_from_its_first_word_until_all_is_well(tmp_path: Path) -> None:
     now = [0.0]
-    trouble = Trouble(tmp_path, lambda: now[0])
+    trouble = ReceiverTroubles(tmp_path, lambda: now[0])
     trouble.tell("disk full")
     now[0] = 30
     trouble.began()
@@ -30,9 +30,9 @@ def test_trouble_counts_from_its_first_word_until_all_is_well(tmp_path: Path) ->
 
 
 def test_what_a_receiver_said_is_read_beside_its_segments_until_all_is_well(tmp_path: Path) -> None:
-    trouble = Trouble(tmp_path)
+    trouble = ReceiverTroubles(tmp_path)
     assert trouble.tell("disk\nfull")
     assert not trouble.tell("disk\nfull")
     assert told_trouble(tmp_path) == "disk full"
-    Trouble(tmp_path).tell(None)
+    ReceiverTroubles(tmp_path).tell(None)
     assert told_trouble(tmp_path) is None, "what a process left that was killed"

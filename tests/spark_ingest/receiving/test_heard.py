@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from bridge.reader.freshness import FRESH_S
-from spark_ingest.receiving.heard import BACKLOG_S, Heard
+from spark_ingest.receiving.heard import BACKLOG_S, HeardTimes
 from tests.spark_ingest.region import NOW, Link, Overlay, Publisher, records
 
 A, B, C = b"a", b"b", b"c"
 LIVE_S = 40
 
 
-def heard_of(*publishers: bytes, every_s: float, age_s: float) -> Heard:
+def heard_of(*publishers: bytes, every_s: float, age_s: float) -> HeardTimes:
     """Of `LIVE_S` seconds, from replicas that do not tell the time."""
-    heard = Heard()
+    heard = HeardTimes()
     heard.vouched = False
     for publisher in publishers:
         for second in range(LIVE_S):
@@ -42,7 +42,7 @@ def test_replicas_that_vouch_for_our_clock_are_believed() -> None:
     heard = heard_of(A, every_s=1.0, age_s=400)
     heard.vouched = True
     assert heard.doubt is None
-    assert Heard().doubt is None
+    assert HeardTimes().doubt is None
 
 
 def setup() -> tuple[Publisher, Link]:
