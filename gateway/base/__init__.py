@@ -19,11 +19,12 @@ from gateway.base.config_bridges import BridgeSettings, BridgeTls, BridgeTopic
 from gateway.base.config_discovery import Discovery
 from gateway.base.config_hosted import Hosted
 from gateway.base.config_listeners import Listener
-from gateway.base.config_traces import DeviceSettings, TraceSettings, WatchedSettings
+from gateway.base.config_traces import DeviceSettings, OtherWitnessSettings, TraceSettings, WatchedSettings
 from gateway.base.figures import FIGURES_TOPIC, Figures, LinkFigures, LinkState
 from gateway.base.limits import Limits
 from gateway.base.private import (
     PrivateFileError,
+    alone_in,
     erase,
     lock_exclusively,
     private_directory,
@@ -50,6 +51,7 @@ __all__ = [
     "LinkFigures",
     "LinkState",
     "Listener",
+    "OtherWitnessSettings",
     "OverlaySettings",
     "PrivateFileError",
     "SealedFile",
@@ -59,6 +61,7 @@ __all__ = [
     "StartError",
     "TraceSettings",
     "WatchedSettings",
+    "alone_in",
     "erase",
     "load",
     "load_hosted",
