@@ -7,8 +7,8 @@ from tests.conformance.conventions import CONVENTIONS
 INTRODUCTION = """# Conventions of devices
 
 What Sparkplug B 3.0, Home Assistant and Homie ask of whoever reads their devices or shows them devices, as far as it
-is about who is there, in our own words. Each statement names its test; the last lines of each table say what is not done. A test
-makes sure that every test named here exists.
+is about who is there, in our own words. Each statement names its test; the last lines of each table say what is not
+done. A test makes sure that every test named here exists.
 """
 
 
