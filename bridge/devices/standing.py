@@ -156,8 +156,8 @@ def state_of(known: LifeEvidence) -> TraceKind | None:
         (Said.GONE, TraceKind.SHUTDOWN),
         (Said.SLEEPING, TraceKind.SHUTDOWN),
         (Said.STARTING, TraceKind.INITIALIZING),
-        (Said.LOST, None),
         (Said.ALERT, TraceKind.RECOVERING),
+        (Said.LOST, None),
         (Said.READY, TraceKind.READY),
     ):
         if word in said:
