@@ -20,6 +20,7 @@ import typer
 
 from gateway.commands import attaching, importing, keeping, passwords, renewing, setting_up, status
 from gateway.commands.printing import print_json, print_table
+from gateway.commands.tokens import tokens_app
 from gateway.commands.traces import traces_app
 from gateway.commands.trust import OPTIONS, Json, overlay_app, trust_app
 from gateway.commands.users import users_app
@@ -39,6 +40,7 @@ app.add_typer(trust_app, name="trust")
 app.add_typer(overlay_app, name="overlay")
 app.add_typer(traces_app, name="traces")
 app.add_typer(users_app, name="users")
+app.add_typer(tokens_app, name="tokens")
 attaching.register(overlay_app)
 renewing.register(overlay_app, trust_app)
 for commands in (setting_up, status, passwords, importing, keeping):

@@ -24,6 +24,7 @@ from gateway.base.figures import FIGURES_TOPIC, Figures, LinkFigures, LinkState
 from gateway.base.limits import Limits
 from gateway.base.private import (
     PrivateFileError,
+    alone_in,
     erase,
     lock_exclusively,
     private_directory,
@@ -59,6 +60,7 @@ __all__ = [
     "StartError",
     "TraceSettings",
     "WatchedSettings",
+    "alone_in",
     "erase",
     "load",
     "load_hosted",

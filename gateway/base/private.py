@@ -65,7 +65,7 @@ def write_public(path: Path, content: bytes, *, replace: bool = True, still: Cal
     `still`: asked when nobody else can write here any more, until we did; nothing is written unless it says so. Returns
     whether anything was.
     """
-    with _alone_in(path.parent):
+    with alone_in(path.parent):
         if not still():
             return False
         _write(path, content, 0o644, replace)
@@ -73,8 +73,12 @@ def write_public(path: Path, content: bytes, *, replace: bool = True, still: Cal
 
 
 @contextlib.contextmanager
-def _alone_in(directory: Path) -> Iterator[None]:
-    """Of those who write files into this directory in public, one after the other (flock on the directory)."""
+def alone_in(directory: Path) -> Iterator[None]:
+    """Of those who change files of this directory so, one after the other (flock on the directory).
+
+    `write_public` does so by itself; a change that reads first holds it around its `write_private`. Raises
+    PrivateFileError.
+    """
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:

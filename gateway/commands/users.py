@@ -27,23 +27,14 @@ Rules = Annotated[list[str] | None, typer.Option("--rule", help="e.g. 'topic rea
 @contextlib.contextmanager
 def _changing(path: Path) -> Iterator[Security]:
     """The document, checked and written at the end; nobody else writes meanwhile. Raises SecurityError."""
-    import fcntl
-    import os
+    from gateway.auth.security import Security
+    from gateway.base import alone_in
 
-    from gateway.auth.security import Security, SecurityError
-
-    try:
-        lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise SecurityError(f"{path}: {error.strerror or error}; name a file in a folder that is there") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone_in(path.parent):
         security = Security.load(path)
         yield security
         security.check()
         security.save(path)
-    finally:
-        os.close(lock)
 
 
 @users_app.command("add")

@@ -10,7 +10,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
 from bridge.base import TopicError, check_filter, check_name
+from gateway.auth.api_tokens import ApiTokenError, ApiTokens
 from gateway.auth.dynamic import DynamicPlugin
 from gateway.auth.password_hashes import make_hash
 from gateway.auth.security import Security, SecurityError, User, UserGroup
@@ -36,6 +37,7 @@ from gateway.plugins.host import Action
 
 STREAMS_MAX = 50
 STREAM_QUEUE = 500
+STREAM_LOOK_S = 5.0
 PUBLISH_S = 10.0
 
 
@@ -49,7 +51,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request. `id`: the last part of the path, where it names something."""
+    """One request. `id`: the last part of the path, where it names something; `goes_on()`: the login counts still."""
 
     user: str
     address: str
@@ -57,6 +59,7 @@ class ApiRequest:
     query: Mapping[str, str]
     body: dict[str, Any]
     request: web.Request
+    goes_on: Callable[[], bool]
 
     @property
     def limit(self) -> int:
@@ -67,8 +70,11 @@ class ApiRequest:
 class Answering:
     """See the module. `dynamic`: the plugin whose users may be changed, if it is configured."""
 
-    def __init__(self, settings: Console, shown: Shown, logins: Logins, dynamic: DynamicPlugin | None) -> None:
-        self._settings, self._shown, self._logins, self._dynamic = settings, shown, logins, dynamic
+    def __init__(
+        self, settings: Console, shown: Shown, logins: Logins, tokens: ApiTokens, dynamic: DynamicPlugin | None
+    ) -> None:
+        self._settings, self._shown, self._dynamic = settings, shown, dynamic
+        self._logins, self._tokens = logins, tokens
         self._broker, self._host = shown.broker, shown.broker.host
         self._streams = 0
         self._clients: set[MqttClient] = set()
@@ -98,6 +104,11 @@ class Answering:
         known = self._dynamic.security.users.get(user)
         return known is not None and known.enabled
 
+    def end_all(self, user: str) -> None:
+        """Every login and token of a user. Raises PrivateFileError."""
+        self._logins.end_all(user)
+        self._tokens.revoke_all(user)
+
     async def _may(self, user: str, topic: str, action: Action) -> bool:
         view = self._view(user)
         known = self._host.verdict(view, topic, action)
@@ -113,17 +124,21 @@ class Answering:
 
     async def tokens(self, asked: ApiRequest) -> Any:
         whose = None if asked.user in self._settings.admins else asked.user
-        found = self._logins.tokens(whose, time.time())
+        found = self._tokens.of(whose, time.time())
         return {"tokens": [{"id": t.id, "user": t.user, "ends": t.ends, "note": t.note} for t in found]}
 
     async def issue_token(self, asked: ApiRequest) -> Any:
-        days = min(max(int(asked.body.get("days", self._settings.token_days)), 1), self._settings.token_days)
-        secret, token = self._logins.issue(asked.user, days, str(asked.body.get("note", ""))[:200], time.time())
+        most = self._settings.token_days
+        days, note = int(asked.body.get("days", most)), str(asked.body.get("note", ""))
+        try:
+            secret, token = self._tokens.issue(asked.user, days, most, note, time.time())
+        except ApiTokenError as error:
+            raise ApiError(400, str(error)) from None
         return {"token": secret, "id": token.id, "ends": token.ends}
 
     async def revoke_token(self, asked: ApiRequest) -> Any:
         whose = None if asked.user in self._settings.admins else asked.user
-        if not self._logins.revoke(asked.id, whose):
+        if not self._tokens.revoke(asked.id, whose):
             raise ApiError(404, "there is no such token")
         return {}
 
@@ -210,18 +225,16 @@ class Answering:
             await client.connect()
             client.subscribe(topic_filter, 0)
             with suppress(ConnectionError):
-                while True:
-                    with suppress(TimeoutError):
-                        publish = await asyncio.wait_for(queue.get(), 15.0)
-                        if not await self._may(asked.user, publish.topic, Action.RECEIVE):
-                            continue
+                while asked.goes_on() and self.exists(asked.user):
+                    try:
+                        publish = await asyncio.wait_for(queue.get(), STREAM_LOOK_S)
+                    except TimeoutError:
+                        await response.write(b": still here\n\n")
+                        continue
+                    if asked.goes_on() and await self._may(asked.user, publish.topic, Action.RECEIVE):
                         message = Message(publish.topic, publish.payload, publish.qos, publish.retain)
                         line = json.dumps({**message_json(message), "missed": missed[0], "time": time.time()})
                         await response.write(f"data: {line}\n\n".encode())
-                        continue
-                    if not self.exists(asked.user):
-                        break
-                    await response.write(b": still here\n\n")
         finally:
             self._streams -= 1
             self._clients.discard(client)
@@ -355,7 +368,7 @@ class Answering:
 
     def _send_away(self, user: str) -> None:
         """Whoever was let in under this name has to log in again."""
-        self._logins.end_all(user)
+        self.end_all(user)
         for client in list(self._broker.lifecycle.clients.values()):
             if client.view.username == user and client.peer is None:
                 self._shown.disconnect(client.client_id)

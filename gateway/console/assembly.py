@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gateway.auth.api_tokens import FILE, ApiTokens
 from gateway.auth.dynamic import DynamicPlugin
 from gateway.base.config_console import Console
 from gateway.broker import EdgeBroker
@@ -14,8 +15,6 @@ from gateway.console.answering import Answering
 from gateway.console.logins import Logins
 from gateway.console.serving import ConsoleServer
 from gateway.console.shown import LogTail, Shown
-
-TOKENS = "console-tokens.json"
 
 
 def make_server(
@@ -27,6 +26,8 @@ def make_server(
     log: LogTail,
 ) -> ConsoleServer:
     """`prefix`: of availability topics. Raises PrivateFileError."""
-    logins = Logins(None if data is None else data / TOKENS, os.urandom)
+    logins = Logins(os.urandom)
+    tokens = ApiTokens(None if data is None else data / FILE, os.urandom)
     dynamic = next((plugin for plugin in broker.host.plugins if isinstance(plugin, DynamicPlugin)), None)
-    return ConsoleServer(settings, logins, Answering(settings, Shown(broker, status, prefix, log), logins, dynamic))
+    answering = Answering(settings, Shown(broker, status, prefix, log), logins, tokens, dynamic)
+    return ConsoleServer(settings, logins, tokens, answering)

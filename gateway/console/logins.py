@@ -1,24 +1,18 @@
-"""Who speaks to the API: logins of the page, tokens of programs, failures that make an address wait. No HTTP here.
+"""Who speaks to the API: logins of the page, and failures that make an address wait. No HTTP here.
 
-A login lasts hours and ends with the process; a token lasts days and is kept as a digest, so that the file lets nobody
-in. Both stand for an MQTT user, whose rights they have. Time and randomness are passed in.
+A login lasts hours, ends with the process and stands for an MQTT user, whose rights it has; tokens of programs are in
+`gateway.auth.api_tokens`. Time and randomness are passed in.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-
-from gateway.base import PrivateFileError, read_private, write_private
 
 LOGIN_S = 8 * 3600.0
 IDLE_S = 3600.0
 LOGINS_MAX = 1_000
-TOKENS_MAX = 1_000
 SECRET_BYTES = 32
 FAILURES_MAX = 10
 FAILURES_S = 60.0
@@ -39,35 +33,13 @@ class ConsoleLogin:
     seen: float
 
 
-@dataclass(frozen=True, slots=True)
-class ApiToken:
-    """One token of a program. `digest`: SHA-256 of its secret, in hex; `id`: its beginning, to name it by."""
-
-    digest: str
-    user: str
-    ends: float
-    note: str
-
-    @property
-    def id(self) -> str:
-        return self.digest[:12]
-
-
 class Logins:
-    """All of one process. `path`: where tokens are kept; None: they end with the process. `random(n)`: n bytes."""
+    """All of one process. `random(n)`: n bytes."""
 
-    def __init__(self, path: Path | None, random: Callable[[int], bytes]) -> None:
-        """Raises PrivateFileError for a file that others may read, or that is none."""
-        self._path, self._random = path, random
+    def __init__(self, random: Callable[[int], bytes]) -> None:
+        self._random = random
         self._logins: dict[str, ConsoleLogin] = {}
-        self._tokens: dict[str, ApiToken] = {}
         self._failures: dict[str, list[float]] = {}
-        if path is not None and path.exists():
-            try:
-                entries = json.loads(read_private(path))
-                self._tokens = {entry["digest"]: ApiToken(**entry) for entry in entries}
-            except (ValueError, TypeError, KeyError):
-                raise PrivateFileError(f"{path}: holds no tokens; remove it and make new ones") from None
 
     # ------------------------------------------------------------------------------------------- failures
 
@@ -109,52 +81,17 @@ class Logins:
         login.seen = now
         return login.user
 
+    def is_on(self, secret: str, now: float) -> bool:
+        """Whether a login that is not used now goes on: for what it opened before."""
+        login = self._logins.get(_digest(secret))
+        return login is not None and now - login.begun < LOGIN_S
+
     def end(self, secret: str) -> None:
         self._logins.pop(_digest(secret), None)
 
     def end_all(self, user: str) -> None:
-        """Everything that stands for a user who is no more, or has a new password. Raises PrivateFileError."""
+        """Those of a user who is no more, or has a new password."""
         self._logins = {digest: login for digest, login in self._logins.items() if login.user != user}
-        if any(token.user == user for token in self._tokens.values()):
-            self._tokens = {digest: token for digest, token in self._tokens.items() if token.user != user}
-            self._save()
-
-    # --------------------------------------------------------------------------------------------- tokens
-
-    def issue(self, user: str, days: int, note: str, now: float) -> tuple[str, ApiToken]:
-        """A new token: the secret, which is shown once, and what is kept. Raises PrivateFileError, TooManyError."""
-        self._tokens = {digest: token for digest, token in self._tokens.items() if token.ends > now}
-        if len(self._tokens) >= TOKENS_MAX:
-            raise TooManyError
-        secret = self._random(SECRET_BYTES).hex()
-        token = ApiToken(_digest(secret), user, now + days * 86_400.0, note)
-        self._tokens[token.digest] = token
-        self._save()
-        return secret, token
-
-    def user_of_token(self, secret: str, now: float) -> str | None:
-        token = self._tokens.get(_digest(secret))
-        return token.user if token is not None and token.ends > now else None
-
-    def tokens(self, user: str | None, now: float) -> list[ApiToken]:
-        """Those of a user, or (None) all, that still count."""
-        return [token for token in self._tokens.values() if token.ends > now and user in (None, token.user)]
-
-    def revoke(self, id_: str, user: str | None) -> bool:
-        """Whether there was such a token of that user (None: of anybody). Raises PrivateFileError."""
-        found = [t for t in self._tokens.values() if hmac.compare_digest(t.id, id_) and user in (None, t.user)]
-        for token in found:
-            del self._tokens[token.digest]
-        if found:
-            self._save()
-        return bool(found)
-
-    def _save(self) -> None:
-        if self._path is not None:
-            entries = [
-                {"digest": t.digest, "user": t.user, "ends": t.ends, "note": t.note} for t in self._tokens.values()
-            ]
-            write_private(self._path, json.dumps(entries, indent=1).encode() + b"\n", replace=True)
 
 
 def _digest(secret: str) -> str:

@@ -13,11 +13,13 @@ import logging
 import ssl
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
+from gateway.auth.api_tokens import ApiTokens
 from gateway.base import Stamps, StartError
 from gateway.base.config_console import Console
 from gateway.base.log_events import LogEvent
@@ -50,8 +52,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class ConsoleServer:
     """One process's. `start`, then `stop`."""
 
-    def __init__(self, settings: Console, logins: Logins, answering: Answering) -> None:
-        self._settings, self._logins, self._answering = settings, logins, answering
+    def __init__(self, settings: Console, logins: Logins, tokens: ApiTokens, answering: Answering) -> None:
+        self._settings, self._logins, self._tokens, self._answering = settings, logins, tokens, answering
         self._runner: web.AppRunner | None = None
         self._looking: asyncio.Task[None] | None = None
         self.port = 0
@@ -130,7 +132,8 @@ class ConsoleServer:
                 if act is None:
                     return self._logout(request)
                 body = await self._body(one, request)
-                asked = ApiRequest(user or "", address, request.match_info.get("id", ""), request.query, body, request)
+                id_, goes_on = request.match_info.get("id", ""), partial(self._goes_on, request)
+                asked = ApiRequest(user or "", address, id_, request.query, body, request, goes_on)
                 answer = await act(asked)
             except TooManyError:
                 return _error(429, "too many wrong attempts from this address; wait a minute")
@@ -158,10 +161,10 @@ class ConsoleServer:
             raise ApiError(400, str(error)) from None
 
     def _user(self, request: web.Request, address: str, now: float) -> str:
-        kind, _, secret = request.headers.get("Authorization", "").partition(" ")
+        kind, secret = _shown(request)
         user = None
-        if kind.lower() == "bearer":
-            user = self._logins.user_of_token(secret.strip(), now)
+        if kind == "bearer":
+            user = self._tokens.user_of(secret, now)
         elif cookie := request.cookies.get(COOKIE):
             user = self._logins.user_of_login(cookie, now)
             if user is None:
@@ -171,9 +174,15 @@ class ConsoleServer:
                 self._logins.failed(address, now)
             raise ApiError(401, "log in, or show a token")
         if not self._answering.exists(user):
-            self._logins.end_all(user)
+            self._answering.end_all(user)
             raise ApiError(401, "this user is no more")
         return user
+
+    def _goes_on(self, request: web.Request) -> bool:
+        kind, secret = _shown(request)
+        if kind == "bearer":
+            return self._tokens.user_of(secret, time.time()) is not None
+        return self._logins.is_on(request.cookies.get(COOKIE, ""), time.time())
 
     def _allow(self, one: ApiOperation, user: str | None) -> None:
         if one.who in (ADMIN, CHANGE) and user not in self._settings.admins:
@@ -217,6 +226,12 @@ async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse
     if not response.prepared:
         response.headers.update(HEADERS)
     return response
+
+
+def _shown(request: web.Request) -> tuple[str, str]:
+    """How a program says who it is, in small letters, and the secret; both empty for a browser."""
+    kind, _, secret = request.headers.get("Authorization", "").partition(" ")
+    return kind.lower(), secret.strip()
 
 
 def _error(status: int, text: str) -> web.Response:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import urllib.request
 
 import paho.mqtt.client as paho
 import pytest
 
+from gateway.cli import run
 from gateway.console.operations import OPERATIONS
 from tests.gateway.console.running import Api, Running
 from tests.waits import wait_until
@@ -46,6 +49,25 @@ def test_a_token_has_its_users_rights_and_ends(ann: Api, bob: Api) -> None:
     assert issued["token"] not in str(bob.ask("GET", "/tokens")[1])
     assert ann.ask("DELETE", f"/tokens/{issued['id']}")[0] == 200
     assert program.ask("GET", "/me")[0] == 401
+    assert bob.ask("POST", "/tokens", {"days": 91})[0] == 400
+
+
+def test_the_command_makes_and_ends_tokens_of_a_running_broker(
+    broker: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = str(broker.directory / "broker.yaml")
+    assert run(["tokens", "add", "-c", config, "bob", "--json"]) == 0
+    issued = json.loads(capsys.readouterr().out)
+    program = Api(broker.port, token=issued["token"])
+    assert program.ask("GET", "/me")[1]["user"] == "bob"
+    headers = {"Authorization": f"Bearer {issued['token']}"}
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{broker.port}/api/v1/stream?filter=plant/quiet", headers=headers
+    )
+    with urllib.request.urlopen(request, timeout=20) as stream:
+        assert run(["tokens", "revoke", "-c", config, issued["id"]]) == 0
+        assert program.ask("GET", "/me")[0] == 401
+        assert stream.read().replace(b": still here\n\n", b"") == b"", "a stream ends with the token that opened it"
 
 
 def test_a_client_is_shown_and_sent_away(broker: Running, ann: Api) -> None:

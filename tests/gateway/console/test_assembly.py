@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from gateway.auth.api_tokens import FILE
 from gateway.auth.dynamic import DynamicPlugin
 from gateway.base import PrivateFileError
 from gateway.base.config_console import Console
-from gateway.console.assembly import TOKENS, make_server
+from gateway.console.assembly import make_server
 from gateway.console.shown import LogTail
 
 NOW = 1_800_000_000.0
@@ -29,17 +30,17 @@ def test_the_dynamic_plugin_is_found_among_others(tmp_path: Path) -> None:
 
 
 def test_tokens_are_kept_in_the_data_directory_if_there_is_one(tmp_path: Path) -> None:
-    secret, token = server(tmp_path)._answering._logins.issue("ann", 3, "", NOW)
-    assert (tmp_path / TOKENS).stat().st_mode & 0o077 == 0
-    assert secret not in (tmp_path / TOKENS).read_text()
+    secret, token = server(tmp_path)._answering._tokens.issue("ann", 3, 90, "", NOW)
+    assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
+    assert secret not in (tmp_path / FILE).read_text()
     again = server(tmp_path)
-    assert [one.id for one in again._answering._logins.tokens("ann", NOW)] == [token.id]
-    assert again._logins is again._answering._logins, "one set of logins"
-    assert list(server(None)._answering._logins.tokens("ann", NOW)) == []
+    assert [one.id for one in again._answering._tokens.of("ann", NOW)] == [token.id]
+    assert again._tokens is again._answering._tokens, "one set of tokens"
+    assert list(server(None)._answering._tokens.of("ann", NOW)) == []
 
 
 def test_tokens_that_others_can_read_are_refused(tmp_path: Path) -> None:
-    server(tmp_path)._answering._logins.issue("ann", 3, "", NOW)
-    (tmp_path / TOKENS).chmod(0o644)
+    server(tmp_path)._answering._tokens.issue("ann", 3, 90, "", NOW)
+    (tmp_path / FILE).chmod(0o644)
     with pytest.raises(PrivateFileError, match="chmod 600"):
         server(tmp_path)

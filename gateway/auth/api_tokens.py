@@ -1,0 +1,154 @@
+"""Tokens by which programs speak to the HTTP API: issued for days, kept as digests, listed and revoked.
+
+Each stands for an MQTT user, whose rights it has. The file lets nobody in. A running broker and `veilmq tokens` change
+it one after the other, and the broker sees what the command did. Time and randomness are passed in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bridge.base import OperatorError
+from gateway.base import PrivateFileError, Stamps, alone_in, read_private, write_private
+from gateway.base.log_events import LogEvent
+
+log = logging.getLogger("veilmq.auth")
+
+FILE = "console-tokens.json"
+"""In a broker's data directory."""
+TOKENS_MAX = 1_000
+NOTE_MAX, USER_MAX = 200, 1_000
+SECRET_BYTES = 32
+ID_CHARS = 12
+
+
+class ApiTokenError(OperatorError):
+    """A token that cannot be issued, in a line for whoever asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiToken:
+    """One token of a program. `digest`: SHA-256 of its secret, in hex; `id`: its beginning, to name it by."""
+
+    digest: str
+    user: str
+    ends: float
+    note: str
+
+    @property
+    def id(self) -> str:
+        return self.digest[:ID_CHARS]
+
+
+class ApiTokens:
+    """All of one broker. `path`: where they are kept; None: they end with the process. `random(n)`: n bytes."""
+
+    def __init__(self, path: Path | None, random: Callable[[int], bytes]) -> None:
+        """Raises PrivateFileError for a file that others may read, or that is none."""
+        self._path, self._random = path, random
+        self._tokens: dict[str, ApiToken] = {}
+        self._stamps = Stamps([] if path is None else [path])
+        self._read()
+
+    def issue(self, user: str, days: int, days_max: int, note: str, now: float) -> tuple[str, ApiToken]:
+        """A new token: the secret, which is shown once, and what is kept. Raises ApiTokenError, PrivateFileError."""
+        if not user or len(user) > USER_MAX or not user.isprintable():
+            raise ApiTokenError("a token stands for a user; give a name")
+        if not 1 <= days <= days_max:
+            raise ApiTokenError(f"a token counts for 1 to {days_max} days here (console.token_days); give so many")
+        if len(note) > NOTE_MAX or not (note.isprintable() or not note):
+            raise ApiTokenError(f"a note is one line of at most {NOTE_MAX} characters; shorten it")
+        secret = self._random(SECRET_BYTES).hex()
+        token = ApiToken(_digest(secret), user, now + days * 86_400.0, note)
+        with self._changing():
+            kept = {digest: one for digest, one in self._tokens.items() if one.ends > now}
+            if len(kept) >= TOKENS_MAX:
+                raise ApiTokenError(f"{TOKENS_MAX} tokens count already; revoke some")
+            self._tokens = {**kept, token.digest: token}
+        return secret, token
+
+    def user_of(self, secret: str, now: float) -> str | None:
+        """Whose token it is; None if it is over, or none."""
+        self._look()
+        token = self._tokens.get(_digest(secret))
+        return token.user if token is not None and token.ends > now else None
+
+    def of(self, user: str | None, now: float) -> list[ApiToken]:
+        """Those of a user, or (None) all, that still count."""
+        self._look()
+        return [token for token in self._tokens.values() if token.ends > now and user in (None, token.user)]
+
+    def revoke(self, id_: str, user: str | None) -> bool:
+        """Whether there was such a token of that user (None: of anybody). Raises PrivateFileError."""
+        asked = id_.encode("utf-8", "surrogatepass")
+        with self._changing():
+            found = [
+                token for token in self._tokens.values()
+                if hmac.compare_digest(token.id.encode(), asked) and user in (None, token.user)
+            ]  # fmt: skip
+            for token in found:
+                del self._tokens[token.digest]
+        return bool(found)
+
+    def revoke_all(self, user: str) -> None:
+        """Those of a user who is no more, or has a new password. Raises PrivateFileError."""
+        self._look()
+        if any(token.user == user for token in self._tokens.values()):
+            with self._changing():
+                self._tokens = {digest: token for digest, token in self._tokens.items() if token.user != user}
+
+    # --------------------------------------------------------------------------------------------- the file
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """What the file says now is changed and written; nobody else writes meanwhile."""
+        if self._path is None:
+            yield
+            return
+        with alone_in(self._path.parent):
+            self._read()
+            before = self._tokens
+            self._tokens = dict(before)
+            try:
+                yield
+                if self._tokens != before:
+                    entries = [asdict(token) for token in self._tokens.values()]
+                    write_private(self._path, json.dumps(entries, indent=1).encode() + b"\n", replace=True)
+                    self._stamps.changed()
+            except (PrivateFileError, ApiTokenError):
+                self._tokens = before
+                raise
+
+    def _look(self) -> None:
+        """Take up what somebody else changed. A damaged file keeps what was before."""
+        if self._stamps.changed():
+            try:
+                self._read()
+            except PrivateFileError as error:
+                LogEvent.TOKENS_NOT_REREAD.say(log, error)
+
+    def _read(self) -> None:
+        if self._path is None:
+            return
+        if not self._path.exists():
+            self._tokens = {}
+            return
+        try:
+            entries = json.loads(read_private(self._path))
+            tokens = [ApiToken(**entry) for entry in entries]
+            if not all(isinstance(t.digest, str) and isinstance(t.ends, int | float) for t in tokens):
+                raise TypeError
+        except (ValueError, TypeError):
+            raise PrivateFileError(f"{self._path}: holds no tokens; remove it and make new ones") from None
+        self._tokens = {token.digest: token for token in tokens}
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,123 @@
+"""`veilmq tokens`: tokens of the HTTP API, in the broker's file; a running broker follows at the next request."""
+
+# ruff: noqa: PLC0415  heavy imports happen inside the commands, so that --help and completion answer at once
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gateway.commands.printing import print_json, print_table
+from gateway.commands.trust import OPTIONS, Json
+
+if TYPE_CHECKING:
+    from gateway.auth.api_tokens import ApiTokens
+    from gateway.base import Settings
+    from gateway.base.config_console import Console
+
+tokens_app = typer.Typer(help="Tokens by which programs speak to the HTTP API of a broker.", **OPTIONS)
+Config = Annotated[Path, typer.Option("-c", "--config", metavar="FILE", help="Configuration of the broker (YAML).")]
+
+
+def _opened(config: Path) -> tuple[Settings, Console, ApiTokens]:
+    """Raises ConfigError where tokens would do nothing, PrivateFileError where the broker could not read them."""
+    import os
+
+    from gateway.auth.api_tokens import FILE, ApiTokens
+    from gateway.base import ConfigError, PrivateFileError, load
+
+    settings = load(config)
+    if settings.console is None:
+        raise ConfigError(f"{config}: has no console section, and so no API; add console: {{}}")
+    if settings.data is None:
+        raise ConfigError(f"{config}: has no data directory, so that tokens end with the broker; add data")
+    try:
+        owner = settings.data.stat().st_uid
+    except OSError as error:
+        raise PrivateFileError(f"{settings.data}: {error.strerror}; start the broker once, which makes it") from None
+    if owner != os.geteuid():
+        raise PrivateFileError(f"{settings.data}: belongs to user {_name(owner)}; run this as that user (sudo -u)")
+    return settings, settings.console, ApiTokens(settings.data / FILE, os.urandom)
+
+
+def _name(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"#{uid}"
+
+
+@tokens_app.command("list")
+def list_(config: Config, as_json: Json = False) -> None:
+    """Show the tokens that count: whose, until when, what for. The secrets are not kept."""
+    import time
+
+    now = time.time()
+    tokens = _opened(config)[2].of(None, now)
+    if as_json:
+        print_json([{"id": t.id, "user": t.user, "ends": t.ends, "note": t.note} for t in tokens])
+        return
+    print_table("", ["id", "user", "ends", "note"], [[t.id, t.user, _day(t.ends), t.note] for t in tokens])
+
+
+@tokens_app.command("add")
+def add(
+    config: Config,
+    user: Annotated[str, typer.Argument(metavar="USER", help="The MQTT user whose rights it has.")],
+    days: Annotated[
+        int | None, typer.Option(help="How long it counts; at most, and if not given, console.token_days.")
+    ] = None,
+    note: Annotated[str, typer.Option(help="What it is for.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Make a token and print it, once."""
+    import time
+
+    settings, console, tokens = _opened(config)
+    _check_user(settings, user)
+    secret, token = tokens.issue(
+        user, console.token_days if days is None else days, console.token_days, note, time.time()
+    )
+    if as_json:
+        print_json({"token": secret, "id": token.id, "user": user, "ends": token.ends})
+        return
+    typer.echo(f"token {token.id} of {user}, until {_day(token.ends)}; it is not shown again:", err=True)
+    print(secret)
+
+
+@tokens_app.command("revoke")
+def revoke(
+    config: Config, ids: Annotated[list[str], typer.Argument(metavar="ID...", help="As `veilmq tokens list` shows.")]
+) -> None:
+    """End tokens; the next request with one is refused."""
+    from gateway.auth.api_tokens import ApiTokenError
+
+    tokens = _opened(config)[2]
+    missing = [each for each in ids if not tokens.revoke(each, None)]
+    if ended := [each for each in ids if each not in missing]:
+        print(f"{', '.join(ended)}: no longer counts" if len(ended) == 1 else f"{', '.join(ended)}: no longer count")
+    if missing:
+        raise ApiTokenError(f"no token {', '.join(missing)}; veilmq tokens list shows those that count")
+
+
+def _check_user(settings: Settings, user: str) -> None:
+    """Where users are in the plugin's file, the user has to be there. Raises ApiTokenError, SecurityError."""
+    from gateway.auth.api_tokens import ApiTokenError
+    from gateway.auth.security import Security
+
+    options = settings.plugins.get("gateway.auth.dynamic.DynamicPlugin")
+    if options is None:
+        return
+    known = Security.load(Path(options["file"])).users.get(user)
+    if known is None or not known.enabled:
+        raise ApiTokenError(f"{options['file']}: no user {user} that may log in; add it with veilmq users add")
+
+
+def _day(ends: float) -> str:
+    import time
+
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends))
