@@ -1,7 +1,7 @@
 """What the tests of Paho's cases share: a client that completes its handshakes, a broker whose clock they put forward.
 
-`serving_cases` is a broker on loopback sockets with an access list that refuses one filter and a keep-alive of its own, as
-the cases presuppose. Nothing sleeps.
+`serving_cases` is a broker on loopback sockets with an access list that refuses one filter and a keep-alive of its own,
+as the cases presuppose. Nothing sleeps.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What Paho's interoperability suite looks at in MQTT 5 alone, as cases of ours over raw sockets.
 
-docs/reference/broker.md says which case of the suite each test stands for; what both versions have is in `test_cases.py`.
+docs/reference/broker.md says which case of the suite each test stands for. Both versions: `test_cases.py`.
 """
 
 from __future__ import annotations
