@@ -224,6 +224,7 @@ def _node(party: Party, store: Store, data: Path) -> tuple[OverlayNode, KeyCache
         outgoing=party.outgoing,
         max_age_s=party.where.outbox_age_s or None,
         shelf=store,
+        generation=store.generation,
     )
     return node, cache, None
 

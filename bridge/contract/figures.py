@@ -91,6 +91,11 @@ class FigureName(StrEnum):
         "outbox_refused",
         "The outbox took no publication: it is full, the disk fails, or local clients alone got it.",
     )
+    OUTLIVED = "outlived", "A later start of our own identity was proven: it runs twice, and we seal nothing any more."
+    OUTLIVED_WAITS = (
+        "outlived_waits",
+        "A publication of ours waits: a later start of our identity runs elsewhere.",
+    )
     OVERLAY_EQUIVOCATIONS = "overlay_equivocations", "The owner signed two documents of one version."
     OVERLAYS_ADOPTED = "overlays_adopted", "A newer version of the overlay is in force."
     OVERLAYS_SENT = "overlays_sent", "The overlay was sent to a member that had an older one."

@@ -4,9 +4,8 @@ Each replica has its own window and its own place in the outbox, so that one tha
 the others need. An entry is sealed when it is first sent (docs/protocol.md §5.1); whenever its scope seals under
 another epoch key or for other views, what some replica still lacks is sealed anew under the same sequence. What cannot
 be sealed now waits without holding up the others. What is too old, by the outbox's own bound or by the message's
-expiry, is dropped and counted instead of sent. Not here: sealing (`sealing`), what comes from
-the disk when (`intake`), windows (`windows`), bounds of memory (`residents`), how content is cut
-(`content`).
+expiry, is dropped and counted instead of sent. Not here: sealing (`sealing`), what comes from the disk when (`intake`),
+windows (`windows`), bounds of memory (`residents`), how content is cut (`content`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from bridge.publisher.repairing import Repairable, check_ours
 from bridge.publisher.residents import Residents, Standing
 from bridge.publisher.sealing import Entry, Sealer, wire_topic_of
 from bridge.publisher.windows import Lanes
-from bridge.wire import PullRequest
+from bridge.wire import OwnLife, PullRequest
 from keys.envelope import Mode
 from keys.epochs import ScopeKeys
 from keys.identity import Identity
@@ -51,13 +50,14 @@ class Publisher:
         secrets: Sequence[ScopeSecret],
         keys: ScopeKeys,
         random: Callable[[int], bytes],
+        life: OwnLife,
         max_age_s: float | None = None,
     ) -> None:
         """`max_age_s`: what was published longer ago is dropped instead of sent; None: no bound."""
         self._home = overlay.certificate(name).region
         self.view = overlay.views[self._home]
         self._hosted = overlay.hosted  # while we run
-        self.sealer = Sealer(overlay, identity, name, secrets, keys, random)
+        self.sealer = Sealer(overlay, identity, name, secrets, keys, random, life)
         self._max_age_s = max_age_s
         self._retained = OwnRetained()
         self._residents = Residents()

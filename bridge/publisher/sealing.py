@@ -17,6 +17,7 @@ from bridge.contract import Count, Effect, Publication, UserProperties, Wire
 from bridge.document import Overlay, Scope, ScopeSecret, batch_topic
 from bridge.publisher.data_keys import DataKeys, LiveKey
 from bridge.publisher.residents import Standing
+from bridge.wire import OwnLife
 from bridge.wire import pieces as content
 from keys.envelope import (
     NO_KEY,
@@ -95,11 +96,12 @@ class Sealer:
         secrets: Sequence[ScopeSecret],
         keys: ScopeKeys,
         random: Callable[[int], bytes],
+        life: OwnLife,
     ) -> None:
         self._overlay = overlay
         self._identity = identity
-        self._name = name
-        self._data_keys = DataKeys(overlay, identity, overlay.certificate(name).region, keys, random)
+        self._name, self._life = name, life
+        self._data_keys = DataKeys(overlay, identity, overlay.certificate(name).region, keys, random, life)
         self._set_secrets(secrets)
         self._last_now = 0.0
         # What each scope seals under, by wire filter, as of the last review; None asks for a review.
@@ -171,6 +173,8 @@ class Sealer:
 
     def hindrance(self, entry: Entry, now: float) -> str | None:
         """Why an entry cannot be sealed now: a figure's name; None if it can."""
+        if self._life.outlived_by:
+            return "outlived_waits"
         allowed = self._rights.get(entry.topic)
         if allowed is None:
             if len(self._rights) >= RIGHTS_MAX:
@@ -185,6 +189,8 @@ class Sealer:
         secret = self.secret_for(topic)
         if secret is None:
             return False
+        if self._life.outlived_by:
+            return True
         no_key = self._names.get(secret.scope.filter, self) is None
         return no_key or self._rights.get(secret.wire_topic(topic)) is False
 

@@ -31,7 +31,17 @@ from keys.envelope import (
     verify_header,
 )
 from keys.epochs import KeyName
-from keys.errors import BadFrame, BadShare, Expired, KeysError, NotAuthorised, UnknownView, WrongEpochKey
+from keys.errors import (
+    BadFrame,
+    BadShare,
+    Expired,
+    KeysError,
+    NotAuthorised,
+    NotFresh,
+    Superseded,
+    UnknownView,
+    WrongEpochKey,
+)
 from keys.identity import CARRIERS, Certificate
 from keys.keyheader import NO_KCV
 from keys.sharetree import Hop, Label, Place, Share, decode_shares
@@ -42,6 +52,7 @@ VERIFIED_KEYS_MAX = 4096  # key headers whose signature we remember; a flood of 
 RIGHTS_MAX = 65_536  # (publisher, topic, epoch) whose right is remembered: no scan over grants for each publication
 SEQUENCE_MAX = (1 << 63) - 1  # the largest signed number of 64 bits, as databases and Spark have them
 TIME_MS_MAX = 253_402_300_799_999  # end of year 9999, the last that calendars and Spark's timestamps can show
+AHEAD_S = 300.0  # clocks of members may differ by so much about what cannot be yet
 BUMP_GRACE_S = 30.0  # a bump reaches all members within it, whatever the calendar's grace is
 
 
@@ -52,7 +63,7 @@ def refused(peer: str, error: KeysError) -> list[Effect]:
     counted = Count("refused", 1, type(error).__name__)
     return (
         [counted]
-        if isinstance(error, Expired | WrongEpochKey | UnknownView)
+        if isinstance(error, Expired | WrongEpochKey | UnknownView | NotFresh | Superseded)
         else [counted, Blame(peer, False, str(error))]
     )
 

@@ -145,6 +145,8 @@ class LogEvent(Enum):
         "This replica may be stopped.")
     NOT_LISTED = (ERROR, "the overlay lists us no longer: nothing is sent or received until it does",
         "The owner took this member out.")
+    IDENTITY_RUNS_TWICE = (ERROR, "our identity was started again elsewhere, at %s UTC: we seal nothing any more",
+        "Two gateways have one identity. Stop one of them, then start the other one again.")
     AUTHORITY_NOT_TRUSTED = (ERROR, "%s; new members of that authority cannot connect",
         "The overlay names an authority that TLS cannot read. Tell the owner.")
     KEY_ROTATED = INFO, "rotated: %s has the key that the overlay lists now", "The next identity is in use."

@@ -134,7 +134,7 @@ def test_retain_and_expiry_are_for_the_broker_too():
 
 def test_the_largest_region_and_scope_stay_within_what_hosted_brokers_carry():
     members = tuple(f"r1m{i}" for i in range(255))
-    scope = Scope("plant/" + "x" * 1890 + "/#")
+    scope = Scope("plant/" + "x" * 1878 + "/#")
     world = make_world({1: 255}, [], {"g1": 1}, [scope], hosted=members)
     node = gateway(world, "g1")
     entries = []

@@ -25,6 +25,7 @@ from bridge.document.policy import Scope
 from bridge.publisher.publisher import STRAGGLER_S, UNAUTHORISED_S, Publisher
 from bridge.publisher.residents import LEAD_MAX
 from bridge.publisher.windows import WINDOW_MAX
+from bridge.wire import OwnLife
 from bridge.wire.pulling import PULL_TOPIC, PullRequest
 from keys.envelope import Mode
 from keys.errors import BadFrame, NotAuthorised
@@ -49,7 +50,8 @@ def entry(sequence: int, topic: str = "plant/t", qos: int = 1, previous: int = 0
 def publisher_of(world: World, max_age_s: float | None = None, links: bool = True) -> Publisher:
     """Without the node around it."""
     draw = random.Random(1).randbytes
-    made = Publisher(world.overlay, world.identities["site"], "site", world.secrets, world.keys, draw, max_age_s)
+    site = world.identities["site"]
+    made = Publisher(world.overlay, site, "site", world.secrets, world.keys, draw, OwnLife(1), max_age_s)
     for peer in REPLICAS if links else ():
         made.link_up(peer, NOW)
     return made
