@@ -241,7 +241,7 @@ class Exchange(Delivering):
             self._acknowledge(client, publish)
             return
         client.owe(owed)
-        if client.acks[0].code is not None:
+        if client.acks and client.acks[0].code is not None:
             self._settle(client)
         if client.acks and client.session.inbound.full and client.connection is not None:
             # MQTT 5 clients know our Receive Maximum; others are made to wait.
