@@ -18,7 +18,7 @@ from spark_ingest.spool.segments import (
     positions_of,
     read_groups,
 )
-from spark_ingest.spool.sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, is_batch_topic, parse_shard
+from spark_ingest.spool.sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, parse_shard
 from spark_ingest.spool.standing import standings
 from spark_ingest.spool.trouble import tell_trouble
 from spark_ingest.spool.view import SpoolView, in_tasks, salvaged_groups
@@ -43,7 +43,6 @@ __all__ = [
     "directory_bytes",
     "forget",
     "in_tasks",
-    "is_batch_topic",
     "make_room",
     "parse_shard",
     "placed_groups",
