@@ -56,8 +56,11 @@ function redraw(element, parts) {
   const label = element.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
   element.replaceChildren(...parts);
   if (label === null) return;
-  const again = [...element.querySelectorAll("[aria-label]")].find((one) => one.getAttribute("aria-label") === label);
-  (again || element.closest("[tabindex]") || $("main")).focus();
+  if (!$("sure").open) (called(label, element) || element.closest("[tabindex]") || $("main")).focus();
+}
+
+function called(label, element = document) {
+  return [...element.querySelectorAll("[aria-label]")].find((one) => one.getAttribute("aria-label") === label);
 }
 
 function fill(id, rows) {
@@ -92,9 +95,12 @@ function fail(text, looked = false) {
 // Ask before what cannot be taken back: Enter or Escape on the first button leaves everything as it is.
 function sure(text, word) {
   $("sure-text").textContent = text; $("sure-yes").textContent = word;
-  const dialog = $("sure");
+  const dialog = $("sure"), label = document.activeElement.getAttribute("aria-label");
   dialog.returnValue = "no"; dialog.showModal();
-  return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true }));
+  return new Promise((done) => dialog.addEventListener("close", () => {
+    (called(label) || $("main")).focus();  // what was asked from may have been drawn anew meanwhile
+    done(dialog.returnValue === "yes");
+  }, { once: true }));
 }
 
 // ------------------------------------------------------------------------------------------------ sections
