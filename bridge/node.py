@@ -56,7 +56,7 @@ from bridge.membership import GRANT_TOPIC, KeyClient, Node, OverlayDirectory, an
 from bridge.publisher import NothingLeft, OutboxIntake, Publisher, Shelf
 from bridge.reader import Collector, ScopeInterest
 from bridge.replica import Forwarder
-from bridge.wire import PULL_TOPIC, SUBSCRIBE_TOPIC, refused
+from bridge.wire import GENERATION_TOPIC, PULL_TOPIC, SUBSCRIBE_TOPIC, OwnLife, refused
 from keys.epochs import KeyName, ScopeKeys
 from keys.errors import KeysError
 from keys.identity import Identity
@@ -191,13 +191,15 @@ class GatewayNode(ReaderNode):
         outgoing: Sequence[ScopeSecret] | None = None,
         max_age_s: float | None = None,
         shelf: Shelf | None = None,
+        generation: int = 0,
     ) -> None:
         """`outgoing`: scopes to publish by (None: all of `secrets`). `max_age_s`: of what is still to be sent. `shelf`:
-        what the outbox on disk says."""
+        what the outbox on disk says. `generation`: of this start (docs/protocol.md §2.11)."""
         super().__init__(overlay, identity, name, secrets, keys, random)
         # by clear names, which stay when the owner exchanges the tokens
         self._outgoing = None if outgoing is None else {secret.clear_filter for secret in outgoing}
-        self.publisher = Publisher(overlay, identity, name, self._sends(), keys, random, max_age_s)
+        self.life = OwnLife(generation)
+        self.publisher = Publisher(overlay, identity, name, self._sends(), keys, random, self.life, max_age_s)
         self.intake = OutboxIntake(self.publisher, shelf or NothingLeft(), max_age_s)
         self.collector = Collector(overlay, name, secrets, keys)
         self.groups = SharedGroups(overlay, identity, name, secrets, self.interest.accepted)
@@ -249,6 +251,8 @@ class GatewayNode(ReaderNode):
                     return self.publisher.asked(event, now)
                 except KeysError as error:
                     return refused(peer, error)
+            case Received(_, wire) if wire.topic == GENERATION_TOPIC:
+                return self.life.heard(event, self.overlay, self.name)
             case Received():
                 return self._collected(self.collector.received(event, now), now)
             case Acked(_, ticket) if ticket > 0:

@@ -25,6 +25,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from keys import frames
+from keys.batchheader import Order
 from keys.derivation import Derivation
 from keys.epochs import KeyName
 from keys.errors import BadContent, OurFault, WrongEpochKey
@@ -50,6 +51,7 @@ __all__ = [
     "KeyName",
     "MessageHeader",
     "Mode",
+    "Order",
     "SequenceWindow",
     "SignedHeader",
     "check_share",
@@ -63,6 +65,7 @@ __all__ = [
     "verify_header",
 ]
 
+NO_ORDER = Order(0, 0)  # of whoever has one life
 TAG_BYTES = 16  # of AES-GCM: sealed content is this much longer
 NONCE_BYTES = 12
 
@@ -152,11 +155,13 @@ def make_key(
     message_limit: int,
     scope_key: bytes | None,
     random: Callable[[int], bytes],
+    order: Order = NO_ORDER,
 ) -> tuple[KeyHeader, DataKey, list[Share]]:
     """A new data key: its signed header, the key itself, and the level-1 shares of its secret for hops[0].
 
     `scope_key`: the 32-byte epoch key of that `name`, None for a shares-only scope. `random(n)` gives n uniformly
-    random secret bytes. Raises `OurFault` for arguments that no header can carry.
+    random secret bytes. `order`: in which life of ours it is made, and as which one. Raises `OurFault` for arguments
+    that no header can carry.
     """
     derivation = Derivation(scope_key)
     secret = random(SECRET_BYTES)
@@ -167,6 +172,7 @@ def make_key(
         epoch=name.epoch,
         bump=name.bump,
         hops=tuple(hops),
+        order=order,
         first_sequence=first_sequence,
         message_limit=message_limit,
         kcv=derivation.check_value,

@@ -12,7 +12,8 @@
     ├── NotAuthorised                the policy grants no such right
     ├── Expired                      a certificate or a key is past its end
     ├── Replayed                     a statement, a sequence or an answer was seen before
-    ├── NotFresh                     a request is too old, or its clock and ours differ too much
+    ├── NotFresh                     something is too old, or its clock and ours differ too much
+    ├── Superseded                   a later life of its author had begun when it was made
     ├── TooOften                     somebody asks more often than it needs to
     ├── TooEarly                     the keys of an epoch are not issued yet
     ├── KeyGone                      what issues the keys of an epoch was erased, and nothing was kept for the asker
@@ -77,7 +78,11 @@ class Replayed(KeysError):
 
 
 class NotFresh(KeysError):
-    """The time that a request states is too far from ours."""
+    """The time that something states is too far from ours."""
+
+
+class Superseded(KeysError):
+    """An earlier life of a party made it when a later one had begun: its identity runs twice."""
 
 
 class TooOften(KeysError):

@@ -1,8 +1,9 @@
 """The key header (`vmq-key`): what is public about one data key, signed by its publisher (docs/protocol.md §2.8).
 
     opening(3: version, kind 2, flags 0) publisher(16) scope(2 + n) epoch(4) bump(2) hops: count(1), each region(4)
-    view(4) k(1) n(1) first_sequence(8) message_limit(4)                      SHA-256 up to here is H, bound
-    into every derivation kcv(16) commitment(32) share commitments(16 each, n of the first hop)
+    view(4) k(1) n(1) generation(8) counter(4) first_sequence(8) message_limit(4)
+                                                            SHA-256 up to here is H, bound into every derivation
+    kcv(16) commitment(32) share commitments(16 each, n of the first hop)
                                                             SHA-256 up to here is the digest, its first 16
                                                             the key id
     signature(64) over all of it, domain "veilmq/1 key"
@@ -18,12 +19,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from keys import frames
+from keys.batchheader import Order
 from keys.epochs import KeyName
 from keys.errors import BadFrame, BadShare, BadSignature, KeysError, OurFault
 from keys.identity import PARTY_ID_BYTES, party_id_of, verify
 from keys.sharetree import Hop
 
-FIXED_BYTES = 152  # of a frame without the scope's text, hops and share commitments
+FIXED_BYTES = 164  # of a frame without the scope's text, hops and share commitments
 HOP_BYTES = 10
 HOPS_LIMIT = 64  # stops headers that make every receiver plan for thousands of regions
 KCV_BYTES = 16
@@ -41,6 +43,7 @@ class KeyHeader:
     """One data key in public.
 
     `hops`: the publisher's region, then every other region that the scope may enter, ascending by id.
+    `order`: in which life of its publisher the key was made, and as which one of it.
     `first_sequence`: the publisher's next sequence when it made the key. `message_limit`: messages under
     this key. `kcv`: check value of the scope's epoch key, zeros if the scope has none. `share_commitments`:
     one for each place of hops[0], in order. `encode` raises `OurFault` and `decode` `BadFrame` for a header
@@ -52,6 +55,7 @@ class KeyHeader:
     epoch: int
     bump: int
     hops: tuple[Hop, ...]
+    order: Order
     first_sequence: int
     message_limit: int
     kcv: bytes
@@ -66,6 +70,7 @@ class KeyHeader:
         parts += [frames.number(self.epoch, 4), frames.number(self.bump, 2), frames.number(len(self.hops), 1)]
         for hop in self.hops:
             parts += [hop.region.to_bytes(4), hop.view.to_bytes(4), bytes([hop.threshold, hop.count])]
+        parts += [frames.number(self.order.generation, 8), frames.number(self.order.counter, 4)]
         parts += [frames.number(self.first_sequence, 8), frames.number(self.message_limit, 4)]
         return b"".join(parts)
 
@@ -125,6 +130,7 @@ class KeyHeader:
             epoch=epoch,
             bump=bump,
             hops=hops,
+            order=Order(reader.number(8), reader.number(4)),
             first_sequence=reader.number(8),
             message_limit=reader.number(4),
             kcv=reader.take(KCV_BYTES),

@@ -164,7 +164,7 @@ def publisher_of(header: bytes) -> bytes:
 
 
 def _counters_at(header: bytes) -> int:
-    """Where first sequence and message limit stand, if this is a key header at all."""
+    """Where generation, counter, first sequence and message limit stand, if this is a key header at all."""
     hops_at = SCOPE_AT + 2 + int.from_bytes(header[SCOPE_AT : SCOPE_AT + 2]) + 6
     if hops_at >= len(header):
         raise BadFrame(f"a key header of {len(header)} bytes")

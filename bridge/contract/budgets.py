@@ -30,7 +30,9 @@ REFUSED_BURST = 1000.0  # forgeries that a link may bring at once; each costs us
 REFUSED_PER_S = 50.0  # ... and then so many a second: under 1 % of a core for each bad neighbour
 # What an honest neighbour brings too, while a new policy or epoch spreads: signed, but no longer (or not yet) allowed.
 TRANSITION_COST = 0.1
-TRANSITIONS = frozenset({"NotAuthorised", "Expired", "WrongEpochKey", "Replayed", "TooOften", "UnknownView"})
+TRANSITIONS = frozenset(
+    {"NotAuthorised", "Expired", "WrongEpochKey", "Replayed", "TooOften", "UnknownView", "NotFresh", "Superseded"}
+)
 _HEADER_START_CHARS = 28  # base64 of the 21 bytes before and with the publisher's id
 _PUBLISHER = slice(4, 20)
 

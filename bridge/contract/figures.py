@@ -43,10 +43,12 @@ class FigureName(StrEnum):
     DISCOVERIES_REFUSED = "discoveries_refused", "A request for discovery did not hold; the label says why."
     DUPLICATES_DROPPED = "duplicates_dropped", "A publication came once more, as it does from every replica."
     ENDORSEMENTS_UNKNOWN = "endorsements_unknown", "An endorsement is of a view that we do not know."
+    ENTITIES_ASKED_THERE = "entities_asked_there", "An entity that is silent here was asked through other witnesses."
     ENTITIES_ENDED = "entities_ended", "An entity ended its registration."
     ENTITIES_EVICTED = "entities_evicted", "An entity was forgotten to make room for another."
     ENTITIES_REGISTERED = "entities_registered", "An entity registered."
     ENTITIES_RESTORED = "entities_restored", "An entity that had registered before a restart is known again."
+    ENTITIES_VOUCHED = "entities_vouched", "An entity that is silent here answered through another witness."
     EPOCH_KEY_WAITS = "epoch_key_waits", "A publication waits for the epoch's key of its scope."
     EXPIRED = "expired", "A publication came after its deadline."
     FORWARDED = "forwarded", "A replica forwarded a publication that it had not seen."
@@ -91,12 +93,20 @@ class FigureName(StrEnum):
         "outbox_refused",
         "The outbox took no publication: it is full, the disk fails, or local clients alone got it.",
     )
+    OUTLIVED = "outlived", "A later start of our own identity was proven: it runs twice, and we seal nothing any more."
+    OUTLIVED_WAITS = (
+        "outlived_waits",
+        "A publication of ours waits: a later start of our identity runs elsewhere.",
+    )
     OVERLAY_EQUIVOCATIONS = "overlay_equivocations", "The owner signed two documents of one version."
     OVERLAYS_ADOPTED = "overlays_adopted", "A newer version of the overlay is in force."
     OVERLAYS_SENT = "overlays_sent", "The overlay was sent to a member that had an older one."
     OVERLAYS_WITHHELD = "overlays_withheld", "A member offered a version and did not send it."
     OWN_TOPICS_REFUSED = "own_topics_refused", "Somebody published on a topic that only this gateway may use."
-    PUBLISH_REFUSED = "publish_refused", "A local publication was refused: no right, or too large."
+    PUBLISH_REFUSED = (
+        "publish_refused",
+        "A local publication was refused: no right, too large, or more than a record holds.",
+    )
     PUBLISHER_THROTTLED = "publisher_throttled", "A publisher sent more than its budget."
     PULLS = "pulls", "A party asked for what it lacks."
     PULLS_ANSWERED = "pulls_answered", "A request for what somebody lacks was answered."

@@ -360,13 +360,20 @@ class Adopt:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlived:
+    """A later life of our identity, of this generation, was proven to run: we seal nothing any more."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class KeysChanged:
     """The node's `ScopeKeys` changed: store them, sealed."""
 
 
 Effect: TypeAlias = (
     Send | Watch | Deliver | DeliverShared | Forget | LeaveOnDisk | ReadPage | Count | Blame | Republish | Wanted
-    | Doubted | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep
+    | Doubted | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep | Outlived
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from bridge.contract import UserProperties, Wire
 from bridge.document import Overlay, Refresh, Scope
 from bridge.topology import Topology
-from bridge.wire import key_topic
+from bridge.wire import OwnLife, key_topic
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, DataKey, KeyHeader, KeyName, Mode, make_key, to_property
 from keys.epochs import ScopeKeys
 from keys.identity import Identity
@@ -84,13 +84,19 @@ class DataKeys:
     """The present data key of every scope that we publish in."""
 
     def __init__(
-        self, overlay: Overlay, identity: Identity, home: int, keys: ScopeKeys, random: Callable[[int], bytes]
+        self,
+        overlay: Overlay,
+        identity: Identity,
+        home: int,
+        keys: ScopeKeys,
+        random: Callable[[int], bytes],
+        life: OwnLife,
     ) -> None:
         self._overlay, self._topology = overlay, Topology(overlay)
         self._identity = identity
         self._home = home
         self._scope_keys = keys
-        self._random = random
+        self._random, self._life = random, life
         self._live: dict[str, LiveKey] = {}
 
     def name(self, scope: Scope, now: float) -> KeyName | None:
@@ -113,8 +119,9 @@ class DataKeys:
         key = self._live.get(scope.filter)
         if key is None or key.name != name or key.spent(now):
             epoch_key = self._scope_keys.get(name) if scope.keyed else None
+            hops, most, order = self.hops(scope), scope.refresh.messages, self._life.next_key()
             header, data_key, shares = make_key(
-                self._identity, name, self.hops(scope), sequence, scope.refresh.messages, epoch_key, self._random
+                self._identity, name, hops, sequence, most, epoch_key, self._random, order
             )
             carried = (PROPERTY_KEY, to_property(header.encode()))
             key = LiveKey(name, scope.refresh, scope.keys_on_topic, header, data_key, shares, now, carried)

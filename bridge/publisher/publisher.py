@@ -4,9 +4,8 @@ Each replica has its own window and its own place in the outbox, so that one tha
 the others need. An entry is sealed when it is first sent (docs/protocol.md §5.1); whenever its scope seals under
 another epoch key or for other views, what some replica still lacks is sealed anew under the same sequence. What cannot
 be sealed now waits without holding up the others. What is too old, by the outbox's own bound or by the message's
-expiry, is dropped and counted instead of sent. Not here: sealing (`sealing`), what comes from
-the disk when (`intake`), windows (`windows`), bounds of memory (`residents`), how content is cut
-(`content`).
+expiry, is dropped and counted instead of sent. Not here: sealing (`sealing`), what comes from the disk when (`intake`),
+windows (`windows`), bounds of memory (`residents`), how content is cut (`content`).
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from bridge.publisher.handing_over import hand_over, has_enough
 from bridge.publisher.own_retained import OwnRetained
 from bridge.publisher.repairing import Repairable, check_ours
 from bridge.publisher.residents import Residents, Standing, first_lacking
-from bridge.publisher.sealing import Entry, Sealer, wire_topic_of
+from bridge.publisher.sealing import Entry, Sealer
 from bridge.publisher.windows import Lanes
-from bridge.wire import PullRequest
+from bridge.wire import OwnLife, PullRequest
 from keys.envelope import Mode
 from keys.epochs import ScopeKeys
 from keys.identity import Identity
@@ -51,13 +50,14 @@ class Publisher:
         secrets: Sequence[ScopeSecret],
         keys: ScopeKeys,
         random: Callable[[int], bytes],
+        life: OwnLife,
         max_age_s: float | None = None,
     ) -> None:
         """`max_age_s`: what was published longer ago is dropped instead of sent; None: no bound."""
         self._home = overlay.certificate(name).region
         self.view = overlay.views[self._home]
         self._hosted = overlay.hosted  # while we run
-        self.sealer = Sealer(overlay, identity, name, secrets, keys, random)
+        self.sealer = Sealer(overlay, identity, name, secrets, keys, random, life)
         self._max_age_s = max_age_s
         self._retained = OwnRetained()
         self._residents = Residents()
@@ -93,9 +93,9 @@ class Publisher:
         """Where in the outbox that begins which too few replicas have; what is in memory before it has enough."""
         return first_lacking(self._entries.values())
 
-    def is_stuck(self, topic: str) -> bool:
-        """Whether an entry on this topic would wait, and too many wait already."""
-        return self._residents.waiting_full and self.sealer.is_hindered(topic)
+    def is_stuck(self, publication: Publication) -> bool:
+        """Whether an entry with this publication would wait, and too many wait already."""
+        return self._residents.waiting_full and self.sealer.is_hindered(publication)
 
     @property
     def wants_late(self) -> bool:
@@ -112,11 +112,11 @@ class Publisher:
         for sequence, previous, publication in entries:
             if sequence in self._entries:
                 continue
-            secret = self.sealer.secret_for(publication.topic)
+            secret = self.sealer.secret_of(publication)
             if secret is None:  # the configuration changed while the entry lay on disk
                 refused.append(sequence)
                 continue
-            topic = wire_topic_of(secret, publication)
+            topic = self.sealer.wire_topic_of(secret, publication)
             entry = self._entries[sequence] = Entry(sequence, publication, secret, topic, previous, now)
             self._residents.add(entry)
             if publication.retain:
@@ -247,11 +247,11 @@ class Publisher:
         self._repairable.answers.keep(overlay.members)
         effects = self._follow(overlay.views[self._home], now)
         for entry in self._entries.values():
-            secret = self.sealer.secret_for(entry.publication.topic)
+            secret = self.sealer.secret_of(entry.publication)
             # What was protected does not go in clear, whatever the owner says now. It waits, as without any scope,
             # under what it was committed for.
             if secret is not None and (secret.scope.mode is not Mode.PLAIN or entry.secret.scope.mode is Mode.PLAIN):
-                entry.secret, entry.topic = secret, wire_topic_of(secret, entry.publication)
+                entry.secret, entry.topic = secret, self.sealer.wire_topic_of(secret, entry.publication)
         return effects + self._pump(now)
 
     def _follow(self, view: RegionView, now: float) -> list[Effect]:

@@ -14,9 +14,10 @@ from typing import TypeAlias
 
 from bridge.base import matches, specificity
 from bridge.contract import Count, Effect, Publication, UserProperties, Wire
-from bridge.document import Overlay, Scope, ScopeSecret, batch_topic
+from bridge.document import Overlay, RecordRights, Scope, ScopeSecret, batch_topic
 from bridge.publisher.data_keys import DataKeys, LiveKey
 from bridge.publisher.residents import Standing
+from bridge.wire import OwnLife
 from bridge.wire import pieces as content
 from keys.envelope import (
     NO_KEY,
@@ -35,6 +36,7 @@ from keys.errors import KeysError
 from keys.identity import Identity
 from keys.keyheader import frame_bytes
 from keys.message import SEALED_PROPERTIES
+from keys.records import Records
 from keys.sharetree import Hop
 
 RIGHTS_MAX = 65_536  # topics whose right is remembered between two reviews
@@ -95,11 +97,12 @@ class Sealer:
         secrets: Sequence[ScopeSecret],
         keys: ScopeKeys,
         random: Callable[[int], bytes],
+        life: OwnLife,
     ) -> None:
         self._overlay = overlay
         self._identity = identity
-        self._name = name
-        self._data_keys = DataKeys(overlay, identity, overlay.certificate(name).region, keys, random)
+        self._name, self._life = name, life
+        self._data_keys = DataKeys(overlay, identity, overlay.certificate(name).region, keys, random, life)
         self._set_secrets(secrets)
         self._last_now = 0.0
         # What each scope seals under, by wire filter, as of the last review; None asks for a review.
@@ -109,6 +112,7 @@ class Sealer:
         self.review_at: float | None = None
         self._batches: dict[str, str | None] = {}  # by clear topic: where its batches go, as of the last review
         self._rights: dict[str, bool] = {}  # by wire topic, in the epoch of the last review
+        self._record_rights: dict[str, RecordRights] = {}  # by wire filter, the same
 
     # ------------------------------------------------------------------------------------------ questions
 
@@ -120,6 +124,19 @@ class Sealer:
     def secret_for(self, topic: str) -> ScopeSecret | None:
         """The most specific scope that takes a clear topic across the overlay; None: it stays local."""
         return next((s for s in self._secrets if matches(s.clear_filter, topic)), None)
+
+    def secret_of(self, publication: Publication) -> ScopeSecret | None:
+        """The same for a publication; a batch names its scope by the clear filter."""
+        if not publication.records:
+            return self.secret_for(publication.topic)
+        return next((s for s in self._secrets if s.clear_filter == publication.topic), None)
+
+    def wire_topic_of(self, secret: ScopeSecret, publication: Publication) -> str:
+        """Where a publication of the scope travels; a batch on the scope's own topic."""
+        if not publication.records:
+            return secret.wire_topic(publication.topic)
+        scope = self._overlay.scope_named(secret.scope.filter) or secret.scope
+        return batch_topic(scope.number)
 
     def packet_bytes(self, publication: Publication) -> int:
         """Bound of the MQTT packet that carries a publication to a replica, in bytes; 0 for what is never sealed."""
@@ -135,7 +152,8 @@ class Sealer:
         return inner + len(secret.wire_topic(publication.topic).encode()) + key_chars + PACKET_OVERHEAD_BYTES
 
     def batch_of(self, topic: str, now: float) -> str | None:
-        """The clear topic of the batches that publications on a clear topic may be part of; None: they travel alone."""
+        """The clear filter of the scope whose batches publications on a clear topic are part of; None: they travel
+        alone, since they may not travel now."""
         if topic not in self._batches:
             if len(self._batches) >= RIGHTS_MAX:
                 self._batches.clear()
@@ -144,11 +162,7 @@ class Sealer:
 
     def _batch_of(self, topic: str, now: float) -> str | None:
         secret = self.secret_for(topic)
-        scope = None if secret is None else self._overlay.scope_named(secret.scope.filter)
-        travels = None if scope is None else self._overlay.batch_topic(scope)
-        if secret is None or travels is None or not self._authorised(secret, travels, now):
-            return None
-        return batch_topic(secret.clear_filter)
+        return secret.clear_filter if secret is not None and self.may_publish(topic, now) else None
 
     def may_publish(self, topic: str, now: float) -> bool:
         """Whether a clear topic that a scope takes may be published now. If not, its publications are refused: a
@@ -171,22 +185,42 @@ class Sealer:
 
     def hindrance(self, entry: Entry, now: float) -> str | None:
         """Why an entry cannot be sealed now: a figure's name; None if it can."""
+        if self._life.outlived_by:
+            return "outlived_waits"
         allowed = self._rights.get(entry.topic)
         if allowed is None:
             if len(self._rights) >= RIGHTS_MAX:
                 self._rights.clear()
-            allowed = self._rights[entry.topic] = self._authorised(entry.secret, entry.topic, now)
-        if not allowed:
+            topic = None if entry.publication.records else entry.topic
+            allowed = self._rights[entry.topic] = self._authorised(entry.secret, topic, now)
+        if not allowed or (entry.publication.records and not self._may_all_go(entry, now)):
             return "not_authorised"
         return "key_waits" if self._names.get(entry.secret.scope.filter) is None else None
 
-    def is_hindered(self, topic: str) -> bool:
-        """Whether an entry on a clear topic is known to wait, as of the last review."""
-        secret = self.secret_for(topic)
+    def _may_all_go(self, entry: Entry, now: float) -> bool:
+        """Whether we have the right to every record of a batch: readers would refuse the others, and suspect us. Rights
+        may have ended since it was committed, or a scope have come that takes some of its topics."""
+        secret = entry.secret
+        wire_filter = secret.scope.filter
+        rights = self._record_rights.get(wire_filter)
+        if rights is None:
+            scope = self._overlay.scope_named(wire_filter) or secret.scope
+            rights = self._overlay.rights_in(self._name, scope, self._overlay.policy.calendar.at(now))
+            self._record_rights[wire_filter] = rights
+        if rights.is_all:
+            return True
+        topics = Records.decode(entry.publication.payload).topics
+        return all(rights.allow(secret.wire_topic(topic.decode())) for topic in topics)
+
+    def is_hindered(self, publication: Publication) -> bool:
+        """Whether an entry with this publication is known to wait, as of the last review."""
+        secret = self.secret_of(publication)
         if secret is None:
             return False
+        if self._life.outlived_by:
+            return True
         no_key = self._names.get(secret.scope.filter, self) is None
-        return no_key or self._rights.get(secret.wire_topic(topic)) is False
+        return no_key or self._rights.get(self.wire_topic_of(secret, publication)) is False
 
     # -------------------------------------------------------------------------------------------- changes
 
@@ -219,12 +253,15 @@ class Sealer:
         usable = [secret for secret in secrets if not secret.scope.retiring]
         self._secrets = sorted(usable, key=lambda s: specificity(s.clear_filter))
 
-    def _authorised(self, secret: ScopeSecret, wire_topic: str, now: float) -> bool:
-        """Whether the policy lets us publish in the present epoch."""
+    def _authorised(self, secret: ScopeSecret, wire_topic: str | None, now: float) -> bool:
+        """Whether the policy lets us publish on a topic, or on some topic of the scope, in the present epoch."""
         scope = self._overlay.scope_named(secret.scope.filter)
         if scope is None or scope.retiring or (scope.mode is Mode.PLAIN and secret.scope.mode is not Mode.PLAIN):
             return False
-        return self._overlay.may_publish(self._name, wire_topic, self._overlay.policy.calendar.at(now))
+        epoch = self._overlay.policy.calendar.at(now)
+        if wire_topic is None:
+            return self._overlay.may_publish_in(self._name, scope, epoch)
+        return self._overlay.may_publish(self._name, wire_topic, epoch)
 
     def review_due(self, now: float) -> bool:
         """Whether what scopes seal under may have changed since the last review."""
@@ -242,6 +279,7 @@ class Sealer:
         self._names = {wire_filter: self._data_keys.name(scope, now) for wire_filter, scope in all_scopes.items()}
         self._hops = {wire_filter: self._data_keys.hops(scope) for wire_filter, scope in all_scopes.items()}
         self._rights.clear()
+        self._record_rights.clear()
         self._batches.clear()
         grace = calendar.start_s(present) + calendar.grace_s if calendar.length_s else 0.0
         self.review_at = grace if grace > now else calendar.end_s(present)
@@ -313,13 +351,6 @@ class Sealer:
         entry.key = key
         pieces = content.cut(sealed, mode, len(home))
         return replace(header, digests=tuple(map(content_digest, pieces))), pieces
-
-
-def wire_topic_of(secret: ScopeSecret, publication: Publication) -> str:
-    """Where a publication of the scope travels; a batch on the scope's own topic."""
-    if publication.records:
-        return batch_topic(secret.scope.filter) or secret.scope.filter
-    return secret.wire_topic(publication.topic)
 
 
 def clear_of(publication: Publication) -> bytes:

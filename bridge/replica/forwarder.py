@@ -34,7 +34,7 @@ from bridge.wire import (
     refused,
 )
 from keys.envelope import PROPERTY_HEADER
-from keys.errors import BadFrame, KeysError
+from keys.errors import BadFrame, KeysError, Superseded
 from keys.identity import Certificate
 
 NEWCOMER_BURST = 8  # restarts of a subscriber that are served at once all that is retained ...
@@ -175,6 +175,9 @@ class Forwarder:
             if PROPERTY_HEADER not in properties:
                 raise BadFrame("publication without a signed header")
             return self._publication(event, properties, now)
+        except Superseded as error:
+            proof = None if self._routes.is_replica(event.peer) else self._keys.generations.proof(event.peer, now)
+            return [*refused(event.peer, error), *([Send(event.peer, proof)] if proof else [])]
         except KeysError as error:
             return refused(event.peer, error)
 
@@ -234,6 +237,10 @@ class Forwarder:
             return [*effects, Count("refused", 1, "content"), Blame(event.peer, False, why)]
         if header.deadline_ms and header.deadline_ms < now * 1000:
             return [*effects, Count("expired")]
+        held = self._keys.get(data_key_name(admitted))
+        if held is not None:
+            generation = held.header.order.generation
+            self._keys.generations.check(admitted.publisher.name, generation, header.time_ms)
         repeats = self._repeats.get(header.publisher)
         if repeats is None:
             repeats = self._repeats[header.publisher] = Repeats()
@@ -241,7 +248,6 @@ class Forwarder:
         if repeats.seen(header.sequence, header.time_ms):
             news = self._content.again(event.peer, event.wire.topic, signed, admitted, pieces, now)
             return [*effects, *(news if news is not None else [Count("duplicates_dropped")])]
-        held = self._keys.get(data_key_name(admitted))
         if held is not None:
             held.use.count(held.header.message_limit, now)
         peers = self._wanting(admitted.publisher, admitted.scope, now)

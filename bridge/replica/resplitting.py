@@ -17,7 +17,7 @@ from bridge.contract import Allowance, Blame, Count, Effect, FairTable, Send, Us
 from bridge.document import Overlay
 from bridge.replica.retained import DataKeyName
 from bridge.topology import Routes
-from bridge.wire import KEYS_TOPIC, Admission, Ahead, Use, check_key_topic, key_topic, refused
+from bridge.wire import KEYS_TOPIC, Admission, Ahead, Generations, Use, check_key_topic, key_topic, refused
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES, KeyHeader, check_share, to_property
 from keys.errors import BadShare, Expired, KeysError, TooOften, UnknownView
 from keys.sharetree import Hop, Label, Place, Share, encode_shares, resplit
@@ -73,6 +73,8 @@ class Resplitter:
         self._new_keys: dict[tuple[bytes, str], Allowance] = {}  # by publisher and who brought them
         self._gathering: dict[DataKeyName, float] = {}  # when to pass on what came; oldest first, of those in `_held`
         self._ahead = Ahead()
+        self.generations = Generations()
+        """The lives of publishers, as their keys show them."""
 
     def __iter__(self) -> Iterator[HeldKey]:
         return iter(self._held.values())
@@ -93,6 +95,7 @@ class Resplitter:
 
     def adopt(self, overlay: Overlay, now: float) -> list[Effect]:
         """Another version of the overlay, or other views. `Routes` and `Admission` followed by others."""
+        self.generations.keep(overlay.by_party)
         of_members = (pair for pair in self._new_keys if pair[0] in overlay.by_party and pair[1] in overlay.members)
         self._new_keys = {pair: self._new_keys[pair] for pair in of_members}
         for held in self._held.values():
@@ -153,6 +156,7 @@ class Resplitter:
         check_key_topic(topic, header)
         publisher = self._admission.publisher(header.publisher)
         self._routes.topology.check_sender(sender, publisher, self._routes.region)
+        self.generations.learn(publisher.name, header, now)
         own = self._routes.topology.place_in(header.hops, self._routes.name)
         if own is None:
             raise Expired("a key of a view in which we have no place")

@@ -33,6 +33,7 @@ from bridge.contract import (
     LinkUp,
     Machine,
     NotAdopted,
+    Outlived,
     Publication,
     ReadPage,
     Received,
@@ -263,7 +264,7 @@ class Kernel:
                 self.at(self.now, name, self._outboxes[name].page(start))
             case NotAdopted(why):
                 self.trace.not_adopted.append((name, why))
-            case Watch() | KeysChanged() | KeepMaterial() | KeepArchive() | Keep():
+            case Watch() | KeysChanged() | KeepMaterial() | KeepArchive() | Keep() | Outlived():
                 pass  # no stock brokers here, and no files
             case Wanted() | Doubted():
                 raise AssertionError("what a reader says to its own node")

@@ -7,8 +7,9 @@ replica or reader.
 
 from __future__ import annotations
 
-from bridge.wire.admission import TIME_MS_MAX, Admission, Admitted, refused
+from bridge.wire.admission import AHEAD_S, TIME_MS_MAX, Admission, Admitted, refused
 from bridge.wire.early_keys import Ahead
+from bridge.wire.generations import GENERATION_TOPIC, Generations, OwnLife
 from bridge.wire.key_repository import SWEEP_S, Use, carries_key_alone, check_key_topic, key_topic
 from bridge.wire.pieces import NO_PART, PROPERTY_PART, check_mode, read
 from bridge.wire.pulling import PULL_S, PULL_TOPIC, Answers, Name, PullRequest, Pulls
@@ -25,8 +26,10 @@ from bridge.wire.statements import (
 )
 
 __all__ = [
+    "AHEAD_S",
     "CONTROL_ROOT",
     "DOMAIN",
+    "GENERATION_TOPIC",
     "KEYS_TOPIC",
     "NO_PART",
     "PROPERTY_PART",
@@ -41,7 +44,9 @@ __all__ = [
     "Admitted",
     "Ahead",
     "Answers",
+    "Generations",
     "Name",
+    "OwnLife",
     "PullRequest",
     "Pulls",
     "RoutingTable",

@@ -145,6 +145,8 @@ class LogEvent(Enum):
         "This replica may be stopped.")
     NOT_LISTED = (ERROR, "the overlay lists us no longer: nothing is sent or received until it does",
         "The owner took this member out.")
+    IDENTITY_RUNS_TWICE = (ERROR, "our identity was started again elsewhere, at %s UTC: we seal nothing any more",
+        "Two gateways have one identity. Stop one of them, then start the other one again.")
     AUTHORITY_NOT_TRUSTED = (ERROR, "%s; new members of that authority cannot connect",
         "The overlay names an authority that TLS cannot read. Tell the owner.")
     KEY_ROTATED = INFO, "rotated: %s has the key that the overlay lists now", "The next identity is in use."
@@ -187,6 +189,7 @@ class LogEvent(Enum):
     RECEIVER_LINK_UP = INFO, "receiver %s: connected to %s", "A replica."
     RECEIVER_LINK_DOWN = WARNING, "receiver %s: no connection to %s", "A replica; it is dialled again."
     RECEIVER_RETRIES = ERROR, "receiver %s: %s; trying again", "Disk or replicas; nothing is acknowledged meanwhile."
+    RECEIVER_CLOCK = ERROR, "receiver %s: %s", "This machine's clock may be off: what looks like replays is held."
     RECEIVER_FULL = WARNING, "%s", "The spool is full: nothing is acknowledged until queries have caught up."
     RECEIVER_HAS_ROOM = INFO, "receiver %s: there is room in the spool again", "After `receiver_full`."
     RECEIVER_DOUBTS = (WARNING, "receiver %s: %s",

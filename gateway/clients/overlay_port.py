@@ -118,6 +118,8 @@ class Constraining(Protocol):
 
     def entity_event(self, event: EntityEvent) -> None: ...
 
+    def ending(self) -> None: ...
+
 
 @runtime_checkable
 class Measured(Protocol):
@@ -159,6 +161,10 @@ class LocalBroker(Protocol):
 
     def kept(self) -> Mapping[bytes, bytes]:
         """Rows that an earlier process was given to `keep`."""
+        ...
+
+    def retained(self, topic_filter: str) -> Sequence[tuple[str, bytes]]:
+        """Topics and payloads of what is retained for local clients."""
         ...
 
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:

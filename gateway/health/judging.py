@@ -139,6 +139,9 @@ def _overlay(one: OverlayStanding) -> Iterator[Finding]:
     if one.removed:
         yield Finding(BROKEN, "removed", f"the overlay lists {one.name} no longer; ask its owner, or stop this process")
         return
+    if one.outlived:
+        said = f"{one.name} was started again elsewhere, with the same identity, and seals nothing here"
+        yield Finding(BROKEN, "outlived", f"{said}; stop one of the two, then start the other one again")
     for region in one.regions:
         yield from _region(region)
     if one.key_servers is not None:

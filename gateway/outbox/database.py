@@ -38,6 +38,8 @@ TOPIC_CACHE = 65_536
 PAGE_ROWS = 256
 PAGE_BYTES = 1 << 20
 """A page is read and opened on the event loop: it may take some milliseconds, whatever the size of its rows."""
+FAR_AHEAD_MS = 86_400_000
+"""A stored generation so far ahead of the clock was drawn by a clock that was wrong, and no replica took it."""
 STATEMENT_ROWS = 128
 """Rows that one statement writes, five values each: below SQLite's old bound of 999."""
 LAYOUT = 1
@@ -110,19 +112,19 @@ class Page:
 class Outbox:
     """One database file. `writer` methods and `reader` methods may be called from one thread each."""
 
-    def __init__(self, path: Path, key: bytes) -> None:
-        """Open or make it: when this returns, a new generation number is on disk. Raises StoreError."""
+    def __init__(self, path: Path, key: bytes, now_ms: int) -> None:
+        """Open or make it at `now_ms`: when this returns, a new generation is on disk. Raises StoreError."""
         self.path = path
         self._recent: OrderedDict[bytes, int] = OrderedDict()
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._writer = open_database(path)
             self._reader = open_database(path)
-            self._begin_life(key)
+            self._begin_life(key, now_ms)
         except sqlite3.Error as error:
             raise store_error(error, path.parent) from None
 
-    def _begin_life(self, key: bytes) -> None:
+    def _begin_life(self, key: bytes, now_ms: int) -> None:
         # Every life has its own row key, so numbers that a restored backup repeats never repeat a nonce.
         db = self._writer
         db.executescript(_SCHEMA)
@@ -131,17 +133,17 @@ class Outbox:
             raise StoreError(f"{self.path}: layout {layout} is not known to this version; upgrade veilmq")
         with db:
             db.execute("BEGIN IMMEDIATE")
-            self.generation = _fact(db, "generation", 0) + 1
-            db.executemany(
-                "INSERT OR REPLACE INTO facts VALUES (?, ?)",
-                [("layout", LAYOUT), ("generation", self.generation)],
-            )
+            stored = _fact(db, "generation", 0)
+            self._life = _fact(db, "life", stored) + 1
+            self.generation = following(stored, now_ms)
+            facts = [("layout", LAYOUT), ("life", self._life), ("generation", self.generation)]
+            db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
             # Lives rise with sequences: one look at the oldest row, instead of a walk over all of them.
             db.execute(
                 "DELETE FROM lives WHERE life < coalesce((SELECT life FROM outbox ORDER BY sequence LIMIT 1), ?)",
-                (self.generation,),
+                (self._life,),
             )
-            db.execute("INSERT INTO lives VALUES (?, ?)", (self.generation, secrets.token_bytes(16)))
+            db.execute("INSERT INTO lives VALUES (?, ?)", (self._life, secrets.token_bytes(16)))
         self._ciphers = {
             life: AESGCM(_derive(key, salt, b"row")) for life, salt in db.execute("SELECT life, salt FROM lives")
         }
@@ -182,7 +184,7 @@ class Outbox:
         """Returns how many topics have a predecessor on disk."""
         touched: dict[bytes, int] = {}
         values = []
-        cipher = self._ciphers[self.generation]
+        cipher = self._ciphers[self._life]
         for row in rows:
             name = self._name_of(row.topic)
             row.previous = self._previous(db, name)
@@ -192,7 +194,7 @@ class Outbox:
                 self._recent[name] = touched[name] = row.sequence
                 self._recent.move_to_end(name)
             sealed = cipher.encrypt(_nonce(row.sequence), row.frame, _bound(row.sequence, row.previous))
-            values.append((row.sequence, row.previous, self.generation, now_ms, sealed))
+            values.append((row.sequence, row.previous, self._life, now_ms, sealed))
         _write(db, "INSERT INTO outbox VALUES {}", "(?, ?, ?, ?, ?)", values)
         before = db.total_changes
         _write(db, "INSERT OR IGNORE INTO topics VALUES {}", "(?, 0)", [(name,) for name in touched])
@@ -382,6 +384,11 @@ def _reserve(db: sqlite3.Connection) -> tuple[int, int]:
     first = _fact(db, "next_sequence", 1)
     db.execute("INSERT OR REPLACE INTO facts VALUES ('next_sequence', ?)", (first + SEQUENCE_BLOCK,))
     return first, first + SEQUENCE_BLOCK
+
+
+def following(stored: int, now_ms: int) -> int:
+    """The generation after `stored` at a start at `now_ms` (docs/protocol.md §2.11)."""
+    return now_ms if stored > now_ms + FAR_AHEAD_MS else max(stored + 1, now_ms)
 
 
 def _derive(key: bytes, salt: bytes, purpose: bytes) -> bytes:

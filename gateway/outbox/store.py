@@ -115,7 +115,9 @@ class Store:
         except (PrivateFileError, OSError) as error:
             raise _one_line(error, directory) from None
         try:
-            self._outbox = Outbox(directory / "outbox.sqlite3", _own_key(directory / "store.key"))
+            self._outbox = Outbox(
+                directory / "outbox.sqlite3", _own_key(directory / "store.key"), int(time.time() * 1000)
+            )
             block = self._outbox.commit((), (), True, 0)
             self._count, self._bytes = self._outbox.totals()  # those on their way to the disk included
         except (PrivateFileError, OSError, StoreError) as error:
@@ -139,7 +141,7 @@ class Store:
 
     @property
     def generation(self) -> int:
-        """Rises by one with every opening: tells a running gateway from an older copy of itself."""
+        """Rises with every opening, and is at least its milliseconds: tells one life of a gateway from another."""
         return self._outbox.generation
 
     # ------------------------------------------------------------------------------------ numbers

@@ -29,6 +29,7 @@ from bridge.contract import (
     LeaveOnDisk,
     NotAdopted,
     Offered,
+    Outlived,
     OverlayNode,
     Publication,
     ReadPage,
@@ -175,6 +176,10 @@ class Driver:
                 self._adopt(effect)
             case NotAdopted(why):
                 LogEvent.OVERLAY_NOT_ADOPTED.say(log, why)
+            case Outlived(generation):
+                LogEvent.IDENTITY_RUNS_TWICE.say(
+                    log, time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(generation / 1000))
+                )
             case Wanted() | Doubted():
                 raise AssertionError("what a reader says to its own node")
             case _:

@@ -31,6 +31,7 @@ class OverlayStanding:
     `keys_missing`: scopes, by clear filter, without a key of the present epoch; `keys_late`: without one of the next
     though it could have been fetched for `late_s` seconds. `oldest_s`: how long the oldest in the outbox waits that too
     few replicas have; what only one that is away lacks is in `outbox_depth`, and waits for nothing else.
+    `outlived`: a later start of our identity runs elsewhere.
     """
 
     name: str
@@ -52,6 +53,7 @@ class OverlayStanding:
     late_s: float = 0.0
     epoch_left_s: float = 0.0
     removed: bool = False
+    outlived: bool = False
 
 
 def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> OverlayStanding:
@@ -107,6 +109,7 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         late_s=late_s,
         epoch_left_s=calendar.end_s(epoch) - now if calendar.length_s else 0.0,
         removed=node.removed,
+        outlived=isinstance(node, GatewayNode) and node.life.outlived_by > 0,
     )
 
 

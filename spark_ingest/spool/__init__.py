@@ -14,12 +14,13 @@ from spark_ingest.spool.segments import (
     Position,
     as_offset,
     directory_bytes,
+    placed_groups,
     positions_of,
     read_groups,
 )
-from spark_ingest.spool.sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, is_batch_topic, parse_shard
+from spark_ingest.spool.sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, parse_shard
 from spark_ingest.spool.standing import standings
-from spark_ingest.spool.status import consumers_behind
+from spark_ingest.spool.trouble import tell_trouble
 from spark_ingest.spool.view import SpoolView, in_tasks, salvaged_groups
 from spark_ingest.spool.writer import SEGMENT_BYTES, SpooledKey, SpoolRecord, SpoolWriter
 
@@ -39,16 +40,16 @@ __all__ = [
     "SpoolWriter",
     "SpooledKey",
     "as_offset",
-    "consumers_behind",
     "directory_bytes",
     "forget",
     "in_tasks",
-    "is_batch_topic",
     "make_room",
     "parse_shard",
+    "placed_groups",
     "positions_of",
     "read_groups",
     "salvaged_groups",
     "standings",
+    "tell_trouble",
     "write_durably",
 ]

@@ -55,6 +55,8 @@ SCHEMA = pa.schema(
         pa.field("shares", pa.binary()),
         # CRC-32 of header, sealed and shares: tells a whole row from a torn one when a segment is sealed.
         pa.field("check", pa.uint32(), nullable=False),
+        # What records of this row may be about (`RecordRights.to_text`), as the policy said when it came.
+        pa.field("rights", pa.string()),
     ]
 )
 
@@ -216,8 +218,13 @@ def read_groups(extent: ByteRange) -> Iterator[Any]:
 
     Raises SpoolGap, SpoolDamaged.
     """
-    for batch, _ in open_segment(extent.path).batches(extent.start, extent.end):
+    for batch, _ in placed_groups(extent):
         yield batch
+
+
+def placed_groups(extent: ByteRange) -> Iterator[tuple[Any, int]]:
+    """The same, and at which byte each of them ends."""
+    yield from open_segment(extent.path).batches(extent.start, extent.end)
 
 
 def directory_bytes(directory: Path) -> int:

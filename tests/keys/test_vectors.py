@@ -152,11 +152,11 @@ def test_the_derivations_are_those_of_the_readme() -> None:
     frames = unhex({k: v for k, v in load("frames.json")["frames"].items() if "tokens" not in k})
     header, message = frames["key_header"], frames["signed_header"]
     hops_end = 3 + 16 + 2 + len("plant/#") + 4 + 2 + 1 + 2 * 10
-    binding = hashlib.sha256(header[: hops_end + 8 + 4]).digest()
+    binding = hashlib.sha256(header[: hops_end + 8 + 4 + 8 + 4]).digest()
     secret = hashlib.shake_256(b"frames\0").digest(32)
     epoch_key = expand(bytes([1]) * 32, b"veilmq/1 scope" + b"\0\7plant/#" + b"\0\0\0\3" + b"\0\1")
     prk = hmac.digest(epoch_key, secret, "sha256")
-    after = header[hops_end + 12 :]
+    after = header[hops_end + 24 :]
     assert after[:16] == expand(epoch_key, b"veilmq/1 kcv")[:16]
     assert after[16:48] == expand(prk, b"veilmq/1 commit" + binding)
     level1 = frames["level1_shares"][14:]

@@ -39,6 +39,8 @@ class World:
     own_keys: dict[str, ScopeKeys] = field(default_factory=dict)
     owner: Identity | None = None
     outboxes: dict[str, SimulatedOutbox] = field(default_factory=dict)
+    running: Kernel | None = None
+    clocks: Mapping[str, float] = field(default_factory=dict)
 
     def keys_of(self, name: str) -> ScopeKeys:
         return self.own_keys.get(name, self.keys)
@@ -72,6 +74,10 @@ class World:
         found = [(secret, overlay.scope_named(secret.scope.filter)) for secret in self.secrets]
         return [replace(secret, scope=scope) for secret, scope in found if scope is not None]
 
+    def clock(self, name: str) -> float:
+        """What a member's clock shows."""
+        return (self.running.now if self.running else NOW) + self.clocks.get(name, 0.0)
+
     def node(self, name: str, rng: random.Random) -> Machine:
         certificate = self.overlay.certificate(name)
         if certificate.role is Role.REPLICA:
@@ -80,7 +86,7 @@ class World:
             return ReplicaNode(self.overlay, self.identities[name], name, seeds)
         return GatewayNode(
             self.overlay, self.identities[name], name, self.secrets, self.keys_of(name), rng.randbytes,
-            shelf=self.outboxes.get(name),
+            shelf=self.outboxes.get(name), generation=int(self.clock(name) * 1000),
         )  # fmt: skip
 
     def maker(self, name: str, rng: random.Random) -> Callable[[], Machine]:
@@ -102,7 +108,8 @@ class World:
         names = [n for n, member in self.overlay.members.items() if member.certificate.role is not Role.KEY_SERVER]
         gateways = [n for n in names if self.overlay.certificate(n).role is Role.GATEWAY]
         self.outboxes = {name: SimulatedOutbox() for name in gateways}
-        kernel = Kernel(
+        self.running, self.clocks = None, clocks or {}
+        self.running = kernel = Kernel(
             {name: self.maker(name, rng) for name in names},
             {name: peers_of(self.overlay, name).intersection(names) for name in names},
             rng,

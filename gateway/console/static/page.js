@@ -56,10 +56,10 @@ function redraw(element, parts) {
   const label = element.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
   element.replaceChildren(...parts);
   if (label === null) return;
-  if (!$("sure").open) (called(label, element) || element.closest("[tabindex]") || $("main")).focus();
+  if (!$("sure").open) (labelled(label, element) || element.closest("[tabindex]") || $("main")).focus();
 }
 
-function called(label, element = document) {
+function labelled(label, element = document) {
   return [...element.querySelectorAll("[aria-label]")].find((one) => one.getAttribute("aria-label") === label);
 }
 
@@ -98,7 +98,7 @@ function sure(text, word) {
   const dialog = $("sure"), label = document.activeElement.getAttribute("aria-label");
   dialog.returnValue = "no"; dialog.showModal();
   return new Promise((done) => dialog.addEventListener("close", () => {
-    (called(label) || $("main")).focus();  // what was asked from may have been drawn anew meanwhile
+    (labelled(label) || $("main")).focus();  // what was asked from may have been drawn anew meanwhile
     done(dialog.returnValue === "yes");
   }, { once: true }));
 }

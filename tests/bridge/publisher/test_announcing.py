@@ -11,7 +11,7 @@ from bridge.contract import Publication, Send, Wire
 from bridge.document import Scope
 from bridge.publisher.announcing import key_alone, sends
 from bridge.publisher.data_keys import ANNOUNCE_EVERY, DataKeys, LiveKey
-from bridge.wire import key_topic
+from bridge.wire import OwnLife, key_topic
 from keys.envelope import PROPERTY_KEY, PROPERTY_SHARES
 from tests.bridge.helpers import shares_in
 from tests.sim.world import NOW, make_world
@@ -23,7 +23,7 @@ CLEAR = Publication("plant/t", b"x", 1, time_ms=int(NOW * 1000))
 
 
 def key_of(wire_filter: str) -> LiveKey:
-    keys = DataKeys(WORLD.overlay, WORLD.identities["site"], 1, WORLD.keys, random.Random(1).randbytes)
+    keys = DataKeys(WORLD.overlay, WORLD.identities["site"], 1, WORLD.keys, random.Random(1).randbytes, OwnLife(1))
     scope = WORLD.overlay.scope_named(wire_filter)
     assert scope is not None
     name = keys.name(scope, NOW)

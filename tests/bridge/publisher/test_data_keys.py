@@ -11,7 +11,7 @@ from bridge.contract.machine import Wire
 from bridge.document import Refresh, Scope
 from bridge.document.policy import REFRESH
 from bridge.publisher.data_keys import ANNOUNCE_AFTER_S, ANNOUNCE_EVERY, DataKeys, LiveKey
-from bridge.wire import key_topic
+from bridge.wire import OwnLife, key_topic
 from keys.envelope import PROPERTY_KEY, KeyHeader, KeyName, MessageHeader, Mode, from_property
 from keys.epochs import Calendar, ScopeKeys
 from keys.identity import Identity
@@ -31,7 +31,7 @@ def world() -> World:
 @pytest.fixture
 def keys() -> DataKeys:
     world = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1}, SCOPES)
-    return DataKeys(world.overlay, world.identities["site"], 1, world.keys, random.Random(1).randbytes)
+    return DataKeys(world.overlay, world.identities["site"], 1, world.keys, random.Random(1).randbytes, OwnLife(1))
 
 
 def used(keys: DataKeys, scope: Scope = PLANT, sequence: int = 1, now: float = NOW) -> LiveKey:
@@ -133,7 +133,7 @@ def test_a_plain_scope_is_split_for_nobody_and_without_an_epoch_key_none_is_aske
 
 def test_without_an_epoch_key_that_may_seal_there_is_no_name():
     world = make_world({1: 3}, [], {"site": 1}, [PLANT], calendar=Calendar(length_s=3600))
-    keys = DataKeys(world.overlay, world.identities["site"], 1, ScopeKeys(), random.Random(1).randbytes)
+    keys = DataKeys(world.overlay, world.identities["site"], 1, ScopeKeys(), random.Random(1).randbytes, OwnLife(1))
     assert keys.name(PLANT, NOW) is None
     world.learn(keys._scope_keys, [world.overlay.policy.calendar.at(NOW)])
     assert keys.name(PLANT, NOW) == KeyName("plant/#", world.overlay.policy.calendar.at(NOW), 0)

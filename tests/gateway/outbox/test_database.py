@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bridge.contract.machine import Publication
 from gateway.outbox import database as module
 from gateway.outbox.database import (
+    FAR_AHEAD_MS,
     SEQUENCE_BLOCK,
     Outbox,
     OutboxFullError,
@@ -20,6 +21,7 @@ from gateway.outbox.database import (
     StoreError,
     decode_publication,
     encode_publication,
+    following,
     store_error,
 )
 
@@ -55,7 +57,7 @@ def test_a_row_of_another_layout_is_refused(row: bytes) -> None:
 
 @pytest.fixture
 def outbox(tmp_path: Path) -> Iterator[Outbox]:
-    made = Outbox(tmp_path / "outbox.sqlite3", KEY)
+    made = Outbox(tmp_path / "outbox.sqlite3", KEY, 1)
     yield made
     made.close()
 
@@ -93,12 +95,36 @@ def test_a_topic_without_a_row_of_its_own_follows_the_one_that_it_names(outbox: 
     ]
 
 
+@pytest.mark.parametrize(
+    ("stored", "now_ms", "expected"),
+    [
+        (0, 5_000, 5_000),  # a lost directory
+        (4_000, 5_000, 5_000),  # a restored backup
+        (5_000, 5_000, 5_001),
+        (6_000, 5_000, 6_001),  # the clock was set back
+        (FAR_AHEAD_MS + 5_001, 5_000, 5_000),  # it had been far ahead
+    ],
+)
+def test_the_generation_of_a_start(stored: int, now_ms: int, expected: int) -> None:
+    assert following(stored, now_ms) == expected
+
+
+def test_rows_outlive_a_generation_that_goes_back(tmp_path: Path) -> None:
+    for sequence, now_ms in ((1, 10 * FAR_AHEAD_MS), (2, 1), (3, 2)):
+        made = Outbox(tmp_path / "o", KEY, now_ms)
+        commit(made, row(sequence))
+        made.close()
+    made = Outbox(tmp_path / "o", KEY, 3)
+    assert len(made.page(0, lambda _: False).rows) == 3
+    made.close()
+
+
 def test_predecessors_outlive_their_rows_and_a_restart(tmp_path: Path) -> None:
-    first = Outbox(tmp_path / "o", KEY)
+    first = Outbox(tmp_path / "o", KEY, 1)
     commit(first, row(1), gone=(1,))
     assert (first.holds(1), first.last_of("t"), first.holds_last_of("t")) == (False, 1, False)
     first.close()
-    again = Outbox(tmp_path / "o", KEY)
+    again = Outbox(tmp_path / "o", KEY, 1)
     assert commit(again, row(9)) == [1]
     assert (again.last_of("t"), again.last_of("?"), again.holds_last_of("t")) == (9, 0, True)
     assert again.generation == first.generation + 1
@@ -136,7 +162,7 @@ def test_a_group_that_fails_leaves_nothing_not_even_a_predecessor(outbox: Outbox
 
 
 def test_a_row_that_does_not_open_is_left_out_and_named(tmp_path: Path) -> None:
-    made = Outbox(tmp_path / "o", KEY)
+    made = Outbox(tmp_path / "o", KEY, 1)
     commit(made, *(row(n) for n in (1, 2, 3)))
     with sqlite3.connect(tmp_path / "o") as db:
         db.execute("UPDATE outbox SET previous = 77 WHERE sequence = 2")
@@ -145,7 +171,7 @@ def test_a_row_that_does_not_open_is_left_out_and_named(tmp_path: Path) -> None:
     assert [stored.sequence for stored in page.rows] == [1, 3]
     assert "outbox entry 2" in str(page.damaged)
     made.close()
-    other = Outbox(tmp_path / "o", bytes(32))
+    other = Outbox(tmp_path / "o", bytes(32), 1)
     assert "another store key" in str(other.page(0, lambda sequence: False).damaged)
     other.close()
 
@@ -164,7 +190,7 @@ def test_ever_new_topics_fill_nothing_and_the_oldest_begin_anew(
 
 
 def test_neither_topics_nor_payloads_are_readable_on_disk(tmp_path: Path) -> None:
-    made = Outbox(tmp_path / "o", KEY)
+    made = Outbox(tmp_path / "o", KEY, 1)
     publication = Publication("ward/pulse", b"seventy-two", 1)
     made.commit([StoredRow(1, "ward/pulse", 1, encode_publication(publication), publication)], (), False, 0)
     made.close()

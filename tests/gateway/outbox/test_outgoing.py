@@ -28,7 +28,7 @@ def run(tmp_path: Path, work: Callable[[Outgoing], None]) -> list[Event]:
 
     async def main() -> None:
         store = Store.open(tmp_path)
-        outgoing = Outgoing(store, Figures("site", Role.GATEWAY), events.append, lambda topic: "plant/~")
+        outgoing = Outgoing(store, Figures("site", Role.GATEWAY), events.append, lambda topic: "plant/#")
         work(outgoing)
         for _ in range(200):
             await asyncio.sleep(0.005)
@@ -56,7 +56,7 @@ def test_qos_0_of_one_turn_is_one_batch(tmp_path: Path) -> None:
 
     (event,) = run(tmp_path, work)
     assert isinstance(event, Unstored)
-    assert (event.publication.topic, event.publication.qos, count_of(event.publication)) == ("plant/~", 0, 5)
+    assert (event.publication.topic, event.publication.qos, count_of(event.publication)) == ("plant/#", 0, 5)
     assert records(event) == [b"0", b"1", b"2", b"3", b"4"]
     assert codes == [0] * 5
 
@@ -95,6 +95,16 @@ def test_what_is_retained_travels_alone_and_so_does_what_follows_it(tmp_path: Pa
 
     events = [event for event in run(tmp_path, work) if isinstance(event, Unstored)]
     assert sorted((event.sequence, event.publication.records) for event in events) == [(1, 1), (2, 0), (3, 0)]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_what_fits_no_record_is_refused_while_its_client_listens(tmp_path: Path, qos: int) -> None:
+    codes: list[int] = []
+
+    def work(outgoing: Outgoing) -> None:
+        outgoing.take(Publication("plant/a", b"x", qos, properties=(("n", "v"),) * 2000, time_ms=1), codes.append)
+
+    assert (run(tmp_path, work), codes) == ([], [0x83])
 
 
 class FullStore:

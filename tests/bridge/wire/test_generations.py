@@ -1,0 +1,176 @@
+"""Lives of one identity: a clone, a restored backup, a lost directory, and liars that claim generations."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from bridge.contract import Effect, LinkUp, Outlived, Publication, Received, Unstored, Wire
+from bridge.document import Scope
+from bridge.node import GatewayNode, ReplicaNode
+from bridge.wire import AHEAD_S, GENERATION_TOPIC, Generations
+from bridge.wire.generations import PROOF_EVERY_S
+from keys.envelope import PROPERTY_KEY, KeyHeader, Order, from_property, to_property
+from keys.errors import NotFresh, Superseded
+from keys.keyheader import KEY_DOMAIN
+from tests.bridge.helpers import (
+    NOW,
+    counted,
+    forge_key,
+    publish,
+    replica,
+    sent,
+    subscribe_at,
+    suspected,
+    with_properties,
+)
+from tests.sim.world import World, make_world
+
+LATER = NOW + 60
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world({1: 3}, [], {"site": 1, "evil": 1, "reader": 1}, [Scope("plant/#"), Scope("open/#")])
+
+
+def life(world: World, started: float) -> GatewayNode:
+    """The gateway `site`, started at that time."""
+    node = GatewayNode(
+        world.overlay, world.identities["site"], "site", world.secrets, world.keys,
+        random.Random(started).randbytes, generation=int(started * 1000),
+    )  # fmt: skip
+    for peer in world.overlay.views[1].members:
+        node.handle(LinkUp(peer), started)
+    return node
+
+
+def r1a(world: World) -> ReplicaNode:
+    node = replica(world, "r1a", ["site", "evil", "reader"])
+    subscribe_at(node, world, "reader", "plant/#")
+    return node
+
+
+def told(node: ReplicaNode, life: GatewayNode, sequence: int, now: float) -> list[Effect]:
+    """The life publishes; what the replica does."""
+    return node.handle(Received("site", publish(life, "plant/t", sequence=sequence, now=now)["r1a"]), now)
+
+
+def proofs(effects: list[Effect]) -> list[Wire]:
+    return [send.wire for send in sent(effects, "site") if send.wire.topic == GENERATION_TOPIC]
+
+
+def key_of(wire: Wire) -> KeyHeader:
+    return KeyHeader.decode(from_property(dict(wire.properties)[PROPERTY_KEY]))
+
+
+def test_keys_say_in_which_life_and_as_which_one_they_were_made(world: World) -> None:
+    node = life(world, NOW)
+    first = key_of(publish(node, "plant/t", sequence=1)["r1a"])
+    second = key_of(publish(node, "open/t", sequence=2)["r1a"])
+    assert (first.order, second.order) == (Order(int(NOW * 1000), 1), Order(int(NOW * 1000), 2))
+
+
+def test_a_clone_is_refused_and_stops_when_it_is_shown_the_later_life(world: World) -> None:
+    node, clone, present = r1a(world), life(world, NOW), life(world, LATER)
+    assert counted(told(node, clone, 1, NOW + 1), "forwarded") == 1
+    assert counted(told(node, present, 2, LATER + 1), "forwarded") == 1
+    refused = told(node, clone, 3, LATER + 2)
+    assert counted(refused, "forwarded") == 0
+    assert counted(refused, "refused") == 1
+    assert not suspected(refused)
+    (proof,) = proofs(refused)
+    heard = clone.handle(Received("r1a", proof), LATER + 2)
+    assert [effect for effect in heard if isinstance(effect, Outlived)] == [Outlived(int(LATER * 1000))]
+    assert not publish(clone, "plant/t", sequence=4, now=LATER + 3)
+    assert counted(told(node, present, 5, LATER + 4), "forwarded") == 1
+    assert not present.handle(Received("r1a", proof), LATER + 4) or not present.life.outlived_by
+    assert present.life.outlived_by == 0
+
+
+def test_what_the_life_before_sealed_before_the_present_one_began_is_taken(world: World) -> None:
+    node, before, present = r1a(world), life(world, NOW), life(world, LATER)
+    late = publish(before, "plant/t", sequence=1, now=LATER - 1)["r1a"]
+    told(node, present, 2, LATER + 1)
+    assert counted(node.handle(Received("site", late), LATER + 2), "forwarded") == 1
+
+
+@pytest.mark.parametrize("stored", ["a backup of before", "nothing"])
+def test_a_restored_backup_and_a_lost_directory_are_later_lives(world: World, stored: str) -> None:
+    """Whatever the disk says: the start is later, so the number is greater, and the copy that still runs stops."""
+    node, before = r1a(world), life(world, NOW)
+    told(node, before, 100, NOW + 1)
+    assert counted(told(node, life(world, LATER), 1 << 20, LATER), "forwarded") == 1
+    assert proofs(told(node, before, 101, LATER + 1))
+
+
+def test_nobody_is_muted_by_somebody_elses_word(world: World) -> None:
+    node = life(world, NOW)
+    own = key_of(publish(node, "plant/t", sequence=1)["r1a"])
+    later = replace(own, order=Order(int(LATER * 1000), 1))
+    foreign = forge_key(world, "evil", "plant/#").header
+    foreign = replace(foreign, order=Order(int(LATER * 1000), 1))
+    foreign = replace(foreign, signature=world.identities["evil"].sign(KEY_DOMAIN, foreign.signed_bytes))
+    for claim in (later.encode(), foreign.encode(), b"", later.encode()[:-1], b"\xff" * 500):
+        effects = node.handle(Received("r1b", Wire(GENERATION_TOPIC, claim)), NOW + 1)
+        assert suspected(effects) == {"r1b"}
+    replayed = node.handle(Received("r1b", Wire(GENERATION_TOPIC, own.encode())), NOW + 1)
+    assert counted(replayed, "refused") == 1
+    assert publish(node, "plant/t", sequence=2, previous=1, now=NOW + 2)
+
+
+def test_a_liar_that_claims_a_generation_shuts_nobody_out(world: World) -> None:
+    """Its signature does not fit, so the replica learns nothing from it."""
+    node, honest = r1a(world), life(world, NOW)
+    wire = publish(honest, "plant/t", sequence=1, now=NOW + 1)["r1a"]
+    claimed = replace(key_of(wire), order=Order(int(LATER * 1000), 1)).encode()
+    lie = with_properties(wire, (PROPERTY_KEY, to_property(claimed)), without=(PROPERTY_KEY,))
+    assert suspected(node.handle(Received("site", lie), NOW + 1)) == {"site"}
+    assert counted(told(node, honest, 2, NOW + 2), "forwarded") == 1
+
+
+def test_a_start_that_is_still_to_come_is_refused(world: World) -> None:
+    key = forge_key(world, "site", "plant/#").header
+    known = Generations()
+    known.learn("site", replace(key, order=Order(int((NOW + AHEAD_S) * 1000), 1)), NOW)
+    with pytest.raises(NotFresh):
+        known.learn("site", replace(key, order=Order(int((NOW + AHEAD_S) * 1000) + 1, 1)), NOW)
+    node = r1a(world)
+    early = life(world, NOW + 2 * AHEAD_S)
+    effects = told(node, early, 1, NOW)
+    assert (counted(effects, "forwarded"), counted(effects, "refused")) == (0, 1)
+    assert not suspected(effects)
+
+
+def test_one_proof_is_enough_for_a_while(world: World) -> None:
+    node, clone = r1a(world), life(world, NOW)
+    told(node, clone, 1, NOW)
+    told(node, life(world, LATER), 2, LATER)
+    assert len(proofs(told(node, clone, 3, LATER + 1))) == 1
+    assert not proofs(told(node, clone, 4, LATER + 1 + PROOF_EVERY_S / 2))
+    assert len(proofs(told(node, clone, 5, LATER + 2 + PROOF_EVERY_S))) == 1
+
+
+def test_what_is_known_of_a_key_that_left_the_overlay_is_forgotten(world: World) -> None:
+    key = forge_key(world, "site", "plant/#").header
+    known = Generations()
+    known.learn("site", replace(key, order=Order(int(LATER * 1000), 1)), LATER)
+    with pytest.raises(Superseded):
+        known.check("site", 1, int(LATER * 1000))
+    known.keep({key.publisher})
+    assert known.proof("site", LATER) is not None
+    known.keep(set())
+    known.check("site", 1, int(LATER * 1000))
+
+
+def test_an_outlived_gateway_keeps_what_its_devices_publish(world: World) -> None:
+    node = life(world, NOW)
+    told(r := r1a(world), life(world, LATER), 1, LATER)
+    (proof,) = proofs([*told(r, node, 2, NOW + 1), *told(r, node, 3, LATER + 1)])
+    node.handle(Received("r1a", proof), LATER + 1)
+    depth = node.publisher.depth
+    assert not publish(node, "plant/t", sequence=4, now=LATER + 2)
+    assert node.publisher.depth == depth + 1
+    assert not sent(node.handle(Unstored(5, Publication("plant/t", b"")), LATER + 2))
