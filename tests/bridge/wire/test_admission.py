@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 
 from bridge.contract.machine import Blame, Count, Wire
+from bridge.document.batch_topics import batch_topic
 from bridge.document.overlay import Overlay
 from bridge.document.policy import REFRESH_MESSAGES_MAX, Refresh, Scope
 from bridge.wire import admission as arriving
@@ -554,3 +555,16 @@ def test_ended_bumps_are_forgotten_and_announced_no_more(world: World):
     assert len(checks._bumped) == 3
     checks.adopt(newer, ends)
     assert checks._bumped == {}
+
+
+def test_batches_of_a_scope_come_only_from_whoever_may_publish_in_it():
+    scopes = [Scope("plant/#", number=1), Scope("open/#", number=2)]
+    world = make_world({1: 3}, [], {"site": 1, "evil": 1}, scopes, rights={"evil": (("open/#",), ())})
+
+    def batch(name: str, number: int) -> Wire:
+        return craft(world, name, batch_topic(number), sequence=1, key_id=b"k" * 16)
+
+    assert admit(world, batch("site", 1)).scope.filter == "plant/#"
+    assert admit(world, batch("evil", 2)).scope.filter == "open/#"
+    for name, number in (("evil", 1), ("site", 3), ("site", 0)):
+        assert refusal(world, batch(name, number)) is NotAuthorised
