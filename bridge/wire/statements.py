@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from bridge.contract import Allowance
 from bridge.document import Member, Overlay, Scope
+from bridge.wire.admission import AHEAD_S
 from keys.errors import BadFrame, BadSignature, Expired, NotAuthorised, NotFresh, TooOften
 from keys.frames import Kind, Reader, number, opening, text
 from keys.identity import Identity, verify
@@ -22,7 +23,6 @@ FLAG_ON = 0x01
 DOMAIN = "veilmq/1 subscription"
 STATEMENT_LEASE_S = 3600.0
 RENEW_AFTER_S = STATEMENT_LEASE_S / 3
-AHEAD_S = 300.0  # a version is a time; one that is to come would outrank all that its author says until then
 CLOCKS_S = 3600.0  # by so much clocks may differ about how long a statement lives
 NEWS_BURST = 4_096  # statements of one member at once: it has 1,024 scopes at most ...
 NEWS_EVERY_S = 0.1  # ... and then ten a second: each is verified, remembered and passed on to everybody
@@ -144,6 +144,7 @@ class RoutingTable:
         if ranks and known is not None and signer != present and (outranked or known.signer == present):
             return False
         if statement.version > (now + AHEAD_S) * 1000:
+            # A version is a time: one to come would outrank all that its author says until then.
             raise NotFresh(f"{statement.member} states something with a version that is to come")
         if statement.expires_ms > (now + STATEMENT_LEASE_S + CLOCKS_S) * 1000:
             raise Expired(f"{statement.member} states something for longer than statements live")
