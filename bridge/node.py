@@ -36,12 +36,12 @@ from bridge.contract import (
     LinkDown,
     LinkUp,
     NotAppended,
+    NotTaken,
     OutboxPage,
     Publication,
     PublisherGuard,
     PublisherLimits,
     Received,
-    Refused,
     Restored,
     Rotated,
     Subscribed,
@@ -137,7 +137,7 @@ class ReaderNode(Node):
         match event:
             case Acked():
                 return self.interest.acked(event)
-            case Refused():
+            case NotTaken():
                 return self.interest.refused(event, now)
             case LinkUp(peer):
                 return self.interest.link_up(peer)
@@ -261,7 +261,7 @@ class GatewayNode(ReaderNode):
                 return self._collected(self.collector.received(event, now), now)
             case Acked(_, ticket) if ticket > 0:
                 return self.publisher.acked(event, now, self.keeper.is_ahead(event.peer))
-            case Refused(_, ticket) if ticket > 0:
+            case NotTaken(_, ticket) if ticket > 0:
                 return self.publisher.refused(event, now)
             case Acked():
                 effects = super()._own(event, now)

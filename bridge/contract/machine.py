@@ -92,7 +92,7 @@ class Acked:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class NotTaken:
     """`peer` did not take what was sent with `ticket`; `reason`: one of `refusing.Reason`."""
 
     peer: str
@@ -214,7 +214,7 @@ class Restored:
 
 
 Event: TypeAlias = (
-    LinkUp | LinkDown | Received | Acked | Refused | Appending | NotAppended | Committed | Unstored | OutboxPage
+    LinkUp | LinkDown | Received | Acked | NotTaken | Appending | NotAppended | Committed | Unstored | OutboxPage
     | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick | Rotated
     | Restored
 )  # fmt: skip

@@ -19,9 +19,9 @@ from bridge.contract import (
     LinkGuard,
     LinkUp,
     NotAdopted,
+    NotTaken,
     Offered,
     Received,
-    Refused,
     Rotated,
     Tick,
 )
@@ -71,7 +71,7 @@ class Node:
                     return self.offered(document, now)
                 except OverlayError as error:
                     return [NotAdopted(str(error))]
-            case LinkUp(peer) | LinkDown(peer) | Received(peer, _) | Acked(peer, _) | Refused(peer, _, _) if (
+            case LinkUp(peer) | LinkDown(peer) | Received(peer, _) | Acked(peer, _) | NotTaken(peer, _, _) if (
                 peer not in self._peers
             ):
                 return [Count("refused", 1, "stranger"), Blame(peer, False, "not a neighbour of ours")]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from bridge.contract import Acked, Count, Effect, Forget, OutboxEntry, Publication, Received, Send, Wire, count_of
-from bridge.contract.machine import Refused
+from bridge.contract.machine import NotTaken
 from bridge.document import Overlay, ScopeSecret
 from bridge.document.overlay import RegionView
 from bridge.publisher.ages import Ages
@@ -202,7 +202,7 @@ class Publisher:
                 effects += self._sweep()
         return effects + self._pump(now)
 
-    def refused(self, event: Refused, now: float) -> list[Effect]:
+    def refused(self, event: NotTaken, now: float) -> list[Effect]:
         """A replica did not take it: that is no acknowledgement, and it is offered again."""
         if self._lanes.refused(event.peer, event.ticket) and event.ticket in self._entries:
             self.refusals.refused(event.peer, event.ticket, event.reason, now)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from bridge.base import overlaps
-from bridge.contract import Acked, Count, Effect, Refused, Send, Watch, Wire
+from bridge.contract import Acked, Count, Effect, NotTaken, Send, Watch, Wire
 from bridge.document import Overlay, ScopeSecret
 from bridge.wire import RENEW_AFTER_S, STATEMENT_LEASE_S, SUBSCRIBE_TOPIC, Statement
 from keys.identity import Identity
@@ -135,7 +135,7 @@ class ScopeInterest:
         want.acked.add(event.peer)
         return [Count("subscriptions_accepted")] if self._has_quorum(want) and not before else []
 
-    def refused(self, event: Refused, now: float) -> list[Effect]:
+    def refused(self, event: NotTaken, now: float) -> list[Effect]:
         """A replica did not take the statement: it does not count there, and is said again."""
         told = self._told.pop(event.ticket, None)
         if told is not None:

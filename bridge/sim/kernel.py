@@ -33,12 +33,12 @@ from bridge.contract import (
     LinkUp,
     Machine,
     NotAdopted,
+    NotTaken,
     Outlived,
     Publication,
     ReadPage,
     Received,
     Refuse,
-    Refused,
     Republish,
     Send,
     Tick,
@@ -115,7 +115,7 @@ class Kernel:
         self._last_arrival: dict[tuple[str, str], float] = {}
         self._ticks: dict[str, float] = {}
         self._answers: dict[int, Acked] = {}  # what is on its way, by identity of its event -> its acknowledgement
-        self._refused: dict[int, Refused] = {}  # by identity of the acknowledgement that comes in its place
+        self._refused: dict[int, NotTaken] = {}  # by identity of the acknowledgement that comes in its place
 
     # ------------------------------------------------------------------------------------------- the world
 
@@ -197,7 +197,7 @@ class Kernel:
 
     def _passes(self, name: str, event: Event) -> bool:
         match event:
-            case LinkUp(peer) | Received(peer, _) | Acked(peer, _) | Refused(peer, _, _):
+            case LinkUp(peer) | Received(peer, _) | Acked(peer, _) | NotTaken(peer, _, _):
                 return peer in self._alive and self._linked(name, peer)
             case _:
                 return True
@@ -225,7 +225,7 @@ class Kernel:
         self._effects(name, effects)
         for effect in effects if answer is not None else ():
             if isinstance(effect, Refuse) and answer is not None:
-                self._refused[id(answer)] = Refused(answer.peer, answer.ticket, effect.reason)
+                self._refused[id(answer)] = NotTaken(answer.peer, answer.ticket, effect.reason)
 
     def _effects(self, name: str, effects: Iterable[Effect]) -> None:
         for effect in effects:

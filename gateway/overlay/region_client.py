@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.base import overlaps
-from bridge.contract import Acked, KeyDoubted, KeyWanted, LinkDown, LinkUp, Received, Refused, Subscribed, Wire
+from bridge.contract import Acked, KeyDoubted, KeyWanted, LinkDown, LinkUp, NotTaken, Received, Subscribed, Wire
 from bridge.document import Overlay, OverlayError, ScopeSecret
 from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, VIEWS_TOPIC
 from bridge.node import ReaderNode
@@ -320,7 +320,7 @@ class RegionClient(NoHands):
     def _refused(self, peer: str, ticket: int, code: int) -> None:
         client = self._dials.get(peer)
         reason = None if client is None else reason_in(client.acks.refusal)
-        self._driver.handle(Refused(peer, ticket, reason or f"0x{code:02x}"))
+        self._driver.handle(NotTaken(peer, ticket, reason or f"0x{code:02x}"))
 
     def keys_changed(self) -> None:
         self._on_keys()

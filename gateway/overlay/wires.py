@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from bridge.contract import Acked, Count, Event, LinkDown, LinkUp, Refused, UserProperties, Wire
+from bridge.contract import Acked, Count, Event, LinkDown, LinkUp, NotTaken, UserProperties, Wire
 from gateway.base import Figures
 from gateway.base.peer_clock import ahead_s
 from gateway.client import MqttClient
@@ -107,7 +107,7 @@ class Wires:
         reason = None if client is None else reason_in(client.acks.refusal)
         if reason is not None and client is not None:
             client.clock_ahead_s = ahead_s(client.acks.refusal.user, self._clock())
-            asyncio.get_running_loop().call_soon(self._handle, Refused(peer, ticket, reason))
+            asyncio.get_running_loop().call_soon(self._handle, NotTaken(peer, ticket, reason))
             return
         if code == PACKET_TOO_LARGE:
             asyncio.get_running_loop().call_soon(self._handle, Acked(peer, ticket))  # we are in the midst of effects

@@ -20,7 +20,7 @@ from bridge.contract import (
     Subscribed,
     Tick,
 )
-from bridge.contract.machine import Refused
+from bridge.contract.machine import NotTaken
 from bridge.contract.refusing import Reason
 from bridge.node import GatewayNode, ReplicaNode
 from bridge.publisher.refusals import AGAIN_MAX_S, AGAIN_S, RESEAL_AFTER_S, Refusals
@@ -60,7 +60,7 @@ class Site:
             answers = self.replicas[send.peer].handle(Received("site", send.wire), now)
             refused = [effect for effect in answers if isinstance(effect, Refuse)]
             effects += [effect for effect in answers if isinstance(effect, Count)]
-            answer = Refused(send.peer, send.ticket, refused[0].reason) if refused else Acked(send.peer, send.ticket)
+            answer = NotTaken(send.peer, send.ticket, refused[0].reason) if refused else Acked(send.peer, send.ticket)
             effects += self.handle(answer, now)
         return effects
 
@@ -138,7 +138,7 @@ def test_a_statement_that_is_refused_does_not_count(world: World) -> None:
         node.handle(LinkUp(name), NOW)
     stated = [send for send in node.handle(Subscribed("plant/#"), NOW) if isinstance(send, Send)]
     for send in stated:
-        node.handle(Refused(send.peer, send.ticket, Reason.RIGHT), NOW)
+        node.handle(NotTaken(send.peer, send.ticket, Reason.RIGHT), NOW)
         node.handle(Acked(send.peer, send.ticket), NOW)
     assert node.awaits("plant/#")
     again = [send for send in node.handle(Tick(), NOW + 60) if isinstance(send, Send)]

@@ -292,7 +292,7 @@ def test_what_is_remembered_of_rights_and_topics_is_bounded(world: World, monkey
 
 
 def test_a_certificate_counts_to_its_last_millisecond(world: World):
-    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1, now=NOT_AFTER_MS / 1000)["r1a"]
     assert admit(world, wire, NOT_AFTER_MS / 1000)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridge.contract.machine import Acked, Effect, Event, LinkDown, LinkUp, Refused, Send, Tick, Wire
+from bridge.contract.machine import Acked, Effect, Event, LinkDown, LinkUp, NotTaken, Send, Tick, Wire
 from bridge.contract.refusing import Reason
 from bridge.node import ReplicaNode
 from gateway.base.figures import Figures
@@ -215,7 +215,7 @@ def test_a_refusal_with_a_reason_is_told_to_the_node_and_sets_the_clock_of_who_r
         peer.acks = SimpleNamespace(refusal=said.properties)
         peer.given[0][6](said.code)
         await asyncio.sleep(0)
-        assert told == [Refused("r1", 7, "time")]
+        assert told == [NotTaken("r1", 7, "time")]
         assert peer.clock_ahead_s is not None
         assert 7190 < peer.clock_ahead_s < 7210
 
