@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from bridge.contract import Count, OverlayNode
 from bridge.document import Issuer, Overlay, OverlayError, Scope, ScopeSecret
 from bridge.node import GatewayNode, KeyServerNode, ReplicaNode
-from bridge.traces import Availability
 from gateway.attached import Attached
 from gateway.base import ConfigError, Figures, LinkFigures, LinkState, OverlaySettings, Settings
 from gateway.base.log_events import LogEvent
@@ -36,6 +35,7 @@ from gateway.overlay import (
     KeyCache,
     KeyMaterial,
     KeyMaterialError,
+    LocalEntities,
     ReaderRows,
     dial,
     logins,
@@ -155,7 +155,7 @@ def build(
     live = party.live
     availability = None
     if settings.availability.enabled and party.local.role is Role.GATEWAY:
-        availability = Availability(party.name, prefix=settings.availability.topic_prefix)
+        availability = LocalEntities(party.name, settings.availability.topic_prefix)
     rows = None
     if party.local.role is Role.GATEWAY:
         rows = ReaderRows(store.sealing_key(b"reader state"), party.overlay.owner, party.name)

@@ -147,6 +147,10 @@ class _Shell:
         """amqtt keeps nothing of ours."""
         return {}
 
+    def retained(self, topic_filter: str) -> Sequence[tuple[str, bytes]]:
+        """amqtt keeps retained messages in memory: nothing of before is left."""
+        return ()
+
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Its sessions are in memory, so nobody is there after a restart to get anything twice."""
 

@@ -34,8 +34,8 @@ QOS, RETAIN, HAS_EXTRAS, TOMBSTONE, DROPPED = 3, 4, 8, 16, 32
 EXPIRY, NUMBER, PROPERTIES = 1, 32, 64  # between them the flags of `SEALED`
 _HEAD = struct.Struct("<BBHHHII")
 HEAD_BYTES = _HEAD.size
-_ALL_FLAGS = bytes(f for f in range(64) if f & QOS != 3 and (f & RETAIN or not f & TOMBSTONE))
-_PLAIN_FLAGS = bytes(f for f in _ALL_FLAGS if not f & HAS_EXTRAS)
+RECORD_FLAGS = bytes(f for f in range(64) if f & QOS != 3 and (f & RETAIN or not f & TOMBSTONE))
+_PLAIN_FLAGS = bytes(f for f in RECORD_FLAGS if not f & HAS_EXTRAS)
 _HAS_EXTRAS = bytes(bool(f & HAS_EXTRAS) for f in range(256))
 _TEXT_MAX = 65_535
 
@@ -281,7 +281,7 @@ class Records:
         if max(indexes) >= topic_count or min(times) < 0:
             raise BadFrame("a record without a topic, or before 1970")
         if flags.translate(None, _PLAIN_FLAGS) and (
-            flags.translate(None, _ALL_FLAGS) or flags.translate(_HAS_EXTRAS) != bytes(map(bool, extras))
+            flags.translate(None, RECORD_FLAGS) or flags.translate(_HAS_EXTRAS) != bytes(map(bool, extras))
         ):
             raise BadFrame("flags of records that cannot be")
         if extras_bytes and not flags.translate(_HAS_EXTRAS).strip(b"\0"):
@@ -380,7 +380,7 @@ def _assemble(
     count = len(flags)
     if not 1 <= count <= RECORDS_MAX:
         raise OurFault(f"a batch has 1 to {RECORDS_MAX} records, not {count}")
-    if flags.translate(None, _ALL_FLAGS) or not all(topics) or max(map(len, topics)) > _TEXT_MAX:
+    if flags.translate(None, RECORD_FLAGS) or not all(topics) or max(map(len, topics)) > _TEXT_MAX:
         raise OurFault("a record has flags that cannot be, or a topic that is empty or too long")
     extras_data, payload_data, topic_data = b"".join(extras), b"".join(payloads), b"".join(topics)
     if len(payload_data) > PAYLOAD_LIMIT:

@@ -4,6 +4,7 @@
     registered     opening(3) request(16) sealed box to the entity: session(16) key(32)
     in a session   opening(3: flag bit 0 signed) session(16) counter(8) word(1) body, and then
                    signed: 64 bytes of the entity's signature; else AES-256-GCM under the session's key of word and body
+    through another broker the same, sealed only, with counters of its own and nonces that no direct message has
 
 A registration proves that its sender holds the entity's key; the answer opens for nobody else. In a session the entity
 either signs each message or, cheaper, seals it under the key that both know; the broker always seals. Counters of each
@@ -32,6 +33,7 @@ REQUEST_FRESH_MS = 60_000  # an older registration, or one from the future, is a
 DOMAIN_REGISTRATION = "veilmq/1 registration"
 DOMAIN_SESSION = "veilmq/1 trace session"
 _SIGNED = 1
+_ASIDE = 2
 _OPENING_BYTES = 3 + SESSION_BYTES
 _HEAD_BYTES = _OPENING_BYTES + 8
 
@@ -115,22 +117,36 @@ def open_registered(data: bytes, entity: Identity) -> tuple[bytes, bytes, bytes]
 
 
 class TraceSession:
-    """One end of a session. `speaks`: 0 for the entity's end, 1 for the broker's: nonces of the two never meet.
+    """One end of a session. `speaks`: 0 for the entity's end, 1 for the broker's, and 2 more for what another broker
+    passes on: nonces of the four never meet.
 
     `peer_key`: at the broker's end, the entity's Ed25519 key, whose signatures count too; b"" for none.
     """
 
     # A broker says and hears as many messages a second as it pings entities: what each of them needs is kept ready.
-    __slots__ = ("_cipher", "_counter", "_heard", "_hears", "_opening", "_peer_key", "_says", "session")
+    __slots__ = ("_cipher", "_counter", "_heard", "_hears", "_opening", "_peer_key", "_says", "_speaks", "session")
 
     def __init__(self, session: bytes, key: bytes, speaks: int, peer_key: bytes = b"") -> None:
         self.session = session
         self._cipher = AESGCM(key)
         self._opening = opening(Kind.TRACE_SESSION) + session  # of what is sealed
-        self._says, self._hears = number(speaks, 4), number(1 - speaks, 4)  # what nonces of each end begin with
+        self._speaks = speaks
+        self._says, self._hears = number(speaks, 4), number(speaks ^ 1, 4)  # what nonces of each end begin with
         self._peer_key = peer_key
         self._counter = 0
         self._heard = 0
+
+    def aside(self) -> TraceSession:
+        """This end of the session for what another broker passes on, in no order with what comes directly: counters
+        and nonces of its own, and nothing signed. Raises OurFault for one that is such an end."""
+        if self._speaks > 1:
+            raise OurFault("a session has one end beside it")
+        made = TraceSession.__new__(TraceSession)
+        made.session, made._cipher, made._opening = self.session, self._cipher, self._opening
+        made._speaks = self._speaks + _ASIDE
+        made._says, made._hears = number(made._speaks, 4), number(made._speaks ^ 1, 4)
+        made._peer_key, made._counter, made._heard = b"", 0, 0
+        return made
 
     def say(self, word: Word, body: bytes = b"", signer: Identity | None = None) -> bytes:
         """The next message: signed by `signer` and readable, or sealed. What is secret must be sealed (OurFault)."""

@@ -1,4 +1,4 @@
-"""Columns of Spark from payloads: JSON, MessagePack, Sparkplug B, and levels of topics.
+"""Columns of Spark from payloads (JSON, MessagePack, Sparkplug B), levels of topics, and ids of publishers.
 
     from spark_ingest.functions import json_payload, messagepack, sparkplug, topic_level
     body = json_payload("payload", "sensor string, value double")
@@ -24,6 +24,7 @@ from spark_ingest.payloads import NOT_UTF8, PAYLOAD_BYTES_MAX, PayloadError, dec
 f: Any = functions  # its annotations know no function that takes Arrow arrays by type hints
 ColumnOrName: TypeAlias = Any
 AS_JSON = "json"
+PUBLISHER_BYTES = 16
 _MALFORMED = "_veilmq_malformed"
 
 DECODED_BYTES = 256 << 10
@@ -54,6 +55,17 @@ def topic_level(topic: ColumnOrName, level: int) -> Any:
     """One level of a topic, from 0, or from the end with -1, -2, ...; null where there is none."""
     levels = f.split(_column(topic), "/")
     return f.get(levels, f.lit(level) if level >= 0 else f.size(levels) + level)
+
+
+def publisher_text(publisher_id: ColumnOrName) -> Any:
+    """Column `publisher_id` (16 bytes) as text, as column `publisher` has it."""
+    return f.lower(f.hex(_column(publisher_id)))
+
+
+def publisher_bytes(publisher: ColumnOrName) -> Any:
+    """The inverse, to compare `publisher_id` with and to join on; null for what is no such text."""
+    text = _column(publisher)
+    return f.when(f.length(text) == 2 * PUBLISHER_BYTES, f.unhex(text))
 
 
 def json_payload(payload: ColumnOrName, schema: str | DataType) -> Any:

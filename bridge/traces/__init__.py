@@ -8,20 +8,24 @@ from __future__ import annotations
 from bridge.traces.availability import (
     Announce,
     Availability,
+    AvailabilityEffect,
     AvailabilityEvent,
     EntityConnected,
     EntityEvent,
     EntityGone,
     EntitySeen,
+    announced_before,
     entity_level,
 )
 from bridge.traces.discovery import Asked, DiscoveryEffect, DiscoveryNode, Heard, ShareAdvertisement, entity_of
-from bridge.traces.entity import KeepEntity, Listen, Told, Wishes
+from bridge.traces.entity import KeepEntity, Leave, Listen, Told, Wishes
 from bridge.traces.events import (
+    AskThere,
     ClientGone,
     Interested,
     Registered,
     Registering,
+    Relayed,
     Spoke,
     TracingEffect,
     TracingEvent,
@@ -51,7 +55,7 @@ from bridge.traces.remembered import RememberedEntity
 from bridge.traces.reporting import ReportEffect, Reporter, TraceReport
 from bridge.traces.telling import Voice
 from bridge.traces.tracer import Tracer
-from bridge.traces.tracker import Follow, Leave, Observed, Unfollow
+from bridge.traces.tracker import Follow, Observed, Unfollow
 from bridge.traces.witnessed import WitnessedEntity
 from bridge.traces.witnessing import Opinion
 
@@ -68,8 +72,10 @@ __all__ = [
     "STATES",
     "Alert",
     "Announce",
+    "AskThere",
     "Asked",
     "Availability",
+    "AvailabilityEffect",
     "AvailabilityEvent",
     "ClientGone",
     "Complain",
@@ -94,6 +100,7 @@ __all__ = [
     "Registered",
     "Registering",
     "RegistrationQueue",
+    "Relayed",
     "RememberedEntity",
     "ReportEffect",
     "Reporter",
@@ -113,6 +120,7 @@ __all__ = [
     "Wishes",
     "WitnessedEntity",
     "advertisement_topic",
+    "announced_before",
     "answers_to",
     "entity_level",
     "entity_of",

@@ -7,7 +7,7 @@ become `PREFIX/GATEWAY/ENTITY/availability`, a retained JSON object that Home As
 
 It does not ping, does not vote with other witnesses and does not trace (B4, B5, B9): it is the first form of
 that part. The gateway's own death shows as entities that a restarted gateway remembers (`EntityRemembered`)
-and declares offline unless they come back.
+and declares offline unless they come back. What is judged is judged by a steady clock; the wall's time is only told.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import quote, unquote
 
+from bridge.base import Wall
 from bridge.contract import Count, Publication, Tick
 from bridge.document import OwnTopics
 
@@ -40,14 +41,10 @@ KEEP_ALIVE_FACTOR = 1.5
 
 @dataclass(frozen=True, slots=True)
 class EntityConnected:
-    """A local client was accepted, maybe in place of a connection that it had. `keep_alive_s` 0: none promised.
-
-    `at`, here and below: when it happened, seconds since the UNIX epoch.
-    """
+    """A local client was accepted, maybe in place of a connection that it had. `keep_alive_s` 0: none promised."""
 
     client_id: str
     keep_alive_s: int
-    at: float
     origin: str = ""
     """Who answers for it: its address. A user name is often only claimed."""
 
@@ -57,7 +54,6 @@ class EntitySeen:
     """A packet of this client arrived; at most one event a second and client."""
 
     client_id: str
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +66,6 @@ class EntityGone:
     client_id: str
     clean: bool
     reason: str
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +110,21 @@ def entity_level(client_id: str) -> str:
     return f"{encoded[: MAX_LEVEL_BYTES // 2]}%-{digest}"
 
 
+def announced_before(gateway: str, topic: str, payload: bytes, prefix: str = DEFAULT_PREFIX) -> EntityRemembered | None:
+    """What a retained document of this gateway's, of before a restart, says of a client that it holds for online."""
+    beginning = f"{prefix}/{entity_level(gateway)}/"
+    if not (topic.startswith(beginning) and topic.endswith("/availability")):
+        return None
+    try:
+        body = json.loads(payload)
+        client_id, since_ms, seen_ms = str(body["entity"]), int(body["since"]), int(body["last_seen"])
+        is_online = body["state"] == ONLINE
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return None
+    is_ours = is_online and availability_topic(gateway, client_id, prefix) == topic
+    return EntityRemembered(client_id, since_ms, seen_ms) if is_ours else None
+
+
 def client_id_of(level: str) -> str | None:
     """The id that `entity_level` encoded; None when it was cut."""
     if level == "%-":
@@ -132,9 +142,12 @@ def availability_topic(gateway: str, client_id: str, prefix: str = DEFAULT_PREFI
 
 @dataclass(slots=True)
 class _Entity:
+    """`since_ms`, `seen_ms`: what the wall showed, to be told."""
+
     state: str
-    since: float
+    since_ms: int
     last_seen: float
+    seen_ms: int
     reason: str
     keep_alive_s: int = 0
     connected: bool = False
@@ -162,11 +175,13 @@ class Availability:
         settle_s: float = 1.0,
         rejoin_s: float = 60.0,
         max_entities: int = MAX_ENTITIES,
+        wall: Wall | None = None,
     ) -> None:
         if not prefix or any(c in prefix for c in "+#\0") or prefix.startswith(("$", "/")):
             raise ValueError(f"availability prefix {prefix!r} is not a plain topic; take one like 'entities'")
         if refresh_s < settle_s:
             raise ValueError("refresh_s is shorter than settle_s: an entity would be due before it may be published")
+        self._wall = wall or Wall()
         self._gateway = gateway
         self._prefix = prefix
         self._refresh_s = refresh_s
@@ -218,17 +233,17 @@ class Availability:
             return
         entity.keep_alive_s = event.keep_alive_s
         entity.connected = True
-        entity.last_seen = max(entity.last_seen, event.at)
-        self._turn(event.client_id, entity, ONLINE, "connected", event.at)
+        self._seen(entity, now)
+        self._turn(event.client_id, entity, ONLINE, "connected", now)
         self._look(event.client_id, entity, now, effects)
 
     def _on_seen(self, event: EntitySeen, now: float, effects: list[AvailabilityEffect]) -> None:
         entity = self._entities.get(event.client_id)
         if entity is None or not entity.connected:
             return
-        entity.last_seen = max(entity.last_seen, event.at)
+        self._seen(entity, now)
         if entity.state == OFFLINE:  # silent beyond its keep-alive, but the connection held
-            self._turn(event.client_id, entity, ONLINE, "seen again", event.at)
+            self._turn(event.client_id, entity, ONLINE, "seen again", now)
             self._look(event.client_id, entity, now, effects)
 
     def _on_gone(self, event: EntityGone, now: float, effects: list[AvailabilityEffect]) -> None:
@@ -237,7 +252,7 @@ class Availability:
             return
         entity.connected = False
         reason = event.reason or ("disconnected" if event.clean else "connection lost")
-        self._turn(event.client_id, entity, OFFLINE, reason, event.at)
+        self._turn(event.client_id, entity, OFFLINE, reason, now)
         self._look(event.client_id, entity, now, effects)
 
     def _on_remembered(self, event: EntityRemembered, now: float, effects: list[AvailabilityEffect]) -> None:
@@ -248,13 +263,15 @@ class Availability:
             return
         self._offline.pop(event.client_id, None)
         entity.state = ONLINE
-        entity.since = event.since_ms / 1000
-        entity.last_seen = event.last_seen_ms / 1000
+        entity.since_ms, entity.seen_ms = event.since_ms, event.last_seen_ms
         entity.dirty = False
         entity.announced = now
         self._schedule(event.client_id, entity, now + self._rejoin_s)
 
     # ----------------------------------------------------------------------------------------- details
+
+    def _seen(self, entity: _Entity, now: float) -> None:
+        entity.last_seen, entity.seen_ms = now, self._wall.ms(now)
 
     def _admit(self, client_id: str, now: float, effects: list[AvailabilityEffect]) -> _Entity | None:
         """A new entry; an old offline one makes room, its retained publication is cleared."""
@@ -265,8 +282,8 @@ class Availability:
             oldest, _ = self._offline.popitem(last=False)
             del self._entities[oldest]
             topic = availability_topic(self._gateway, oldest, self._prefix)
-            effects.append(Announce(Publication(topic, b"", qos=1, retain=True, time_ms=int(now * 1000))))
-        entity = self._entities[client_id] = _Entity(OFFLINE, now, now, "")
+            effects.append(Announce(Publication(topic, b"", qos=1, retain=True, time_ms=self._wall.ms(now))))
+        entity = self._entities[client_id] = _Entity(OFFLINE, self._wall.ms(now), now, self._wall.ms(now), "")
         self._offline[client_id] = None
         return entity
 
@@ -274,7 +291,7 @@ class Availability:
         if entity.state == state and entity.reason:
             return
         if entity.state != state:
-            entity.since = now
+            entity.since_ms = self._wall.ms(now)
         entity.state = state
         entity.reason = reason
         entity.dirty = True
@@ -320,8 +337,8 @@ class Availability:
     def _publication(self, client_id: str, entity: _Entity, now: float) -> Publication:
         body = {
             "state": entity.state,
-            "since": int(entity.since * 1000),
-            "last_seen": int(entity.last_seen * 1000),
+            "since": entity.since_ms,
+            "last_seen": entity.seen_ms,
             "reason": entity.reason,
             "entity": client_id,
             "gateway": self._gateway,
@@ -333,7 +350,7 @@ class Availability:
             retain=True,
             content_type="application/json",
             payload_format=1,
-            time_ms=int(now * 1000),
+            time_ms=self._wall.ms(now),
         )
 
     def _schedule(self, client_id: str, entity: _Entity, due: float) -> None:

@@ -24,6 +24,8 @@ from bridge.traces.kinds import (
     TraceKind,
     answers_to,
     body_of,
+    relayed_from,
+    relayed_to,
     to_broker,
     to_entity,
 )
@@ -70,6 +72,13 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
+class Leave:
+    """Unsubscribe from a topic."""
+
+    topic: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class KeepEntity:
     """Store our advertisement: after a restart the same trace topic serves."""
 
@@ -85,7 +94,7 @@ class Stage(StrEnum):
 
 
 TracedEvent: TypeAlias = BrokerConnected | Told | Tick
-TracedEffect: TypeAlias = Say | Listen | KeepEntity | Count
+TracedEffect: TypeAlias = Say | Listen | Leave | KeepEntity | Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,7 @@ class TracedEntity:
         self._wishes = wishes or Wishes()
         self._advertisement = advertisement
         self._session: TraceSession | None = None
+        self._aside: TraceSession | None = None  # its end for what comes through other brokers
         self._request = b""
         self._ask_at: float | None = None
         self._asked = 0
@@ -174,6 +184,27 @@ class TracedEntity:
                 return effects
 
     # ----------------------------------------------------------------------------------- what the program says
+
+    @property
+    def relayed_at(self) -> str | None:
+        """Where our broker asks us through another one; None while it does not know us."""
+        if self._session is None or self._advertisement is None:
+            return None
+        return relayed_to(self._certificate.name, self._advertisement.topic, self._session.session)
+
+    def relayed(self, payload: bytes) -> list[TracedEffect]:
+        """A ping of our broker's that came through another one, through which the answer goes."""
+        if self._session is None or self._advertisement is None:
+            return []
+        try:
+            self._aside = self._aside or self._session.aside()
+            word, body = self._aside.hear(payload)
+            if word is not Word.PING:
+                raise BadContent("a broker pings through another one, and says nothing else")
+        except KeysError as error:
+            return [Count("traces_refused", 1, type(error).__name__)]
+        at = relayed_from(self._certificate.name, self._advertisement.topic, self._session.session)
+        return [Say(at, self._aside.say(Word.ANSWER, body), 0)]
 
     def state(self, kind: TraceKind, fields: bytes = b"") -> list[TracedEffect]:
         """Our state from now on; said again after each registration. Raises ValueError for what is none."""
@@ -255,7 +286,7 @@ class TracedEntity:
         if request != self._request:
             raise BadContent("an answer to a registration that we did not send")
         self._request, self._ask_at, self._asked = b"", self._renewed_at(self._advertisement), 0
-        self._session = TraceSession(session, key, 0)
+        self._session, self._aside = TraceSession(session, key, 0), None
         effects: list[TracedEffect] = [Listen(to_entity(self._certificate.name, self._advertisement.topic, session))]
         if self._wishes.secured:  # before the token, behind which JOIN is told
             effects += self._say(Word.TRACE_KEY, self._random(KEY_BYTES))

@@ -48,7 +48,15 @@ class ClientGone:
     clean: bool
 
 
-TracingEvent: TypeAlias = Registering | Spoke | Interested | ClientGone | Tick
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """An entity's answer came through another witness."""
+
+    session: bytes = field(repr=False)
+    data: bytes = field(repr=False)
+
+
+TracingEvent: TypeAlias = Registering | Spoke | Interested | Relayed | ClientGone | Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +68,14 @@ class Registered:
     client: str = ""
 
 
-TracingEffect: TypeAlias = Say | Stood | SendAway | Complain | Registered | TraceReport | Count
+@dataclass(frozen=True, slots=True)
+class AskThere:
+    """Ask an entity that is silent here through the other witnesses: publish there, and hear what it answers."""
+
+    session: bytes = field(repr=False)
+    topic: str = field(repr=False)
+    payload: bytes = field(repr=False)
+    answers_at: str = field(repr=False)
+
+
+TracingEffect: TypeAlias = Say | AskThere | Stood | SendAway | Complain | Registered | TraceReport | Count

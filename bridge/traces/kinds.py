@@ -106,6 +106,7 @@ def _topic(constrainer: str, actions: Actions, *suffixes: str, stays: bool = Fal
 
 
 ADVERTISEMENTS = "Advertisements"
+RELAYED = "Relayed"
 REGISTRATION_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "Registration", stays=True)
 CREATION_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "TopicCreation", stays=True)
 DISCOVERY_TOPIC = _topic(BROKER, Actions.SUBSCRIBE, "Discovery", stays=True)
@@ -141,6 +142,16 @@ def to_broker(topic: bytes, session: bytes) -> str:
 def to_entity(entity: str, topic: bytes, session: bytes) -> str:
     """Where that broker speaks to the entity."""
     return _topic(entity, Actions.SUBSCRIBE, uuid_of(topic), session.hex(), stays=True)
+
+
+def relayed_to(entity: str, topic: bytes, session: bytes) -> str:
+    """Where, at another witness, the broker of this session asks the entity: it alone hears it."""
+    return _topic(entity, Actions.SUBSCRIBE, uuid_of(topic), session.hex(), RELAYED, stays=True)
+
+
+def relayed_from(entity: str, topic: bytes, session: bytes) -> str:
+    """Where, at that other witness, the entity answers: nobody else says anything there."""
+    return _topic(entity, Actions.PUBLISH, uuid_of(topic), session.hex(), RELAYED, stays=True)
 
 
 def key_topic(tracker: str, topic: bytes) -> str:

@@ -17,12 +17,15 @@ rarer exponentially, the longest of N is exceeded `STEADY` times with a chance o
                 third in an hour; after EXPERIENCE answers caution x max(1.5 x longest, min(patience_s, 3 x longest)),
                 where no longest wait is believed to be shorter than margin_s
     suspected after half of the patience without an answer, and not before the longest wait; failed after all of it, and
-                never before `floor_s`: a program that pauses for half a second is no death, however good its link
+                never before `floor_s`: a program that pauses for half a second is no death, however good its link.
+                Where there are others to ask through (`self_health.others`), not before a ping went through them, and
+                a timeout passed. Who answers only there is suspected as long as it does: the link is broken, not it
     interval  = interval_s, half of it until ten pings went, since nothing is known of a newcomer, unless our turns come
                 late; with a goal (`within`) what the patience leaves of most of it; at once after the first miss,
                 then an eighth of the wait so far, at least interval_min_s, or a
                 quarter of interval_s as long as it is a newcomer or our turns come late, since so many pings might be
-                what keeps the answers back; doubled up to AFTER_FAILURE_S after a failure
+                what keeps the answers back; doubled up to AFTER_FAILURE_S after a failure; a
+                quarter of the patience while it answers elsewhere only
 
 While the broker itself does badly (`self_health`) patience and intervals are longer.
 
@@ -50,6 +53,7 @@ LONGEST_LIFE_S = 3600.0  # in which the longest wait fades to its third
 SURVIVED_MAX_S = 10.0  # an entity that came back after longer than that was dead, and is a newcomer
 REPEAT = 8  # pings follow each other by this part of the wait so far
 GOAL_PART = 0.95  # of a goal; the rest is for our own turns
+NEVER = float("inf")
 LATE = 4  # our own turn is late when it comes behind its time by this part of a timeout
 
 
@@ -138,8 +142,9 @@ class Pulse:
 
     __slots__ = (
         "_answered_at", "_answers", "_asked_at", "_deviation_s", "_excused_s", "_highest_answered", "_is_late",
-        "_last_ping", "_longest_s", "_missed", "_misses", "_next_ping", "_number", "_ours", "_patience_s", "_pause_s",
-        "_preset", "_reordered", "_smoothed_s", "_spread_s", "_suspect_s", "_trips", "_waiting", "health", "timeout_s",
+        "_is_vouched", "_last_ping", "_longest_s", "_missed", "_misses", "_next_ping", "_number", "_ours",
+        "_patience_s", "_pause_s", "_preset", "_probed_at", "_reordered", "_smoothed_s", "_spread_s", "_suspect_s",
+        "_trips", "_waiting", "health", "timeout_s",
     )  # fmt: skip
 
     def __init__(self, preset: Preset, now: float, spread: float = 0.0, ours: SelfHealth | None = None) -> None:
@@ -169,6 +174,8 @@ class Pulse:
         self._suspect_s = self._patience_s / 2  # both before `stretch`
         self._pause_s = preset.interval_s  # before the next ping, after a failure
         self._is_late = False  # our last turn came late
+        self._probed_at = NEVER  # when the first ping went through others, since it is suspected
+        self._is_vouched = False  # it answers through others, and not to us
         self._spread_s = -spread * self._interval_s() if preset.goal_s else spread * preset.interval_s
 
     @property
@@ -198,6 +205,8 @@ class Pulse:
             self._judge(*self._waiting.pop(0)[:2], now)
         while self._misses and self.health is not Health.FAILED and now >= self._verdict_at:
             self.health = Health.FAILED if self.health is Health.SUSPECTED else Health.SUSPECTED
+            if self.health is Health.SUSPECTED and self._ours.others:
+                self._next_ping, self._probed_at = min(self._next_ping, now), NEVER
         ping = self._ping(now) if now >= self._next_ping else None
         return ping, self.health if self.health is not before else None
 
@@ -214,6 +223,7 @@ class Pulse:
             self._reordered = self._reordered % _LEADING | _LEADING
         self._highest_answered = max(self._highest_answered, number)
         self._learn(round_trip_s, now)
+        self._is_vouched = False
         self._wait_for_the_rest(now)
         before, self.health = self.health, Health.ALIVE
         return self.health if before is not self.health else None
@@ -234,8 +244,22 @@ class Pulse:
             self._next_ping = max(self._last_ping + self._interval_s(), now)
         elif self._preset.goal_s or self._answers >= EXPERIENCE:  # else there is much to learn of its link by asking
             self._next_ping = max(self._next_ping, now + self._interval_s())
+        self._is_vouched = False
         before, self.health = self.health, Health.ALIVE
         return self.health if before is not self.health else None
+
+    def vouched(self, number: int, sent_ms: int, now: float) -> Health | None:
+        """Through another witness it answered what we asked it there: it lived when we did, and is no more than
+        suspected. Its health, if it changed or this is news. An echo of what was never sent is ignored."""
+        at = self._sent_at(number, sent_ms)
+        if at is None or self.health is Health.ALIVE:
+            return None
+        if self._asked_at is None or at > self._asked_at:
+            self._asked_at, self._excused_s = at, 0.0
+        is_news = not self._is_vouched or self.health is Health.FAILED
+        self._is_vouched, self.health, self._pause_s = True, Health.SUSPECTED, self._preset.interval_s
+        self._next_ping = min(self._next_ping, max(now, self._last_ping + self._repeat_s(now)))
+        return self.health if is_news else None
 
     def lost(self, now: float) -> None:
         """Its connection ended: it is asked at once, and waited for from now on, whatever the interval is."""
@@ -264,7 +288,10 @@ class Pulse:
         """When health gets worse if nothing comes before."""
         since = self._asked_at if self._asked_at is not None else self._last_ping
         waits_s = self._patience_s if self.health is Health.SUSPECTED else self._suspect_s
-        return since + self._excused_s + waits_s * self._ours.stretch
+        at = since + self._excused_s + waits_s * self._ours.stretch
+        if self.health is Health.SUSPECTED and self._ours.others:
+            return max(at, self._probed_at + self.timeout_s)
+        return at
 
     def _in_order(self) -> array[float]:
         oldest = (self._number + 1) % HISTORY
@@ -283,6 +310,12 @@ class Pulse:
             return None
         return missed.pop(number)
 
+    def _sent_at(self, number: int, sent_ms: int) -> float | None:
+        """When the ping went that has these, and was not answered directly."""
+        waiting = (at for sent, at, _ in self._waiting if sent == number)
+        at = next(waiting, None if self._missed is None else self._missed.get(number))
+        return at if at is not None and sent_ms == int(at * 1000) else None
+
     def _ping(self, now: float) -> Ping:
         self._number += 1
         missed_at, waiting = now + self.timeout_s, self._waiting
@@ -295,6 +328,8 @@ class Pulse:
         if self._asked_at is None:
             self._asked_at, self._excused_s = now, 0.0
         self._last_ping = now
+        if self._probed_at == NEVER and self.health is Health.SUSPECTED:
+            self._probed_at = now
         if self.health is Health.FAILED:
             self._next_ping, self._pause_s = now + self._pause_s, min(2 * self._pause_s, AFTER_FAILURE_S)
         else:
@@ -311,6 +346,8 @@ class Pulse:
 
     def _repeat_s(self, now: float) -> float:
         """Fast where we know what to expect; else so much traffic could be what keeps the answers back."""
+        if self._is_vouched:
+            return self._patience_s / 4 * self._ours.stretch
         waited_s = now - self._asked_at if self._asked_at is not None else 0.0
         knows = self._answers >= HISTORY and not self._is_late
         least_s = self._preset.interval_min_s if knows else self._preset.interval_s / 4

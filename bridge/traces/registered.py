@@ -27,6 +27,8 @@ class Traced:
     spoke: bool = False
     joined: bool = False
     metrics_at: float = 0.0
+    aside: TraceSession | None = None
+    """Our end of what other witnesses pass on, once they had to."""
 
     @property
     def advertisement(self) -> Advertisement:

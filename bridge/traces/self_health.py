@@ -24,10 +24,12 @@ SICK = 0.25  # with a score from here on our verdicts count for nothing with tho
 class SelfHealth:
     """Of one process. `turn` at each turn, before anybody is judged."""
 
-    __slots__ = ("_late", "_turned_at", "score", "stretch")
+    __slots__ = ("_late", "_turned_at", "others", "score", "stretch")
 
     def __init__(self) -> None:
         self.score = 0.0
+        self.others = 0
+        """Other witnesses through which an entity that is silent here may be asked; nobody fails unasked there."""
         self.stretch = 1.0
         """What every wait is multiplied by."""
         self._late = 0.0

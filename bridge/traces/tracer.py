@@ -12,15 +12,16 @@ Not here: discovery (`discovery`), trackers (`tracker`), who may publish where (
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from struct import Struct
 
 from bridge.base import Wall
 from bridge.contract import Count, FairTable, Tick
+from bridge.traces.elsewhere import ECHO, Elsewhere
 from bridge.traces.events import (
     ClientGone,
     Interested,
     Registered,
     Registering,
+    Relayed,
     Spoke,
     TracingEffect,
     TracingEvent,
@@ -51,10 +52,6 @@ DUE_AT_ONCE = 256  # entities looked at in one turn: what they answer must be re
 SPEAKS_S = 5.0  # an entity that registered listens before it speaks; if it never does, it is pinged after so long
 REJOIN_S = 60.0  # how long an entity of before a restart of ours may take to come back
 METRICS_EVERY_S = 10.0
-_ECHO = Struct(">QQ")  # a ping's body and its answer's: number, sent_ms
-
-
-# ------------------------------------------------------------------------------------------------ machine
 
 
 class Tracer:
@@ -74,6 +71,7 @@ class Tracer:
         self._wall = wall or Wall()
         self._offenders = offenders or Offenders()
         self.self_health = SelfHealth()
+        self._elsewhere = Elsewhere(self.self_health)
         self._overdue = 0  # entities that owe an answer
         self._doubted: set[bytes] = set()  # trace topics on which we said something while we were not well
         self._changed: set[bytes] = set()  # trace topics whose record is not what was kept last
@@ -110,6 +108,8 @@ class Tracer:
             return self._run_due(now)
         if isinstance(event, ClientGone):
             return self._gone(event, now)
+        if isinstance(event, Relayed):
+            return self._relayed(event, now)
         try:
             match event:
                 case Registering():
@@ -281,9 +281,9 @@ class Tracer:
         self._clients.setdefault(client, set()).add(session)
 
     def _answered(self, traced: Traced, body: bytes, now: float) -> list[TracingEffect]:
-        if len(body) != _ECHO.size:
+        if len(body) != ECHO.size:
             raise BadFrame("an answer echoes a ping's number and time")
-        counter, sent_ms = _ECHO.unpack(body)
+        counter, sent_ms = ECHO.unpack(body)
         pulse = traced.pulse
         assert pulse is not None, "nobody speaks in a session of before"
         before, owed = pulse.health, pulse.is_overdue
@@ -305,6 +305,23 @@ class Tracer:
             }  # fmt: skip
             effects += traced.voice.tell(TraceKind.NETWORK_METRICS, measured, now)
         return effects
+
+    def _relayed(self, event: Relayed, now: float) -> list[TracingEffect]:
+        """Its answer came through another witness. Nobody but us can pay for what does not hold."""
+        traced = self._traced.get(event.session)
+        if traced is None or traced.pulse is None:
+            return []
+        owed = traced.pulse.is_overdue
+        try:
+            news = self._elsewhere.heard(traced, event.data, now)
+        except KeysError as error:
+            return [Count("traces_refused", 1, type(error).__name__)]
+        self._overdue += traced.pulse.is_overdue - owed
+        self._schedule(traced)
+        if news is None:
+            return []
+        told = {"ping": traced.pulse.sent, "answers": "elsewhere"}
+        return [Count("entities_vouched"), *self._stands(traced, TraceKind.FAILURE_SUSPICION, told, now)]
 
     def _authorise(self, traced: Traced, body: bytes, now: float) -> list[TracingEffect]:
         """A token and its secret key: from now on we may tell. Raises keys errors."""
@@ -372,7 +389,9 @@ class Tracer:
         ping, changed = pulse.tick(now)
         self._overdue += pulse.is_overdue - owed
         if ping is not None:
-            effects.append(Say(traced.listens_at, traced.session.say(Word.PING, _ECHO.pack(*ping)), 0))
+            effects.append(Say(traced.listens_at, traced.session.say(Word.PING, ECHO.pack(*ping)), 0))
+            if pulse.health is not Health.ALIVE:
+                effects += self._elsewhere.ask(traced, ping, now)
         if changed is Health.SUSPECTED:
             effects += self._stands(traced, TraceKind.FAILURE_SUSPICION, {"ping": pulse.sent}, now)
         elif changed is Health.FAILED:

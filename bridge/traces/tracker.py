@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from bridge.base import Wall
 from bridge.contract import Count, Tick
 from bridge.traces.discovery import Request, entity_of, open_found, owns
-from bridge.traces.entity import ASK_AGAIN_MAX_S, ASK_AGAIN_S, BrokerConnected, Disconnected, Listen, Told
+from bridge.traces.entity import ASK_AGAIN_MAX_S, ASK_AGAIN_S, BrokerConnected, Disconnected, Leave, Listen, Told
 from bridge.traces.following import ANSWERS_MAX, UNOPENED_MAX, Followed, Looks, Source, opened, try_key
 from bridge.traces.kinds import (
     DESCRIPTOR,
@@ -68,13 +68,6 @@ class Unfollow:
     """Track an entity no longer."""
 
     entity: str
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """Unsubscribe from a topic."""
-
-    topic: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from bridge.base import Wall
 from bridge.contract import Tick
-from bridge.traces.entity import BrokerConnected, Stage, Told, TracedEffect, TracedEntity, Wishes
+from bridge.traces.entity import BrokerConnected, Leave, Listen, Stage, Told, TracedEffect, TracedEntity, Wishes
 from bridge.traces.kinds import TraceKind, body_of, own_fields
 from keys.delegation import WITNESSES_MAX, Advertisement, Seat
 from keys.errors import OurFault
@@ -49,6 +49,7 @@ class WitnessedEntity:
         self._since_ms = -1
         self._number = 0  # of what we said of ourselves
         self._state: TraceKind | None = None
+        self._relayed: list[str | None] = [None] * witnesses  # where each asks us through the others
         self._asks(0)
 
     @property
@@ -68,8 +69,11 @@ class WitnessedEntity:
 
     def handle(self, event: BrokerConnected | Told, witness: int, now: float) -> list[tuple[int, TracedEffect]]:
         """What comes from a witness, or the connection to it. Effects, each with the witness that it concerns."""
+        if isinstance(event, Told) and event.topic in self._relayed:
+            return _of(witness, self._machines[self._relayed.index(event.topic)].relayed(event.payload))
         effects = self._name(now)
         if isinstance(event, BrokerConnected):
+            effects += [(witness, Listen(at)) for at in self._relayed if at is not None]
             self._met.add(witness)
             if self._asking not in self._met:
                 self._asks(witness)
@@ -80,6 +84,19 @@ class WitnessedEntity:
         if found is not None and found is not before:  # the others take it, too
             for other in set(range(len(self._machines))) - {witness}:
                 effects += _of(other, self._machines[other].take(found, now))
+        return effects + self._listen(witness)
+
+    def _listen(self, witness: int) -> list[tuple[int, TracedEffect]]:
+        """At all others for what this witness asks through them; where it asked in its session of before we leave."""
+        machine, before = self._machines[witness], self._relayed[witness]
+        found = machine.relayed_at
+        if found is None or found == before:
+            return []
+        self._relayed[witness] = found
+        effects: list[tuple[int, TracedEffect]] = []
+        for other in sorted(self._met - {witness}):
+            effects += [(other, Leave(before))] if before is not None else []
+            effects.append((other, Listen(found)))
         return effects
 
     def tick(self, now: float) -> list[tuple[int, TracedEffect]]:

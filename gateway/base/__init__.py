@@ -19,7 +19,7 @@ from gateway.base.config_bridges import BridgeSettings, BridgeTls, BridgeTopic
 from gateway.base.config_discovery import Discovery
 from gateway.base.config_hosted import Hosted
 from gateway.base.config_listeners import Listener
-from gateway.base.config_traces import DeviceSettings, TraceSettings, WatchedSettings
+from gateway.base.config_traces import DeviceSettings, OtherWitnessSettings, TraceSettings, WatchedSettings
 from gateway.base.figures import FIGURES_TOPIC, Figures, LinkFigures, LinkState
 from gateway.base.limits import Limits
 from gateway.base.private import (
@@ -51,6 +51,7 @@ __all__ = [
     "LinkFigures",
     "LinkState",
     "Listener",
+    "OtherWitnessSettings",
     "OverlaySettings",
     "PrivateFileError",
     "SealedFile",

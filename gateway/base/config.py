@@ -33,7 +33,14 @@ from gateway.base.config_discovery import Discovery
 from gateway.base.config_events import HOOKS_MAX, EventHook
 from gateway.base.config_hosted import Hosted
 from gateway.base.config_listeners import UNIX, Listener
-from gateway.base.config_traces import DeviceSettings, HeartbeatSettings, ReportSettings, TraceSettings, WatchedSettings
+from gateway.base.config_traces import (
+    DeviceSettings,
+    HeartbeatSettings,
+    OtherWitnessSettings,
+    ReportSettings,
+    TraceSettings,
+    WatchedSettings,
+)
 from gateway.base.limits import Limits, Metrics, Model
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -418,7 +425,7 @@ def _fields_at(path: tuple[int | str, ...]) -> list[str]:
         "availability": AvailabilitySettings, "key_server": KeyServerSettings, "discovery": Discovery, "hosted": Hosted,
         "traces": TraceSettings, "watched": WatchedSettings, "devices": DeviceSettings, "heartbeats": HeartbeatSettings,
         "report": ReportSettings, "bridges": BridgeSettings, "topics": BridgeTopic, "console": Console,
-        "events": EventHook,
+        "events": EventHook, "other_witnesses": OtherWitnessSettings,
     }  # fmt: skip
     for part in path:
         if isinstance(part, str) and part in table:

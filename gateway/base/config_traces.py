@@ -100,6 +100,24 @@ class FleetSettings(Model):
     webhook: str | None = Field(default=None, pattern="^https?://[^ ]+$", description="alerts are POSTed there as JSON")
 
 
+class OtherWitnessSettings(Model):
+    """Brokers that witness the same entities: who is silent here is asked through them before it is told failed."""
+
+    brokers: list[str] = Field(
+        min_length=1,
+        max_length=WITNESSES_MAX - 1,
+        description="HOST:PORT or HOST:FIRST-LAST of each, as entities name them",
+    )
+    username: str | None = Field(default=None, description="for those brokers")
+    password_file: Path | None = Field(default=None, description="a private file with the password alone")
+    cafile: Path | None = Field(default=None, description="connect by TLS, trusting it")
+
+    def anchored(self, directory: Path) -> OtherWitnessSettings:
+        """The same with relative paths taken from a directory."""
+        paths = {"password_file": self.password_file, "cafile": self.cafile}
+        return self.model_copy(update={n: p and directory / p.expanduser() for n, p in paths.items()})
+
+
 class TraceSettings(Model):
     """Tracing of entities. Absent: constrained topics are ordinary ones."""
 
@@ -124,6 +142,9 @@ class TraceSettings(Model):
         default=1.0, ge=0.1, le=10, description="scales patience: less tells deaths sooner, some of them wrongly"
     )
     devices: DeviceSettings | None = Field(default=None, description="absent: who does not know VeilMQ is not traced")
+    other_witnesses: OtherWitnessSettings | None = Field(
+        default=None, description="brokers through which an entity is asked before it is told failed"
+    )
 
     @model_validator(mode="after")
     def _has_one_pace(self) -> TraceSettings:
@@ -142,6 +163,7 @@ class TraceSettings(Model):
                 "identity": directory / self.identity.expanduser(),
                 "nodes": [directory / node.expanduser() for node in self.nodes],
                 "devices": devices,
+                "other_witnesses": self.other_witnesses and self.other_witnesses.anchored(directory),
             }
         )
 

@@ -8,7 +8,6 @@ the end of sessions (`lifecycle.py`).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -106,7 +105,7 @@ class Exchange(Delivering):
             members.hear_acks(client, packets)
         elif now - client.seen_at >= SEEN_INTERVAL_S:
             client.seen_at = now
-            self.tell(EntitySeen(client.client_id, time.time()))
+            self.tell(EntitySeen(client.client_id))
         actions = client.session.received_all(packets, now)
         if client.is_behind:
             self.holding.taken(client)

@@ -58,6 +58,11 @@ class ForOverlay:
         """Rows that an earlier process was given to `keep`."""
         return self._store.kept if self._store is not None else {}
 
+    def retained(self, topic_filter: str) -> list[tuple[str, bytes]]:
+        """Topics and payloads of what is retained for local clients."""
+        found = self.exchange.retained.matching(topic_filter, self.now())
+        return [(message.topic, message.payload) for message in found]
+
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Write these rows of the overlay's in one transaction with what was delivered since the last one."""
         if self._store is not None:

@@ -311,7 +311,7 @@ class Lifecycle:
         self._host.fire(BrokerEvents.CLIENT_CONNECTED, client_id=client.client_id, client_session=client.view)
         host = client.connection.peer if client.connection is not None else None
         origin = origin_of(host[0]) if host is not None else None
-        self.exchange.tell(EntityConnected(client.client_id, client.view.keep_alive, time.time(), origin or "local"))
+        self.exchange.tell(EntityConnected(client.client_id, client.view.keep_alive, origin or "local"))
 
     def create_offline(self, client_id: str) -> Client:
         """A session without a connection, as amqtt's persistence plugin makes them; the one we have, if we do."""
@@ -372,7 +372,7 @@ class Lifecycle:
             return  # the member's session may outlive its connection, and then queues what it misses
         self._host.fire(BrokerEvents.CLIENT_DISCONNECTED, client_id=client.client_id, client_session=client.view)
         if not replaced:
-            self.exchange.tell(EntityGone(client.client_id, *client.goodbye, time.time()))
+            self.exchange.tell(EntityGone(client.client_id, *client.goodbye))
 
     def forget(self, client: Client, unfinished: Sequence[Message] = ()) -> None:
         """The session has ended: everything about it goes, and `unfinished` to other members of its groups."""

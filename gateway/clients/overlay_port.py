@@ -171,6 +171,10 @@ class LocalBroker(Protocol):
         """Rows that an earlier process was given to `keep`."""
         ...
 
+    def retained(self, topic_filter: str) -> Sequence[tuple[str, bytes]]:
+        """Topics and payloads of what is retained for local clients."""
+        ...
+
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Write these in one transaction with what was delivered since the last one; None: the row is gone."""
         ...

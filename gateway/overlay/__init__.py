@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gateway.overlay.broker_overlay import BrokerOverlay
 from gateway.overlay.dials import Dials
+from gateway.overlay.entities import LocalEntities
 from gateway.overlay.hosted import NOBODY, PLAIN, logins, of_region
 from gateway.overlay.keeping import Keeping
 from gateway.overlay.key_cache import KeyCache
@@ -41,6 +42,7 @@ __all__ = [
     "KeyCache",
     "KeyMaterial",
     "KeyMaterialError",
+    "LocalEntities",
     "MqttClient",
     "MqttError",
     "Neighbours",

@@ -31,13 +31,12 @@ from bridge.contract import (
     Received,
     Restored,
     Subscribed,
-    Tick,
     Unsubscribed,
     Wire,
 )
 from bridge.document import Overlay, OwnTopics, constrained
 from bridge.node import GatewayNode
-from bridge.traces import Announce, Availability, AvailabilityEvent
+from bridge.traces import Announce, AvailabilityEffect, AvailabilityEvent
 from gateway.base import FIGURES_TOPIC, Figures
 from gateway.base.log_events import LogEvent
 from gateway.client import MqttClient
@@ -48,6 +47,7 @@ from gateway.overlay.accepting import Accepting
 from gateway.overlay.backpressure import Backpressure
 from gateway.overlay.dials import Dials
 from gateway.overlay.driver import Driver
+from gateway.overlay.entities import LocalEntities
 from gateway.overlay.keeping import Keeping
 from gateway.overlay.peer_refusals import refusal
 from gateway.overlay.reader_rows import ReaderRows
@@ -79,7 +79,7 @@ class BrokerOverlay:
         store: Store,
         keeping: Keeping,
         dials: Dials,
-        entities: Availability | None = None,
+        entities: LocalEntities | None = None,
         clock: Callable[[], float] = time.time,
         protected: Sequence[str] = (),
         plain: Sequence[str] = (),
@@ -95,7 +95,7 @@ class BrokerOverlay:
         self._entities = entities
         self.own_topics = OwnTopics()
         if entities is not None:
-            entities.guard(self.own_topics)
+            entities.machine.guard(self.own_topics)
         self._clock = clock
         self._plain, self._shared = tuple(plain), (*protected, *plain)
         self._rights: dict[str, bool] = {}
@@ -125,12 +125,16 @@ class BrokerOverlay:
             self.group_joined(group, topic_filter)
         self._dials.start(self.peers_to_dial(), self)
         self._wires.start(broker)
+        if self._entities is not None:
+            self._entities.start(self._tell, broker.retained(self._entities.kept_at))
         self._showing = asyncio.get_running_loop().create_task(self._show_figures(), name="figures")
         self._driver.start()
 
     async def stop(self) -> None:
         """Close links and store; what the outbox holds is sent after the next start."""
         self._accepting.stop()
+        if self._entities is not None:
+            self._entities.stop()
         await self._driver.stop()
         if self._showing is not None:
             self._showing.cancel()
@@ -247,20 +251,16 @@ class BrokerOverlay:
 
     def entity_event(self, event: AvailabilityEvent) -> None:
         """What a local client did, for its availability topic."""
-        machine = self._entities
-        if machine is None:
-            return
-        for effect in machine.handle(event, self._clock()):
-            if isinstance(effect, Announce):
-                self._announce(effect.publication)
-            else:
-                self.figures.count(effect)
-        self._driver.schedule("availability", machine.next_deadline, partial(self.entity_event, Tick()))
+        if self._entities is not None:
+            self._entities.handle(event)
 
-    def _announce(self, publication: Publication) -> None:
+    def _tell(self, effect: AvailabilityEffect) -> None:
+        if not isinstance(effect, Announce):
+            self.figures.count(effect)
+            return
         assert self._broker is not None
-        self._broker.deliver_local(publication)
-        self.publish("", publication, lambda code: None)
+        self._broker.deliver_local(effect.publication)
+        self.publish("", effect.publication, lambda code: None)
 
     # ------------------------------------------------------------------------ members (called by broker)
 

@@ -42,6 +42,7 @@ from gateway.base import Clock, DeviceSettings, TraceSettings
 from gateway.mqtt5.packets import Publish, Unsubscribe
 from gateway.mqtt5.types import ReasonCode
 from gateway.tracing.broker_tracing import Tracing
+from gateway.tracing.other_witnesses import OtherWitnesses
 from gateway.tracing.store import TraceStore
 from gateway.tracing.webhook import Webhook
 from gateway.trust import Card, Credentials, LocalIdentity, TrustError, read_public
@@ -123,7 +124,8 @@ def make_tracing(settings: TraceSettings, data: Path | None, count: Callable[[Co
         )  # fmt: skip
     store = None if data is None else TraceStore(data / "traces.sqlite3", local.identity.private_bytes())
     fleet, call = fleet_of(settings, local, wall)
-    return Tracing(tracer, node, store, count, clock, devices, reporter, settings.detect_within_s, fleet, call)
+    others = None if settings.other_witnesses is None else OtherWitnesses(settings.other_witnesses, local.name)
+    return Tracing(tracer, node, store, count, clock, devices, reporter, settings.detect_within_s, fleet, call, others)
 
 
 def pace_of(settings: TraceSettings) -> Preset:

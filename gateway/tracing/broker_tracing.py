@@ -26,6 +26,7 @@ from bridge.traces import (
     REGISTRATION_TOPIC,
     Alert,
     Asked,
+    AskThere,
     ClientGone,
     Complain,
     DiscoveryEffect,
@@ -38,6 +39,7 @@ from bridge.traces import (
     Registered,
     Registering,
     RegistrationQueue,
+    Relayed,
     ReportEffect,
     Reporter,
     SendAway,
@@ -55,6 +57,7 @@ from bridge.traces.tracer import Say
 from gateway.base import Clock, Figures
 from gateway.base.log_events import LogEvent
 from gateway.mqtt5.packets import Publish, Will
+from gateway.tracing.other_witnesses import OtherWitnesses
 from gateway.tracing.store import TraceStore, TraceStoreError
 
 log = logging.getLogger("veilmq.traces")
@@ -108,7 +111,9 @@ class Tracing:
         detect_within_s: float = 10.0,
         fleet: Fleet | None = None,
         caller: Callable[[bytes], object] = lambda alert: None,
+        others: OtherWitnesses | None = None,
     ) -> None:
+        self._others = others
         self._fleet, self._call = fleet, caller
         self._detect_within_s = detect_within_s
         self._tracer, self._node, self._store, self._devices = tracer, node, store, devices
@@ -136,6 +141,8 @@ class Tracing:
         self._broker = broker
         if self._node is not None and self._store is not None:
             self._node.restore(self._store.advertisements(self._clock.wall.ms(self._clock())))
+        if self._others is not None:
+            self._others.start(self._others_changed, lambda session, data: self._trace(Relayed(session, data)))
         if self._store is not None:
             self._perform(self._tracer.restore(self._store.remembered(), self._clock()))
             self._schedule()
@@ -145,11 +152,16 @@ class Tracing:
 
     def stop(self) -> None:
         self._broker = None
+        if self._others is not None:
+            self._others.stop()
         if self._timer is not None:
             self._timer.cancel()
         if self._store is not None:
             self._remember()
             self._store.close()
+
+    def _others_changed(self, up: int) -> None:
+        self._tracer.self_health.others = up
 
     def gauges(self) -> dict[str, int | float]:
         """What operators are shown of this moment."""
@@ -321,6 +333,9 @@ class Tracing:
                     self._broker.ping(topic, payload)
                 case Say(topic, payload, qos):
                     self._say(topic, payload, qos, constrained.stays_here(topic))
+                case AskThere():
+                    if self._others is not None:
+                        self._others.ask(effect)
                 case Stood():
                     if self._fleet is not None:
                         self._show(self._fleet.stood(effect, self._clock()))

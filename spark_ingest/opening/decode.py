@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -28,10 +27,10 @@ from keys import frames
 from keys.envelope import NO_KEY, NONCE_BYTES, DataKey, Inner
 from keys.errors import KeysError
 from keys.message import FLAGS_AT, KEY_ID_AT, PREFIX_BYTES, PUBLISHER_AT, QOS_FLAGS, RETAIN, SEQUENCE_AT
-from keys.topictokens import matches, tokenise_topic
+from keys.topictokens import check_topic, matches, tokenise_topic
 from spark_ingest.opening.data_keys import TOPICS_REMEMBERED, KeyUse, OpenedKeys, reason_of
 from spark_ingest.opening.inners import Inners, read_inners
-from spark_ingest.opening.unpacking import UnpackedRows, is_packed, is_under, joined
+from spark_ingest.opening.unpacking import is_packed, is_under, unpack
 from spark_ingest.secrets import Grants, GrantsFile
 
 
@@ -39,7 +38,7 @@ from spark_ingest.secrets import Grants, GrantsFile
 class Opened:
     """What came of one record batch: row numbers (ascending) with their content, and row numbers with a reason.
 
-    A row that holds a batch of publications stands there once for each; then `numbers` and `qos` are theirs.
+    A row that holds a batch of publications stands there once for each; then `numbers`, `qos` and `retain` are theirs.
     """
 
     rows: Any
@@ -47,6 +46,7 @@ class Opened:
     closed: list[tuple[int, str]]
     numbers: Any = None
     qos: Any = None
+    retain: Any = None
 
     def keep(self, kept: Any) -> None:
         """Forget the content that is not `kept`."""
@@ -55,15 +55,13 @@ class Opened:
         chosen = np.flatnonzero(kept)
         self.rows, self.content = self.rows[chosen], self.content.take(chosen)
         if self.numbers is not None:
-            self.numbers, self.qos = self.numbers[chosen], self.qos[chosen]
+            self.numbers, self.qos, self.retain = self.numbers[chosen], self.qos[chosen], self.retain[chosen]
 
-    def sequences(self, taken: Any) -> Any:
-        """The numbers of all content; `taken`: the columns of its rows."""
-        return taken.column("sequence") if self.numbers is None else pa.array(self.numbers, pa.int64())
-
-    def qos_of(self, taken: Any) -> Any:
-        """The same for QoS."""
-        return taken.column("qos") if self.qos is None else pa.array(self.qos, pa.int32())
+    def own(self, name: str, taken: Any) -> Any:
+        """Column `sequence`, `qos` or `retain` of all content; `taken`: the columns of its rows."""
+        if self.numbers is None:
+            return taken.column(name)
+        return pa.array({"sequence": self.numbers, "qos": self.qos, "retain": self.retain}[name])
 
     @property
     def inners(self) -> list[Inner]:
@@ -80,6 +78,7 @@ class Opener:
         self._grants = Grants({})
         self._keys = OpenedKeys()
         self._tokens: dict[tuple[str, str], bool] = {}
+        self._names: dict[tuple[str, bytes], str | None] = {}
 
     @property
     def hides_topics(self) -> bool:
@@ -92,6 +91,7 @@ class Opener:
         if changed:
             self._keys.clear()
             self._tokens.clear()
+            self._names.clear()
         return changed
 
     def open(self, batch: Any, wanted: Any = None) -> Opened:
@@ -126,17 +126,43 @@ class Opener:
             content = content.take(np.flatnonzero(~bad))
         if not batches.batch.num_rows:
             return Opened(singles.numbers, content, singles.closed)
-        unpacked = self._unpacked(batches, [each for each in opened if is_packed(each)])
-        return _merged(Opened(singles.numbers, content, [*singles.closed, *batches.closed]), singles.batch, unpacked)
+        return self._merged(singles, content, batches, [each for each in opened if is_packed(each)])
 
-    def _unpacked(self, rows: _Rows, opened: Sequence[bytes]) -> UnpackedRows:
-        """The records of rows that hold batches. One that may not be read is closed alone."""
-        unpacked = UnpackedRows()
-        topics, sequences = rows.batch.column("wire_topic").to_pylist(), rows.batch.column("sequence").to_pylist()
-        for row, wire_topic, sequence, content in zip(rows.numbers.tolist(), topics, sequences, opened, strict=True):
-            reason = unpacked.add(row, sequence, content, partial(self._is_under, wire_topic))
-            rows.closed += [(row, reason)] if reason else []
-        return unpacked
+    def _merged(self, singles: _Rows, content: Inners, batches: _Rows, opened: Sequence[bytes]) -> Opened:
+        """Rows of one publication each, and the records of rows that hold batches, in order of rows."""
+        wires = batches.batch.column("wire_topic").dictionary_encode()
+        told = wires.dictionary.to_pylist()
+        records, closed = unpack(
+            opened,
+            batches.batch.column("sequence").to_numpy(),
+            wires.indices.to_numpy().astype(np.int64),
+            lambda origin, topic: self._named(told[origin], topic),
+        )
+        every = [*singles.closed, *batches.closed]
+        every += [(int(batches.numbers[number]), reason) for number, reason in sorted(closed.items())]
+        rows = np.concatenate((singles.numbers, batches.numbers[records.batches]))
+        own = [singles.batch.column(name).to_numpy(zero_copy_only=False) for name in ("sequence", "qos", "retain")]
+        columns = map(np.concatenate, zip(own, (records.numbers, records.qos, records.retain), strict=True))
+        if not len(singles.numbers):
+            return Opened(rows, records.content, every, *columns)
+        order = np.argsort(rows, kind="stable")
+        content = content.followed_by(records.content).take(order)
+        return Opened(rows[order], content, every, *(column[order] for column in columns))
+
+    def _named(self, wire_topic: str, topic: bytes) -> str | None:
+        """The name of a record's topic; None for what is none, or of another scope than the batches on a wire topic."""
+        pair = (wire_topic, topic)
+        if pair not in self._names:
+            if len(self._names) >= TOPICS_REMEMBERED:
+                self._names.clear()
+            try:
+                name = topic.decode()
+                check_topic(name)
+            except (UnicodeDecodeError, KeysError):
+                self._names[pair] = None
+            else:
+                self._names[pair] = name if self._is_under(wire_topic, name) else None
+        return self._names[pair]
 
     def _is_under(self, wire_topic: str, topic: str) -> bool:
         """Whether a clear topic is one of the scope whose batches travel on a wire topic."""
@@ -290,16 +316,6 @@ def _opened(keys: Any, prefixes: Any, topics: Any, sealed: Any) -> list[bytes | 
     heads[:, 1:] = prefixes
     associated = map(add, _as_bytes(heads), topics.tolist())
     return DataKey.open_each(keys.tolist(), _as_bytes(nonces), sealed.tolist(), associated)
-
-
-def _merged(singles: Opened, batch: Any, unpacked: UnpackedRows) -> Opened:
-    """Rows of one publication each and records of batches, in order of rows."""
-    rows = np.concatenate((singles.rows, np.array(unpacked.rows, np.int64)))
-    order = np.argsort(rows, kind="stable")
-    content = joined(singles.content, unpacked.content()).take(order)
-    numbers = np.concatenate((batch.column("sequence").to_numpy(), np.array(unpacked.numbers, np.int64)))
-    qos = np.concatenate((batch.column("qos").to_numpy(), np.array(unpacked.qos, np.int32)))
-    return Opened(rows[order], content, singles.closed, numbers[order], qos[order])
 
 
 def _hidden(topic: str, key: bytes) -> str:

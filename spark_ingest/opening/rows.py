@@ -14,7 +14,9 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,10 +24,10 @@ import pyarrow as pa
 
 from spark_ingest.errors import BadOption, GrantsError
 from spark_ingest.opening.decode import Opened, Opener, TopicSet, which
-from spark_ingest.opening.inners import PROPERTIES, Inners
+from spark_ingest.opening.inners import PROPERTIES, SEALED_TYPES, Inners
 from spark_ingest.opening.statements import AvailabilityStatement, Unreadable, statement_of
 from spark_ingest.options import IngestStream, MissingKey, Options
-from spark_ingest.spool import ByteRange, Shard, is_batch_topic, read_groups, salvaged_groups
+from spark_ingest.spool import ByteRange, Shard, is_batch_topic, placed_groups, salvaged_groups
 
 _log = logging.getLogger(__name__)
 _TIME = pa.timestamp("us", tz="UTC")
@@ -106,8 +108,21 @@ SCHEMAS = {
 }
 
 
-EXTRAS = pa.schema([("publisher_id", pa.binary()), ("key_id", pa.string()), ("wire_topic", pa.string())])
-"""Columns of telemetry for who asks for them by name: the publisher as 16 bytes, what it was sealed under and on."""
+PLACE = pa.schema([("receiver", pa.string()), ("segment", pa.int64()), ("offset", pa.int64())])
+"""Where a row stands in the spool: it is of the group that ends at byte `offset` of a segment of a receiver, so that
+reading from there begins behind it."""
+OWN = ("key_id", "wire_topic", *PLACE.names)
+EXTRAS = pa.schema(
+    [
+        ("publisher_id", pa.binary()),
+        ("key_id", pa.string()),
+        ("wire_topic", pa.string()),
+        *SEALED_TYPES.items(),
+        *PLACE,
+    ]
+)
+"""Columns of telemetry for who asks for them by name: the publisher as 16 bytes, what it was sealed under and on, what
+else of MQTT was sealed with it, its place."""
 
 
 def schema_of(stream: IngestStream, columns: Sequence[str] = ()) -> Any:
@@ -132,7 +147,8 @@ class RowReader:
         self._since_us, self._until_us = options.since_us, options.until_us
         self._grants = options.grants
         self._on_missing_key, self._key_patience_s = options.on_missing_key, options.key_patience_s
-        self._read_groups = read_groups if options.fails_on_loss else salvaged_groups
+        self._read_groups = placed_groups if options.fails_on_loss else salvaged_groups
+        self._placed = not set(PLACE.names).isdisjoint(self._schema.names)
         self._rows_per_batch = options.rows_per_batch
         self._opener = Opener(options.grants, options.grants_identity, options.more_grants)
         self._topics = TopicSet(options.topics)
@@ -147,7 +163,7 @@ class RowReader:
         pending: list[Any] = []
         count = 0
         reasons: Counter[str] = Counter()
-        for groups in _together(chain.from_iterable(map(self._read_groups, extents)), self._rows_per_batch):
+        for groups in _together(chain.from_iterable(map(self._groups, extents)), self._rows_per_batch):
             rows = self.rows(groups, reasons)
             if rows.num_rows:
                 pending.append(rows)
@@ -169,6 +185,10 @@ class RowReader:
                 sum(extent.rows for extent in extents),
                 told,
             )
+
+    def _groups(self, extent: ByteRange) -> Iterator[Any]:
+        for group, end in self._read_groups(extent):
+            yield _with_place(group, extent, end) if self._placed else group
 
     def rows(self, group: Any, reasons: Counter[str] | None = None) -> Any:
         """The rows of this stream in one or several groups of the spool; `reasons` counts what stays closed."""
@@ -275,22 +295,23 @@ def _lacking(group: Any, opened: Opened) -> str | None:
 
 
 def _telemetry(group: Any, opened: Opened, wanted: Sequence[str]) -> dict[str, Any]:
-    extras = [name for name in ("key_id", "wire_topic") if name in wanted]
+    extras = [name for name in OWN if name in wanted]
     taken, content = _taken(group, opened.rows, extras), opened.content
     made: dict[str, Callable[[], Any]] = {
         "topic": lambda: content.topic,
         "payload": lambda: content.payload,
         "publisher": lambda: _hex(taken, "publisher"),
-        "sequence": lambda: opened.sequences(taken),
+        "sequence": lambda: opened.own("sequence", taken),
         "published_at": lambda: _times(content),
         "received_at": lambda: taken.column("received_at"),
-        "qos": lambda: opened.qos_of(taken),
-        "retain": lambda: taken.column("retain"),
+        "qos": lambda: opened.own("qos", taken),
+        "retain": lambda: opened.own("retain", taken),
         "properties": lambda: content.properties,
         "publisher_id": lambda: taken.column("publisher").cast(pa.binary()),
         "key_id": lambda: _hex(taken, "key_id"),
-        "wire_topic": lambda: taken.column("wire_topic"),
     }
+    made |= {name: partial(taken.column, name) for name in ("wire_topic", *PLACE.names)}
+    made |= {name: partial(content.sealed.__getitem__, name) for name in SEALED_TYPES}
     return {name: made[name]() for name in wanted}
 
 
@@ -300,7 +321,7 @@ def _availability(group: Any, opened: Opened, statements: Sequence[AvailabilityS
     return {name: said.get(name, ()) for name in AvailabilityStatement._fields} | {
         "topic": opened.content.topic,
         "publisher": _hex(taken, "publisher"),
-        "sequence": opened.sequences(taken),
+        "sequence": opened.own("sequence", taken),
         "published_at": _times(opened.content),
         "received_at": taken.column("received_at"),
     }
@@ -321,6 +342,13 @@ def _taken(group: Any, rows: Any, more: Sequence[str] = ()) -> Any:
     own = group.select(["publisher", "sequence", "received_at", "qos", "retain", *more])
     whole = len(rows) == group.num_rows and np.array_equal(rows, np.arange(len(rows)))
     return own if whole else own.take(pa.array(rows, pa.int64()))
+
+
+def _with_place(group: Any, extent: ByteRange, end: int) -> Any:
+    path, rows = Path(extent.path), group.num_rows
+    place = (path.parent.name, int(path.stem), end)
+    columns = [pa.repeat(pa.scalar(value, field.type), rows) for value, field in zip(place, PLACE, strict=True)]
+    return pa.RecordBatch.from_arrays([*group.columns, *columns], [*group.schema.names, *PLACE.names])
 
 
 def _batch(schema: Any, **columns: Any) -> Any:

@@ -1,23 +1,33 @@
 """The records of batches, once opened, as columns (the form: `keys.records`).
 
-A batch is read column by column; what is wrong with one record closes that record alone. Not here: opening, rows that
-hold one publication (`inners`).
+The contents of many batches lie in one buffer. Every section of a content begins at a multiple of 8 bytes, so numpy
+reads the columns of all of them where they lie, and Arrow gets topics and payloads by their offsets: no loop over
+records runs. A content whose structure fails is read again by `Records.decode`, and the extras of a record by
+`Extras.decode`, which tell why; what is wrong with one record closes that record alone.
+Not here: opening, rows that hold one publication (`inners`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from bridge.wire import TIME_MS_MAX
-from keys.errors import BadFrame, KeysError
-from keys.records import HAS_EXTRAS, NO_EXTRAS, QOS, Records
-from keys.topictokens import check_topic
-from spark_ingest.opening.inners import PROPERTIES, Inners
+from keys.errors import BadFrame
+from keys.records import DROPPED, HAS_EXTRAS, HEAD_BYTES, QOS, RECORD_FLAGS, RECORDS_MAX, RETAIN, VERSION, Records
+from spark_ingest.opening.extras import read_extras
+from spark_ingest.opening.inners import Inners, pieces
 
 BATCH_LEVEL = "~"
+NOT_ITS_OWN = "content: a record on a topic that is not of its scope, or of no time"
+TABLE_FACTOR = 8
+"""Up to so many entries for a value, a table of counts is quicker than sorting."""
+_KNOWN_FLAGS = np.isin(np.arange(256), np.frombuffer(RECORD_FLAGS, np.uint8))
+
+Named = Callable[[int, bytes], str | None]
 
 
 def is_packed(content: bytes) -> bool:
@@ -33,72 +43,180 @@ def is_under(topic: str, wire_topic: str) -> bool:
     return not topic.startswith("$") and (topic.startswith(base) or topic == base[:-1])
 
 
-class UnpackedRows:
-    """Columns of records; `rows`: of the spool, in which each was."""
+class RecordColumns(NamedTuple):
+    """Columns of records, in order. `batches`: in which of those that were given each was."""
 
-    def __init__(self) -> None:
-        self.rows: list[int] = []
-        self.numbers: list[int] = []
-        self.qos: list[int] = []
-        self._topics: list[str] = []
-        self._times: list[int] = []
-        self._payloads: list[bytes] = []
-        self._properties: list[tuple[tuple[str, str], ...]] = []
+    batches: Any
+    numbers: Any
+    qos: Any
+    retain: Any
+    content: Inners
 
-    def add(self, row: int, first: int, content: bytes, may: Callable[[str], bool]) -> str:
-        """The records of one batch with number `first`, of topics that the publisher `may` publish on. Returns why some
-        of them are left out, empty if none is."""
-        try:
-            records = Records.decode(content)
-        except BadFrame as error:
-            return f"frame: {error}"
-        reason = ""
-        names = [_name(topic, may) for topic in records.topics]
-        payloads = records.payloads()
-        for at, index in enumerate(records.indexes):
-            name, extras = names[index], NO_EXTRAS
-            try:
-                if records.flags[at] & HAS_EXTRAS:
-                    extras = records.extras(at)
-            except KeysError as error:
-                reason = f"frame: {error}"
-                continue
-            if name is None or records.times[at] > TIME_MS_MAX:
-                reason = "content: a record on a topic that is not of its scope, or of no time"
-                continue
-            self.rows.append(row)
-            self.numbers.append(first + at if extras.number is None else extras.number)
-            self.qos.append(records.flags[at] & QOS)
-            self._topics.append(name)
-            self._times.append(records.times[at])
-            self._payloads.append(payloads[at])
-            self._properties.append(extras.properties)
-        return reason
 
-    def content(self) -> Inners:
-        """The columns that every stream has."""
-        return Inners(
-            pa.array(self._topics, pa.string()),
-            np.array(self._times, np.uint64),
-            pa.array(self._payloads, pa.binary()),
-            pa.array([[{"name": n, "value": v} for n, v in pairs] for pairs in self._properties], PROPERTIES),
+def unpack(contents: Sequence[bytes], firsts: Any, origins: Any, named: Named) -> tuple[RecordColumns, dict[int, str]]:
+    """The records of batches, and why some are left out, by batch.
+
+    `firsts`: the number of each one's first record. `origins`: numbers, equal for batches whose publishers may write
+    about the same. `named(origin, topic)`: the topic as text, None if they may not; asked once for each pair.
+    """
+    closed: dict[int, str] = {}
+    kept = np.arange(len(contents))
+    while (columns := _Columns([contents[number] for number in kept.tolist()])).bad.any():
+        for number in kept[columns.bad].tolist():
+            closed[number] = _why(contents[number])
+        kept = kept[~columns.bad]
+    topics, good = columns.named(origins[kept], named)
+    good &= columns.times <= TIME_MS_MAX
+    batches = kept[columns.owner]
+    closed |= dict.fromkeys(batches[~good].tolist(), NOT_ITS_OWN)
+    chosen = np.flatnonzero(columns.flags & HAS_EXTRAS)
+    extras, unreadable = read_extras(columns.data, *columns.extras_of(chosen), chosen, len(good))
+    good[list(unreadable)] = False
+    closed |= {int(batches[at]): f"frame: {error}" for at, error in unreadable.items()}
+    good &= columns.flags & DROPPED == 0
+    times = columns.times.astype(np.uint64)
+    content = Inners(topics, times, columns.payloads(), extras.properties, extras.sealed)
+    own = np.where(extras.numbers < 0, firsts[batches] + columns.place, extras.numbers)
+    qos, retain = (columns.flags & QOS).astype(np.int32), columns.flags & RETAIN != 0
+    if good.all():
+        return RecordColumns(batches, own, qos, retain, content), closed
+    some = np.flatnonzero(good)
+    return RecordColumns(batches[some], own[some], qos[some], retain[some], content.take(some)), closed
+
+
+def _why(content: bytes) -> str:
+    try:
+        Records.decode(content)
+    except BadFrame as error:
+        return f"frame: {error}"
+    raise AssertionError("columns refuse what records take")
+
+
+class _Columns:
+    """Columns of the records of many contents. `bad`: the contents whose structure fails; nothing else holds then.
+
+    `owner`: of each record its content, `place`: its place there. What ends in `at` is a place in `data`.
+    """
+
+    def __init__(self, contents: Sequence[bytes]) -> None:
+        self._contents = contents
+        self._sizes = np.fromiter(map(len, contents), np.int64, len(contents))
+        self.bad = (self._sizes < HEAD_BYTES) | (self._sizes % 8 != 0)
+        for look in (self._heads, self._columns, self._padding, self._names):
+            if not self.bad.any():
+                look()
+
+    def _heads(self) -> None:
+        self.data = b"".join(self._contents)
+        self._bytes = np.frombuffer(self.data, np.uint8)
+        self._shorts, self._longs = self._bytes.view("<u2"), self._bytes.view("<u4")
+        self._at = np.cumsum(self._sizes) - self._sizes
+        head, long = self._at // 2, self._at // 4
+        self._counts, self._topics = (self._shorts[head + at].astype(np.int64) for at in (1, 2))
+        self._extras_bytes, self._payloads_bytes = (self._longs[long + at].astype(np.int64) for at in (2, 3))
+        counts, topics = self._counts, self._topics
+        self.bad = (self._shorts[head] != VERSION) | (self._shorts[head + 3] != 0)
+        self.bad |= (counts < 1) | (counts > RECORDS_MAX) | (topics < 1) | (topics > counts)
+        widths = ((1, counts), (8, counts), (2, counts), (4, counts), (4, counts), (2, topics))
+        begin, self._fixed, self._used = self._at + HEAD_BYTES, [], []
+        for width, rows in widths:
+            self._fixed.append(begin)
+            self._used.append(begin + width * rows)
+            begin = _padded(self._used[-1])
+        self._topics_at = begin
+        self.bad |= self._sizes < begin - self._at
+
+    def _columns(self) -> None:
+        flags, times, indexes, extras, payloads, names = self._fixed
+        self.owner, self.place = _ragged(self._counts)
+        self.flags = self._bytes[flags[self.owner] + self.place]
+        self.times = self._bytes.view("<i8")[(times // 8)[self.owner] + self.place]
+        self._indexes = self._shorts[(indexes // 2)[self.owner] + self.place].astype(np.int64)
+        self._extras = self._longs[(extras // 4)[self.owner] + self.place].astype(np.int64)
+        self._payloads = self._longs[(payloads // 4)[self.owner] + self.place].astype(np.int64)
+        self._name_owner, place = _ragged(self._topics)
+        self._name_lengths = self._shorts[(names // 2)[self._name_owner] + place].astype(np.int64)
+        self._used.append(self._topics_at + _sums(self._name_lengths, self._topics))
+        self._extras_at = _padded(self._used[-1])
+        self._used.append(self._extras_at + self._extras_bytes)
+        self._payloads_at = _padded(self._used[-1])
+        self._used.append(self._payloads_at + self._payloads_bytes)
+        self.bad = _sums(self._extras, self._counts) != self._extras_bytes
+        self.bad |= _sums(self._payloads, self._counts) != self._payloads_bytes
+        self.bad |= _padded(self._used[-1]) != self._at + self._sizes
+        odd = (self._indexes >= self._topics[self.owner]) | (self.times < 0) | ~_KNOWN_FLAGS[self.flags]
+        odd |= (self.flags & HAS_EXTRAS != 0) != (self._extras > 0)
+        self.bad[self.owner[odd]] = True
+
+    def _padding(self) -> None:
+        """Behind each section are zeros, up to the next multiple of 8."""
+        words = self._bytes.view("<u8")
+        for end in self._used:
+            left = end % 8
+            rest = words[(end - left - 8 * (left == 0)) // 8] >> (left * 8).astype(np.uint64)
+            self.bad |= (left != 0) & (rest != 0)
+
+    def _names(self) -> None:
+        ends = _ends(self._name_lengths, self._name_owner, self._topics, self._topics_at)
+        coded = pieces(self.data, ends - self._name_lengths, ends).dictionary_encode()
+        self._codes = coded.indices.to_numpy().astype(np.int64)
+        self._distinct: list[bytes] = coded.dictionary.to_pylist()
+        count = max(1, len(self._distinct))
+        self.bad[_repeated(self._name_owner * count + self._codes, len(self.bad) * count) // count] = True
+
+    def named(self, origins: Any, named: Named) -> tuple[Any, Any]:
+        """Topics of records as text, and which of them have a name."""
+        count = max(1, len(self._distinct))
+        pairs = pa.array(origins[self._name_owner] * count + self._codes).dictionary_encode()
+        found = [named(pair // count, self._distinct[pair % count]) for pair in pairs.dictionary.to_pylist()]
+        names = pa.array([name or "" for name in found], pa.string())
+        at = pairs.indices.to_numpy()[(np.cumsum(self._topics) - self._topics)[self.owner] + self._indexes]
+        return names.take(pa.array(at)), np.array([name is not None for name in found], bool)[at]
+
+    def extras_of(self, chosen: Any) -> tuple[Any, Any]:
+        """Where the extras of some records begin and end."""
+        ends = _ends(self._extras, self.owner, self._counts, self._extras_at)[chosen]
+        return ends - self._extras[chosen], ends
+
+    def payloads(self) -> Any:
+        """Of all records, as binary array."""
+        begins = self._payloads_at
+        stretches = zip(begins.tolist(), (begins + self._payloads_bytes).tolist(), strict=True)
+        whole = memoryview(self.data)
+        joined = b"".join([whole[begin:end] for begin, end in stretches])
+        offsets = np.zeros(len(self.owner) + 1, np.int32)
+        np.cumsum(self._payloads, out=offsets[1:])
+        return pa.BinaryArray.from_buffers(
+            pa.binary(), len(self.owner), [None, pa.py_buffer(offsets), pa.py_buffer(joined)]
         )
 
 
-def joined(one: Inners, other: Inners) -> Inners:
-    """The rows of one, then those of the other."""
-    return Inners(
-        pa.concat_arrays([one.topic, other.topic]),
-        np.concatenate((one.time_ms, other.time_ms)),
-        pa.concat_arrays([one.payload, other.payload]),
-        pa.concat_arrays([one.properties, other.properties]),
-    )
+def _padded(size: Any) -> Any:
+    return -(-size // 8) * 8
 
 
-def _name(topic: bytes, may: Callable[[str], bool]) -> str | None:
-    try:
-        name = topic.decode()
-        check_topic(name)
-    except (UnicodeDecodeError, KeysError):
-        return None
-    return name if may(name) else None
+def _ragged(counts: Any) -> tuple[Any, Any]:
+    """Of `counts[i]` rows each: which i each row is of, and its place there."""
+    owner = np.repeat(np.arange(len(counts)), counts)
+    return owner, np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
+
+
+def _repeated(values: Any, limit: int) -> Any:
+    """Which values below `limit` are there more than once."""
+    if limit <= TABLE_FACTOR * len(values) + 4096:
+        return np.flatnonzero(np.bincount(values, minlength=limit) > 1)
+    values.sort()
+    return values[1:][values[1:] == values[:-1]]
+
+
+def _sums(values: Any, counts: Any) -> Any:
+    """Of `counts[i]` values each."""
+    sums = np.concatenate(([0], np.cumsum(values)))
+    ends = np.cumsum(counts)
+    return sums[ends] - sums[ends - counts]
+
+
+def _ends(lengths: Any, owner: Any, counts: Any, begins: Any) -> Any:
+    """Where stretches end that lie one behind the other, of each owner from its begin on."""
+    sums = np.concatenate(([0], np.cumsum(lengths)))
+    return sums[1:] - sums[np.cumsum(counts) - counts][owner] + begins[owner]

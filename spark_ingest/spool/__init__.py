@@ -14,6 +14,7 @@ from spark_ingest.spool.segments import (
     Position,
     as_offset,
     directory_bytes,
+    placed_groups,
     positions_of,
     read_groups,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "is_batch_topic",
     "make_room",
     "parse_shard",
+    "placed_groups",
     "positions_of",
     "read_groups",
     "salvaged_groups",

@@ -216,8 +216,13 @@ def read_groups(extent: ByteRange) -> Iterator[Any]:
 
     Raises SpoolGap, SpoolDamaged.
     """
-    for batch, _ in open_segment(extent.path).batches(extent.start, extent.end):
+    for batch, _ in placed_groups(extent):
         yield batch
+
+
+def placed_groups(extent: ByteRange) -> Iterator[tuple[Any, int]]:
+    """The same, and at which byte each of them ends."""
+    yield from open_segment(extent.path).batches(extent.start, extent.end)
 
 
 def directory_bytes(directory: Path) -> int:

@@ -270,13 +270,13 @@ def _number_after(groups: Sequence[SegmentGroup], byte: int) -> int:
     return bisect.bisect_right(groups, byte, key=lambda group: group.end)
 
 
-def salvaged_groups(extent: ByteRange) -> Iterator[Any]:
-    """`read_groups` for those who said that they can do without what is damaged: it is logged, and left out."""
+def salvaged_groups(extent: ByteRange) -> Iterator[tuple[Any, int]]:
+    """`placed_groups` for those who said that they can do without what is damaged: it is logged, and left out."""
     at = extent.start
     while at < extent.end:
         try:
             for batch, end in open_segment(extent.path).batches(at, extent.end):
-                yield batch
+                yield batch, end
                 at = end
         except SpoolError as error:
             _log.warning("veilmq: rows are left out, as failOnDataLoss=false says: %s", error)

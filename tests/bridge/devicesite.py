@@ -52,7 +52,7 @@ class Site:
         self.now = until
 
     def connect(self, client: str, keep_alive_s: int = 0, origin: str = "10.0.0.1", settled: bool = True) -> None:
-        self.handle(EntityConnected(client, keep_alive_s, self.now, origin))
+        self.handle(EntityConnected(client, keep_alive_s, origin))
         if settled:
             self.run(4.0)
 
@@ -60,10 +60,10 @@ class Site:
         self.handle(Published(client, topic, payload, will))
 
     def seen(self, client: str) -> None:
-        self.handle(EntitySeen(client, self.now))
+        self.handle(EntitySeen(client))
 
     def lose(self, client: str, clean: bool = False) -> None:
-        self.handle(EntityGone(client, clean, "", self.now))
+        self.handle(EntityGone(client, clean, ""))
 
     def knows(self, client: str) -> None:
         self.handle(Knows(client))

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field, replace
 from bridge.contract.machine import Count, Tick
 from bridge.document import constrained
 from bridge.traces.discovery import Asked, DiscoveryNode
-from bridge.traces.entity import BrokerConnected, KeepEntity, Listen, Told, Wishes
+from bridge.traces.entity import BrokerConnected, KeepEntity, Leave, Listen, Told, Wishes
+from bridge.traces.events import AskThere, Relayed
 from bridge.traces.kinds import (
     CREATION_TOPIC,
     DISCOVERY_TOPIC,
     OWN,
     REGISTRATION_TOPIC,
+    RELAYED,
     Interest,
     TraceKind,
     body_of,
@@ -27,7 +29,7 @@ from bridge.traces.kinds import (
 )
 from bridge.traces.pings import LAN
 from bridge.traces.tracer import ClientGone, Interested, Registered, Registering, Say, Spoke, Tracer
-from bridge.traces.tracker import Follow, Leave, Observed, Tracker
+from bridge.traces.tracker import Follow, Observed, Tracker
 from bridge.traces.witnessed import WitnessedEntity
 from keys.delegation import Advertisement, Seat, Token, Trace
 from keys.frames import Kind, opening
@@ -65,6 +67,8 @@ class WitnessBus:
         self.nodes = [DiscoveryNode(name, key, public, authority, self.rng.randbytes) for name, key in keys.items()]
         self.dead: set[int] = set()  # witnesses that are gone
         self.cut: set[int] = set()  # witnesses whose connection to the entity is
+        self.relays: set[int] = set(range(self.n))  # that pass on what other witnesses ask
+        self.heard_at: list[set[str]] = [set() for _ in range(self.n)]  # topics that the entity listens to, by witness
         self.alive = True
         self.kept: Advertisement | None = None
         self.trackers: dict[str, Tracker] = {}
@@ -151,6 +155,10 @@ class WitnessBus:
         for witness, effect in effects:
             if isinstance(effect, KeepEntity):
                 self.kept = effect.advertisement
+            elif isinstance(effect, Listen):
+                self.heard_at[witness].add(effect.topic)
+            elif isinstance(effect, Leave):
+                self.heard_at[witness].discard(effect.topic)
             elif isinstance(effect, Say) and witness not in self.cut:
                 self._later(("up", witness), lambda w=witness, e=effect: self._from(w, ENTITY, e))  # type: ignore[misc]
 
@@ -184,6 +192,10 @@ class WitnessBus:
             for effect in effects:
                 if isinstance(effect, Registered):
                     node.handle(effect, self.now)
+        elif parsed.suffixes[2:] == (RELAYED,):  # the witness that asked listens here
+            session = bytes.fromhex(parsed.suffixes[1])
+            for asking in set(range(self.n)) - {witness}:
+                self._broker(asking, self.tracers[asking].handle(Relayed(session, say.payload), self.now))
         elif parsed.suffixes[1:2] == ("Interest",):
             uuid = bytes.fromhex(parsed.suffixes[0].replace("-", ""))
             self._broker(witness, tracer.handle(Interested(client, uuid, say.payload), self.now))
@@ -201,6 +213,11 @@ class WitnessBus:
                     self._later(("down", witness), lambda w=witness, e=effect: self._to_entity(w, e))  # type: ignore[misc]
                 elif witness not in self.bad or parsed.suffixes[-1] == "Answers":
                     self.publish(witness, effect.topic, effect.payload)
+            elif isinstance(effect, AskThere):
+                for other in self.relays - {witness} - self.dead:
+                    if effect.topic in self.heard_at[other]:
+                        say = Say(effect.topic, effect.payload, 0)
+                        self._later(("down", other), lambda w=other, e=say: self._to_entity(w, e))  # type: ignore[misc]
             elif isinstance(effect, Count):
                 self.counted[effect.name] = self.counted.get(effect.name, 0) + effect.amount
 

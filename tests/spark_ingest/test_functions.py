@@ -73,6 +73,18 @@ def test_what_cannot_be_decoded_has_a_reason_and_ends_no_query(spark: Any) -> No
         assert reasons[9] is not None
 
 
+def test_ids_of_publishers_are_bytes_and_text(spark: Any) -> None:
+    from spark_ingest.functions import publisher_bytes, publisher_text
+
+    rows = spark.createDataFrame(
+        [(bytes(range(16)), bytes(range(16)).hex()), (None, "no id")], "id binary, text string"
+    )
+    found = rows.select(publisher_text("id").alias("text"), publisher_bytes("text").alias("id")).collect()
+    assert [(row.text, row.id and bytes(row.id)) for row in found] == [
+        (bytes(range(16)).hex(), bytes(range(16))), (None, None)
+    ]  # fmt: skip
+
+
 def test_other_shapes_of_schemas(spark: Any) -> None:
     from pyspark.sql.types import MapType, StringType
 

@@ -126,14 +126,14 @@ class Gateway:
         self.now = until
 
     def connect(self, client: str, origin: str = "local") -> None:
-        self.handle(EntityConnected(client, 0, self.now, origin))
+        self.handle(EntityConnected(client, 0, origin))
         self.run(4)
 
     def publish(self, client: str, topic: str, payload: bytes = b"1") -> None:
         self.handle(Published(client, topic, payload))
 
     def lose(self, client: str, clean: bool = False) -> None:
-        self.handle(EntityGone(client, clean, "", self.now))
+        self.handle(EntityGone(client, clean, ""))
 
 
 def kinds(observed: list[Observed]) -> list[TraceKind]:
@@ -265,7 +265,7 @@ def test_new_topics_are_made_at_a_bounded_pace(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(device_tracing, "TOPICS_PER_S", 2.0)
     gate = Gateway()
     for place in range(40):
-        gate.handle(EntityConnected(f"d{place}", 0, gate.now, "local"))
+        gate.handle(EntityConnected(f"d{place}", 0, "local"))
     gate.run(3)
     assert 10 <= len(gate.tracer) <= 13
     gate.run(30)

@@ -29,17 +29,17 @@ def bodies(effects: Sequence[object]) -> list[dict[str, Any]]:
     return [json.loads(e.publication.payload) for e in effects if isinstance(e, Announce)]
 
 
-def connected(name: str, at: float, keep_alive_s: int = 0) -> EntityConnected:
-    return EntityConnected(name, keep_alive_s, at)
+def connected(name: str, keep_alive_s: int = 0) -> EntityConnected:
+    return EntityConnected(name, keep_alive_s)
 
 
-def gone(name: str, at: float, clean: bool = False, reason: str = "") -> EntityGone:
-    return EntityGone(name, clean, reason, at)
+def gone(name: str, clean: bool = False, reason: str = "") -> EntityGone:
+    return EntityGone(name, clean, reason)
 
 
 def test_home_assistant_can_read_the_retained_json() -> None:
     machine = Availability("gw1")
-    (effect,) = machine.handle(connected("pump", 100.0), 100.0)
+    (effect,) = machine.handle(connected("pump"), 100.0)
     assert isinstance(effect, Announce)
     publication = effect.publication
     assert publication.topic == "entities/gw1/pump/availability"
@@ -54,38 +54,38 @@ def test_home_assistant_can_read_the_retained_json() -> None:
 def test_a_clean_end_a_lost_connection_and_a_reason_from_the_broker() -> None:
     machine = Availability("gw1", settle_s=0)
     for now, event, reason in [
-        (10.0, gone("d", 10.0, clean=True), "disconnected"),
-        (20.0, gone("d", 20.0), "connection lost"),
-        (30.0, gone("d", 30.0, reason="sent a malformed packet"), "sent a malformed packet"),
+        (10.0, gone("d", clean=True), "disconnected"),
+        (20.0, gone("d"), "connection lost"),
+        (30.0, gone("d", reason="sent a malformed packet"), "sent a malformed packet"),
     ]:
-        machine.handle(connected("d", now - 5), now - 5)
+        machine.handle(connected("d"), now - 5)
         (body,) = bodies(machine.handle(event, now))
         assert (body["state"], body["reason"], body["since"]) == ("offline", reason, int(now * 1000))
 
 
 def test_silence_beyond_one_and_a_half_keep_alives_is_offline() -> None:
     machine = Availability("gw1")
-    machine.handle(connected("d", 0.0, 10), 0.0)
-    assert machine.handle(EntitySeen("d", 9.0), 9.0) == []
+    machine.handle(connected("d", 10), 0.0)
+    assert machine.handle(EntitySeen("d"), 9.0) == []
     assert bodies(machine.handle(Tick(), 23.9)) == []
     (body,) = bodies(machine.handle(Tick(), 24.0))
     assert (body["state"], body["last_seen"], body["since"]) == ("offline", 9000, 24_000)
-    (body,) = bodies(machine.handle(EntitySeen("d", 30.0), 30.0))
+    (body,) = bodies(machine.handle(EntitySeen("d"), 30.0))
     assert (body["state"], body["reason"]) == ("online", "seen again")
 
 
 def test_without_keep_alive_silence_means_nothing() -> None:
     machine = Availability("gw1")
-    machine.handle(connected("d", 0.0, 0), 0.0)
+    machine.handle(connected("d", 0), 0.0)
     machine.handle(Tick(), 1e6)
     assert machine.state("d") == "online"
 
 
 def test_traffic_of_a_live_entity_is_published_once_per_refresh() -> None:
     machine = Availability("gw1", refresh_s=300)
-    effects = list(machine.handle(connected("d", 0.0), 0.0))
+    effects = list(machine.handle(connected("d"), 0.0))
     for second in range(1, 1000):
-        effects += machine.handle(EntitySeen("d", float(second)), float(second))
+        effects += machine.handle(EntitySeen("d"), float(second))
     assert [b["last_seen"] for b in bodies(effects)] == [0, 300_000, 600_000, 900_000]
 
 
@@ -93,8 +93,8 @@ def test_a_flapping_entity_costs_one_publication_per_settle_time_and_the_last_st
     machine = Availability("gw1", settle_s=1.0)
     effects: list[object] = []
     for n in range(100):
-        effects += machine.handle(connected("d", n * 0.01), n * 0.01)
-        effects += machine.handle(gone("d", n * 0.01 + 0.005), n * 0.01 + 0.005)
+        effects += machine.handle(connected("d"), n * 0.01)
+        effects += machine.handle(gone("d"), n * 0.01 + 0.005)
     assert len(bodies(effects)) <= 2
     assert machine.next_deadline == 1.0
     (body,) = bodies(machine.handle(Tick(), 1.0))
@@ -104,9 +104,9 @@ def test_a_flapping_entity_costs_one_publication_per_settle_time_and_the_last_st
 
 def test_a_connection_that_replaces_another_changes_nothing_but_the_time() -> None:
     machine = Availability("gw1", settle_s=0)
-    machine.handle(connected("d", 0.0), 0.0)
-    assert machine.handle(connected("d", 1.0), 1.0) == []
-    (body,) = bodies(machine.handle(gone("d", 2.0), 2.0))
+    machine.handle(connected("d"), 0.0)
+    assert machine.handle(connected("d"), 1.0) == []
+    (body,) = bodies(machine.handle(gone("d"), 2.0))
     assert (body["since"], body["last_seen"]) == (2000, 1000)
 
 
@@ -114,7 +114,7 @@ def test_entities_remembered_from_before_a_restart_are_declared_offline_unless_t
     machine = Availability("gw1", rejoin_s=60)
     assert machine.handle(EntityRemembered("back", 1000, 2000), 100.0) == []
     assert machine.handle(EntityRemembered("gone", 1000, 2000), 100.0) == []
-    (body,) = bodies(machine.handle(connected("back", 110.0), 110.0))
+    (body,) = bodies(machine.handle(connected("back"), 110.0))
     assert (body["entity"], body["state"], body["since"]) == ("back", "online", 1000)
     assert machine.next_deadline == 160.0
     (body,) = bodies(machine.handle(Tick(), 160.0))
@@ -124,11 +124,11 @@ def test_entities_remembered_from_before_a_restart_are_declared_offline_unless_t
 def test_ever_new_names_cannot_grow_memory_nor_evict_the_living() -> None:
     machine = Availability("gw1", max_entities=3)
     for name in "abc":
-        machine.handle(connected(name, 0.0), 0.0)
-    effects = machine.handle(connected("d", 1.0), 1.0)
+        machine.handle(connected(name), 0.0)
+    effects = machine.handle(connected("d"), 1.0)
     assert effects == [Count("availability_refused")]
-    machine.handle(gone("b", 2.0), 2.0)
-    effects = machine.handle(connected("d", 3.0), 3.0)
+    machine.handle(gone("b"), 2.0)
+    effects = machine.handle(connected("d"), 3.0)
     cleared = [e.publication for e in effects if isinstance(e, Announce) and not e.publication.payload]
     assert [p.topic for p in cleared] == ["entities/gw1/b/availability"]
     assert cleared[0].retain
@@ -211,11 +211,11 @@ def test_the_published_state_follows_the_true_one_and_rests(history: list[tuple[
             assert machine.next_deadline is None or machine.next_deadline > now
         now = until
         if kind == "connect":
-            drive(connected(name, now, 5), now)
+            drive(connected(name, 5), now)
         elif kind == "seen":
-            drive(EntitySeen(name, now), now)
+            drive(EntitySeen(name), now)
         elif kind == "gone":
-            drive(gone(name, now), now)
+            drive(gone(name), now)
     for _ in range(20):  # without traffic everything ends offline, is shown so, and nothing remains to be done
         if machine.next_deadline is not None:
             now = machine.next_deadline

@@ -102,6 +102,24 @@ def test_silence_is_suspected_after_half_of_the_patience_and_failed_after_all_of
     assert failed - now <= detection_s(LAN, 0.01) + 1e-6
 
 
+@pytest.mark.parametrize(("preset", "floor_s"), [
+    (LAN, 2.0), (WAN, 3.0), (CELLULAR, 6.0), (within(10), 2.0), (within(3), 1.0), (replace(LAN, floor_s=4.5), 4.5),
+])  # fmt: skip
+def test_on_the_best_of_links_nobody_fails_before_the_floor(preset: Preset, floor_s: float) -> None:
+    assert preset.floor_s == floor_s
+    pulse = Pulse(replace(preset, caution=0.1), NOW)
+    now = NOW
+    for _ in range(EXPERIENCE + 100):
+        now = pulse.next_deadline
+        ping, _ = pulse.tick(now)
+        if ping is not None:
+            assert pulse.answered(ping.number, ping.sent_ms, now + 0.001) is None
+    seen = run(pulse, now + 60, None)
+    first, failed = pings(seen)[0], next(at for at, what in seen if what is Health.FAILED)
+    assert failed - first == pytest.approx(floor_s, abs=0.05)
+    assert next(at for at, what in seen if what is Health.SUSPECTED) - first < floor_s  # told earlier
+
+
 def test_after_a_miss_pings_follow_fast_and_then_by_a_part_of_the_wait() -> None:
     pulse, now = steady()
     seen = run(pulse, now + 10, None)

@@ -93,6 +93,10 @@ def test_relative_paths_are_taken_from_the_directory() -> None:
     assert found.devices is not None
     assert found.devices.owner == Path("/etc/v/owner")
     assert TraceSettings(**TRACES).anchored(Path("/etc")).devices is None
+    others = {"brokers": ["b:1"], "password_file": "pw", "cafile": "/abs.pem"}
+    asked = TraceSettings(**TRACES, other_witnesses=others).anchored(Path("/etc/v")).other_witnesses
+    assert asked is not None
+    assert (asked.password_file, asked.cafile) == (Path("/etc/v/pw"), Path("/abs.pem"))
     watched = WatchedSettings(**WATCHED, password_file="pw").anchored(Path("/etc/v"))
     assert (watched.credentials, watched.password_file, watched.cafile) == (Path("/etc/v/me"), Path("/etc/v/pw"), None)
 

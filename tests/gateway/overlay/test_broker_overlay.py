@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from bridge.contract.machine import Deliver, DeliverShared, Publication
-from bridge.traces.availability import Availability, EntityConnected
+from bridge.traces.availability import EntityConnected
 from bridge.traces.reporting import TraceReport
 from gateway.base.figures import Figures
 from gateway.mqtt5.packets import Disconnect, PubAck, PubComp, PubRec, PubRel, Version, Will
 from gateway.mqtt5.types import ReasonCode
 from gateway.overlay.broker_overlay import NOT_AUTHORIZED, BrokerOverlay
 from gateway.overlay.dials import Dials
+from gateway.overlay.entities import LocalEntities
 from keys.identity import Role
 from tests.gateway.harness import Wire
 from tests.gateway.traced_site import WAIT_S, Site
@@ -117,7 +118,7 @@ def links_of(broker: Broker) -> BrokerOverlay:
     nothing: Any = None
     keeping: Any = SimpleNamespace(live=None, role=Role.GATEWAY)
     store: Any = SimpleNamespace()
-    entities = Availability("gate", prefix="entities")
+    entities = LocalEntities("gate", "entities")
     links = BrokerOverlay(
         nothing, Figures("gate", "gateway"), store, keeping, Dials(nothing), entities, clock=lambda: 25.0
     )
@@ -148,7 +149,14 @@ def test_a_broker_that_cannot_refuse_passes_nothing_on_in_our_name() -> None:
     for topic in (AVAILABLE, "entities/far/pump/availability"):
         assert links.publish("forger", Publication(topic, b"{}", 1, True), codes.append)
     assert codes == [NOT_AUTHORIZED] * 2
-    links.entity_event(EntityConnected("pump", 30, 25.0))
+
+    async def scenario() -> None:
+        assert links._entities is not None
+        links._entities.start(links._tell, ())
+        links.entity_event(EntityConnected("pump", 30))
+        links._entities.stop()
+
+    asyncio.run(scenario())
     assert broker.got == [AVAILABLE]
 
 

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keys.errors import BadFrame, KeysError
-from keys.message import Inner
+from keys.message import SEALED_PROPERTIES, Inner
 from spark_ingest.opening.inners import Inners, read_inners
 
+NONE = (None,) * len(SEALED_PROPERTIES)
 _TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=6)
 INNERS = st.builds(
     Inner,
@@ -42,7 +43,8 @@ def broken(draw: Any) -> bytes:
 
 def listed(found: Inners) -> list[tuple[Any, ...]]:
     pairs = [tuple((pair["name"], pair["value"]) for pair in row) for row in found.properties.to_pylist()]
-    columns = (found.topic.to_pylist(), found.time_ms.tolist(), found.payload.to_pylist(), pairs)
+    sealed = [found.sealed[name].to_pylist() for name in SEALED_PROPERTIES]
+    columns = (found.topic.to_pylist(), found.time_ms.tolist(), found.payload.to_pylist(), pairs, *sealed)
     return list(zip(*columns, strict=True))
 
 
@@ -56,7 +58,8 @@ def test_columns_are_what_frames_say_one_by_one(frames: list[bytes]) -> None:
         except KeysError as error:
             errors[number] = str(error)
         else:
-            expected.append((inner.topic, inner.time_ms, inner.payload, inner.properties))
+            sealed = (getattr(inner, name) for name in SEALED_PROPERTIES)
+            expected.append((inner.topic, inner.time_ms, inner.payload, inner.properties, *sealed))
     found, bad = read_inners(frames)
     assert listed(found) == expected
     assert {number: str(error) for number, error in bad.items()} == errors
@@ -72,7 +75,9 @@ def test_well_formed_frames_never_take_the_slow_way(inners: list[Inner]) -> None
 
 def test_rows_are_taken_by_number() -> None:
     found, _ = read_inners([Inner(f"t{n}", n, b"%d" % n, properties=(("k", str(n)),)).encode() for n in range(4)])
-    assert listed(found.take([1, 3])) == [("t1", 1, b"1", (("k", "1"),)), ("t3", 3, b"3", (("k", "3"),))]
+    assert listed(found.take([1, 3])) == [
+        ("t1", 1, b"1", (("k", "1"),), *NONE), ("t3", 3, b"3", (("k", "3"),), *NONE)
+    ]  # fmt: skip
     assert [(inner.topic, inner.time_ms, inner.payload) for inner in found.rows()][2] == ("t2", 2, b"2")
 
 
@@ -87,7 +92,7 @@ def test_a_length_that_points_into_the_next_frame_is_no_content() -> None:
     longer = frame[:-6] + (6).to_bytes(4) + frame[-2:]
     found, bad = read_inners([longer, frame])
     assert isinstance(bad[0], BadFrame)
-    assert listed(found) == [("a", 1, b"xy", ())]
+    assert listed(found) == [("a", 1, b"xy", (), *NONE)]
 
 
 @pytest.mark.parametrize("count", [1024, 1025])

@@ -375,11 +375,15 @@ def test_rows_of_some_topics_and_times(job: Job) -> None:
 
 
 def test_columns_that_are_asked_for_in_their_order(job: Job) -> None:
-    job.publish(job.publisher.seal("plant/a", b"1"))
+    job.publish(job.publisher.seal("plant/a", b"1", content_type="text/csv"))
     (row,) = job.rows(columns="sequence, publisher_id, key_id, wire_topic")
     assert list(row) == ["sequence", "publisher_id", "key_id", "wire_topic"]
     assert row["publisher_id"] == job.publisher.identity.party_id
     assert (len(row["key_id"]), row["wire_topic"], row["sequence"]) == (32, "plant/a", 1)
+    (row,) = job.rows(columns="publisher, content_type, correlation_data, receiver, segment, offset")
+    view = SpoolView(job.root)
+    assert {row["receiver"]: {"segment": row["segment"], "byte": row["offset"]}} == view.latest()
+    assert (row["content_type"], row["correlation_data"]) == ("text/csv", None)
     for columns, stream in (("nothing", "telemetry"), ("topic,topic", "telemetry"), ("publisher_id", "quarantine")):
         with pytest.raises(BadOption, match="columns="):
             RowReader(job.options(stream, columns=columns))

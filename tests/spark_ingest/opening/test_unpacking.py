@@ -63,6 +63,22 @@ def test_properties_and_numbers_of_their_own_come_with_the_record(job: Job) -> N
     assert [(p["name"], p["value"]) for p in row["properties"]] == [("k", "1"), ("k", "2")]
 
 
+def test_what_a_record_says_of_itself_and_its_place_are_columns(job: Job) -> None:
+    from keys.records import DROPPED, RETAIN, Extras
+
+    extras = [Extras(sealed=("text/csv", "plant/reply", b"\0c", 1)).encode(), b"", b""]
+    flags, topics = bytes([1 | RETAIN, 0, 1 | DROPPED]), [b"plant/a", b"plant/b", b"plant/c"]
+    batch = encode(flags, [MS] * 3, topics, extras, [b"1", b"2", b"3"])
+    job.publish(job.publisher.seal("plant/x", sequence=1), job.publisher.seal("plant/~", clear=batch, sequence=5))
+    names = "retain, content_type, response_topic, correlation_data, payload_format, segment, offset"
+    one, first, second = job.rows(columns=names)
+    place = (first["segment"], first["offset"])
+    assert tuple(first.values()) == (True, "text/csv", "plant/reply", b"\0c", 1, *place)
+    assert tuple(second.values()) == (False, None, None, None, None, *place)
+    assert tuple(one.values()) == (False, None, None, None, None, *place)
+    assert not job.rows("quarantine")
+
+
 @pytest.mark.parametrize("bad", ["elsewhere/a", "$SYS/a", b"plant/\xff", "plant/+"])
 def test_one_record_that_may_not_be_read_closes_itself_alone(job: Job, bad: str | bytes) -> None:
     job.publish(

@@ -156,7 +156,7 @@ def test_damage_is_left_out_group_by_group(spool: Path) -> None:
     extent = ByteRange(str(path), 0, entries[-1].end, 0)
     with pytest.raises(SpoolDamaged):
         list(read_groups(extent))
-    left = sum(batch.num_rows for batch in salvaged_groups(extent))
+    left = sum(batch.num_rows for batch, _ in salvaged_groups(extent))
     assert left == sum(entry.rows for entry in entries) - entries[1].rows
     assert list(salvaged_groups(ByteRange(str(path) + "x", 0, 100, 1))) == []
 

@@ -1,0 +1,54 @@
+"""Asking an entity through the other witnesses before it is told failed: is it dead, or our link to it broken? (B9)
+
+As in SWIM's indirect probe, but nobody has to be believed: the ping is sealed in our session with the entity, and so is
+its answer. Another witness can hold both back, which it could do with nothing at all, and forge neither; so it keeps no
+dead entity alive. Who answers only there is suspected here, and not failed. Source: A. Das, I. Gupta, A. Motivala,
+SWIM: scalable weakly-consistent infection-style process group membership protocol (2002). Not here: when somebody is
+asked so (`pings`), connections to the other witnesses.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from bridge.contract import Budget, Count
+from bridge.traces.events import AskThere
+from bridge.traces.kinds import relayed_from, relayed_to
+from bridge.traces.pings import Health, Ping
+from bridge.traces.registered import Traced
+from bridge.traces.self_health import SelfHealth
+from keys.errors import BadFrame
+from keys.tracesession import Word
+
+ASKED_THERE_PER_S = 1_000.0  # pings through other witnesses; when more are silent at once, it is rather we
+ECHO = Struct(">QQ")  # a ping's body and its answer's: number, sent_ms
+
+
+class Elsewhere:
+    """Of one tracing broker. `ours.others` says through how many others it can ask now."""
+
+    def __init__(self, ours: SelfHealth) -> None:
+        self._ours = ours
+        self._budget = Budget(ASKED_THERE_PER_S, ASKED_THERE_PER_S, 0.0)
+
+    def ask(self, traced: Traced, ping: Ping, now: float) -> list[AskThere | Count]:
+        """It is silent here. Who has no other witness is not asked."""
+        token = traced.voice.token
+        if not self._ours.others or token is None or token.seat is None or not self._budget.open(now):
+            return []
+        self._budget.spend(1.0, now)
+        traced.aside = traced.aside or traced.session.aside()
+        of = traced.advertisement.certificate.name, traced.voice.topic, traced.session.session
+        said = traced.aside.say(Word.PING, ECHO.pack(*ping))
+        asks = AskThere(traced.session.session, relayed_to(*of), said, relayed_from(*of))
+        return [asks, Count("entities_asked_there")]
+
+    def heard(self, traced: Traced, data: bytes, now: float) -> Health | None:
+        """What another witness passed on: the entity's health, if that is news. Raises keys errors."""
+        if traced.aside is None or traced.pulse is None:
+            return None
+        word, body = traced.aside.hear(data)
+        if word is not Word.ANSWER or len(body) != ECHO.size:
+            raise BadFrame("other witnesses pass on answers, and nothing else")
+        number, sent_ms = ECHO.unpack(body)
+        return traced.pulse.vouched(number, sent_ms, now)
