@@ -115,6 +115,7 @@ class Kernel:
         self._last_arrival: dict[tuple[str, str], float] = {}
         self._ticks: dict[str, float] = {}
         self._answers: dict[int, Acked] = {}  # what is on its way, by identity of its event -> its acknowledgement
+        self._answer: Acked | None = None  # of the event at hand
         self._refused: dict[int, NotTaken] = {}  # by identity of the acknowledgement that comes in its place
 
     # ------------------------------------------------------------------------------------------- the world
@@ -185,12 +186,12 @@ class Kernel:
                 return self.trace
             when, _, name, incarnation, event = heapq.heappop(self._queue)
             self.now = max(self.now, when)
-            answer = self._answers.pop(id(event), None)
+            self._answer = self._answers.pop(id(event), None)
             event = self._refused.pop(id(event), event)
             if isinstance(event, Tick):
                 self._ticks.pop(name, None)
             if name in self._alive and incarnation == self._incarnation[name] and self._passes(name, event):
-                self._apply(name, event, answer)
+                self._apply(name, event)
         raise AssertionError(f"simulation did not end within {STEPS_MAX} steps")
 
     # ------------------------------------------------------------------------------------------- mechanics
@@ -217,7 +218,8 @@ class Kernel:
                 self.at(self.now + self._rng.random(), name, LinkUp(peer))
                 self.at(self.now + self._rng.random(), peer, LinkUp(name))
 
-    def _apply(self, name: str, event: Event, answer: Acked | None = None) -> None:
+    def _apply(self, name: str, event: Event) -> None:
+        answer, self._answer = self._answer, None
         ahead_s = self._clocks.get(name, 0.0)
         if isinstance(event, Committed) and name in self._outboxes:
             self._outboxes[name].put(event.entries)
