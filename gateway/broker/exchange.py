@@ -120,8 +120,7 @@ class Exchange(Delivering):
                     if not publish.qos:
                         self.flood(client, publish)
                         return None
-                    if self.store is None and not self.holding.behind and self.forward(client, publish):
-                        self._acknowledge(client, publish)
+                    if not self.holding.behind and self._passed_plainly(client, publish):
                         return None
             elif not publish.qos and client.peer is None and self.tracing.answered(client.client_id, publish):
                 return None
@@ -141,6 +140,20 @@ class Exchange(Delivering):
             verdict = known
         later = self._accept(client, publish, verdict)
         return host.catch_up() if later is None and host.is_behind else later
+
+    def _passed_plainly(self, client: Client, publish: Publish) -> bool:
+        """The short way of QoS 1 and 2, with an acknowledgement that waits for the disk where it must."""
+        store = self.store
+        if store is None:
+            if self.forward(client, publish) is None:
+                return False
+            self._acknowledge(client, publish)
+            return True
+        before = store.changes
+        if store.is_full or (message := self.forward(client, publish)) is None:
+            return False
+        self._answer(client, OwedAck(publish), message, before)
+        return True
 
     async def _publish_asking(self, client: Client, publish: Publish) -> None:
         permitted = await self.host.ask(client.view, publish.topic, Action.PUBLISH)
@@ -227,7 +240,8 @@ class Exchange(Delivering):
             self._acknowledge(client, publish)
             return
         client.owe(owed)
-        self._settle(client)
+        if client.acks and client.acks[0].code is not None:
+            self._settle(client)
         if client.acks and client.session.inbound.full and client.connection is not None:
             # MQTT 5 clients know our Receive Maximum; others are made to wait.
             self.reached.note("receive_maximum", client.client_id)
