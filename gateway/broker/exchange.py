@@ -23,6 +23,7 @@ from gateway.broker.delivering import Delivering
 from gateway.broker.flushing import UNACKNOWLEDGED, Later, Waiting
 from gateway.broker.offering import offer_for
 from gateway.clients import (
+    INTERNAL,
     Client,
     Constraining,
     EntityEvent,
@@ -307,7 +308,9 @@ class Exchange(Delivering):
             self.in_order(later)
 
     def tell(self, event: EntityEvent) -> None:
-        """What a local client did, to those who watch whether it is there."""
+        """What a local client did, to those who watch whether it is there. Parts of this process are no clients."""
+        if event.client_id.startswith(INTERNAL):
+            return
         if self.overlay is not None:
             self.overlay.entity_event(event)
         if self.tracing is not None:
