@@ -92,7 +92,8 @@ def main() -> None:
     makers: dict[str, Callable[[], Any]] = {"plain": ways.plain}
     for kind in counts:
         makers[f"ours-{kind}"] = lambda kind=kind: ways.ours(kind)
-        makers[f"sealed-{kind}"] = lambda kind=kind: ways.sealed(kind)
+        if (directory / f"sealed-{kind}-{cores}").exists():
+            makers[f"sealed-{kind}"] = lambda kind=kind: ways.sealed(kind)
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in makers}
     for run in range(RUNS + 1):
         for name, make in makers.items():
@@ -100,7 +101,7 @@ def main() -> None:
             os.utime(directory / "keys.json")
             rate, cpu_us, count = measured(make())
             kind = name.partition("-")[2]
-            if count != counts[kind or max(counts, key=counts.get)]:
+            if count != counts[kind or "64"]:
                 raise RuntimeError(f"{name}: {count} rows came")
             if run:
                 found[name].append((rate, cpu_us))
