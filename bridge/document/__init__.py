@@ -6,7 +6,7 @@ Questions about the overlay in force are answered here; nothing here changes by 
 
 from __future__ import annotations
 
-from bridge.document.batch_topics import BATCH_LEVEL, batch_topic
+from bridge.document.batch_topics import BATCH_ROOT, batch_number, batch_topic, is_batch_topic
 from bridge.document.constrained import BROKER, TRACES, Actions, Constrained, Distribution
 from bridge.document.overlay import (
     DEPTH_MAX,
@@ -30,10 +30,11 @@ from bridge.document.policy import (
     Refresh,
     Scope,
 )
+from bridge.document.record_rights import RecordRights
 from bridge.document.scope_secret import ScopeSecret
 
 __all__ = [
-    "BATCH_LEVEL",
+    "BATCH_ROOT",
     "BROKER",
     "DEPTH_MAX",
     "HOSTED_PROPERTY_CHARS",
@@ -54,9 +55,12 @@ __all__ = [
     "OverlayError",
     "OwnTopics",
     "Policy",
+    "RecordRights",
     "Refresh",
     "RegionView",
     "Scope",
     "ScopeSecret",
+    "batch_number",
     "batch_topic",
+    "is_batch_topic",
 ]

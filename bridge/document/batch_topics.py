@@ -1,27 +1,31 @@
-"""Where batches travel: each scope has one wire topic for them, whatever topics their records have.
+"""Where batches travel: each scope has one wire topic for them, which names the scope by its number and nothing else.
 
-`plant/#` has `plant/~`, a scope of one topic has that topic. Only who may publish in the whole scope may publish
-there, since nobody on the way sees the records' topics; a scope inside which others lie has no batches, or its
-publishers could write into those. No other publication has a topic with this last level. Not here: what is in a batch
-(`bridge.contract`), who checks it."""
+Nobody on the way sees the records' topics. So a member may publish there if it may publish on some topic of the scope,
+and readers judge each record alone (`record_rights`). No other publication has a topic that begins like these. Not
+here: what is in a batch (`bridge.contract`), who checks it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from bridge.base import overlaps, specificity
-
-BATCH_LEVEL = "~"
+BATCH_ROOT = "veilmq/batch/"
+SCOPE_NUMBER_MAX = (1 << 32) - 1
 
 
-def batch_topic(topic_filter: str) -> str | None:
-    """The topic of batches of the scope with this filter, clear or wire; None for one with other wildcards."""
-    topic = topic_filter[:-1] + BATCH_LEVEL if topic_filter.endswith("#") else topic_filter
-    return None if "+" in topic or "#" in topic else topic
+def batch_topic(number: int) -> str:
+    """The wire topic of batches of the scope with this number."""
+    return f"{BATCH_ROOT}{number}"
 
 
-def batch_topic_among(topic_filter: str, others: Iterable[str]) -> str | None:
-    """The same; None as well if one of the `others` lies inside."""
-    here = specificity(topic_filter)
-    inside = (other for other in others if other != topic_filter and specificity(other) < here)
-    return None if any(overlaps(other, topic_filter) for other in inside) else batch_topic(topic_filter)
+def batch_number(wire_topic: str) -> int | None:
+    """The number of the scope whose batches travel there; None for a topic of none. A number has one spelling."""
+    if not wire_topic.startswith(BATCH_ROOT):
+        return None
+    told = wire_topic[len(BATCH_ROOT) :]
+    if not (told.isascii() and told.isdigit() and len(told) <= 10) or told.startswith("0"):
+        return None
+    number = int(told)
+    return number if number <= SCOPE_NUMBER_MAX else None
+
+
+def is_batch_topic(wire_topic: str) -> bool:
+    """Whether a wire topic is one of batches, or would be if it were spelt right."""
+    return wire_topic.startswith(BATCH_ROOT)

@@ -23,8 +23,8 @@ from math import comb, prod
 from typing import Any
 
 from bridge.base import OperatorError, matches, overlaps, specificity
-from bridge.document.batch_topics import BATCH_LEVEL, batch_topic_among
-from bridge.document.policy import DOMAIN_POLICY, KEY_SERVERS_MAX, Issuer, Policy, Scope
+from bridge.document.policy import DOMAIN_POLICY, KEY_SERVERS_MAX, Issuer, Policy, Scope, numbered
+from bridge.document.record_rights import RecordRights
 from bridge.document.region_view import DOMAIN_VIEW, VIEW_GRACE_S, Endorsement, Member, RegionView
 from bridge.document.succession import Succession
 from keys.columnsearch import CHOICES_LIMIT
@@ -75,8 +75,7 @@ class Overlay(Succession):
         self._neighbours: dict[int, tuple[int, ...]] = {
             region: tuple(sorted({b for a, b in self._both_ways() if a == region})) for region in self.latest
         }
-        topics = {self.batch_topic(scope): scope.filter for scope in policy.scopes if scope.filter.endswith("#")}
-        self._batch_topics = {topic: scope_filter for topic, scope_filter in topics.items() if topic is not None}
+        self._numbered = {scope.number: scope for scope in policy.scopes}
         # The last of two would win silently: an old view, say, over the one that replaced it.
         keys = sum(len(member.certificates) for member in members)
         if len(self.latest) < len(views) or len(self.by_party) < keys or len(self.members) < len(members):
@@ -98,9 +97,10 @@ class Overlay(Succession):
         members: Iterable[Member],
         endorsements: Iterable[Endorsement] = (),
     ) -> Overlay:
-        """The owner's side: sign policy and views; certificates come signed (`Certificate.issue`)."""
+        """The owner's side: sign policy and views, number scopes that have no number; certificates come signed
+        (`Certificate.issue`)."""
         views, members = [view.signed(owner) for view in views], list(members)
-        whole = replace(policy, contents=_contents(views, members))
+        whole = replace(policy, scopes=numbered(policy.scopes), contents=_contents(views, members))
         return cls(owner.public_bytes, whole.signed(owner), views, members, endorsements)
 
     def to_document(self) -> dict[str, Any]:
@@ -197,17 +197,10 @@ class Overlay(Succession):
     def hops_between(self, start: int, end: int) -> tuple[Hop, ...]:
         return tuple(self.views[region].hop for region in self.path(start, end))
 
-    def batch_topic(self, scope: Scope) -> str | None:
-        """The wire topic of the scope's batches; None if it has none."""
-        return batch_topic_among(scope.filter, (other.filter for other in self.policy.scopes))
+    def scope_numbered(self, number: int) -> Scope | None:
+        return self._numbered.get(number)
 
     def may_publish(self, name: str, wire_topic: str, epoch: int) -> bool:
-        """On the topic of a scope's batches: whether on every topic of the scope. No other topic ends like these."""
-        if wire_topic.endswith(BATCH_LEVEL) and wire_topic[-2:-1] in ("", "/"):
-            scope_filter = self._batch_topics.get(wire_topic)
-            return scope_filter is not None and any(
-                grant.may_publish_all(scope_filter, epoch) for grant in self._grants.get(name, ())
-            )
         return any(grant.may_publish(wire_topic, epoch) for grant in self._grants.get(name, ()))
 
     def may_publish_in(self, name: str, scope: Scope, epoch: int) -> bool:
@@ -215,6 +208,17 @@ class Overlay(Succession):
         return any(
             Right.PUBLISH in grant.rights and grant.live(epoch) and overlaps(grant.filter, scope.filter)
             for grant in self._grants.get(name, ())
+        )
+
+    def rights_in(self, name: str, scope: Scope, epoch: int) -> RecordRights:
+        """On which topics of the scope the member may publish."""
+        live = [g for g in self._grants.get(name, ()) if Right.PUBLISH in g.rights and g.live(epoch)]
+        whole = any(g.may_publish_all(scope.filter, epoch) for g in live)
+        granted = [scope.filter] if whole else [g.filter for g in live if overlaps(g.filter, scope.filter)]
+        here = specificity(scope.filter)
+        within = [s.filter for s in self.policy.scopes if specificity(s.filter) < here]
+        return RecordRights(
+            scope.filter, tuple([f for f in within if overlaps(f, scope.filter)]), tuple(dict.fromkeys(granted))
         )
 
     def may_read(self, name: str, scope: Scope, epoch: int) -> bool:
@@ -329,7 +333,9 @@ class Overlay(Succession):
 
     def _check_scopes(self) -> None:
         """The regions of a scope are joined by edges of the tree among themselves: nothing of it may enter another, so
-        what is published on one side would never be seen on the other."""
+        what is published on one side would never be seen on the other. Each has a number of its own."""
+        if len(self._numbered) < len(self.policy.scopes) or 0 in self._numbered:
+            raise OverlayError("two scopes have one number, or one has none; sign the overlay anew")
         for scope in self.policy.scopes:
             unknown = sorted(set(scope.regions) - self.latest.keys())
             if unknown:

@@ -8,8 +8,10 @@ delivers the overlay can mix old parts with new ones. Not here: members, regions
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import count
 
 from keys.envelope import Mode
 from keys.epochs import Calendar
@@ -77,7 +79,8 @@ class Scope:
     `regions` are the regions that publications of the scope may enter; empty means all of them. `bump` rises when
     somebody is shut out at once: keys of lower bumps seal nothing from then on. A `retiring` scope is still read, but
     no longer published in: its topics have new tokens. `keys_on_topic`: data keys do not ride on publications but come
-    once each, on a topic of their own (`key_repository`).
+    once each, on a topic of their own (`key_repository`). `number`: names the scope on the wire, for good, whatever its
+    filter; the owner counts them and uses none again. 0: it has none yet (`numbered`).
     """
 
     filter: str
@@ -89,6 +92,7 @@ class Scope:
     retiring: bool = False
     keys_on_topic: bool = False
     refresh: Refresh = REFRESH
+    number: int = 0
 
     @property
     def keyed(self) -> bool:
@@ -100,7 +104,7 @@ class Scope:
         flags |= (FLAG_RETIRING if self.retiring else 0) | (FLAG_KEYS_ON_TOPIC if self.keys_on_topic else 0)
         parts = [opening(Kind.SCOPE, flags), text(self.filter), number(self.mode, 1), number(self.bump, 2)]
         parts += [number(len(self.regions), 1), *(number(r, 4) for r in self.regions)]
-        return b"".join([*parts, self.refresh.encode()])
+        return b"".join([*parts, self.refresh.encode(), number(self.number, 4)])
 
     @classmethod
     def decode(cls, data: bytes) -> Scope:
@@ -110,12 +114,21 @@ class Scope:
         if mode not in Mode.__members__.values():
             raise BadFrame(f"unknown content mode {mode}")
         regions = tuple(frame.number(4) for _ in range(frame.number(1)))
-        refresh = Refresh.read(frame)
+        refresh, scope_number = Refresh.read(frame), frame.number(4)
         frame.end()
         tokens, shares_only, retiring, on_topic = (
             bool(flags & f) for f in (FLAG_TOKENS, FLAG_SHARES_ONLY, FLAG_RETIRING, FLAG_KEYS_ON_TOPIC)
         )
-        return cls(wire_filter, Mode(mode), regions, tokens, shares_only, bump, retiring, on_topic, refresh)
+        return cls(
+            wire_filter, Mode(mode), regions, tokens, shares_only, bump, retiring, on_topic, refresh, scope_number
+        )
+
+
+def numbered(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
+    """Scopes that have no number yet get the next ones."""
+    known = tuple(scopes)
+    following = count(max((scope.number for scope in known), default=0) + 1)
+    return tuple([scope if scope.number else replace(scope, number=next(following)) for scope in known])
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,9 @@ class OutboxIntake:
             overtakes = before in left or self._overtakes(sequence, before)
             if not publication.qos and overtakes:
                 effects.append(Count("qos0_dropped", count_of(publication)))
-            elif publication.qos and (overtakes or room <= 0 or room_bytes <= 0 or self._publisher.is_stuck(topic)):
+            elif publication.qos and (
+                overtakes or room <= 0 or room_bytes <= 0 or self._publisher.is_stuck(publication)
+            ):
                 self._leave(sequence, publication)
                 left[sequence] = None
             else:

@@ -23,7 +23,7 @@ from bridge.publisher.handing_over import hand_over, has_enough
 from bridge.publisher.own_retained import OwnRetained
 from bridge.publisher.repairing import Repairable, check_ours
 from bridge.publisher.residents import Residents, Standing
-from bridge.publisher.sealing import Entry, Sealer, wire_topic_of
+from bridge.publisher.sealing import Entry, Sealer
 from bridge.publisher.windows import Lanes
 from bridge.wire import OwnLife, PullRequest
 from keys.envelope import Mode
@@ -88,9 +88,9 @@ class Publisher:
         """New entries, and bytes of topics and payloads, that may come; what exceeds that is better left on disk."""
         return self._residents.room(is_draining=len(self._lanes) >= len(self.view.members) - self.view.faults)
 
-    def is_stuck(self, topic: str) -> bool:
-        """Whether an entry on this topic would wait, and too many wait already."""
-        return self._residents.waiting_full and self.sealer.is_hindered(topic)
+    def is_stuck(self, publication: Publication) -> bool:
+        """Whether an entry with this publication would wait, and too many wait already."""
+        return self._residents.waiting_full and self.sealer.is_hindered(publication)
 
     @property
     def wants_late(self) -> bool:
@@ -107,11 +107,11 @@ class Publisher:
         for sequence, previous, publication in entries:
             if sequence in self._entries:
                 continue
-            secret = self.sealer.secret_for(publication.topic)
+            secret = self.sealer.secret_of(publication)
             if secret is None:  # the configuration changed while the entry lay on disk
                 refused.append(sequence)
                 continue
-            topic = wire_topic_of(secret, publication)
+            topic = self.sealer.wire_topic_of(secret, publication)
             entry = self._entries[sequence] = Entry(sequence, publication, secret, topic, previous, now)
             self._residents.add(entry)
             if publication.retain:
@@ -242,11 +242,11 @@ class Publisher:
         self._repairable.answers.keep(overlay.members)
         effects = self._follow(overlay.views[self._home], now)
         for entry in self._entries.values():
-            secret = self.sealer.secret_for(entry.publication.topic)
+            secret = self.sealer.secret_of(entry.publication)
             # What was protected does not go in clear, whatever the owner says now. It waits, as without any scope,
             # under what it was committed for.
             if secret is not None and (secret.scope.mode is not Mode.PLAIN or entry.secret.scope.mode is Mode.PLAIN):
-                entry.secret, entry.topic = secret, wire_topic_of(secret, entry.publication)
+                entry.secret, entry.topic = secret, self.sealer.wire_topic_of(secret, entry.publication)
         return effects + self._pump(now)
 
     def _follow(self, view: RegionView, now: float) -> list[Effect]:

@@ -123,6 +123,19 @@ class Sealer:
         """The most specific scope that takes a clear topic across the overlay; None: it stays local."""
         return next((s for s in self._secrets if matches(s.clear_filter, topic)), None)
 
+    def secret_of(self, publication: Publication) -> ScopeSecret | None:
+        """The same for a publication; a batch names its scope by the clear filter."""
+        if not publication.records:
+            return self.secret_for(publication.topic)
+        return next((s for s in self._secrets if s.clear_filter == publication.topic), None)
+
+    def wire_topic_of(self, secret: ScopeSecret, publication: Publication) -> str:
+        """Where a publication of the scope travels; a batch on the scope's own topic."""
+        if not publication.records:
+            return secret.wire_topic(publication.topic)
+        scope = self._overlay.scope_named(secret.scope.filter) or secret.scope
+        return batch_topic(scope.number)
+
     def packet_bytes(self, publication: Publication) -> int:
         """Bound of the MQTT packet that carries a publication to a replica, in bytes; 0 for what is never sealed."""
         secret = self.secret_for(publication.topic)
@@ -137,7 +150,8 @@ class Sealer:
         return inner + len(secret.wire_topic(publication.topic).encode()) + key_chars + PACKET_OVERHEAD_BYTES
 
     def batch_of(self, topic: str, now: float) -> str | None:
-        """The clear topic of the batches that publications on a clear topic may be part of; None: they travel alone."""
+        """The clear filter of the scope whose batches publications on a clear topic are part of; None: they travel
+        alone, since they may not travel now."""
         if topic not in self._batches:
             if len(self._batches) >= RIGHTS_MAX:
                 self._batches.clear()
@@ -146,11 +160,7 @@ class Sealer:
 
     def _batch_of(self, topic: str, now: float) -> str | None:
         secret = self.secret_for(topic)
-        scope = None if secret is None else self._overlay.scope_named(secret.scope.filter)
-        travels = None if scope is None else self._overlay.batch_topic(scope)
-        if secret is None or travels is None or not self._authorised(secret, travels, now):
-            return None
-        return batch_topic(secret.clear_filter)
+        return secret.clear_filter if secret is not None and self.may_publish(topic, now) else None
 
     def may_publish(self, topic: str, now: float) -> bool:
         """Whether a clear topic that a scope takes may be published now. If not, its publications are refused: a
@@ -179,20 +189,21 @@ class Sealer:
         if allowed is None:
             if len(self._rights) >= RIGHTS_MAX:
                 self._rights.clear()
-            allowed = self._rights[entry.topic] = self._authorised(entry.secret, entry.topic, now)
+            topic = None if entry.publication.records else entry.topic
+            allowed = self._rights[entry.topic] = self._authorised(entry.secret, topic, now)
         if not allowed:
             return "not_authorised"
         return "key_waits" if self._names.get(entry.secret.scope.filter) is None else None
 
-    def is_hindered(self, topic: str) -> bool:
-        """Whether an entry on a clear topic is known to wait, as of the last review."""
-        secret = self.secret_for(topic)
+    def is_hindered(self, publication: Publication) -> bool:
+        """Whether an entry with this publication is known to wait, as of the last review."""
+        secret = self.secret_of(publication)
         if secret is None:
             return False
         if self._life.outlived_by:
             return True
         no_key = self._names.get(secret.scope.filter, self) is None
-        return no_key or self._rights.get(secret.wire_topic(topic)) is False
+        return no_key or self._rights.get(self.wire_topic_of(secret, publication)) is False
 
     # -------------------------------------------------------------------------------------------- changes
 
@@ -225,12 +236,15 @@ class Sealer:
         usable = [secret for secret in secrets if not secret.scope.retiring]
         self._secrets = sorted(usable, key=lambda s: specificity(s.clear_filter))
 
-    def _authorised(self, secret: ScopeSecret, wire_topic: str, now: float) -> bool:
-        """Whether the policy lets us publish in the present epoch."""
+    def _authorised(self, secret: ScopeSecret, wire_topic: str | None, now: float) -> bool:
+        """Whether the policy lets us publish on a topic, or on some topic of the scope, in the present epoch."""
         scope = self._overlay.scope_named(secret.scope.filter)
         if scope is None or scope.retiring or (scope.mode is Mode.PLAIN and secret.scope.mode is not Mode.PLAIN):
             return False
-        return self._overlay.may_publish(self._name, wire_topic, self._overlay.policy.calendar.at(now))
+        epoch = self._overlay.policy.calendar.at(now)
+        if wire_topic is None:
+            return self._overlay.may_publish_in(self._name, scope, epoch)
+        return self._overlay.may_publish(self._name, wire_topic, epoch)
 
     def review_due(self, now: float) -> bool:
         """Whether what scopes seal under may have changed since the last review."""
@@ -319,13 +333,6 @@ class Sealer:
         entry.key = key
         pieces = content.cut(sealed, mode, len(home))
         return replace(header, digests=tuple(map(content_digest, pieces))), pieces
-
-
-def wire_topic_of(secret: ScopeSecret, publication: Publication) -> str:
-    """Where a publication of the scope travels; a batch on the scope's own topic."""
-    if publication.records:
-        return batch_topic(secret.scope.filter) or secret.scope.filter
-    return secret.wire_topic(publication.topic)
 
 
 def clear_of(publication: Publication) -> bytes:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from bridge.base import TopicError, check_name
 from bridge.contract import Blame, Count, Deliver, Effect, FairTable, Publication, Received, is_packed
-from bridge.document import BATCH_LEVEL, Overlay, ScopeSecret
+from bridge.document import Overlay, ScopeSecret, batch_topic, is_batch_topic
 from bridge.reader.awaiting_keys import Keyless
 from bridge.reader.freshness import Away
 from bridge.reader.intake import Intake, misfit
@@ -361,14 +361,14 @@ class Collector:
 
     def _batches_before(self, held: Held) -> Stream | None:
         """The publisher's batches of the scope: what is first to travel alone on its topic may follow one of them."""
-        topic = self._overlay.batch_topic(held.admitted.scope)
-        if topic is None or topic == held.topic:
+        topic = batch_topic(held.admitted.scope.number)
+        if topic == held.topic:
             return None
         return self._streams.get((held.admitted.header.publisher, topic))
 
     def _after_batches(self, stream_id: StreamId, now: float) -> list[Effect]:
         """Batches went on: what follows one of them and travels alone may, too."""
-        is_batches = stream_id[1].endswith(BATCH_LEVEL)
+        is_batches = is_batch_topic(stream_id[1])
         waiting = [w for w in self._deadlines if w[0] == stream_id[0] and w != stream_id] if is_batches else []
         return [effect for other in waiting for effect in self._advance(other, now)]
 
@@ -424,9 +424,9 @@ class Collector:
         """The records of a batch, in order. Raises BadFrame, BadContent."""
         header, scope = held.admitted.header, held.admitted.scope
         secret = self._secrets.get(scope.filter)
-        if secret is None or header.retain or self._overlay.batch_topic(scope) != held.topic:
+        if secret is None or header.retain or batch_topic(scope.number) != held.topic:
             raise BadContent("a batch where the scope has none")
-        found = Unpacked(secret, clear, header.sequence, held.arrived)
+        found = Unpacked(secret, held.admitted.rights, clear, header.sequence, held.arrived)
         return found.delivered(held.admitted.publisher.name, header.time_ms, late)
 
     def _inner(self, held: Held, clear: bytes) -> Inner:

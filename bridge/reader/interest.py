@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from bridge.base import overlaps
 from bridge.contract import Acked, Count, Effect, Send, Watch, Wire
-from bridge.document import Overlay, ScopeSecret
+from bridge.document import Overlay, ScopeSecret, batch_topic
 from bridge.wire import RENEW_AFTER_S, STATEMENT_LEASE_S, SUBSCRIBE_TOPIC, Statement
 from keys.identity import Identity
 
@@ -181,7 +181,9 @@ class ScopeInterest:
         self._told.pop(self._tickets.get((peer, wire_filter), 0), None)
         self._told[self._last_ticket] = (peer, wire_filter)
         self._tickets[peer, wire_filter] = self._last_ticket
+        scope, on = self._overlay.scope_named(wire_filter), want.statement.on
         if peer in self._overlay.hosted:
-            return [Watch(peer, wire_filter, want.statement.on, self._last_ticket)]
+            batches = [] if scope is None else [Watch(peer, batch_topic(scope.number), on)]
+            return [*batches, Watch(peer, wire_filter, on, self._last_ticket)]
         statement = Send(peer, Wire(SUBSCRIBE_TOPIC, want.statement.encode()), self._last_ticket)
-        return [Watch(peer, wire_filter, want.statement.on), statement]
+        return [Watch(peer, wire_filter, on), statement]

@@ -1,15 +1,16 @@
 """The records of a batch at a reader: which may be delivered to local clients.
 
-Whoever published the batch may publish in the whole scope; so each record's topic must be one of the scope. Names and
-texts that would break connections of local clients, and what has expired, are left out one by one. Not here: opening
-(`collector`), the form (`bridge.contract`).
+Whoever published the batch may publish on some topic of the scope; so each record's topic must be one of the scope that
+its publisher has the right to. Names and texts that would break connections of local clients, and what has expired, are
+left out one by one. Not here: opening (`collector`), the form (`bridge.contract`).
 """
 
 from __future__ import annotations
 
-from bridge.base import TopicError, check_name, matches
+from bridge.base import TopicError, check_name
 from bridge.contract import Blame, Count, Deliver, Effect, Numbered, Publication, unpacked
-from bridge.document import ScopeSecret
+from bridge.document import RecordRights, ScopeSecret
+from keys.errors import KeysError
 
 
 class Unpacked:
@@ -17,7 +18,7 @@ class Unpacked:
 
     __slots__ = ("_scope", "expired", "records", "refused")
 
-    def __init__(self, secret: ScopeSecret, content: bytes, first: int, now: float) -> None:
+    def __init__(self, secret: ScopeSecret, rights: RecordRights, content: bytes, first: int, now: float) -> None:
         self._scope = secret.scope.filter
         self.records: list[Numbered] = []
         self.expired = self.refused = 0
@@ -30,7 +31,7 @@ class Unpacked:
             topic = publication.topic
             fits = names.get(topic)
             if fits is None:
-                fits = names[topic] = _is_name(topic) and matches(secret.clear_filter, topic)
+                fits = names[topic] = _is_name(topic) and _may_have(rights, secret, topic)
             if not fits or not _has_fit_texts(publication):
                 self.refused += 1
             elif publication.expiry_s is not None and publication.time_ms + publication.expiry_s * 1000 < now * 1000:
@@ -58,6 +59,13 @@ def _is_name(topic: str) -> bool:
     except TopicError:
         return False
     return True
+
+
+def _may_have(rights: RecordRights, secret: ScopeSecret, topic: str) -> bool:
+    try:
+        return rights.allow(secret.wire_topic(topic))
+    except KeysError:  # too many levels for names that are hidden
+        return False
 
 
 def _has_fit_texts(p: Publication) -> bool:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from bridge.base import TopicError, check_name
 from bridge.contract import Blame, Count, Effect
-from bridge.document import REFRESH_MESSAGES_MAX, Overlay, Scope
+from bridge.document import REFRESH_MESSAGES_MAX, Overlay, RecordRights, Scope, batch_number, is_batch_topic
 from bridge.topology import Topology
 from bridge.wire.pieces import check_mode
 from keys.envelope import (
@@ -70,7 +70,7 @@ def refused(peer: str, error: KeysError) -> list[Effect]:
 
 class Admitted(NamedTuple):
     """A publication whose header holds. `frame`: header and signature as they came. `epoch`: in which it was sealed;
-    `live`: that can be now."""
+    `live`: that can be now. `rights`: what its records may be about."""
 
     header: MessageHeader
     frame: bytes
@@ -78,6 +78,7 @@ class Admitted(NamedTuple):
     scope: Scope
     epoch: int
     live: bool
+    rights: RecordRights
 
 
 class Admission:
@@ -95,7 +96,7 @@ class Admission:
         self._replica = replica
         self._admitted: OrderedDict[tuple[str, str], Admitted] = OrderedDict()  # by property and wire topic
         self._keys: OrderedDict[str, KeyHeader] = OrderedDict()  # by property
-        self._rights: dict[tuple[bytes, str, int], Scope | None] = {}
+        self._rights: dict[tuple[bytes, str, int], tuple[Scope, RecordRights] | None] = {}
         self._bumped: dict[str, float] = {}  # by scope: when its earlier bumps are outdated, if that is to come
         self._span = _NO_SPAN  # the epoch asked for last, and its milliseconds
         self._live = (-1, -1.0)  # the epoch that was found live last, and when
@@ -143,11 +144,12 @@ class Admission:
         epoch = self._span[0] if self._span[1] <= header.time_ms < self._span[2] else self._epoch_of(header.time_ms)
         live = self._check_epoch(epoch, now)
         asked = (header.publisher, wire_topic, epoch)
-        scope = self._rights[asked] if asked in self._rights else self._learn(publisher, asked)
-        if scope is None:
+        found = self._rights[asked] if asked in self._rights else self._learn(publisher, asked)
+        if found is None:
             raise NotAuthorised(f"{publisher.name} may not publish on this topic in epoch {epoch}")
+        scope, rights = found
         check_mode(header, scope.mode)
-        return Admitted(header, frame, publisher, scope, epoch, live)
+        return Admitted(header, frame, publisher, scope, epoch, live, rights)
 
     def _epoch_of(self, time_ms: int) -> int:
         """The epoch of a header's time; its milliseconds are kept for those that follow. Times count by the middle of
@@ -266,19 +268,28 @@ class Admission:
         _check_end(certificate, now)
         return certificate
 
-    def _learn(self, publisher: Certificate, asked: tuple[bytes, str, int]) -> Scope | None:
-        """The topic's scope, if the publisher has the right to the topic in the epoch. Verified publishers only ask.
-        Raises BadFrame for what is no topic: the peer's codec may let through what a next party's hangs up on, us."""
+    def _learn(self, publisher: Certificate, asked: tuple[bytes, str, int]) -> tuple[Scope, RecordRights] | None:
+        """The topic's scope, if the publisher has the right to the topic in the epoch; to some topic of it, where its
+        batches travel. Verified publishers only ask. Raises BadFrame for what is no topic: the peer's codec may
+        let through what a next party's hangs up on."""
         _, wire_topic, epoch = asked
+        name, overlay = publisher.name, self._overlay
         try:
-            scope = self._overlay.scope_of(check_name(wire_topic))
+            check_name(wire_topic)
         except TopicError as error:
             raise BadFrame(str(error)) from None
+        if is_batch_topic(wire_topic):
+            number = batch_number(wire_topic)
+            scope = None if number is None else overlay.scope_numbered(number)
+            allowed = scope is not None and overlay.may_publish_in(name, scope, epoch)
+        else:
+            scope = overlay.scope_of(wire_topic)
+            allowed = scope is not None and overlay.may_publish(name, wire_topic, epoch)
         if len(self._rights) >= RIGHTS_MAX:
             self._rights.clear()
-        allowed = scope is not None and self._overlay.may_publish(publisher.name, wire_topic, epoch)
-        self._rights[asked] = scope = scope if allowed else None
-        return scope
+        found = (scope, overlay.rights_in(name, scope, epoch)) if scope is not None and allowed else None
+        self._rights[asked] = found
+        return found
 
 
 def _check_label(label: Label, expected: Sequence[Place | Hop]) -> None:

@@ -189,6 +189,7 @@ class LogEvent(Enum):
     RECEIVER_LINK_UP = INFO, "receiver %s: connected to %s", "A replica."
     RECEIVER_LINK_DOWN = WARNING, "receiver %s: no connection to %s", "A replica; it is dialled again."
     RECEIVER_RETRIES = ERROR, "receiver %s: %s; trying again", "Disk or replicas; nothing is acknowledged meanwhile."
+    RECEIVER_CLOCK = ERROR, "receiver %s: %s", "This machine's clock may be off: what looks like replays is held."
     RECEIVER_FULL = WARNING, "%s", "The spool is full: nothing is acknowledged until queries have caught up."
     RECEIVER_HAS_ROOM = INFO, "receiver %s: there is room in the spool again", "After `receiver_full`."
     RECEIVER_DOUBTS = (WARNING, "receiver %s: %s",

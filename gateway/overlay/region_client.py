@@ -207,6 +207,11 @@ class RegionClient(NoHands):
         """How the connection to each replica is."""
         return [state for state in self._dials.states() if state.peer in self._replicas]
 
+    def clocks(self) -> dict[str, float]:
+        """Seconds by which the clock of each connected replica was ahead of ours when it connected, if it told."""
+        ahead = {replica: self._dials[replica].clock_ahead_s for replica in self.up}
+        return {replica: ahead_s for replica, ahead_s in ahead.items() if ahead_s is not None}
+
     @property
     def errors(self) -> dict[str, str]:
         """Why there is no connection, by replica or key server."""

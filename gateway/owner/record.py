@@ -57,7 +57,8 @@ class KnownScope:
 @dataclass
 class OwnerRecord:
     """See the module. `retiring`: the token generation before the present one, as long as it is read; `bumps`: by wire
-    filter, also of scopes that are gone: a scope that comes back may not come back under old keys. `valid_days`,
+    filter, also of scopes that are gone: a scope that comes back may not come back under old keys. `numbers`, in the
+    same way, name them on the wire: none is used again for another. `valid_days`,
     `renew_before_days`: as the description said last; None: certificates are not renewed unasked."""
 
     overlay: str
@@ -66,6 +67,7 @@ class OwnerRecord:
     scopes: dict[str, KnownScope] = field(default_factory=dict)
     granted: list[GrantedRight] = field(default_factory=list)
     bumps: dict[str, int] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
     document: dict[str, Any] | None = None
     valid_days: int = VALID_DAYS
     renew_before_days: int | None = None
@@ -101,6 +103,10 @@ class OwnerRecord:
             found.setdefault(granted.member, []).append(granted)
         return found
 
+    def number_of(self, wire: str) -> int:
+        """The number of the scope with this wire filter; its first one, if it has none yet."""
+        return self.numbers.setdefault(wire, max(self.numbers.values(), default=0) + 1)
+
     def raise_bumps(self, scopes: Iterable[Scope]) -> list[str]:
         """Outdate the keys of these scopes; their clear filters."""
         raised = [scope.filter for scope in scopes if scope.keyed]
@@ -125,6 +131,7 @@ class OwnerRecord:
                 [g.member, g.filter, int(g.right), g.first_epoch, g.last_epoch, dict(g.since)] for g in self.granted
             ],
             "bumps": self.bumps,
+            "numbers": self.numbers,
             "document": self.document,
             "renewal": [self.valid_days, self.renew_before_days],
         }
@@ -147,6 +154,7 @@ class OwnerRecord:
             granted=[GrantedRight(m, f, Right(right), first, last, since) for m, f, right, first, last, since in
                      fields["granted"]],
             bumps={str(wire): int(bump) for wire, bump in fields["bumps"].items()},
+            numbers={str(wire): int(number) for wire, number in fields["numbers"].items()},
             document=fields["document"],
             valid_days=int(valid_days),
             renew_before_days=None if renew_before_days is None else int(renew_before_days),

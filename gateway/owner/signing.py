@@ -302,7 +302,7 @@ def _scopes(
             known[wire] = KnownScope(wire, entry.filter, generation if entry.tokens else None)
             regions = tuple(sorted(region_id(ids, name, f"scope {entry.filter}") for name in entry.regions))
             mode = Mode[entry.mode.upper()]
-            scopes.append(_scope(wire, entry, mode, regions, retiring))
+            scopes.append(replace(_scope(wire, entry, mode, regions, retiring), number=record.number_of(wire)))
     record.scopes = known
     return scopes
 

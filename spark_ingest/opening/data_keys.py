@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from bridge.document import RecordRights
 from keys.envelope import DataKey
-from keys.errors import BadContent, BadShare, KeysError, WrongEpochKey
+from keys.errors import BadContent, BadFrame, BadShare, KeysError, WrongEpochKey
 from keys.keyopening import KeyOpener, Outline, SealedKey, key_id_of, publisher_of
-from keys.topictokens import matches
 from spark_ingest.receiving import told_name
 from spark_ingest.secrets import Grants, ShareOpener
 
@@ -25,11 +25,11 @@ TOPICS_REMEMBERED = 65_536
 
 
 class KeyUse(NamedTuple):
-    """A key that rows are sealed with; publisher and wire topic of the first of them."""
+    """A key that rows are sealed with; publisher of the first of them, and its rights as the spool has them."""
 
     key_id: bytes
     publisher: bytes
-    wire_topic: str
+    rights: str | None
 
 
 class OpenedKeys:
@@ -37,7 +37,7 @@ class OpenedKeys:
 
     def __init__(self) -> None:
         self._opener = KeyOpener()
-        self._scopes: dict[tuple[str, str], bool] = {}
+        self._scopes: dict[str, str] = {}  # by text of rights
         self._known: OrderedDict[bytes, DataKey] = OrderedDict()
 
     def clear(self) -> None:
@@ -86,7 +86,7 @@ class OpenedKeys:
         except KeysError as error:
             return reason_of(error)
         fits = key_id_of(header) == use.key_id and publisher_of(header) == use.publisher
-        if not fits or not self._in_scope(outline.name.scope, use.wire_topic):
+        if not fits or self._scope_of(use) != outline.name.scope:
             return "key: its header belongs to another key, publisher or scope"
         epoch_key = epoch_keys.of(outline)
         if isinstance(epoch_key, str):
@@ -96,14 +96,20 @@ class OpenedKeys:
             return "grant: the file of scope keys lacks the local key that seals the shares of this spool"
         return SealedKey(use.key_id, outline, header, shares, epoch_key)
 
-    def _in_scope(self, scope: str, wire_topic: str) -> bool:
-        pair = (scope, wire_topic)
-        verdict = self._scopes.get(pair)
-        if verdict is None:
+    def _scope_of(self, use: KeyUse) -> str | None:
+        """The scope in which a row was published; None if the spool does not tell."""
+        if use.rights is None:
+            return None
+        known = self._scopes.get(use.rights)
+        if known is None:
             if len(self._scopes) >= TOPICS_REMEMBERED:
                 self._scopes.clear()
-            verdict = self._scopes[pair] = matches(scope, wire_topic)
-        return verdict
+            try:
+                known = RecordRights.from_text(use.rights).scope
+            except BadFrame:
+                return None
+            self._scopes[use.rights] = known
+        return known
 
 
 class _EpochKeys:

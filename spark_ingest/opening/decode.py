@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridge.document import RecordRights
 from bridge.wire import TIME_MS_MAX
 from keys import frames
 from keys.envelope import NO_KEY, NONCE_BYTES, DataKey, Inner
@@ -30,7 +31,7 @@ from keys.message import FLAGS_AT, KEY_ID_AT, PREFIX_BYTES, PUBLISHER_AT, QOS_FL
 from keys.topictokens import check_topic, matches, tokenise_topic
 from spark_ingest.opening.data_keys import TOPICS_REMEMBERED, KeyUse, OpenedKeys, reason_of
 from spark_ingest.opening.inners import Inners, read_inners
-from spark_ingest.opening.unpacking import is_packed, is_under, unpack
+from spark_ingest.opening.unpacking import is_packed, unpack
 from spark_ingest.secrets import Grants, GrantsFile
 
 
@@ -130,12 +131,12 @@ class Opener:
 
     def _merged(self, singles: _Rows, content: Inners, batches: _Rows, opened: Sequence[bytes]) -> Opened:
         """Rows of one publication each, and the records of rows that hold batches, in order of rows."""
-        wires = batches.batch.column("wire_topic").dictionary_encode()
-        told = wires.dictionary.to_pylist()
+        rights = batches.batch.column("rights").fill_null("").dictionary_encode()
+        told = rights.dictionary.to_pylist()
         records, closed = unpack(
             opened,
             batches.batch.column("sequence").to_numpy(),
-            wires.indices.to_numpy().astype(np.int64),
+            rights.indices.to_numpy().astype(np.int64),
             lambda origin, topic: self._named(told[origin], topic),
         )
         every = [*singles.closed, *batches.closed]
@@ -149,26 +150,25 @@ class Opener:
         content = content.followed_by(records.content).take(order)
         return Opened(rows[order], content, every, *(column[order] for column in columns))
 
-    def _named(self, wire_topic: str, topic: bytes) -> str | None:
-        """The name of a record's topic; None for what is none, or of another scope than the batches on a wire topic."""
-        pair = (wire_topic, topic)
+    def _named(self, rights: str, topic: bytes) -> str | None:
+        """The name of a record's topic; None for what is none, or that its publisher may not use."""
+        pair = (rights, topic)
         if pair not in self._names:
             if len(self._names) >= TOPICS_REMEMBERED:
                 self._names.clear()
             try:
                 name = topic.decode()
                 check_topic(name)
-            except (UnicodeDecodeError, KeysError):
+                self._names[pair] = name if self._may(RecordRights.from_text(rights), name) else None
+            except (UnicodeDecodeError, KeysError):  # no name, or a row without rights that can be read
                 self._names[pair] = None
-            else:
-                self._names[pair] = name if self._is_under(wire_topic, name) else None
         return self._names[pair]
 
-    def _is_under(self, wire_topic: str, topic: str) -> bool:
-        """Whether a clear topic is one of the scope whose batches travel on a wire topic."""
-        return is_under(topic, wire_topic) or any(
-            is_under(_hidden(topic, key), wire_topic) for key in self._grants.token_keys
-        )
+    def _may(self, rights: RecordRights, topic: str) -> bool:
+        """Whether a record may have a clear topic."""
+        scope = self._grants.scopes.get(rights.scope)
+        key = None if scope is None else scope.token_key
+        return rights.allow(topic if key is None else _hidden(topic, key))
 
     def _keys_of(
         self, batch: Any, materials: dict[bytes, tuple[bytes, bytes]]

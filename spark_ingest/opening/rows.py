@@ -22,12 +22,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bridge.document import is_batch_topic
 from spark_ingest.errors import BadOption, GrantsError
 from spark_ingest.opening.decode import Opened, Opener, TopicSet, which
 from spark_ingest.opening.inners import PROPERTIES, SEALED_TYPES, Inners
 from spark_ingest.opening.statements import AvailabilityStatement, Unreadable, statement_of
 from spark_ingest.options import IngestStream, MissingKey, Options
-from spark_ingest.spool import ByteRange, Shard, is_batch_topic, placed_groups, salvaged_groups
+from spark_ingest.spool import ByteRange, Shard, placed_groups, salvaged_groups
 
 _log = logging.getLogger(__name__)
 _TIME = pa.timestamp("us", tz="UTC")

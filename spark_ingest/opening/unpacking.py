@@ -21,8 +21,7 @@ from keys.records import DROPPED, HAS_EXTRAS, HEAD_BYTES, QOS, RECORD_FLAGS, REC
 from spark_ingest.opening.extras import read_extras
 from spark_ingest.opening.inners import Inners, pieces
 
-BATCH_LEVEL = "~"
-NOT_ITS_OWN = "content: a record on a topic that is not of its scope, or of no time"
+NOT_ITS_OWN = "content: a record on a topic that its publisher may not use in this scope, or of no time"
 TABLE_FACTOR = 8
 """Up to so many entries for a value, a table of counts is quicker than sorting."""
 _KNOWN_FLAGS = np.isin(np.arange(256), np.frombuffer(RECORD_FLAGS, np.uint8))
@@ -33,14 +32,6 @@ Named = Callable[[int, bytes], str | None]
 def is_packed(content: bytes) -> bool:
     """Whether opened content is a batch's."""
     return content[:1] == b"\2"
-
-
-def is_under(topic: str, wire_topic: str) -> bool:
-    """Whether the scope whose batches travel on `wire_topic` has the topic, both as they are on the wire."""
-    if not wire_topic.endswith(BATCH_LEVEL):
-        return topic == wire_topic
-    base = wire_topic[: -len(BATCH_LEVEL)]
-    return not topic.startswith("$") and (topic.startswith(base) or topic == base[:-1])
 
 
 class RecordColumns(NamedTuple):

@@ -2,17 +2,20 @@
 
 By a clock that is far ahead the certificates of publishers have ended: what they publish would be refused, and
 acknowledged as what is refused is. So a receiver by whose clock most gateways' certificates have ended receives
-nothing, and says so. And a clock that is set while a session runs makes waits too long or too short: the session begins
-anew, and what was not acknowledged comes again, to be judged by the new time.
+nothing, and says so; nor does one whose clock differs by minutes from those of most replicas of its region, as they
+told when it connected: no minority of liars can make that up. And a clock that is set while a session runs ends it:
+what was not acknowledged comes again, to be judged by the new time. Within a session time is counted on a steady
+clock, so that no wait depends on who sets the other one.
 
-Not here: one publisher whose certificate has ended, which is refused (`bridge.wire`); a clock that is some minutes off.
+Not here: one publisher whose certificate has ended, which is refused (`bridge.wire`); what publications say of our
+clock (`receiving.heard`).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from bridge.document import Overlay
 from keys.identity import Role
@@ -20,6 +23,10 @@ from spark_ingest.errors import ClockTrouble
 
 STEP_S = 5.0
 """A clock that moves by more than this against the monotonic one was set; daemons that keep time slew what is less."""
+
+
+OFF_S = 120.0
+"""A clock that differs by more from those of most replicas: what was sealed just now would soon count as a replay."""
 
 
 class SessionClock:
@@ -31,8 +38,13 @@ class SessionClock:
         self._overlay: Overlay | None = None
         self._most_ended_s = math.inf
 
-    def trouble(self, overlay: Overlay) -> str | None:
-        """Why the clock cannot be believed, None if it can. `overlay`: the version in force."""
+    def now(self) -> float:
+        """UNIX time, counted from the session's beginning by the steady clock."""
+        return self._monotonic() + self._offset
+
+    def trouble(self, overlay: Overlay, ahead_s: float | None = None) -> str | None:
+        """Why the clock cannot be believed, None if it can. `overlay`: the version in force; `ahead_s`: of most
+        replicas (`most_ahead_s`)."""
         now = self._wall()
         step_s = now - self._monotonic() - self._offset
         if abs(step_s) > STEP_S:
@@ -40,6 +52,12 @@ class SessionClock:
             return f"the clock was set {way} by {abs(step_s):.0f} s; the session with the replicas begins anew"
         if overlay is not self._overlay:
             self._overlay, self._most_ended_s = overlay, most_ended_s(overlay)
+        if ahead_s:
+            way = "behind" if ahead_s > 0 else "ahead of"
+            return (
+                f"this machine's clock is {abs(ahead_s):.0f} s {way} those of most replicas: nothing is acknowledged; "
+                "set the clock"
+            )
         if now <= self._most_ended_s:
             return None
         return (
@@ -48,11 +66,23 @@ class SessionClock:
             "overlay file with new certificates"
         )
 
-    def check(self, overlay: Overlay) -> None:
+    def check(self, overlay: Overlay, ahead_s: float | None = None) -> None:
         """Raises ClockTrouble."""
-        trouble = self.trouble(overlay)
+        trouble = self.trouble(overlay, ahead_s)
         if trouble is not None:
             raise ClockTrouble(trouble)
+
+
+def most_ahead_s(ahead_s: Iterable[float], replicas: int) -> float | None:
+    """By how much the clocks of most of a region's `replicas` are ahead of ours at least, in seconds; 0 when most are
+    near it, None when too few told or they do not agree. `ahead_s`: of those that told."""
+    told, most = list(ahead_s), replicas // 2 + 1
+    if sum(abs(each) <= OFF_S for each in told) >= most:
+        return 0.0
+    for side in ([each for each in told if each > OFF_S], [each for each in told if each < -OFF_S]):
+        if len(side) >= most:
+            return min(side, key=abs)
+    return None
 
 
 def most_ended_s(overlay: Overlay) -> float:

@@ -3,8 +3,8 @@
     received_total{replica}, received_bytes_total{replica}, link_up{replica}      pieces as they came
     rows_total, written_bytes_total, groups_total, fsync_seconds (summary)        what is on disk
     events_total{event,replica}                                                   duplicates, incomplete, refused, ...
-    waiting_rows, receiving, subscribed, spool_full, spool_bytes, spool_cap_bytes             how it stands
-    consumer_behind_rows{consumer}                                                queries' lag
+    waiting_rows, receiving, subscribed, spool_full, clock_off, spool_bytes, spool_cap_bytes  how it stands
+    consumer_behind_rows{consumer}, consumer_behind_bytes, consumer_behind_seconds            queries' lag
 
 `events` are the collector's figures under their own names; `refused_*`, `suspected` and `named` carry the replica to
 blame. No topic, publisher or key is a label. One thread serves one scrape at a time.
@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from spark_ingest.errors import BadOption, SpoolError
 from spark_ingest.receiver.receiver import Receiver
-from spark_ingest.spool import consumers_behind, directory_bytes
+from spark_ingest.spool import directory_bytes, standings
 
 PREFIX = "veilmq_ingest_"
 
@@ -57,22 +57,32 @@ class ReceiverMetrics(Collector):
             "receiving": (receiver.alive and receiver.trouble is None, "1 while nothing stops the receiver."),
             "subscribed": (told.accepted, "1 while enough replicas know all that we want."),
             "spool_full": (told.full, "1 while the spool is at its cap and nothing is acknowledged."),
+            "clock_off": (told.clock_off, "1 while this machine's clock cannot be believed."),
             "spool_bytes": (directory_bytes(self._spool / self._name), "Size of this receiver's part of the spool."),
             "spool_cap_bytes": (self._cap_bytes, "Size at which nothing is acknowledged any more."),
         }
         for name, (value, text) in gauges.items():
             yield GaugeMetricFamily(PREFIX + name, text, value=float(value))
-        behind = GaugeMetricFamily(
-            PREFIX + "consumer_behind_rows", "Rows that a query has still to read.", labels=["consumer"]
-        )
+        yield from self._lags()
+
+    def _lags(self) -> Iterator[Metric]:
+        """Of the spool's consumers; of one whose rows are gone in part, nothing."""
         try:
-            lags = consumers_behind(self._spool)
+            found = standings(self._spool)
         except SpoolError:
-            lags = {}  # trimmed while we looked; the next scrape tells
-        for consumer, rows in lags.items():
-            if rows is not None:
-                behind.add_metric([consumer], rows)
-        yield behind
+            found = []  # trimmed while we looked; the next scrape tells
+        lags = [(each.name, each.behind, each.behind_s or 0.0) for each in found if each.behind is not None]
+        units = {
+            "rows": "Rows that a query has still to read.",
+            "bytes": "Sealed bytes that a query has still to read.",
+            "seconds": "How long ago the first row was received that a query has still to read; 0 if there is none.",
+        }
+        shown = {u: GaugeMetricFamily(f"{PREFIX}consumer_behind_{u}", units[u], labels=["consumer"]) for u in units}
+        for name, behind, behind_s in lags:
+            shown["rows"].add_metric([name], behind.rows)
+            shown["bytes"].add_metric([name], behind.bytes)
+            shown["seconds"].add_metric([name], behind_s)
+        yield from shown.values()
 
 
 def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:

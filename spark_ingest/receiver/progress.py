@@ -33,6 +33,8 @@ class Progress:
     """Publications that are whole, or given up, and not on disk."""
     full: bool = False
     """The spool is at its cap: nothing is acknowledged."""
+    clock_off: bool = False
+    """This machine's clock cannot be believed: nothing is acknowledged, or nothing that looks like a replay."""
     accepted: bool = False
     """Enough replicas know all that we want: nothing that is published from now on is missed."""
     links: tuple[ReplicaLink, ...] = ()

@@ -28,12 +28,13 @@ from bridge.document import Overlay
 from gateway.base.log_events import LogEvent
 from gateway.overlay import Publish
 from keys.envelope import KeyName
-from spark_ingest.errors import ClockTrouble, ReceiverTrouble, SpoolBusy, SpoolDamaged, SpoolError
+from spark_ingest.errors import ClockTrouble, SpoolBusy, SpoolDamaged, SpoolError
 from spark_ingest.options import Options
 from spark_ingest.receiver.acknowledging import Sender, acknowledge
-from spark_ingest.receiver.clock import SessionClock
+from spark_ingest.receiver.clock import SessionClock, most_ahead_s
 from spark_ingest.receiver.progress import Progress, ReplicaLink
 from spark_ingest.receiver.recovery import recovered, state_of
+from spark_ingest.receiver.trouble import ReceiverTroubles
 from spark_ingest.receiving import Group, Part, SpoolCollector
 from spark_ingest.secrets import Grants, GrantsWriter, ShareBox, load_readers, names_in, names_of
 from spark_ingest.spool import SEGMENT_BYTES, SpoolWriter, make_room
@@ -89,6 +90,9 @@ class ReplicaClient(Protocol):
     def links(self) -> Iterable[ReplicaLink]:
         """How each connection is."""
 
+    def clocks(self) -> Collection[float]:
+        """Seconds by which the clocks of replicas were ahead of ours when they connected; of those that told."""
+
     def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> Awaitable[None]:
         """Connect, subscribe, deliver; until cancelled. `on_keys`: what is `held` has changed."""
 
@@ -140,10 +144,19 @@ class _Session:
     done: asyncio.Event = field(default_factory=asyncio.Event)
     keys_changed: bool = False
 
-    def follow(self, now: float) -> None:
-        """Another version of the overlay may be in force."""
+    def follow(self) -> float:
+        """Another version of the overlay may be in force. The time."""
+        now = self.clock.now()
         if self.client.overlay is not self.collector.overlay:
             self.collector.adopt(self.client.overlay, now)
+        return now
+
+    def check_clock(self) -> None:
+        """Raises ClockTrouble."""
+        replicas = self.client.overlay.replicas(self.client.home_region)
+        ahead_s = most_ahead_s(self.client.clocks(), len(replicas))
+        self.clock.check(self.client.overlay, ahead_s)
+        self.collector.vouch(ahead_s == 0)
 
 
 class Receiver:
@@ -159,13 +172,11 @@ class Receiver:
         self._started = threading.Event()
         self.figures: Counter[tuple[str, str]] = Counter()
         self.progress = Progress()
-        self.trouble: str | None = None
-        """One line about why nothing is received now, None if all is well."""
+        self._trouble = ReceiverTroubles(settings.spool / settings.name)
         self._told: Counter[tuple[str, str]] = Counter()
-        self._told_at = 0.0
+        self._told_at = -TELL_S
         self.failure: Exception | None = None
         """Set when the receiver ended for a reason that waiting does not cure (a wrong identity or overlay)."""
-        self._troubled_at: float | None = None
 
     def start(self) -> None:
         """Start the thread; returns when its event loop runs, not when links are up."""
@@ -183,24 +194,17 @@ class Receiver:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
+    @property
+    def trouble(self) -> str | None:
+        """One line about why nothing is received now, None if all is well."""
+        return self._trouble.text
+
     def check(self, trouble_s: float) -> None:
         """For a query that has nothing to read. Raises what ended the receiver, or ReceiverTrouble when nothing could
         be received for so long; that another process receives in our place is no trouble."""
         if self.failure is not None:
             raise self.failure
-        since = self._troubled_at
-        if since is not None and time.monotonic() - since >= trouble_s:
-            raise ReceiverTrouble(
-                f"nothing could be received for {trouble_s:.0f} s (option trouble_s): {self.trouble}; "
-                "started again, the query goes on where it ended"
-            )
-
-    def _told_of(self, trouble: str | None, *, bad: bool = True) -> None:
-        self.trouble = trouble
-        if trouble is None or not bad:
-            self._troubled_at = None
-        elif self._troubled_at is None:
-            self._troubled_at = time.monotonic()
+        self._trouble.check(trouble_s)
 
     # ------------------------------------------------------------------------------------- in the thread
 
@@ -209,7 +213,7 @@ class Receiver:
             asyncio.run(self._main())
         except Exception as error:  # noqa: BLE001  kept for the query, which raises it to the user
             self.failure = error
-            self.trouble = str(error)
+            self._trouble.tell(str(error))
         finally:
             self._started.set()
 
@@ -223,11 +227,12 @@ class Receiver:
             except SpoolBusy as error:
                 if not self._settings.waits:
                     raise
-                self._told_of(str(error), bad=False)
+                self._trouble.tell(str(error), bad=False)
             except SpoolDamaged:
                 raise  # by itself it does not get better
             except (OSError, SpoolError, ClockTrouble) as error:
-                self._told_of(str(error))
+                self.progress.clock_off = isinstance(error, ClockTrouble)
+                self._trouble.tell(str(error))
                 LogEvent.RECEIVER_RETRIES.say(_log, self._settings.name, error)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), RETRY_S)
@@ -283,11 +288,12 @@ class Receiver:
         collector = session.collector
 
         def on_arrivals(replica: str, publishes: Sequence[Publish], sender: Sender) -> None:
-            if session.clock.trouble(session.client.overlay) is not None:
+            try:
+                session.check_clock()
+            except ClockTrouble:
                 wake.set()  # not acknowledged, so that it comes again
                 return
-            session.follow(time.time())
-            collector.receive_all(replica, publishes, zip(repeat(sender), publishes), time.time())
+            collector.receive_all(replica, publishes, zip(repeat(sender), publishes), session.follow())
             if collector.ready or collector.is_asking:
                 wake.set()
 
@@ -295,7 +301,7 @@ class Receiver:
             session.keys_changed = True
             wake.set()
 
-        self.trouble = None
+        self._trouble.began()
         LogEvent.RECEIVING.say(_log, self._settings.name, session.writer.segment)
         links = asyncio.ensure_future(session.client.run(on_arrivals, on_keys))
         writing = asyncio.ensure_future(self._write(session))
@@ -318,20 +324,20 @@ class Receiver:
         began = time.monotonic()
         while not done.is_set():
             deadline = collector.next_deadline
-            patience_s = TICK_S if deadline is None else min(TICK_S, max(0.01, deadline - time.time()))
+            patience_s = TICK_S if deadline is None else min(TICK_S, max(0.01, deadline - session.clock.now()))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(wake.wait(), patience_s)
             wake.clear()
-            session.clock.check(session.client.overlay)
+            session.check_clock()
             await self._keys(session)
-            session.follow(time.time())
-            collector.tick(time.time())
+            collector.tick(session.follow())
+            self._tell_doubt(collector.doubt)
             for send in collector.take_asks():
                 session.client.ask(send.peer, send.wire.topic, send.wire.payload)
-            self._tell_lies(time.time())
+            self._tell_lies(time.monotonic())
             self._tell_links(session)
-            if not collector.ready and time.monotonic() - began > SETTLED_S:
-                self._told_of(None)
+            if not collector.ready and collector.doubt is None and time.monotonic() - began > SETTLED_S:
+                self._trouble.tell(None)
             while collector.ready and not done.is_set():
                 if writer.full:
                     self._full(session)
@@ -360,7 +366,7 @@ class Receiver:
         await asyncio.to_thread(writer.append, group.records, session.box.seal_all(group.keys))
         progress.fsync_s += writer.fsync_s - before_s
         progress.bytes += writer.written_bytes - before_bytes
-        self._told_of(None)
+        self._trouble.tell(None)
         progress.groups += 1
         progress.rows += len(group.records)
 
@@ -393,19 +399,26 @@ class Receiver:
             LogEvent.RECEIVER_SUBSCRIBED.say(_log, self._settings.name)
         self.progress.accepted = session.client.accepted
 
+    def _tell_doubt(self, doubt: str | None) -> None:
+        if doubt is not None:
+            self._trouble.tell(doubt)
+            if not self.progress.clock_off:
+                LogEvent.RECEIVER_CLOCK.say(_log, self._settings.name, doubt)
+        self.progress.clock_off = doubt is not None
+
     def _not_full(self) -> None:
         if self.progress.full:
             LogEvent.RECEIVER_HAS_ROOM.say(_log, self._settings.name)
-        self.trouble, self.progress.full = None, False
+            self._trouble.tell(None)
+        self.progress.full = False
 
     def _full(self, session: _Session) -> None:
         self.progress.full, self.progress.waiting = True, session.collector.ready
-        told = self.trouble
-        self._told_of(
+        is_news = self._trouble.tell(
             f"the spool of receiver {self._settings.name} is full ({self._settings.cap_bytes} bytes): nothing is "
             "acknowledged until queries have caught up; raise cap_bytes, or forget consumers that will not return"
         )
-        if told != self.trouble:
+        if is_news:
             LogEvent.RECEIVER_FULL.say(_log, self.trouble)
 
     def _tell_lies(self, now: float) -> None:

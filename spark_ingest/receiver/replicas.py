@@ -89,6 +89,10 @@ class RegionReplicas:
         states = self._client.links()
         return [ReplicaLink(each.peer, each.up, each.figures.received, each.figures.received_bytes) for each in states]
 
+    def clocks(self) -> list[float]:
+        """Seconds by which the clocks of those that told were ahead of ours when they connected."""
+        return list(self._client.clocks().values())
+
     async def run(self, on_arrivals: OnArrivals, on_keys: Callable[[], None]) -> None:
         """Until cancelled; the sessions stay at the replicas."""
         self._on_arrivals, self._on_keys = on_arrivals, on_keys

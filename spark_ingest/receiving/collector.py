@@ -69,6 +69,15 @@ class SpoolCollector:
         )
 
     @property
+    def doubt(self) -> str | None:
+        """Why our clock may be off by what publishers say: what looks like replays is held until it is believed."""
+        return self._publications.heard.doubt
+
+    def vouch(self, vouched: bool) -> None:
+        """Whether most replicas have a clock like ours, so that publishers need not be asked. Until told: yes."""
+        self._publications.heard.vouched = vouched
+
+    @property
     def overlay(self) -> Overlay:
         """The version in force."""
         return self._intake.overlay

@@ -19,8 +19,9 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 
+from bridge.document import is_batch_topic
 from keys.envelope import SignedHeader, from_property
-from spark_ingest.spool import Shard, is_batch_topic
+from spark_ingest.spool import Shard
 
 TOPICS_REMEMBERED = 65_536
 """Verdicts on topics that are kept; wire topics are not verified yet, and whoever invents them empties this only."""

@@ -14,6 +14,7 @@ from bridge.reader import is_dated
 from bridge.wire import Admitted
 from keys.envelope import NO_KEY
 from keys.errors import NotAuthorised
+from spark_ingest.receiving.heard import HeardTimes
 from spark_ingest.receiving.late import Late
 from spark_ingest.receiving.sealing_table import VARIANTS_MAX, FormTable
 from spark_ingest.receiving.sealings import Ack, Form, Group, State, record_of
@@ -64,6 +65,9 @@ class Publications:
         self._stale: OrderedDict[tuple[bytes, int], None] = OrderedDict()
         self._ready: deque[Form] = deque()
         self._met: set[bytes] = set()  # publishers with a fresh publication; members of the overlay only
+        self.heard = HeardTimes()
+        self._held: dict[int, Form] = {}  # kept from being given up while our clock is in doubt
+        self._doubted = False
 
     # ------------------------------------------------------------------------------------------- pieces
 
@@ -74,7 +78,12 @@ class Publications:
         if self.seen.has(*publication, topic, header.retain) or publication in self._stale:
             self._count("duplicates_dropped")
             return None
-        if header.deadline_ms and header.deadline_ms < now * 1000:
+        old = is_dated(header, now)
+        if not old:
+            self.heard.fresh.add(header.publisher)
+        elif header.publisher not in self._met and not self.seen.knows(header.publisher):
+            self.heard.dated(header.publisher, header.time_ms, now)
+        if header.deadline_ms and header.deadline_ms < now * 1000 and self.heard.doubt is None:
             self._count("expired")
             return None
         if len(self._forms.of(publication)) >= VARIANTS_MAX:
@@ -82,10 +91,10 @@ class Publications:
             return None
         if not admitted.live and self._unvouched[replica] >= UNVOUCHED_MAX:
             raise NotAuthorised("too much that is of no live epoch and that no other replica brings")
-        if len(self._waiting) + len(self._ready) >= HELD_MAX:
+        if len(self._waiting) + len(self._held) + len(self._ready) >= HELD_MAX:
             raise HeldOverflowError
         entry = Form(told, admitted, header, topic, now, publication)
-        entry.old = is_dated(header, now)
+        entry.old = old
         self._forms.add(entry)
         if not admitted.live:
             entry.unvouched_at = replica
@@ -141,7 +150,7 @@ class Publications:
             self.wake(key_id)
 
     def _await(self, entry: Form) -> None:
-        if id(entry) in self._waiting:
+        if id(entry) in self._waiting or id(entry) in self._held:
             return
         self._waiting[id(entry)] = entry
         if entry.header.key_id != NO_KEY:
@@ -153,7 +162,7 @@ class Publications:
             self._complete(entry)
 
     def _complete(self, entry: Form) -> None:
-        if self._missing(entry) is not None:
+        if self._missing(entry) is not None or self._holds(entry):
             return
         other = self._forms.other_whole(entry)
         if other is None:
@@ -208,7 +217,8 @@ class Publications:
         return acks
 
     def _forget_waiting(self, entry: Form) -> None:
-        if self._waiting.pop(id(entry), None) is None and not self._late.drop(entry):
+        waited = self._waiting.pop(id(entry), None) or self._held.pop(id(entry), None)
+        if waited is None and not self._late.drop(entry):
             return  # whole with its first piece: it never waited
         self._forget_key(entry)
 
@@ -225,13 +235,33 @@ class Publications:
 
     def give_up(self, now: float) -> None:
         """On what has waited for `incomplete_s`; old headers are forgotten."""
+        self._settle_doubt()
         while self._waiting:
             entry = next(iter(self._waiting.values()))
             if entry.arrived + self._incomplete_s > now:
                 break
+            if self._holds(entry):
+                self._held[id(entry)] = self._waiting.pop(id(entry))
+                continue
             self._count("incomplete")
             self._settle(entry, self._missing(entry))
         self._forms.forget()
+
+    def _holds(self, entry: Form) -> bool:
+        """Whether it would be taken for a replay by a clock that cannot be believed: then it stays as it is."""
+        holds = self._too_old(entry) and self.heard.doubt is not None
+        self._doubted |= holds
+        return holds
+
+    def _settle_doubt(self) -> None:
+        """When our clock is believed again: what was held is a row, or set apart."""
+        if not self._doubted or self.heard.doubt is not None:
+            return
+        self._doubted = False
+        self._waiting = OrderedDict(self._held | self._waiting)  # what is held came before
+        self._held.clear()
+        for entry in [each for each in self._waiting.values() if each.old]:
+            self._complete(entry)
 
     @property
     def next_deadline(self) -> float | None:

@@ -86,4 +86,5 @@ def record_of(entry: Form) -> SpoolRecord:
         header.time_ms * 1000,
         int(entry.arrived * 1_000_000),
         reason,
+        entry.admitted.rights.to_text(),
     )

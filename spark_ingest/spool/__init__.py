@@ -18,9 +18,9 @@ from spark_ingest.spool.segments import (
     positions_of,
     read_groups,
 )
-from spark_ingest.spool.sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, is_batch_topic, parse_shard
+from spark_ingest.spool.sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, parse_shard
 from spark_ingest.spool.standing import standings
-from spark_ingest.spool.status import consumers_behind
+from spark_ingest.spool.trouble import tell_trouble
 from spark_ingest.spool.view import SpoolView, in_tasks, salvaged_groups
 from spark_ingest.spool.writer import SEGMENT_BYTES, SpooledKey, SpoolRecord, SpoolWriter
 
@@ -40,11 +40,9 @@ __all__ = [
     "SpoolWriter",
     "SpooledKey",
     "as_offset",
-    "consumers_behind",
     "directory_bytes",
     "forget",
     "in_tasks",
-    "is_batch_topic",
     "make_room",
     "parse_shard",
     "placed_groups",
@@ -52,5 +50,6 @@ __all__ = [
     "read_groups",
     "salvaged_groups",
     "standings",
+    "tell_trouble",
     "write_durably",
 ]

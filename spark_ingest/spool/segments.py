@@ -55,6 +55,8 @@ SCHEMA = pa.schema(
         pa.field("shares", pa.binary()),
         # CRC-32 of header, sealed and shares: tells a whole row from a torn one when a segment is sealed.
         pa.field("check", pa.uint32(), nullable=False),
+        # What records of this row may be about (`RecordRights.to_text`), as the policy said when it came.
+        pa.field("rights", pa.string()),
     ]
 )
 

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 DEVICE_LEVEL = 1
 """In `plant/press-4/temperature` the device is the second level: levels count from 0."""
 SHARDS_MAX = 1024
-BATCH_LEVEL = "~"
-"""Last level of the topic on which batches of a scope travel."""
 BATCH_BITS = 12
 LEVELS_MAX = 127
 
@@ -47,11 +45,6 @@ class Shard:
     def _has(self, name: bytes) -> bool:
         # 64 of the hash's bits: no part is larger than another by more than one in 2**54.
         return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest()) % self.count == self.number - 1
-
-
-def is_batch_topic(wire_topic: str) -> bool:
-    """Whether batches of a scope travel there."""
-    return wire_topic == BATCH_LEVEL or wire_topic.endswith("/" + BATCH_LEVEL)
 
 
 def parse_shard(text: str, level: int = DEVICE_LEVEL) -> Shard:

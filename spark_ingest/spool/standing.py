@@ -28,6 +28,8 @@ class ConsumerStanding:
     name: str
     position: Offset
     behind: Size | None
+    behind_s: float | None
+    """How long ago the first of it was received."""
     committed: float
     """UNIX time at which it last told that it had read something."""
     retain_s: float
@@ -51,17 +53,18 @@ def standings(root: Path) -> list[ConsumerStanding]:
             continue
         position = as_offset(place.positions)
         running = is_held(path.with_suffix(".lock"))
-        behind = _behind(view, position, latest)
-        found.append(ConsumerStanding(path.stem, position, behind, committed, place.retain_s, running))
+        behind, behind_s = _behind(view, position, latest)
+        found.append(ConsumerStanding(path.stem, position, behind, behind_s, committed, place.retain_s, running))
     return found
 
 
-def _behind(view: SpoolView, position: Offset, latest: Offset) -> Size | None:
+def _behind(view: SpoolView, position: Offset, latest: Offset) -> tuple[Size | None, float | None]:
     try:
         sizes = view.sizes_between(position, latest).values()
+        behind_s = max(view.age_s(position, time.time()).values(), default=0.0)
     except SpoolGap:
-        return None
-    return Size(sum(size.rows for size in sizes), sum(size.bytes for size in sizes))
+        return None, None
+    return Size(sum(size.rows for size in sizes), sum(size.bytes for size in sizes)), round(behind_s, 3)
 
 
 def print_standings(found: Sequence[ConsumerStanding], *, as_json: bool) -> None:
@@ -73,11 +76,13 @@ def print_standings(found: Sequence[ConsumerStanding], *, as_json: bool) -> None
         return
     table = Table(box=None, pad_edge=False)
     for title, justify in (("consumer", "left"), ("running", "left"), ("rows behind", "right"),
-                           ("bytes behind", "right"), ("read last", "right"), ("position", "left")):  # fmt: skip
+                           ("bytes behind", "right"),
+                           ("seconds behind", "right"), ("read last", "right"), ("position", "left")):  # fmt: skip
         table.add_column(title, justify="right" if justify == "right" else "left", no_wrap=title != "position")
     for each in found:
         rows, size = ("?", "?") if each.behind is None else (f"{each.behind.rows:,}", f"{each.behind.bytes:,}")
         at = ", ".join(f"{name} {place['segment']}:{place['byte']}" for name, place in each.position.items())
+        late = "?" if each.behind_s is None else f"{each.behind_s:,.1f}"
         ago = f"{max(0.0, time.time() - each.committed):,.0f} s ago"
-        table.add_row(each.name, "yes" if each.running else "no", rows, size, ago, at or "-")
+        table.add_row(each.name, "yes" if each.running else "no", rows, size, late, ago, at or "-")
     Console(soft_wrap=True).print(table if found else "no query has read this spool", highlight=False)

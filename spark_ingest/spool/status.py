@@ -1,7 +1,7 @@
 """`veilmq ingest status`: what a spool holds, who writes it, and how far behind its readers are.
 
 A look from outside at files and locks: it works while receivers and queries run, and after they died, and disturbs
-neither. Not here: why a receiver does not receive (its log and `--metrics` say that).
+neither. Not here: how a receiver does (its log and `--metrics` say more).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from spark_ingest.spool.consumers import is_held
 from spark_ingest.spool.index import SegmentIndex
 from spark_ingest.spool.segments import directory_bytes, segment_numbers, segment_path
 from spark_ingest.spool.standing import standings
+from spark_ingest.spool.trouble import told_trouble
 from spark_ingest.spool.view import SpoolView
 
 
@@ -32,6 +33,8 @@ class PartStatus:
     bytes: int
     written: float | None
     """UNIX time of the last change of the newest segment; None without one."""
+    trouble: str | None = None
+    """Why its receiver does not receive, as it said last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,15 @@ def _part(root: Path, name: str) -> PartStatus:
     if numbers:
         with contextlib.suppress(FileNotFoundError):  # trimmed just now
             written = segment_path(directory, numbers[-1]).stat().st_mtime
-    return PartStatus(name, is_held(directory / "LOCK"), len(numbers), rows, directory_bytes(directory), written)
+    return PartStatus(
+        name,
+        is_held(directory / "LOCK"),
+        len(numbers),
+        rows,
+        directory_bytes(directory),
+        written,
+        told_trouble(directory),
+    )
 
 
 def told(status: Status, now: float | None = None) -> str:
@@ -79,6 +90,8 @@ def told(status: Status, now: float | None = None) -> str:
         state = "running" if part.running else "not running"
         size = f"{part.rows:,} rows in {part.segments} segments, {part.bytes:,} bytes"
         lines.append(f"receiver {part.receiver}: {state}, {size}, {ago}")
+        if part.trouble is not None:
+            lines.append(f"receiver {part.receiver}: {part.trouble}")
     for name, rows in status.behind.items():
         lag = "before what was trimmed" if rows is None else f"{rows:,} rows behind"
         lines.append(f"consumer {name}: {lag}")

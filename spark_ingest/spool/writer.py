@@ -67,6 +67,7 @@ class SpoolRecord(NamedTuple):
     published_us: int
     received_us: int
     reason: str | None = None
+    rights: str | None = None
 
     def __repr__(self) -> str:
         return f"Record({self.publisher.hex()}, {self.sequence})"  # plain content is not for logs
@@ -83,7 +84,7 @@ class SpooledKey:
 def as_batch(records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -> Any:
     """A group as record batch: each key's material stands on the first row that uses it, so that any range of
     whole groups can be read without another."""
-    columns: list[Sequence[Any]] = list(zip(*records, strict=True))
+    *columns, rights = list[Sequence[Any]](zip(*records, strict=True))
     key_ids, headers, contents = columns[2], columns[4], columns[5]
     key_headers: list[bytes | None] = [None] * len(records)
     shares: list[bytes | None] = [None] * len(records)
@@ -91,7 +92,7 @@ def as_batch(records: Sequence[SpoolRecord], keys: Mapping[bytes, SpooledKey]) -
     for key_id, row in {key_id: row for row, key_id in reversed(list(enumerate(key_ids)))}.items():
         if (key := keys.get(key_id)) is not None:
             key_headers[row], shares[row] = key.header, key.shares
-    columns += [key_headers, shares, list(map(checksum, headers, contents, shares))]
+    columns += [key_headers, shares, list(map(checksum, headers, contents, shares)), rights]
     arrays = [pa.array(values, column.type) for values, column in zip(columns, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from bridge.document import RecordRights
 from keys.envelope import (
     DataKey,
     Inner,
@@ -40,6 +41,7 @@ from spark_ingest.spool.writer import SpooledKey, SpoolRecord, SpoolWriter
 from tests.spark_ingest.region import NOW, Overlay, epoch_key, write_grants
 
 SCOPE = KeyName("plant/#", 0, 0)
+RIGHTS = RecordRights(SCOPE.scope, (), (SCOPE.scope,)).to_text()
 SPOOL_KEY = bytes(range(32))
 BOX = ShareBox(SPOOL_KEY, os.urandom)
 TURN = 16
@@ -113,6 +115,7 @@ def records(messages_a_key: int, batch: int = 1) -> Iterator[tuple[SpoolRecord, 
                 record = SpoolRecord(
                     header.publisher, header.sequence, header.key_id, topic, signed,
                     content, 1, False, header.time_ms * 1000, header.time_ms * 1000,
+                    rights=RIGHTS,
                 )  # fmt: skip
                 yield record, material
                 number += batch

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from bridge.contract.machine import Wire
+from bridge.document.batch_topics import batch_number
 from bridge.document.overlay import Member, RegionView
 from bridge.document.overlay import Overlay as SignedOverlay
-from bridge.document.policy import REFRESH_MESSAGES_MAX, Issuer, Policy, Refresh, Scope
+from bridge.document.policy import REFRESH_MESSAGES_MAX, Issuer, Policy, Refresh, Scope, numbered
 from bridge.wire.key_repository import key_topic
 from bridge.wire.pieces import cut, wire
 from gateway.overlay.region_client import Properties, Publish
@@ -104,7 +105,7 @@ class Overlay:
         path: Sequence[Hop] = (Hop(1, 1, 2, 3),),
         calendar: Calendar = Calendar(),  # noqa: B008  frozen
     ) -> None:
-        self.scopes = tuple(Scope(each, refresh=Refresh(messages=REFRESH_MESSAGES_MAX)) for each in scopes)
+        self.scopes = numbered(Scope(each, refresh=Refresh(messages=REFRESH_MESSAGES_MAX)) for each in scopes)
         self.hops = tuple(path)
         self.calendar = calendar
         self.members: dict[bytes, Certificate] = {}
@@ -151,6 +152,9 @@ class Overlay:
         return SignedOverlay(OWNER.public_bytes, policy, views, members.values())
 
     def scope_of(self, wire_topic: str) -> Scope | None:
+        number = batch_number(wire_topic)
+        if number is not None:
+            return next((scope for scope in self.scopes if scope.number == number), None)
         return next((scope for scope in self.scopes if matches(scope.filter, wire_topic)), None)
 
     def scope_named(self, wire_filter: str) -> Scope | None:

@@ -44,6 +44,9 @@ class FileReplicas:
 
     accepted = True
 
+    def clocks(self) -> tuple[float, ...]:
+        return ()
+
     def links(self) -> tuple[ReplicaLink, ...]:
         return ()
 

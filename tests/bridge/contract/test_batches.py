@@ -30,7 +30,7 @@ PUBLICATION = st.builds(
 def test_what_is_packed_is_unpacked(publications: list[Publication], steps: list[int]) -> None:
     numbers = [100 + sum(steps[:at]) for at in range(len(publications))]
     records = [Numbered(n, p) for n, p in zip(numbers, publications, strict=True)]
-    batch = packed("plant/~", records)
+    batch = packed("plant/#", records)
     assert is_packed(batch.payload)
     assert (batch.records, batch.qos, batch.retain) == (len(records), max(p.qos for p in publications), False)
     assert [*unpacked(batch.payload, numbers[0])] == records
@@ -70,5 +70,5 @@ def test_what_fits_no_record_goes_alone() -> None:
 
 def test_sizes_are_about_what_a_record_takes() -> None:
     publication = Publication("plant/a", bytes(100), 1, properties=(("name", "value"),))
-    many = packed("plant/~", [Numbered(n, publication) for n in range(1, 101)])
+    many = packed("plant/#", [Numbered(n, publication) for n in range(1, 101)])
     assert len(many.payload) <= 100 * size_of(publication) + 200

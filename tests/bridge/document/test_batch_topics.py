@@ -1,42 +1,25 @@
-"""Where batches travel, and who may publish there: on every topic of the scope, or not at all."""
+"""Where batches travel: on a topic that names their scope by its number, and has one spelling."""
 
 from __future__ import annotations
 
 import pytest
 
-from bridge.document import batch_topic
-from bridge.document.policy import Scope
-from tests.sim.world import World, make_world
+from bridge.document import batch_number, batch_topic, is_batch_topic
 
 
-def world_of(scopes: list[str], grants: list[str]) -> World:
-    return make_world({1: 3}, [], {"a": 1}, [Scope(each) for each in scopes], publish=grants)
+@pytest.mark.parametrize("number", [1, 7, 4_294_967_295])
+def test_the_topic_of_batches_names_the_scope_by_its_number(number: int) -> None:
+    topic = batch_topic(number)
+    assert is_batch_topic(topic)
+    assert batch_number(topic) == number
 
 
-@pytest.mark.parametrize(
-    ("topic_filter", "topic"),
-    [("plant/#", "plant/~"), ("#", "~"), ("alarm", "alarm"), ("a/b/#", "a/b/~"), ("+/a/#", None), ("a/+", None)],
-)
-def test_each_scope_has_one_topic_for_batches(topic_filter: str, topic: str | None) -> None:
-    assert batch_topic(topic_filter) == topic
+@pytest.mark.parametrize("told", ["0", "01", "-1", "1/", "1/a", "", "+", "4294967296", "\u0661", "1 ", "99999999999"])
+def test_a_number_has_one_spelling(told: str) -> None:
+    assert is_batch_topic(f"veilmq/batch/{told}")
+    assert batch_number(f"veilmq/batch/{told}") is None
 
 
-def test_a_scope_inside_which_others_lie_has_none() -> None:
-    overlay = world_of(["plant/#", "plant/secret/#", "open/#"], ["#"]).overlay
-    found = {scope.filter: overlay.batch_topic(scope) for scope in overlay.policy.scopes}
-    assert found == {"plant/#": None, "plant/secret/#": "plant/secret/~", "open/#": "open/~"}
-    assert not overlay.may_publish("a", "plant/~", 0)  # its records could be of the scope inside
-
-
-@pytest.mark.parametrize("grant", ["plant/+", "plant/a/#", "plant/~", "plant/+/+"])
-def test_who_may_not_publish_on_every_topic_sends_no_batches(grant: str) -> None:
-    overlay = world_of(["plant/#"], [grant]).overlay
-    assert not overlay.may_publish("a", "plant/~", 0)
-    assert not overlay.may_publish("a", "plant/a/~", 0)
-
-
-def test_who_may_does_and_no_other_topic_ends_so() -> None:
-    overlay = world_of(["plant/#"], ["plant/#"]).overlay
-    assert overlay.may_publish("a", "plant/~", 0)
-    assert overlay.may_publish("a", "plant/x~", 0)
-    assert not overlay.may_publish("a", "plant/a/~", 0)
+def test_other_topics_are_none_of_batches() -> None:
+    assert not is_batch_topic("plant/veilmq/batch/1")
+    assert batch_number("plant/1") is None

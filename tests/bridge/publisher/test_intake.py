@@ -38,8 +38,8 @@ class Sender:
     def room(self) -> tuple[int, int]:
         return self.free, 1 << 30
 
-    def is_stuck(self, topic: str) -> bool:
-        return topic in self.stuck
+    def is_stuck(self, publication: Publication) -> bool:
+        return publication.topic in self.stuck
 
     def overtaken(self, topic: str, time_ms: int) -> None:
         self.outdated.append(topic)

@@ -294,7 +294,7 @@ def test_what_waits_for_a_key_goes_with_it_and_holds_up_no_other_scope(world: Wo
     effects = publisher.take([entry(1), entry(2, "clear/t")], NOW)
     assert {send.ticket for send in sent(effects)} == {2}
     assert counted(effects, "key_waits") == 1
-    assert not publisher.is_stuck("plant/t"), "few wait"
+    assert not publisher.is_stuck(Publication("plant/t", b"")), "few wait"
     world.learn(world.keys, [0])
     assert {send.ticket for send in sent(publisher.keys_changed(NOW + 1))} == {1}
 
@@ -304,10 +304,10 @@ def test_no_more_is_taken_of_a_topic_that_is_stuck(world: World, monkeypatch: py
     world.keys = type(world.keys)()
     publisher = publisher_of(world)
     for sequence in range(1, 4):
-        assert not publisher.is_stuck("plant/t")
+        assert not publisher.is_stuck(Publication("plant/t", b""))
         publisher.take([entry(sequence)], NOW)
-    assert publisher.is_stuck("plant/t")
-    assert not publisher.is_stuck("clear/t")
+    assert publisher.is_stuck(Publication("plant/t", b""))
+    assert not publisher.is_stuck(Publication("clear/t", b""))
 
 
 # ------------------------------------------------------------------------------------------------ the rest

@@ -1,4 +1,4 @@
-"""Batches at a subscriber: each record judged alone, and no batch where its publisher has no right to one."""
+"""Batches at a subscriber: each record judged alone, by its scope and by its publisher's rights."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.bridge.helpers import NOW, counted, craft, delivered, gateway, suspec
 from tests.sim.world import World, make_world, subscribe
 
 MS = int(NOW * 1000)
+BATCHES = "veilmq/batch/1"
 
 
 def plain_world(publish: tuple[str, ...] = ("#",)) -> World:
@@ -38,7 +39,7 @@ def arrive(node: GatewayNode, wire: Wire) -> tuple[list[Deliver], int, set[str]]
     return delivered(effects), counted(effects, "unopened"), suspected(effects)
 
 
-def batch_wire(world: World, records: list[Numbered], topic: str = "plant/~", retain: bool = False) -> Wire:
+def batch_wire(world: World, records: list[Numbered], topic: str = BATCHES, retain: bool = False) -> Wire:
     content = packed(topic, records).payload
     return craft(
         world, "site", topic, sequence=records[0].number, mode=Mode.PLAIN, content=content, retain=retain
@@ -74,8 +75,8 @@ def test_one_bad_record_among_many_is_refused_alone(bad: Numbered) -> None:
     found, refused, blamed = arrive(node, batch_wire(world, many))
     assert [d.sequence for d in found] == [5, *range(7, 105)]
     assert (refused, blamed) == (1, {"site"})
-    again = craft(world, "site", "plant/~", sequence=200, previous=5, mode=Mode.PLAIN,
-                  content=packed("plant/~", [record(200)]).payload)  # fmt: skip
+    again = craft(world, "site", BATCHES, sequence=200, previous=5, mode=Mode.PLAIN,
+                  content=packed(BATCHES, [record(200)]).payload)  # fmt: skip
     assert [d.sequence for d in arrive(node, again)[0]] == [200]  # the chain goes on
 
 
@@ -95,17 +96,32 @@ def test_no_batch_travels_on_another_topic_or_is_retained() -> None:
     assert arrive(node, batch_wire(world, [record(6)], retain=True))[0] == []
 
 
-def test_who_may_publish_in_a_part_of_the_scope_sends_no_batch() -> None:
+def test_of_who_may_publish_in_a_part_of_the_scope_only_that_part_is_delivered() -> None:
     world = plain_world(publish=("plant/+",))
-    effects = reader_of(world).handle(Received("r1a", batch_wire(world, [record(5, "plant/a/b")])), NOW)
-    assert delivered(effects) == []
-    assert counted(effects, "refused") == 1
+    many = [record(5), record(6, "plant/a/b"), record(7, "plant"), record(8)]
+    found, refused, blamed = arrive(reader_of(world), batch_wire(world, many))
+    assert [d.sequence for d in found] == [5, 8]
+    assert (refused, blamed) == (2, {"site"})
+
+
+def test_who_may_publish_nowhere_in_the_scope_sends_no_batch() -> None:
+    world = plain_world(publish=("open/#",))
+    effects = reader_of(world).handle(Received("r1a", batch_wire(world, [record(5)])), NOW)
+    assert (delivered(effects), counted(effects, "refused")) == ([], 1)
+
+
+def test_a_record_of_a_scope_inside_does_not_come_with_this_one() -> None:
+    scopes = [Scope("plant/#", Mode.PLAIN), Scope("plant/secret/#")]
+    world = make_world({1: 3}, [], {"site": 1, "control": 1}, scopes, publish=("#",))
+    many = [record(5), record(6, "plant/secret/a"), record(7)]
+    found, refused, _ = arrive(reader_of(world), batch_wire(world, many))
+    assert ([d.sequence for d in found], refused) == ([5, 7], 1)
 
 
 def test_content_of_one_publication_on_the_topic_of_batches_is_not_delivered_as_another() -> None:
     world = plain_world()
-    wire = craft(world, "site", "plant/~", sequence=5, mode=Mode.PLAIN, payload=b"x")
-    assert [d.publication.topic for d in arrive(reader_of(world), wire)[0]] == ["plant/~"]
+    wire = craft(world, "site", BATCHES, sequence=5, mode=Mode.PLAIN, payload=b"x")
+    assert [d.publication.topic for d in arrive(reader_of(world), wire)[0]] == [BATCHES]
 
 
 def test_what_is_first_to_travel_alone_waits_for_the_batch_before_it() -> None:
@@ -114,8 +130,8 @@ def test_what_is_first_to_travel_alone_waits_for_the_batch_before_it() -> None:
     assert len(arrive(node, batch_wire(world, [record(5)]))[0]) == 1
     single = craft(world, "site", "plant/a", sequence=8, previous=7, mode=Mode.PLAIN, retain=True)
     assert arrive(node, single)[0] == []
-    late = craft(world, "site", "plant/~", sequence=7, previous=5, mode=Mode.PLAIN,
-                 content=packed("plant/~", [record(7)]).payload)  # fmt: skip
+    late = craft(world, "site", BATCHES, sequence=7, previous=5, mode=Mode.PLAIN,
+                 content=packed(BATCHES, [record(7)]).payload)  # fmt: skip
     assert [d.sequence for d in arrive(node, late)[0]] == [7, 8]
 
 
@@ -138,7 +154,7 @@ def test_with_a_liar_in_each_region_every_record_of_every_batch_arrives_once_and
             published[number] = made
             number += 1
         first = records[0].number
-        kernel.at(when, "site", Committed(((first, previous if at else 0, packed("plant/~", records)),)))
+        kernel.at(when, "site", Committed(((first, previous if at else 0, packed("plant/#", records)),)))
         previous = first
     trace = kernel.run(NOW + 60)
     check_safety(published, trace.delivered["control"])

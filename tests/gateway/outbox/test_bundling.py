@@ -11,16 +11,16 @@ from gateway.outbox.database import StoredRow
 from gateway.outbox.store import Store, StoredEntry, StoreError
 
 
-def row(number: int, batch: str | None = "plant/~", size: int = 10) -> StoredRow:
+def row(number: int, batch: str | None = "plant/#", size: int = 10) -> StoredRow:
     return StoredRow(number, "plant/a", 1, b"", Publication("plant/a", bytes(size), 1, time_ms=1), batch)
 
 
 def test_rows_of_one_batch_topic_become_one_and_the_others_stay() -> None:
-    found = bundled([row(1), row(2, None), row(3, "open/~"), row(4), row(5, "open/~")])
+    found = bundled([row(1), row(2, None), row(3, "open/#"), row(4), row(5, "open/#")])
     assert [(each.sequence, each.topic, each.sequences) for each in found] == [
-        (1, "plant/~", (1, 4)),
+        (1, "plant/#", (1, 4)),
         (2, "plant/a", ()),
-        (3, "open/~", (3, 5)),
+        (3, "open/#", (3, 5)),
     ]
     assert numbers_of(found[0].publication, 1) == (1, 4)
 
@@ -40,7 +40,7 @@ def test_a_commit_is_one_entry_that_survives_a_restart_and_goes_as_a_whole(tmp_p
         store.on_committed = entries.extend
         told: list[StoredEntry | StoreError] = []
         numbers = [
-            store.append(Publication(f"plant/{n}", b"%d" % n, 1, time_ms=n), told.append, "plant/~") for n in range(50)
+            store.append(Publication(f"plant/{n}", b"%d" % n, 1, time_ms=n), told.append, "plant/#") for n in range(50)
         ]
         while len(told) < 50:
             await asyncio.sleep(0.001)
@@ -66,8 +66,8 @@ def test_what_travels_alone_follows_the_batch_before_it(tmp_path: Path) -> None:
         store = Store.open(tmp_path)
         entries: list[StoredEntry] = []
         store.on_committed = entries.extend
-        batch = await store_one(store, Publication("plant/a", b"1", 1), "plant/~", None)
-        retained = await store_one(store, Publication("plant/a", b"2", 1, True), None, "plant/~")
+        batch = await store_one(store, Publication("plant/a", b"1", 1), "plant/#", None)
+        retained = await store_one(store, Publication("plant/a", b"2", 1, True), None, "plant/#")
         after = await store_one(store, Publication("plant/a", b"3", 1), None, None)
         await asyncio.sleep(0.01)
         assert [(e.sequence, e.previous) for e in entries] == [(batch, 0), (retained, batch), (after, retained)]

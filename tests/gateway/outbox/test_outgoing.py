@@ -28,7 +28,7 @@ def run(tmp_path: Path, work: Callable[[Outgoing], None]) -> list[Event]:
 
     async def main() -> None:
         store = Store.open(tmp_path)
-        outgoing = Outgoing(store, Figures("site", Role.GATEWAY), events.append, lambda topic: "plant/~")
+        outgoing = Outgoing(store, Figures("site", Role.GATEWAY), events.append, lambda topic: "plant/#")
         work(outgoing)
         for _ in range(200):
             await asyncio.sleep(0.005)
@@ -56,7 +56,7 @@ def test_qos_0_of_one_turn_is_one_batch(tmp_path: Path) -> None:
 
     (event,) = run(tmp_path, work)
     assert isinstance(event, Unstored)
-    assert (event.publication.topic, event.publication.qos, count_of(event.publication)) == ("plant/~", 0, 5)
+    assert (event.publication.topic, event.publication.qos, count_of(event.publication)) == ("plant/#", 0, 5)
     assert records(event) == [b"0", b"1", b"2", b"3", b"4"]
     assert codes == [0] * 5
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bridge.document import RecordRights
 from keys.envelope import DataKey
 from keys.errors import BadContent, BadFrame, BadShare, KeysError, WrongEpochKey
 from keys.sharetree import encode_shares
@@ -18,6 +19,10 @@ from spark_ingest.spool.writer import SpooledKey
 from tests.spark_ingest.region import Overlay, Publisher, Sealed
 
 LOCAL = hashlib.sha256(b"local key").digest()
+
+
+def rights_in(scope: str) -> str:
+    return RecordRights(scope, (), ("#",)).to_text()
 
 
 class World:
@@ -34,7 +39,9 @@ class World:
         assert sealed.key is not None
         header, _, shares = sealed.key
         self.materials[header.key_id] = (header.encode(), encode_shares(shares[:2]))
-        return sealed, KeyUse(header.key_id, sealed.publication[0], sealed.topic)
+        scope = self.overlay.scope_of(sealed.topic)
+        assert scope is not None
+        return sealed, KeyUse(header.key_id, sealed.publication[0], rights_in(scope.filter))
 
     def get(self, *uses: KeyUse, grants: Grants | None = None) -> list[DataKey | str]:
         return self.opened.get(uses, self.materials, grants or self.overlay.held())
@@ -56,7 +63,7 @@ def test_a_key_opens_what_was_sealed_with_it(world: World) -> None:
 def test_keys_come_in_the_order_of_their_uses_and_beside_reasons(world: World) -> None:
     _, first = world.seal("plant/1")
     _, second = world.seal("entities/1")
-    missing = KeyUse(bytes(16), first.publisher, "plant/1")
+    missing = KeyUse(bytes(16), first.publisher, rights_in("plant/#"))
     found = world.get(second, missing, first)
     assert [isinstance(each, DataKey) for each in found] == [True, False, True]
     assert found[1] == "key: the spool holds no key header for this row"
@@ -73,16 +80,19 @@ def test_an_opened_key_is_kept_without_its_material_until_the_scope_keys_change(
     assert world.get(use) == ["key: the spool holds no key header for this row"]
 
 
-@pytest.mark.parametrize("what", ["topic", "publisher", "key_id"])
+@pytest.mark.parametrize("what", ["scope", "publisher", "key_id"])
 def test_a_header_of_another_key_publisher_or_scope_opens_nothing(world: World, what: str) -> None:
     _, use = world.seal("plant/1")
     other = Publisher(world.overlay, "gw2")
-    wrong: dict[str, Any] = {"topic": ("wire_topic", "entities/1"), "publisher": ("publisher", other.identity.party_id)}
+    wrong: dict[str, Any] = {
+        "scope": {"rights": rights_in("entities/#")},
+        "publisher": {"publisher": other.identity.party_id},
+    }
     if what == "key_id":
         world.materials[bytes(15) + b"x"] = world.materials[use.key_id]
         use = use._replace(key_id=bytes(15) + b"x")
     else:
-        use = use._replace(**dict([wrong[what]]))
+        use = use._replace(**wrong[what])
     assert world.get(use) == ["key: its header belongs to another key, publisher or scope"]
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from keys.records import encode
-from spark_ingest.opening.unpacking import is_under
 from spark_ingest.receiving.division import Part
 from spark_ingest.spool.sharding import Shard
 from tests.spark_ingest.opening.test_rows import Job
-from tests.spark_ingest.region import NOW
+from tests.spark_ingest.region import NOW, Publisher
 
 MS = int(NOW * 1000)
+BATCHES = "veilmq/batch/1"
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_each_record_is_a_row_with_its_own_number_beside_rows_of_one(job: Job) -
     batch = content(("plant/a", b"1"), ("plant/b", b"2"), ("plant/a", b"3"), qos=2)
     job.publish(
         publisher.seal("plant/x", b"first", sequence=1),
-        publisher.seal("plant/~", clear=batch, sequence=5),
+        publisher.seal(BATCHES, clear=batch, sequence=5),
         publisher.seal("plant/y", b"last", sequence=9, retain=True),
     )
     rows = job.rows()
@@ -57,7 +57,7 @@ def test_properties_and_numbers_of_their_own_come_with_the_record(job: Job) -> N
     from keys.records import Extras
 
     extras = Extras(number=77, properties=(("k", "1"), ("k", "2"))).encode()
-    job.publish(job.publisher.seal("plant/~", clear=content(("plant/a", b""), extras=extras), sequence=70))
+    job.publish(job.publisher.seal(BATCHES, clear=content(("plant/a", b""), extras=extras), sequence=70))
     (row,) = job.rows()
     assert row["sequence"] == 77
     assert [(p["name"], p["value"]) for p in row["properties"]] == [("k", "1"), ("k", "2")]
@@ -82,41 +82,40 @@ def test_what_a_record_says_of_itself_and_its_place_are_columns(job: Job) -> Non
 @pytest.mark.parametrize("bad", ["elsewhere/a", "$SYS/a", b"plant/\xff", "plant/+"])
 def test_one_record_that_may_not_be_read_closes_itself_alone(job: Job, bad: str | bytes) -> None:
     job.publish(
-        job.publisher.seal("plant/~", clear=content(("plant/a", b"1"), (bad, b"2"), ("plant/b", b"3")), sequence=5)
+        job.publisher.seal(BATCHES, clear=content(("plant/a", b"1"), (bad, b"2"), ("plant/b", b"3")), sequence=5)
     )
     assert [row["sequence"] for row in job.rows()] == [5, 7]
     (closed,) = job.rows("quarantine")
-    assert (closed["sequence"], closed["wire_topic"]) == (5, "plant/~")
+    assert (closed["sequence"], closed["wire_topic"]) == (5, BATCHES)
 
 
 def test_a_batch_whose_structure_fails_is_one_row_of_quarantine(job: Job) -> None:
-    job.publish(job.publisher.seal("plant/~", clear=content(("plant/a", b"1"))[:-8], sequence=5))
+    job.publish(job.publisher.seal(BATCHES, clear=content(("plant/a", b"1"))[:-8], sequence=5))
     assert job.rows() == []
     (closed,) = job.rows("quarantine")
     assert "frame" in closed["reason"]
 
 
 def test_topics_that_are_asked_for_are_found_within_batches(job: Job) -> None:
-    job.publish(job.publisher.seal("plant/~", clear=content(("plant/a", b"1"), ("plant/b", b"2")), sequence=5))
+    job.publish(job.publisher.seal(BATCHES, clear=content(("plant/a", b"1"), ("plant/b", b"2")), sequence=5))
     assert [row["topic"] for row in job.rows(topics="plant/b")] == ["plant/b"]
 
 
-def test_what_is_under_the_topic_of_a_scopes_batches() -> None:
-    assert is_under("plant/a/b", "plant/~")
-    assert is_under("plant", "plant/~")
-    assert is_under("anything", "~")
-    assert not is_under("$SYS/a", "~")
-    assert not is_under("plants/a", "plant/~")
-    assert not is_under("plant/a", "plant/b")
+def test_a_record_that_its_publisher_had_no_right_to_when_it_came_stays_closed(job: Job) -> None:
+    narrow = Publisher(job.overlay, "narrow", publish=["plant/a"])
+    job.publish(narrow.seal(BATCHES, clear=content(("plant/a", b"1"), ("plant/b", b"2")), sequence=5))
+    assert [row["topic"] for row in job.rows()] == ["plant/a"]
+    (closed,) = job.rows("quarantine")
+    assert "its publisher may not" in closed["reason"]
 
 
 def test_each_batch_has_one_receiver_and_a_query_goes_by_the_same_parts(job: Job) -> None:
     publisher = job.publisher
-    sealed = [publisher.seal("plant/~", clear=content(("plant/a", b"1")), sequence=n << 12) for n in range(1, 40)]
+    sealed = [publisher.seal(BATCHES, clear=content(("plant/a", b"1")), sequence=n << 12) for n in range(1, 40)]
     parts = [Part(Shard(number, 3)) for number in (1, 2, 3)]
     told = [dict(each.piece(1).properties)["vmq"] for each in sealed]
-    takers = [[part.takes("plant/~", text) for part in parts].index(True) for text in told]
-    assert all(sum(part.takes("plant/~", text) for part in parts) == 1 for text in told)
+    takers = [[part.takes(BATCHES, text) for part in parts].index(True) for text in told]
+    assert all(sum(part.takes(BATCHES, text) for part in parts) == 1 for text in told)
     assert len(set(takers)) == 3
     owners = [
         [Shard(n, 3).owns_batch(publisher.identity.party_id, at << 12) for n in (1, 2, 3)].index(True)

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from bridge.reader.freshness import FRESH_S
 from spark_ingest.errors import ClockTrouble
 from spark_ingest.receiver import receiver as receiver_module
-from spark_ingest.receiver.clock import STEP_S, SessionClock, most_ended_s
+from spark_ingest.receiver.clock import OFF_S, STEP_S, SessionClock, most_ahead_s, most_ended_s
 from spark_ingest.receiver.receiver import Receiver, ReceiverSettings
+from spark_ingest.spool.status import status_of
 from tests.spark_ingest.receiver.test_receiver import Replicas
 from tests.spark_ingest.region import Overlay, Publisher
 from tests.waits import wait_until
@@ -80,5 +82,70 @@ def test_a_receiver_of_such_a_clock_acknowledges_nothing_until_it_is_set(
         assert receiver.progress.rows == 0
         ahead[0] = 0.0
         assert wait_until(lambda: receiver.progress.rows == 1), receiver.trouble
+    finally:
+        receiver.stop()
+
+
+def test_time_of_a_session_does_not_depend_on_who_sets_the_clock() -> None:
+    clock = Clock()
+    session, began = clock.session(), clock.wall
+    clock.passes(10)
+    clock.wall -= 3_600
+    assert session.now() == began + 10
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "replicas", "most"),
+    [
+        ((), 3, None),
+        ((0.1, -0.2), 3, 0.0),
+        ((0.1,), 3, None),
+        ((0.1, 900.0, -900.0), 3, None),
+        ((400.0, 0.0, 400.5), 3, 400.0),
+        ((-400.0, -OFF_S - 1), 3, -OFF_S - 1),
+        ((400.0, -400.0), 3, None),
+        ((400.0, 400.0, 0.0, 0.0, 0.0), 5, 0.0),
+        ((-400.0,), 1, -400.0),
+    ],
+)
+def test_only_most_replicas_of_a_region_can_say_that_our_clock_is_off(
+    ahead_s: tuple[float, ...], replicas: int, most: float | None
+) -> None:
+    assert most_ahead_s(ahead_s, replicas) == most
+
+
+@pytest.mark.parametrize(("ahead_s", "way"), [(-400.0, "ahead of"), (400.0, "behind")])
+def test_a_clock_that_differs_from_those_of_most_replicas_is_trouble(ahead_s: float, way: str) -> None:
+    clock = Clock().session()
+    clock.check(Overlay().signed, 0.0)
+    with pytest.raises(ClockTrouble, match=f"400 s {way}"):
+        clock.check(Overlay().signed, ahead_s)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["replicas tell the time", "stock brokers do not"])
+def test_at_first_start_with_a_clock_that_is_off_nothing_is_set_apart_and_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool
+) -> None:
+    overlay = Overlay()
+    publisher, replicas = Publisher(overlay), Replicas(overlay)
+    ahead = [FRESH_S + 100]
+    replicas.ahead = (-ahead[0],) * 3 if told else ()
+    monkeypatch.setattr(receiver_module, "SessionClock", lambda: SessionClock(lambda: time.time() + ahead[0]))
+    monkeypatch.setattr(receiver_module, "RETRY_S", 0.05)
+    monkeypatch.setattr(receiver_module, "TICK_S", 0.05)
+    receiver = Receiver(
+        ReceiverSettings(tmp_path / "spool", tmp_path / "keys.json", incomplete_s=0.1), lambda: replicas
+    )
+    receiver.start()
+    try:
+        replicas.publish(publisher.seal("plant/a", time=time.time()))
+        assert wait_until(lambda: receiver.progress.clock_off)
+        assert wait_until(lambda: "set the clock" in str(status_of(tmp_path / "spool").receivers[0].trouble))
+        time.sleep(0.5)  # beyond the patience with incomplete publications
+        assert (receiver.progress.rows, replicas.unacknowledged) == (0, 3)
+        ahead[0], replicas.ahead = 0.0, (0.0,) * 3
+        assert wait_until(lambda: replicas.unacknowledged == 0), receiver.trouble
+        assert wait_until(lambda: not receiver.progress.clock_off)
+        assert receiver.figures["spooled", ""] == 1, "a row, not set apart"
     finally:
         receiver.stop()

@@ -14,13 +14,14 @@ import pytest
 from spark_ingest.errors import BadOption, SpoolError
 from spark_ingest.receiver import metrics
 from spark_ingest.receiver.metrics import ReceiverMetrics, serve_metrics
+from spark_ingest.spool.segments import Size
 
 
 def receiver(**fields: Any) -> Any:
     links = (SimpleNamespace(replica="r1", pieces=7, bytes=700, up=True),
              SimpleNamespace(replica="r2", pieces=0, bytes=0, up=False))  # fmt: skip
     progress = SimpleNamespace(
-        links=links, rows=12, bytes=3_400, groups=2, fsync_s=0.5, waiting=3, accepted=True, full=False
+        links=links, rows=12, bytes=3_400, groups=2, fsync_s=0.5, waiting=3, accepted=True, full=False, clock_off=False
     )
     told = {"progress": progress, "figures": Counter({("suspected", "r2"): 4}), "alive": True, "trouble": None}
     return SimpleNamespace(**(told | fields))
@@ -44,6 +45,7 @@ def test_how_it_stands(tmp_path: Path) -> None:
     assert (found["fsync_seconds_count", ()], found["fsync_seconds_sum", ()]) == (2, 0.5)
     assert found["events_total", ("suspected", "r2")] == 4
     assert (found["waiting_rows", ()], found["subscribed", ()], found["spool_full", ()]) == (3, 1, 0)
+    assert found["clock_off", ()] == 0
     assert (found["spool_bytes", ()], found["spool_cap_bytes", ()]) == (0, 1_000)
 
 
@@ -53,9 +55,11 @@ def test_trouble_is_not_receiving(tmp_path: Path, fields: dict[str, Any], value:
 
 
 def test_lags_are_shown_where_they_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "consumers_behind", lambda *told: {"windows": 5, "new": None})
+    windows = SimpleNamespace(name="windows", behind=Size(5, 700), behind_s=2.5)
+    new = SimpleNamespace(name="new", behind=None, behind_s=None)
+    monkeypatch.setattr(metrics, "standings", lambda *told: [windows, new])
     found = shown(tmp_path)
-    assert found["consumer_behind_rows", ("windows",)] == 5
+    assert [found[f"consumer_behind_{unit}", ("windows",)] for unit in ("rows", "bytes", "seconds")] == [5, 700, 2.5]
     assert ("consumer_behind_rows", ("new",)) not in found
 
 
@@ -63,7 +67,7 @@ def test_a_spool_that_is_trimmed_meanwhile_costs_only_the_lags(tmp_path: Path, m
     def trimmed(*told: object) -> Any:
         raise SpoolError("trimmed")
 
-    monkeypatch.setattr(metrics, "consumers_behind", trimmed)
+    monkeypatch.setattr(metrics, "standings", trimmed)
     assert shown(tmp_path)["rows_total", ()] == 12
 
 

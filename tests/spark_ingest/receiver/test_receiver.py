@@ -57,6 +57,7 @@ class Replicas:
         self.sessions: dict[int, list[Wire]] = {1: [], 2: [], 3: []}
         self.connections = 0
         self.names = overlay.names()
+        self.ahead = (0.0, 0.0, 0.0)
         self.wanted: set[KeyName] = set()
         self._on_keys: Callable[[], None] | None = None
         self._lock = threading.Lock()
@@ -88,6 +89,9 @@ class Replicas:
 
     def links(self) -> tuple[ReplicaLink, ...]:
         return ()
+
+    def clocks(self) -> tuple[float, ...]:
+        return self.ahead
 
     def ask(self, replica: str, topic: str, payload: bytes) -> None:
         raise AssertionError("nothing is missing here")

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from bridge.document import RecordRights
 from bridge.wire.admission import Admitted
 from spark_ingest.receiving.sealings import UNVOUCHED, WHOLE, Form, State, call_each, record_of
 from tests.keys.helpers import message_header
@@ -15,7 +16,7 @@ HEADER = message_header(b"k" * 16, sequence=7, qos=2, retain=True)
 
 def form(**changes: object) -> Form:
     nobody: Any = cast(Any, None)
-    admitted = Admitted(HEADER, b"frame", nobody, nobody, 0, True)
+    admitted = Admitted(HEADER, b"frame", nobody, nobody, 0, True, RecordRights("plant/#", (), ("#",)))
     made = Form(("told", "topic"), admitted, HEADER, "topic", 12.5, (HEADER.publisher, 7))
     made.content = b"content"
     for name, value in changes.items():

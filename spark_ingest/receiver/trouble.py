@@ -1,0 +1,48 @@
+"""What keeps a receiver from receiving, and since when: for its query, its metrics, and those who look at the spool.
+
+Not here: what the troubles are, and how they are waited out (`receiver`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from spark_ingest.errors import ReceiverTrouble
+from spark_ingest.spool import tell_trouble
+
+
+class ReceiverTroubles:
+    """Of one receiver. Told by its thread, read by any other. `directory`: its part of the spool."""
+
+    def __init__(self, directory: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._directory, self._monotonic = directory, monotonic
+        self._shown: str | None = ""
+        self._since: float | None = None
+        self.text: str | None = None
+        """One line about why nothing is received now, None if all is well."""
+
+    def began(self) -> None:
+        """A session with the replicas began; whether it is over what ended the one before, is to be seen."""
+        self.text = None
+
+    def tell(self, text: str | None, *, bad: bool = True) -> bool:
+        """From now on that, None: all is well; whether it is news. `bad` False: somebody else receives in our place."""
+        is_news, self.text = text != self.text, text
+        if text is None or not bad:
+            self._since = None
+        elif self._since is None:
+            self._since = self._monotonic()
+        if bad and text != self._shown:
+            self._shown = text
+            tell_trouble(self._directory, text)
+        return is_news
+
+    def check(self, trouble_s: float) -> None:
+        """Raises ReceiverTrouble when there has been trouble for so long."""
+        if self._since is not None and self._monotonic() - self._since >= trouble_s:
+            raise ReceiverTrouble(
+                f"nothing could be received for {trouble_s:.0f} s (option trouble_s): {self.text}; "
+                "started again, the query goes on where it ended"
+            )

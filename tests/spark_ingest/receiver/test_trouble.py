@@ -1,0 +1,38 @@
+"""ReceiverTroubles is told since it began, to the query and beside the spool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_ingest.errors import ReceiverTrouble
+from spark_ingest.receiver.trouble import ReceiverTroubles
+from spark_ingest.spool.trouble import told_trouble
+
+
+def test_trouble_counts_from_its_first_word_until_all_is_well(tmp_path: Path) -> None:
+    now = [0.0]
+    trouble = ReceiverTroubles(tmp_path, lambda: now[0])
+    trouble.tell("disk full")
+    now[0] = 30
+    trouble.began()
+    trouble.tell("disk full still")
+    trouble.check(31)
+    now[0] = 31
+    with pytest.raises(ReceiverTrouble, match="disk full still"):
+        trouble.check(31)
+    trouble.tell(None)
+    trouble.check(0)
+    trouble.tell("another one receives", bad=False)
+    now[0] = 1_000
+    trouble.check(31)
+
+
+def test_what_a_receiver_said_is_read_beside_its_segments_until_all_is_well(tmp_path: Path) -> None:
+    trouble = ReceiverTroubles(tmp_path)
+    assert trouble.tell("disk\nfull")
+    assert not trouble.tell("disk\nfull")
+    assert told_trouble(tmp_path) == "disk full"
+    ReceiverTroubles(tmp_path).tell(None)
+    assert told_trouble(tmp_path) is None, "what a process left that was killed"
