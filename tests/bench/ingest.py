@@ -42,17 +42,19 @@ from tests.gateway.overlay_processes import OverlayProcesses
 
 
 class Kind(NamedTuple):
-    """A spool of `rows` messages. They are read `times` times, as hard links: the start of a query and of its workers
-    takes a second whatever it reads."""
+    """A spool of `rows` messages, read `times` times, as copies: the start of a query and of its workers takes a second
+    whatever it reads."""
 
     rows: int
     times: int
     messages_a_key: int
     batch: int = 1
+    segment_bytes: int = 8 << 20
 
 
 KINDS = {"batch": Kind(400_000, 3, 1024, 64), "64": Kind(200_000, 5, 64), "1": Kind(50_000, 4, 1)}
-SEGMENT_BYTES = 8 << 20
+SMALL = Kind(20_000, 1, 64, segment_bytes=900_000)
+"""Few groups a segment, for plans of many segments."""
 CORES = (1, 2)
 RECEIVED = 30_000
 RUNS = 3
@@ -93,9 +95,9 @@ class Site:
         (directory / "wrapping.key").write_bytes(self._wrapping_key)
 
     def spool(self, name: str) -> Path:
-        root, kind = self.directory / f"spool-{name}", KINDS[name]
+        root, kind = self.directory / f"spool-{name}", KINDS.get(name, SMALL)
         if not root.exists():
-            made = (kind.rows, kind.messages_a_key, kind.batch, SEGMENT_BYTES)
+            made = (kind.rows, kind.messages_a_key, kind.batch, kind.segment_bytes)
             in_process(spools.fill, root, *made, limit_s=CHILD_S)
         return root
 
@@ -104,7 +106,7 @@ class Site:
         source = self.spool(name) / "main"
         root = self.directory / f"large-{name}"
         segments = KINDS[name].times * (len(segment_numbers(source)) - 1)
-        ingest_growth.linked(source, root, 1, segments)
+        ingest_growth.copied(source, root, 1, segments)
         view = SpoolView(root)
         return KINDS[name].batch * sum(extent.rows for extent in view.ranges({}, view.latest(), 1))
 
@@ -248,7 +250,7 @@ def growth(site: Site) -> Iterator[Row]:
     segments = max(RECEIVERS)
     cpu: dict[int, list[float]] = {count: [] for count in RECEIVERS}
     roots = {
-        count: ingest_growth.linked(source, site.directory / f"by-{count}", count, segments // count)
+        count: ingest_growth.copied(source, site.directory / f"by-{count}", count, segments // count)
         for count in RECEIVERS
     }
     for run in range(RUNS + 1):
@@ -256,6 +258,7 @@ def growth(site: Site) -> Iterator[Row]:
             found = ingest_growth.cpu_us_a_row(root, site.keys)
             if run:
                 cpu[count].append(found)
+    small = site.spool("small") / "main"
     least = statistics.median(cpu[1])
     for count in RECEIVERS[1:]:
         ours = statistics.median(cpu[count])
@@ -264,7 +267,7 @@ def growth(site: Site) -> Iterator[Row]:
         where = "at its end" if at_end else "at its start"
         plans = {}
         for factor in (1, *FACTORS):
-            root = ingest_growth.linked(source, site.directory / f"plan-{factor}-{at_end}", 1, LEAST_SEGMENTS * factor)
+            root = ingest_growth.copied(small, site.directory / f"plan-{factor}-{at_end}", 1, LEAST_SEGMENTS * factor)
             plans[factor] = ingest_growth.plan_ms(root, site.keys, at_end)
         for factor in FACTORS:
             yield Row(f"planning a micro-batch {where}, {factor} x the spool", plans[factor], plans[1], "1 x", "ms")
