@@ -176,17 +176,17 @@ class Consumer:
         place = read_place(self._path)
         return NOTHING_HELD if place is None else place.ledger
 
-    def hold(self, begin: Offset, end: Offset, keys: Sequence[str]) -> None:
-        """The micro-batch (begin, end] passes over what needs `keys`; on disk before it is read."""
+    def hold(self, begin: Offset, end: Offset, keys: Sequence[str], redriven: int) -> None:
+        """The micro-batch (begin, end] passes over what needs `keys`; on disk before it is read. `redriven`: the number
+        of the last redrive that the query has read."""
         with _trim_lock(self._root):
             place = read_place(self._path)
-            if place is not None and (ledger := place.ledger.note(begin, end, keys)) != place.ledger:
+            if place is not None and (ledger := place.ledger.note(begin, end, keys, redriven)) != place.ledger:
                 write_place(self._path, replace(place, ledger=ledger))
 
-    @property
-    def committed(self) -> Mapping[str, Position] | None:
-        """What this process wrote last as read; None before that."""
-        return self._at
+    def has_committed(self, end: Offset, redriven: int) -> bool:
+        """Whether this process wrote that down last."""
+        return self._at == positions_of(end) and not self.ledger.between(0, redriven)
 
     def _write(self, positions: Mapping[str, Position], ledger: HeldLedger = NOTHING_HELD) -> None:
         write_place(self._path, ConsumerPlace(positions, self._retain_s, self._owner, ledger))

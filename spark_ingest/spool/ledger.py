@@ -46,14 +46,17 @@ class HeldLedger:
     noted: Mapping[str, Position] | None = None
     count: int = 0
 
-    def note(self, begin: Offset, end: Offset, keys: Sequence[str]) -> HeldLedger:
-        """The micro-batch (begin, end] passes rows over that need `keys`. Again the same for one that was noted."""
+    def note(self, begin: Offset, end: Offset, keys: Sequence[str], redriven: int = 0) -> HeldLedger:
+        """The micro-batch (begin, end] passes rows over that need `keys`. Again the same for one that was noted.
+
+        `redriven`: the last number that the query has read; numbers go on from there, also in a ledger that began anew.
+        """
         after = positions_of(end)
         known = self.noted
         if not keys or (known is not None and all(at <= known.get(name, Position(0, 0)) for name, at in after.items())):
             return self
         stretch = HeldStretch(positions_of(begin), after, tuple(keys))
-        return replace(self, held=(*self.held, stretch), noted=after)
+        return replace(self, held=(*self.held, stretch), noted=after, count=max(self.count, redriven))
 
     def release(self, stretches: Sequence[HeldStretch], keys: Collection[str]) -> HeldLedger:
         """What of some held stretches needs these keys is to be read again."""

@@ -33,9 +33,13 @@ class Ways:
         self._spark = spark
         self._directory = directory
         self._cores = cores
+        self._runs = 0
 
     def ours(self, kind: str) -> Any:
+        self._runs += 1
         options = {
+            "consumer": f"run-{self._runs}",
+            "retain_s": "86400",
             "spool": str(self._directory / f"large-{kind}"),
             "grants": str(self._directory / "keys.json"),
             "partitions": str(self._cores),
