@@ -88,8 +88,6 @@ class Attached:
         hooks = self._hooks = Hooks(self._settings.events, LocalEnd(f"{INTERNAL}events", broker), self._name())
 
         def watched(event: EntityEvent) -> None:
-            if event.client_id.startswith(INTERNAL):
-                return
             if isinstance(event, EntityConnected):
                 hooks.tell("connected", client=event.client_id, address=event.origin)
             elif isinstance(event, EntityGone):

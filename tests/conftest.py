@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 # Speed is measured in benches: an example that waits for a busy machine is no failure.
 settings.register_profile("veilmq", deadline=None)
+settings.register_profile("unshrunk", deadline=None, database=None, phases=(Phase.explicit, Phase.generate))
 settings.load_profile("veilmq")
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -103,7 +103,10 @@ class FigureName(StrEnum):
     OVERLAYS_SENT = "overlays_sent", "The overlay was sent to a member that had an older one."
     OVERLAYS_WITHHELD = "overlays_withheld", "A member offered a version and did not send it."
     OWN_TOPICS_REFUSED = "own_topics_refused", "Somebody published on a topic that only this gateway may use."
-    PUBLISH_REFUSED = "publish_refused", "A local publication was refused: no right, or too large."
+    PUBLISH_REFUSED = (
+        "publish_refused",
+        "A local publication was refused: no right, too large, or more than a record holds.",
+    )
     PUBLISHER_THROTTLED = "publisher_throttled", "A publisher sent more than its budget."
     PULLS = "pulls", "A party asked for what it lacks."
     PULLS_ANSWERED = "pulls_answered", "A request for what somebody lacks was answered."

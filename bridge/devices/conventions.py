@@ -1,10 +1,11 @@
 """How others say that a device is there: Home Assistant, Homie, Sparkplug B, as clients publish it.
 
     Home Assistant   a discovery message (`homeassistant/COMPONENT/…/config`) names availability topics and their two
-                     payloads, `online` and `offline` unless it says so. A topic that several devices name is a bridge's
+                     payloads, `online` and `offline` unless it says so. A topic that several devices name is a
+                     bridge's. A document for a device names its components; `expire_after` makes a heartbeat
     Homie            `homie/DEVICE/$state` (version 5: `homie/5/DEVICE/$state`): init, ready, disconnected, sleeping,
-                     lost, alert; an empty one removes the device. `$description` of version 5 names a child's root
-                     A device document names its components at once; `expire_after` makes a state topic a heartbeat
+                     lost, in version 4 alert; an empty one removes the device. In version 5 `$alert/ID` holds what is
+                     amiss, until it is empty, and `$description` names a child's root
     Sparkplug B      `spBv1.0/GROUP/NBIRTH|NDEATH|DBIRTH|DDEATH|NDATA|DDATA/NODE[/DEVICE]`, with the numbers that tell
                      sessions and gaps (`sparkplug`)
 
@@ -28,6 +29,7 @@ from bridge.devices.sparkplug import NOTHING, SequenceNumbers, numbers_of
 HOME_ASSISTANT, HOMIE, SPARKPLUG = "homeassistant", "homie", "spBv1.0"
 CONVENTIONS = (HOME_ASSISTANT, HOMIE, SPARKPLUG)
 ONLINE, OFFLINE = "online", "offline"
+ALERTS = f"{HOMIE} $alert "  # what the sources of Homie's alerts begin with
 ANYTHING = "\0"  # in place of a payload: whatever comes on a state topic
 OURS = "veilmq"  # what a gateway writes for dashboards begins so, in either convention's spelling
 CONFIG_BYTES_MAX = 65_536  # of a discovery message
@@ -46,6 +48,8 @@ class Said(StrEnum):
     STARTING = "starting"
     SLEEPING = "sleeping"
     ALERT = "alert"
+    CALM = "calm"
+    """What was amiss by this source is so no longer."""
     GONE = "gone"
     """It left, and said so."""
     LOST = "lost"
@@ -253,6 +257,8 @@ def _topic(config: dict[str, Any], topic: str | None) -> str | None:
 
 
 def _read_homie(rest: str, payload: bytes) -> tuple[Statement, ...]:
+    if rest.startswith("5/") and "/$alert/" in rest:
+        return _read_alert(rest[2:], payload)
     if rest.startswith("5/") and rest.endswith("/$description"):
         return _read_description(rest[2:].removesuffix("/$description"), payload)
     device = rest.removesuffix("/$state").removeprefix("5/")
@@ -262,6 +268,14 @@ def _read_homie(rest: str, payload: bytes) -> tuple[Statement, ...]:
         return (Cleared(HOMIE, device),)
     said = _HOMIE.get(payload.decode("utf-8", "replace"))
     return (ConventionWord(HOMIE, device, said, HOMIE),) if said else ()
+
+
+def _read_alert(rest: str, payload: bytes) -> tuple[Statement, ...]:
+    """Homie 5: as many as a device likes, each by its own name; which text it has is for people."""
+    device, _, alert = rest.partition("/$alert/")
+    if not device or not alert or "/" in device + alert or len(rest) > NAME_MAX or device.startswith(OURS):
+        return ()
+    return (ConventionWord(HOMIE, device, Said.ALERT if payload else Said.CALM, ALERTS + alert),)
 
 
 def _read_description(device: str, payload: bytes) -> tuple[Statement, ...]:

@@ -2,7 +2,7 @@
 
     Home Assistant   a discovery message for a binary sensor of class `connectivity`, and the sensor's state, a JSON
                      object, on `homeassistant/binary_sensor/veilmq-…/state`
-    Homie 5          `homie/5/veilmq-…/$description` and `$state`
+    Homie 5          `homie/5/veilmq-…/$description` and `$state`; what is amiss is no state there, but `$alert/health`
 
 Everything has `veilmq` at the front of its name, which `conventions` never reads: neither our own documents nor those
 of another gateway come back as a word. An empty payload clears. Not here: what is true of a device (`standing`).
@@ -23,6 +23,7 @@ from bridge.traces import TraceKind
 EXPIRE_AFTER_S = 900  # a state that is not said anew for so long is of a gateway that is no more
 GATEWAY_STATE = f"{HOME_ASSISTANT}/binary_sensor/{OURS}-gateway/state"
 SLUG_MAX = 48  # characters of a device's name in names of topics; a hash tells longer ones apart
+ALERT = "$alert/health"
 DASHBOARDS = (HOME_ASSISTANT, HOMIE)
 BEGINNINGS = {HOME_ASSISTANT: f"{HOME_ASSISTANT}/binary_sensor/{OURS}-", HOMIE: f"{HOMIE}/5/{OURS}-"}  # of all topics
 
@@ -41,6 +42,7 @@ class Dashboards:
 
     kinds: tuple[str, ...]
     _described: set[str] = field(default_factory=set)
+    _alerts: dict[str, str] = field(default_factory=dict)  # what is shown to be amiss; empty: nothing
 
     def guard(self, own: OwnTopics) -> None:
         """Nobody else publishes what we show."""
@@ -60,6 +62,10 @@ class Dashboards:
             }  # fmt: skip
             shown.append(Show(_home_assistant(entity, "state"), _json(body)))
         if HOMIE in self.kinds:
+            alert = _alert(health, state, why)
+            if alert != self._alerts.get(entity):
+                self._alerts[entity] = alert
+                shown.append(Show(_homie(entity, ALERT), alert.encode()))
             shown.append(Show(_homie(entity, "$state"), _homie_state(health, state).encode()))
         return shown
 
@@ -70,11 +76,12 @@ class Dashboards:
     def clear(self, entity: str) -> list[Show]:
         """The entity is no more."""
         self._described.discard(entity)
+        self._alerts.pop(entity, None)
         topics = [*self._descriptions(entity)]
         if HOME_ASSISTANT in self.kinds:
             topics.append(_home_assistant(entity, "state"))
         if HOMIE in self.kinds:
-            topics.append(_homie(entity, "$state"))
+            topics += [_homie(entity, ALERT), _homie(entity, "$state")]
         return [Show(topic, b"") for topic in topics]
 
     def _descriptions(self, entity: str) -> dict[str, object]:
@@ -111,14 +118,19 @@ def _homie(entity: str, what: str) -> str:
 
 
 def _homie_state(health: DeviceHealth, state: TraceKind | None) -> str:
-    """Homie 5, "Device life cycle"."""
+    """Homie 5, "Device Lifecycle"."""
     if health is DeviceHealth.FAILED:
         return "lost"
     if health is DeviceHealth.GONE:
         return "disconnected"
-    if health is DeviceHealth.SUSPECTED or state is TraceKind.RECOVERING:
-        return "alert"
     return {TraceKind.INITIALIZING: "init", TraceKind.SHUTDOWN: "sleeping"}.get(state or TraceKind.READY, "ready")
+
+
+def _alert(health: DeviceHealth, state: TraceKind | None, why: str) -> str:
+    """Homie 5, "Device Alerts": empty for nothing."""
+    if health is DeviceHealth.SUSPECTED:
+        return why or "suspected"
+    return "recovering" if health is DeviceHealth.ALIVE and state is TraceKind.RECOVERING else ""
 
 
 def _json(document: object) -> bytes:

@@ -157,6 +157,10 @@ class DeviceTracer:
             effects.append(ForgetDevice(advertisement.topic))
         return effects
 
+    def ending(self, now: float) -> list[Show]:
+        """We stop: a host application says so while its nodes still hear it."""
+        return [Show(*state(self._host, False, self._wall.ms(now)))] if self._host else []
+
     def handle(self, event: DeviceEvent | Interested, now: float) -> list[DeviceTracingEffect]:
         """Effects in the order in which they must happen."""
         effects: list[DeviceTracingEffect] = []

@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from bridge.base import Wall
 from bridge.contract import Count, Tick
 from bridge.devices.conventions import (
+    ALERTS,
     HOMIE,
     OURS,
     SPARKPLUG,
@@ -228,6 +229,8 @@ class Devices:
         if node is not None and node.evidence.link is not link:
             raise NotAuthorised(f"{name} hangs on a node of another connection")
         said = statement.said
+        if said is Said.CALM and self._speaking.device(name) is None:
+            return  # a topic is cleared; nobody is there by that
         if statement.convention == SPARKPLUG and said is Said.SPEAKS and self._speaking.device(name) is None:
             self._effects += self._host.unborn(statement.device, now)
             return
@@ -240,6 +243,10 @@ class Devices:
         if said is Said.SPEAKS:
             device.settles_at = min(device.settles_at, now)
             self._heard(device, now)
+            return
+        if said is Said.CALM:
+            device.evidence.words.pop(statement.source, None)
+            self._look(device, now)
             return
         if said is Said.LOST and not will and self._speaks_of_itself(statement, device, link):
             said = Said.GONE  # it is there to say so: it leaves
@@ -263,13 +270,13 @@ class Devices:
 
     def _word(self, device: Device, source: str, said: Said, now: float) -> None:
         words = device.evidence.words
-        if device.mode == "latest" and source not in OTHERS:
-            for other in [each for each in words if each not in OTHERS]:
+        if device.mode == "latest" and _is_topic(source):
+            for other in [each for each in words if _is_topic(each)]:
                 del words[other]
         words.pop(source, None)
         words[source] = said
         if device.mode == "any" and Said.READY in words.values():
-            for lost in [s for s, what in words.items() if what in (Said.LOST, Said.GONE) and s not in OTHERS]:
+            for lost in [s for s, what in words.items() if what in (Said.LOST, Said.GONE) and _is_topic(s)]:
                 del words[lost]  # one topic says that it is there, which is enough
         if len(words) > WORDS_MAX:
             del words[next(iter(words))]
@@ -399,6 +406,11 @@ def _standing(device: Device) -> Tell:
     if device.told is DeviceHealth.GONE:
         fields["clean"] = device.clean
     return Tell(device.name, _KIND[device.told or DeviceHealth.ALIVE], fields)
+
+
+def _is_topic(source: str) -> bool:
+    """Whether it is one that Home Assistant's discovery messages named."""
+    return source not in OTHERS and not source.startswith(ALERTS)
 
 
 def _is_behind_a_node(statement: Statement) -> bool:

@@ -1,8 +1,9 @@
 """A gateway as a host application of Sparkplug's, and as a server that is aware of it: what it does about messages.
 
-It takes no death for one of the present session that is of another one, asks nodes to be born again behind a gap or
-before any birth, and keeps the last births for whoever comes later (`$sparkplug/certificates/…`). Asking and keeping
-need a name as a host (`Rules.sparkplug_host`): who has none only listens. Not here: reading (`sparkplug`).
+It takes no death for one of the present session that is of another one, asks nodes to be born again behind a gap,
+before any birth, or where they use an alias that no birth explained, and keeps the last births for whoever comes later
+(`$sparkplug/certificates/…`). Asking and keeping need a name as a host (`Rules.sparkplug_host`): who has none only
+listens. Not here: reading (`sparkplug`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Host:
         if is_node and word.said is Said.READY:
             session.born_now(word.numbers)
             return True, []
-        return True, [] if session.follows(word.numbers) else self.unborn(word.device, now)
+        is_next, is_known = session.follows(word.numbers), session.resolves(word.numbers, word.said is Said.READY)
+        return True, [] if is_next and is_known else self.unborn(word.device, now)
 
     def unborn(self, device: str, now: float) -> list[Command | Count]:
         """Something was missed of a node, its birth maybe: it is asked to be born again."""

@@ -3,16 +3,17 @@
 A node's NDEATH carries the `bdSeq` of the NBIRTH that it ends, for a broker may publish the will of an old connection
 after the birth of the next one. Every message of a session carries `seq`, one more than the one before, 255 before 0:
 after a gap, or from a node whose birth was not heard, nothing that it says can be trusted to be complete, so it is
-asked to be born again. What is read of a payload is these two numbers; it is a protobuf message of which everything
-else is skipped. Source: Eclipse Sparkplug Specification 3.0.0, chapters 4 to 6 (ISO/IEC 20237). Not here: whose word
-counts (`speaking`), metrics and their aliases, which Spark joins with births.
+asked to be born again; so it is when it uses an *alias* that no birth gave to a metric, for nobody knows what that
+means. What is read of a payload is these numbers; it is a protobuf message of which everything else is skipped.
+Source: Eclipse Sparkplug Specification 3.0.0, chapters 4 to 6 (ISO/IEC 20237). Not here: whose word counts
+(`speaking`), values of metrics, which Spark joins with births.
 """
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 NAMESPACE = "spBv1.0"
@@ -20,7 +21,8 @@ CERTIFICATES = "$sparkplug/certificates/"
 BD_SEQ = b"bdSeq"
 REBIRTH = b"Node Control/Rebirth"
 PAYLOAD_BYTES_MAX = 1 << 20  # of which these numbers are looked for
-METRICS_MAX = 2_000  # of a payload, before its `bdSeq`; births have it first, or among few
+METRICS_MAX = 2_000  # of a payload; births have `bdSeq` first, or among few
+ALIASES_MAX = 20_000  # of a node with its devices; of one with more none is held against it
 REBIRTH_EVERY_S = 10.0  # a node is asked to be born again no more often
 ASKED_MAX = 4_096  # nodes of which that is remembered
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -31,6 +33,10 @@ class SequenceNumbers(NamedTuple):
 
     bd_seq: int | None = None
     seq: int | None = None
+    named: frozenset[int] = frozenset()
+    """Aliases that stand beside the name of their metric."""
+    used: frozenset[int] = frozenset()
+    """Aliases that stand for it."""
 
 
 NOTHING = SequenceNumbers()
@@ -43,9 +49,17 @@ class Session:
     born: bool = False
     bd_seq: int | None = None
     seq: int | None = None
+    aliases: set[int] = field(default_factory=set)
 
     def born_now(self, numbers: SequenceNumbers) -> None:
         self.born, self.bd_seq, self.seq = True, numbers.bd_seq, numbers.seq
+        self.aliases = set(numbers.named)
+
+    def resolves(self, numbers: SequenceNumbers, is_birth: bool) -> bool:
+        """Whether every alias of a message is one that a birth of this session explained. `is_birth`: of a device."""
+        if is_birth and len(self.aliases) < ALIASES_MAX:
+            self.aliases |= numbers.named
+        return numbers.used <= self.aliases or len(self.aliases) >= ALIASES_MAX
 
     def ends(self, numbers: SequenceNumbers) -> bool:
         """Whether this death is one of this session, and not of one before."""
@@ -84,21 +98,25 @@ class Rebirths:
 
 
 def numbers_of(payload: bytes) -> SequenceNumbers:
-    """`seq` (field 3) and the metric `bdSeq` (field 2: name 1, long_value 11, int_value 10). What is no such message,
-    or is damaged, says neither."""
+    """`seq` (field 3), the metric `bdSeq` and aliases (field 2: name 1, alias 2, long_value 11, int_value 10). What is
+    no such message, or is damaged, says nothing."""
     bd_seq = seq = None
     metrics = 0
+    named, used = set[int](), set[int]()
     try:
-        for field, value in _fields(payload[:PAYLOAD_BYTES_MAX]):
-            if field == 3 and isinstance(value, int):
+        for place, value in _fields(payload[:PAYLOAD_BYTES_MAX]):
+            if place == 3 and isinstance(value, int):
                 seq = value
-            elif field == 2 and isinstance(value, bytes) and bd_seq is None and metrics < METRICS_MAX:
+            elif place == 2 and isinstance(value, bytes) and metrics < METRICS_MAX:
                 metrics += 1
-                if BD_SEQ in value:
-                    bd_seq = _bd_seq(value)
+                name, alias, number = _metric(value)
+                if name == BD_SEQ and bd_seq is None:
+                    bd_seq = number
+                if alias is not None:
+                    (named if name else used).add(alias)
     except ValueError:
         return NOTHING
-    return SequenceNumbers(bd_seq, seq)
+    return SequenceNumbers(bd_seq, seq, frozenset(named), frozenset(used))
 
 
 def rebirth(group: str, node: str, now_ms: int) -> tuple[str, bytes]:
@@ -113,14 +131,17 @@ def state(host: str, online: bool, now_ms: int) -> tuple[str, bytes]:
     return f"{NAMESPACE}/STATE/{host}", body.encode()
 
 
-def _bd_seq(metric: bytes) -> int | None:
-    name, found = b"", None
-    for field, value in _fields(metric):
-        if field == 1 and isinstance(value, bytes):
+def _metric(metric: bytes) -> tuple[bytes, int | None, int | None]:
+    """Name, alias and the value of a whole number. Raises ValueError."""
+    name, alias, found = b"", None, None
+    for number, value in _fields(metric):
+        if number == 1 and isinstance(value, bytes):
             name = value
-        elif field in (10, 11) and isinstance(value, int):
+        elif number == 2 and isinstance(value, int):
+            alias = value
+        elif number in (10, 11) and isinstance(value, int):
             found = value
-    return found if name == BD_SEQ else None
+    return name, alias, found
 
 
 def _fields(data: bytes) -> list[tuple[int, int | bytes]]:

@@ -22,6 +22,11 @@ class RecordRights(NamedTuple):
     within: tuple[str, ...]
     granted: tuple[str, ...]
 
+    @property
+    def is_all(self) -> bool:
+        """Whether every topic of the filter is allowed."""
+        return not self.within and self.granted == (self.scope,)
+
     def allow(self, wire_topic: str) -> bool:
         """Whether a record may have this topic."""
         return (

@@ -22,7 +22,7 @@ from bridge.publisher.data_keys import LiveKey
 from bridge.publisher.handing_over import hand_over, has_enough
 from bridge.publisher.own_retained import OwnRetained
 from bridge.publisher.repairing import Repairable, check_ours
-from bridge.publisher.residents import Residents, Standing
+from bridge.publisher.residents import Residents, Standing, first_lacking
 from bridge.publisher.sealing import Entry, Sealer
 from bridge.publisher.windows import Lanes
 from bridge.wire import OwnLife, PullRequest
@@ -87,6 +87,11 @@ class Publisher:
     def room(self) -> tuple[int, int]:
         """New entries, and bytes of topics and payloads, that may come; what exceeds that is better left on disk."""
         return self._residents.room(is_draining=len(self._lanes) >= len(self.view.members) - self.view.faults)
+
+    @property
+    def lacking_from(self) -> int:
+        """Where in the outbox that begins which too few replicas have; what is in memory before it has enough."""
+        return first_lacking(self._entries.values())
 
     def is_stuck(self, publication: Publication) -> bool:
         """Whether an entry with this publication would wait, and too many wait already."""
@@ -296,8 +301,6 @@ class Publisher:
             self._uncounted.pop(sequence, None)
         return [Forget(gone)] if gone else []
 
-    # ------------------------------------------------------------------------------------------- dropping
-
     def _drop(self, sequences: Sequence[int]) -> list[Effect]:
         """Forget entries that were not sent. What follows them on their topics must not name them as predecessors:
         subscribers would wait for them in vain."""
@@ -339,8 +342,6 @@ class Publisher:
         if first is None or self._max_age_s is None:
             return None
         return first.publication.time_ms / 1000 + self._max_age_s + 0.001
-
-    # -------------------------------------------------------------------------------- epochs, keys, rights
 
     def _review(self, now: float) -> list[Effect]:
         """What a change of epoch keys or rights means for what is sealed, waits or is retained."""
@@ -392,8 +393,6 @@ class Publisher:
             if unauthorised:
                 self._give_up_at = min(self._give_up_at, entry.born + UNAUTHORISED_S)
         return ready, effects
-
-    # -------------------------------------------------------------------------------------------- sending
 
     def _pump(self, now: float) -> list[Effect]:
         """Fill every open window, in order; seal what is sent for the first time."""

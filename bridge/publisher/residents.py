@@ -10,6 +10,7 @@ room).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from enum import Enum
 from typing import Protocol
 
@@ -129,3 +130,14 @@ class Residents:
         count, held = self._unsettled
         fits = count < RESIDENT_MAX // BACKLOG_PART and held < RESIDENT_BYTES_MAX // BACKLOG_PART
         return fits and not self.waiting_full
+
+
+def first_lacking(entries: Iterable[Resident]) -> int:
+    """The first sequence that is not settled; if all of these are, the one after them, where the disk goes on."""
+    last = 0
+    lacking: list[int] = []
+    for entry in entries:
+        last = max(last, entry.sequence)
+        if entry.standing is not Standing.SETTLED:
+            lacking.append(entry.sequence)
+    return min(lacking, default=last + 1)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from bridge.base import matches, specificity
 from bridge.contract import Count, Effect, Publication, UserProperties, Wire
-from bridge.document import Overlay, Scope, ScopeSecret, batch_topic
+from bridge.document import Overlay, RecordRights, Scope, ScopeSecret, batch_topic
 from bridge.publisher.data_keys import DataKeys, LiveKey
 from bridge.publisher.residents import Standing
 from bridge.wire import OwnLife
@@ -36,6 +36,7 @@ from keys.errors import KeysError
 from keys.identity import Identity
 from keys.keyheader import frame_bytes
 from keys.message import SEALED_PROPERTIES
+from keys.records import Records
 from keys.sharetree import Hop
 
 RIGHTS_MAX = 65_536  # topics whose right is remembered between two reviews
@@ -111,6 +112,7 @@ class Sealer:
         self.review_at: float | None = None
         self._batches: dict[str, str | None] = {}  # by clear topic: where its batches go, as of the last review
         self._rights: dict[str, bool] = {}  # by wire topic, in the epoch of the last review
+        self._record_rights: dict[str, RecordRights] = {}  # by wire filter, the same
 
     # ------------------------------------------------------------------------------------------ questions
 
@@ -191,9 +193,24 @@ class Sealer:
                 self._rights.clear()
             topic = None if entry.publication.records else entry.topic
             allowed = self._rights[entry.topic] = self._authorised(entry.secret, topic, now)
-        if not allowed:
+        if not allowed or (entry.publication.records and not self._may_all_go(entry, now)):
             return "not_authorised"
         return "key_waits" if self._names.get(entry.secret.scope.filter) is None else None
+
+    def _may_all_go(self, entry: Entry, now: float) -> bool:
+        """Whether we have the right to every record of a batch: readers would refuse the others, and suspect us. Rights
+        may have ended since it was committed, or a scope have come that takes some of its topics."""
+        secret = entry.secret
+        wire_filter = secret.scope.filter
+        rights = self._record_rights.get(wire_filter)
+        if rights is None:
+            scope = self._overlay.scope_named(wire_filter) or secret.scope
+            rights = self._overlay.rights_in(self._name, scope, self._overlay.policy.calendar.at(now))
+            self._record_rights[wire_filter] = rights
+        if rights.is_all:
+            return True
+        topics = Records.decode(entry.publication.payload).topics
+        return all(rights.allow(secret.wire_topic(topic.decode())) for topic in topics)
 
     def is_hindered(self, publication: Publication) -> bool:
         """Whether an entry with this publication is known to wait, as of the last review."""
@@ -262,6 +279,7 @@ class Sealer:
         self._names = {wire_filter: self._data_keys.name(scope, now) for wire_filter, scope in all_scopes.items()}
         self._hops = {wire_filter: self._data_keys.hops(scope) for wire_filter, scope in all_scopes.items()}
         self._rights.clear()
+        self._record_rights.clear()
         self._batches.clear()
         grace = calendar.start_s(present) + calendar.grace_s if calendar.length_s else 0.0
         self.review_at = grace if grace > now else calendar.end_s(present)

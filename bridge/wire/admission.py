@@ -284,7 +284,7 @@ class Admission:
             allowed = scope is not None and overlay.may_publish_in(name, scope, epoch)
         else:
             scope = overlay.scope_of(wire_topic)
-            allowed = scope is not None and overlay.may_publish(name, wire_topic, epoch)
+            allowed = overlay.may_publish(name, wire_topic, epoch)
         if len(self._rights) >= RIGHTS_MAX:
             self._rights.clear()
         found = (scope, overlay.rights_in(name, scope, epoch)) if scope is not None and allowed else None

@@ -38,8 +38,8 @@ Pieces: TypeAlias = Mapping[int, bytes]
 
 def chosen(scope_mode: Mode, size_bytes: int, retain: bool) -> Mode:
     """How a publication of a scope travels. What is retained, and what rides along anyway, goes as copies."""
-    if scope_mode is Mode.PLAIN or retain or size_bytes <= INLINE_BYTES:
-        return Mode.PLAIN if scope_mode is Mode.PLAIN else Mode.COPIES
+    if scope_mode is not Mode.PLAIN and (retain or size_bytes <= INLINE_BYTES):
+        return Mode.COPIES
     if scope_mode is Mode.AUTO:
         return Mode.COPIES if size_bytes <= AUTO_COPIES_BYTES else Mode.BLOCKS
     return scope_mode
@@ -102,7 +102,7 @@ def join(header: MessageHeader, pieces: Pieces) -> bytes:
     length = int.from_bytes(data[:_LENGTH_BYTES])
     content = data[_LENGTH_BYTES : _LENGTH_BYTES + length]
     again = cut(content, Mode.BLOCKS, total) if content else ()
-    if len(content) != length or tuple(map(content_digest, again)) != header.digests:
+    if tuple(map(content_digest, again)) != header.digests:  # they hold the length, too
         raise BadContent("blocks of a publication are not of one content")
     return content
 

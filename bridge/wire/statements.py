@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from bridge.contract import Allowance
 from bridge.document import Member, Overlay, Scope
-from keys.errors import BadFrame, BadSignature, Expired, NotAuthorised, TooOften
+from keys.errors import BadSignature, Expired, NotAuthorised, TooOften
 from keys.frames import Kind, Reader, number, opening, text
 from keys.identity import Identity, verify
 
@@ -55,8 +55,6 @@ class Statement:
 
     @classmethod
     def decode(cls, data: bytes) -> Statement:
-        if len(data) < 64:
-            raise BadFrame("statement is too short")
         body, signature = data[:-64], data[-64:]
         frame = Reader(body)
         flags = frame.opening(Kind.STATEMENT, FLAG_ON)
@@ -77,6 +75,9 @@ class _Known(NamedTuple):
 
     statement: Statement
     signer: bytes
+
+
+_NOTHING = (-1, b"")  # below every version, signed by nobody
 
 
 class RoutingTable:
@@ -133,21 +134,21 @@ class RoutingTable:
         of_filter = self._statements.setdefault(statement.filter, {})
         known = of_filter.get(statement.member)
         present = member.certificate.public_key
-        ranks = known is not None and now * 1000 < known.statement.expires_ms  # else it stands in nobody's way
-        outranked = ranks and known is not None and known.statement.version >= statement.version
-        if known is not None and ((outranked and known.signer == present) or statement.expires_ms <= now * 1000):
-            return False
-        if known is not None and known.statement == statement:
+        version, before = _NOTHING  # what ended stands in nobody's way
+        if known is not None and now * 1000 < known.statement.expires_ms:
+            version, before = known.statement.version, known.signer
+        outranked = version >= statement.version
+        if outranked and before == present:
             return False
         signer = verify_author(member, DOMAIN, statement.body(), statement.signature, now)
-        if ranks and known is not None and signer != present and (outranked or known.signer == present):
+        if signer != present and (outranked or before == present):
             return False
+        if statement.expires_ms <= now * 1000:
+            return False  # an old one of the author's, replayed: nobody's fault, and it spends nothing of what is left
         if statement.expires_ms > (now + STATEMENT_LEASE_S + CLOCKS_S) * 1000:
             raise Expired(f"{statement.member} states something for longer than statements live")
         if statement.on and not self.may_read(statement.member, scope, now):
             raise NotAuthorised(f"{statement.member} may not read {statement.filter}")
-        if statement.expires_ms <= now * 1000:
-            return False  # an old one of the author's, replayed: it may not spend what the author has left
         allowance = self._allowances.setdefault(statement.member, Allowance(NEWS_BURST, NEWS_EVERY_S, now))
         if not allowance.take(now):
             raise TooOften(f"{statement.member} states more often than it can have news")

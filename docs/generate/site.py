@@ -12,6 +12,7 @@ from bounds import filled
 from commands import commands_page
 from configuration import configuration_page
 from conformance import conformance_page
+from conventions import conventions_page
 from http_api import http_api_page
 from log_events import log_page
 from metrics import metrics_page
@@ -26,6 +27,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/metrics.md": metrics_page,
     "reference/log.md": log_page,
     "reference/conformance.md": conformance_page,
+    "reference/conventions.md": conventions_page,
 }
 
 

@@ -44,6 +44,9 @@ class Limits(Model):
     subscription_bytes: int = Field(default=1 << 20, ge=256, description="their text, in bytes (0x97 above)")
     topic_bytes: int = Field(default=65_535, ge=1, le=65_535, description="a topic name or filter (0x90, 0x8F above)")
     topic_levels: int = Field(default=MAX_LEVELS, ge=1, le=MAX_LEVELS, description="levels of a topic name or filter")
+    topic_control_characters: bool = Field(
+        default=True, description="control characters in topic names and filters; false: refused (0x90, 0x8F)"
+    )
     user_properties: int = Field(default=256, ge=0, description="of one publication or CONNECT (0x97 above)")
     topic_aliases: int = Field(default=64, ge=0, le=65_535, description="names that a client may abbreviate")
     receive_maximum: int = Field(

@@ -78,12 +78,12 @@ class Delivering:
             for group in plan.groups:
                 self.deliver_to_group(group, message, None, self.now())
 
-    def forward(self, sender: Client, publish: Publish) -> bool:
-        """The hot path of QoS 1 and 2 without retain flag and properties; the same as `route`. False: nothing was done,
+    def forward(self, sender: Client, publish: Publish) -> Message | None:
+        """The hot path of QoS 1 and 2 without retain flag and properties; the same as `route`. None: nothing was done,
         ask that."""
         plan = self.router.plan(publish.topic)
         if plan.is_odd or plan.groups:
-            return False
+            return None
         own_qos = publish.qos
         message = Message(publish.topic, publish.payload, own_qos, publisher=sender.client_id)
         for target in plan.targets:
@@ -95,7 +95,7 @@ class Delivering:
                     connection.write(data)
                     continue
             self._deliver_to(target, message, sender, self.now())
-        return True
+        return message
 
     # ---------------------------------------------------------------------------------------------- routing
 

@@ -266,6 +266,8 @@ class EdgeBroker(ForOverlay, Broker):  # type: ignore[misc]
         for server in self._servers.values():
             if server.instance is not None:
                 server.instance.close()
+        if self.exchange.tracing is not None:
+            self.exchange.tracing.ending()
         await self.lifecycle.drain(self.limits.shutdown_s / 4)
         self.lifecycle.close_all()
         await self.lifecycle.all_gone(self.limits.shutdown_s / 2)

@@ -23,6 +23,7 @@ from gateway.broker.delivering import Delivering
 from gateway.broker.flushing import UNACKNOWLEDGED, Later, Waiting
 from gateway.broker.offering import offer_for
 from gateway.clients import (
+    INTERNAL,
     Client,
     Constraining,
     EntityEvent,
@@ -120,8 +121,7 @@ class Exchange(Delivering):
                     if not publish.qos:
                         self.flood(client, publish)
                         return None
-                    if self.store is None and not self.holding.behind and self.forward(client, publish):
-                        self._acknowledge(client, publish)
+                    if not self.holding.behind and self._passed_plainly(client, publish):
                         return None
             elif not publish.qos and client.peer is None and self.tracing.answered(client.client_id, publish):
                 return None
@@ -141,6 +141,20 @@ class Exchange(Delivering):
             verdict = known
         later = self._accept(client, publish, verdict)
         return host.catch_up() if later is None and host.is_behind else later
+
+    def _passed_plainly(self, client: Client, publish: Publish) -> bool:
+        """The short way of QoS 1 and 2, with an acknowledgement that waits for the disk where it must."""
+        store = self.store
+        if store is None:
+            if self.forward(client, publish) is None:
+                return False
+            self._acknowledge(client, publish)
+            return True
+        before = store.changes
+        if store.is_full or (message := self.forward(client, publish)) is None:
+            return False
+        self._answer(client, OwedAck(publish), message, before)
+        return True
 
     async def _publish_asking(self, client: Client, publish: Publish) -> None:
         permitted = await self.host.ask(client.view, publish.topic, Action.PUBLISH)
@@ -227,7 +241,8 @@ class Exchange(Delivering):
             self._acknowledge(client, publish)
             return
         client.owe(owed)
-        self._settle(client)
+        if client.acks and client.acks[0].code is not None:
+            self._settle(client)
         if client.acks and client.session.inbound.full and client.connection is not None:
             # MQTT 5 clients know our Receive Maximum; others are made to wait.
             self.reached.note("receive_maximum", client.client_id)
@@ -293,7 +308,9 @@ class Exchange(Delivering):
             self.in_order(later)
 
     def tell(self, event: EntityEvent) -> None:
-        """What a local client did, to those who watch whether it is there."""
+        """What a local client did, to those who watch whether it is there. Parts of this process are no clients."""
+        if event.client_id.startswith(INTERNAL):
+            return
         if self.overlay is not None:
             self.overlay.entity_event(event)
         if self.tracing is not None:

@@ -16,6 +16,7 @@ from itertools import chain
 from amqtt.events import BrokerEvents
 
 from bridge.base import SHARE_PREFIX, TopicError, matches, split_share
+from bridge.document import constrained
 from bridge.predicates import Predicate
 from gateway.broker.exchange import Exchange
 from gateway.broker.flushing import Later
@@ -80,10 +81,13 @@ class Subscribing:
 
     def _routed(self, topic_filter: str) -> str:
         base, expression = split_expression(topic_filter) if self._exchange.predicates else (topic_filter, "")
-        inner, tracing = _inner(base), self._exchange.tracing
-        if inner is None or tracing is None:
+        inner = _inner(base)
+        if inner is None or self._exchange.tracing is None:
             return topic_filter
-        return base.removesuffix(inner) + tracing.admit(inner, "", publishes=False)[0] + expression
+        try:
+            return base.removesuffix(inner) + constrained.canonical(inner) + expression
+        except TopicError:
+            return topic_filter  # and refused
 
     async def _subscribe_asking(self, client: Client, packet: Subscribe, quiet: bool) -> None:
         verdicts: list[bool] = []

@@ -8,6 +8,7 @@ token bucket of one client's publications. `fits` looks at topics. Bounds of a s
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 
 from gateway.base import Limits
@@ -21,6 +22,8 @@ LOG_EVERY_S = 10.0
 """One line for each bound at most so often: a flood must not fill the log too."""
 PACE_S = 0.01
 """Publications that are held back wait at least so long, so that a low rate does not cost a wake-up for each."""
+_CONTROL = re.compile("[\x01-\x1f\x7f-\x9f]")
+"""Control characters, which a server may take or refuse (MQTT 5.0 §1.5.4)."""
 _BY_REASON = {
     ReasonCode.RECEIVE_MAXIMUM_EXCEEDED: "receive_maximum",
     ReasonCode.PACKET_TOO_LARGE: "packet_bytes",
@@ -105,4 +108,6 @@ def fits(topic: str, limits: Limits) -> str | None:
     # A character is four bytes at most: most names need not be encoded.
     if 4 * len(topic) > limits.topic_bytes and len(topic.encode()) > limits.topic_bytes:
         return "topic_bytes"
+    if not limits.topic_control_characters and _CONTROL.search(topic):
+        return "topic_control_characters"
     return None

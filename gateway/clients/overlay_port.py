@@ -118,6 +118,8 @@ class Constraining(Protocol):
 
     def entity_event(self, event: EntityEvent) -> None: ...
 
+    def ending(self) -> None: ...
+
 
 @runtime_checkable
 class Measured(Protocol):

@@ -87,4 +87,6 @@ def _print_overlay(overlay: dict[str, Any]) -> None:
         f"{overlay['name']}, {overlay['role']}: version {overlay['version']} of the overlay, epoch {overlay['epoch']}"
     )
     if overlay["outbox_depth"]:
-        print(f"outbox: {overlay['outbox_depth']} publications, the oldest for {overlay['oldest_s']:.0f} s")
+        oldest_s = overlay["oldest_s"]
+        waits = f"the oldest waits for {oldest_s:.0f} s" if oldest_s else "kept for replicas that are away"
+        print(f"outbox: {overlay['outbox_depth']} publications, {waits}")

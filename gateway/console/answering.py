@@ -37,7 +37,7 @@ from gateway.plugins.host import Action
 
 STREAMS_MAX = 50
 STREAM_QUEUE = 500
-STREAM_LOOK_S = 5.0
+STREAM_LOOK_S = 2.0
 PUBLISH_S = 10.0
 
 
@@ -205,11 +205,11 @@ class Answering:
             raise ApiError(403, f"{asked.user} may not subscribe to {topic_filter}")
         if self._streams >= STREAMS_MAX:
             raise ApiError(503, f"{STREAMS_MAX} streams are open; close one")
-        queue: asyncio.Queue[Publish] = asyncio.Queue(STREAM_QUEUE)
+        queue: asyncio.Queue[Publish | None] = asyncio.Queue(STREAM_QUEUE + 1)
         missed = [0]
 
         def arrived(publish: Publish) -> None:
-            if queue.full():
+            if queue.qsize() >= STREAM_QUEUE:
                 missed[0] += 1
             else:
                 queue.put_nowait(publish)
@@ -223,7 +223,7 @@ class Answering:
         try:
             await response.prepare(asked.request)
             await client.connect()
-            client.subscribe(topic_filter, 0)
+            client.subscribe(topic_filter, 0, on_answer=lambda code: queue.put_nowait(None))
             with suppress(ConnectionError):
                 while asked.goes_on() and self.exists(asked.user):
                     try:
@@ -231,7 +231,9 @@ class Answering:
                     except TimeoutError:
                         await response.write(b": still here\n\n")
                         continue
-                    if asked.goes_on() and await self._may(asked.user, publish.topic, Action.RECEIVE):
+                    if publish is None:
+                        await response.write(b"event: subscribed\ndata: {}\n\n")
+                    elif asked.goes_on() and await self._may(asked.user, publish.topic, Action.RECEIVE):
                         message = Message(publish.topic, publish.payload, publish.qos, publish.retain)
                         line = json.dumps({**message_json(message), "missed": missed[0], "time": time.time()})
                         await response.write(f"data: {line}\n\n".encode())

@@ -132,12 +132,12 @@ class Shown:
         return True
 
     def subscriptions(self, limit: int, search: str = "") -> dict[str, Any]:
-        """Every filter of every client."""
+        """Filters of all clients: those with `search` in them, and all of the client that is called so."""
         rows = (
             {"client": client.client_id, "filter": topic_filter, "qos": one.options.qos}
             for client in self._clients()
             for topic_filter, one in client.filters.items()
-            if search in topic_filter
+            if search in topic_filter or search == client.client_id
         )
         found = list(itertools.islice(rows, limit + 1))
         return {"more": len(found) > limit, "subscriptions": found[:limit]}

@@ -195,7 +195,10 @@ def _outbox(one: OverlayStanding) -> Iterator[Finding]:
         )
         yield Finding(BROKEN, "outbox:full", said)
     elif one.oldest_s >= OUTBOX_OLD_S:
-        said = f"{one.outbox_depth} publications wait in the outbox, the oldest for {one.oldest_s:.0f} s; see the links"
+        said = (
+            f"{one.outbox_depth} publications wait in the outbox; too few replicas have the oldest, for"
+            f" {one.oldest_s:.0f} s: see the links"
+        )
         yield Finding(DEGRADED, "outbox:old", said)
 
 

@@ -116,7 +116,8 @@ class Decoder:
     def _learn(self, version: Version) -> None:
         self.version = version
         if self._role == "server":
-            v3, v5 = parsing.FROM_CLIENT_V3, parsing.FROM_CLIENT_V5
+            v3 = parsing.FROM_CLIENT_V31 if version == Version.V31 else parsing.FROM_CLIENT_V3
+            v5 = parsing.FROM_CLIENT_V5
         else:
             v3, v5 = parsing.FROM_SERVER_V3, parsing.FROM_SERVER_V5
         self._parsers = v5 if version == Version.V5 else v3

@@ -75,7 +75,9 @@ def acceptance(connect: Connect, offer: ServerOffer, session_present: bool, prop
             retain_available=None if offer.retain_available else 0,
             server_keep_alive_s=keep_alive_s if keep_alive_s != connect.keep_alive_s else None,
         )
-    return encode(ConnAck(session_present, ReasonCode.SUCCESS, properties), connect.version)
+    # The byte of the flag is reserved in MQTT 3.1 (§3.2 there).
+    told = session_present and connect.version != Version.V31
+    return encode(ConnAck(told, ReasonCode.SUCCESS, properties), connect.version)
 
 
 def tellings(connect: Connect, client_id: str, proof: Properties, response_information: str | None) -> Properties:

@@ -143,6 +143,17 @@ class Message:
         assert type(template) is PublishTemplate
         return template.with_packet_id(packet_id, dup)
 
+    def whole(self) -> bytes:
+        """The MQTT 5 PUBLISH as it came, with packet identifier 1 where it has one: for who keeps it."""
+        qos, retain = self.qos, self.retain
+        if not qos:
+            return self.packet(True, retain)
+        template = self._packets.get(qos << 2 | 2 | retain)
+        if template is not None:
+            assert type(template) is PublishTemplate
+            return template.packet
+        return encode_publish(self.topic, self.payload, qos, retain, False, 1, self.properties_bytes)
+
     def template(self, v5: bool, qos: int, retain: bool) -> PublishTemplate:
         """The QoS 1 or 2 PUBLISH that lacks only its packet identifier."""
         key = qos << 2 | v5 << 1 | retain

@@ -283,6 +283,10 @@ _BOTH: dict[int, Parser] = {
 FROM_CLIENT_V3: dict[int, Parser] = {
     **_BOTH, 0x82: _subscribe, 0xA2: _unsubscribe, 0xC0: _pingreq, 0xE0: _disconnect
 }  # fmt: skip
+# A client of MQTT 3.1 sets DUP in what it says again (§2.1.2 and §4.2 there); later versions reserve the flag.
+FROM_CLIENT_V31: dict[int, Parser] = {
+    **FROM_CLIENT_V3, **{first | 0x08: FROM_CLIENT_V3[first] for first in (0x62, 0x82, 0xA2)}
+}  # fmt: skip
 FROM_SERVER_V3: dict[int, Parser] = {**_BOTH, 0x20: _connack, 0x90: _suback, 0xB0: _unsuback, 0xD0: _pingresp}
 FROM_CLIENT_V5: dict[int, Parser] = {**FROM_CLIENT_V3, 0xF0: _auth}
 FROM_SERVER_V5: dict[int, Parser] = {**FROM_SERVER_V3, 0xE0: _disconnect, 0xF0: _auth}

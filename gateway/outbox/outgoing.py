@@ -35,6 +35,7 @@ log = logging.getLogger("veilmq.links")
 
 LOG_EVERY_S = 10.0  # devices repeat what is refused, for hours if need be
 SUCCESS = 0x00
+FITS_NO_RECORD = 0x83  # Implementation specific error (MQTT 5.0 §2.4)
 TOPICS_MAX = 65_536  # topics that are remembered to travel alone, or in batches; the oldest are forgotten
 
 
@@ -63,7 +64,12 @@ class Outgoing:
         store.on_committed = self._committed
 
     def take(self, publication: Publication, done: Callable[[int], None]) -> None:
-        """`done(code)` once it is durable, or at once for QoS 0; a code >= 0x80 refuses it."""
+        """`done(code)` once it is durable, or at once for QoS 0; a code >= 0x80 refuses it. What fits no record is
+        never sealed, and refused while its client listens."""
+        if not fits(publication):
+            self._figures.count(Count("publish_refused"))
+            done(FITS_NO_RECORD)
+            return
         try:
             batch, after = self._batch_of(publication)
             if publication.qos:
@@ -120,7 +126,7 @@ class Outgoing:
         batch = self._batches(topic)
         if batch is None:  # for now, or for good
             return None, self._together.pop(topic, None)
-        if publication.retain or not fits(publication) or self._lies_alone(topic):
+        if publication.retain or self._lies_alone(topic):
             self._together.pop(topic, None)
             self._keep_alone(topic)
             return None, batch

@@ -29,7 +29,8 @@ class OverlayStanding:
     """`versions`: what each connected neighbour has; `clocks`: seconds by which theirs ran ahead when it connected.
 
     `keys_missing`: scopes, by clear filter, without a key of the present epoch; `keys_late`: without one of the next
-    though it could have been fetched for `late_s` seconds. `oldest_s`: how long the oldest in the outbox waits.
+    though it could have been fetched for `late_s` seconds. `oldest_s`: how long the oldest in the outbox waits that too
+    few replicas have; what only one that is away lacks is in `outbox_depth`, and waits for nothing else.
     `outlived`: a later start of our identity runs elsewhere.
     """
 
@@ -76,7 +77,8 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         away = {peer: dials[peer].last_error for peer in peers if peer not in up}
         return RegionStanding(name, tuple(peers), tuple(p for p in peers if p in up), needed, away)
 
-    oldest = store.first(0) if store.depth else None
+    lacking_from = node.publisher.lacking_from if isinstance(node, GatewayNode) else 0
+    oldest = store.first(lacking_from) if store.depth else None
     epoch = calendar.at(now)
     own = overlay.members.get(links.figures.name)
     late_s = now - calendar.fetch_from_s(epoch + 1) if calendar.length_s else 0.0

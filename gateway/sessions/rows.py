@@ -23,9 +23,7 @@ Row = tuple[Any, ...]
 
 def message_row(key: int | str, message: Message) -> Row:
     """For `messages` (key: its id) and `retained` (its topic)."""
-    qos, retain = message.qos, message.retain
-    packet = message.template(True, qos, retain).packet if qos else message.packet(True, retain)
-    return key, packet, message.expires_at, message.publisher
+    return key, message.whole(), message.expires_at, message.publisher
 
 
 def message_of(row: Row) -> Message:

@@ -150,6 +150,11 @@ class Tracing:
             self._perform(self._devices.restore(self._clock()))
             self._schedule()
 
+    def ending(self) -> None:
+        """The broker is about to stop; its clients are still there."""
+        if self._broker is not None and self._devices is not None:
+            self._perform(self._devices.ending(self._clock()))
+
     def stop(self) -> None:
         self._broker = None
         if self._others is not None:

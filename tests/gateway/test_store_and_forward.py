@@ -323,12 +323,12 @@ def test_a_topic_with_something_alone_on_disk_travels_alone_after_a_restart(tmp_
     asyncio.run(main())
 
 
-def test_what_fits_no_batch_follows_the_one_before_it_and_its_topic_follows_it(tmp_path: Path) -> None:
+def test_what_is_retained_follows_the_batch_before_it_and_its_topic_follows_it(tmp_path: Path) -> None:
     world = make()
 
     async def main() -> None:
         site = Site(tmp_path, world, NOW, batches=True)
-        asked = [Publication("plant/a", b"", 1, time_ms=time_ms) for time_ms in (1, -1, 1)]  # one has no time
+        asked = [Publication("plant/a", b"x", 1, retain, time_ms=1) for retain in (False, True, False)]
         await site.publish(asked)
         first, second, third = _rows(site)
         assert (second[1], third[1]) == (first[0], second[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import queue
@@ -21,7 +22,9 @@ from bridge.devices.dashboards import entity_id
 from bridge.traces.kinds import TraceKind
 from gateway.base.config import ConfigError, parse
 from gateway.commands.check import check
+from gateway.mqtt5.packets import Publish
 from gateway.tracing.client import TracedEntity, Tracker
+from tests.gateway.harness import Wire
 from tests.gateway.overlay_processes import ENVIRONMENT
 from tests.gateway.test_traced_entities import OPEN
 from tests.gateway.traced_site import WAIT_S, Site, observed
@@ -240,3 +243,22 @@ def test_mistakes_are_told_in_one_line(devices: dict[str, Any], said: str) -> No
         parse(content)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_host_application_says_that_it_stops(tmp_path: Path) -> None:
+    """A node that hears it knows that nobody listens."""
+
+    async def scenario() -> None:
+        site = Site(tmp_path)
+        devices = {"owner": str(site.credentials("works")), "clients": [], "sparkplug_host": "gate"}
+        config = {"traces": {**site.config()["traces"], "devices": devices}, "data": str(tmp_path / "data")}
+        async with site.serving(**config) as broker:
+            node = await Wire.connect(broker, "edge")
+            assert await node.subscribe("spBv1.0/STATE/gate", 1) == 1
+            birth = await node.expect(Publish)
+        death = next(each for each in await node.closed() if isinstance(each, Publish))
+        said = [json.loads(each.payload) for each in (birth, death)]
+        assert [each["online"] for each in said] == [True, False]
+        assert said[0]["timestamp"] <= said[1]["timestamp"]
+
+    asyncio.run(scenario())

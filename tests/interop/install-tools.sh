@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs what the interop tests drive: mosquitto and its clients, iproute2, node with npm, chromium, systemd's tool
-# (Debian packages), MQTT.js below .tools/. Run as root, needs no terminal, does nothing where all is there already.
+# Installs what the interop tests drive: mosquitto and its clients, iproute2, node with npm, chromium, systemd's tool,
+# PostgreSQL (Debian packages), MQTT.js below .tools/. Run as root, needs no terminal, does nothing where all is there
+# already.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -15,6 +16,7 @@ have ip || missing="$missing iproute2"
 have node || missing="$missing nodejs"
 have npm || missing="$missing npm"
 have chromium || missing="$missing chromium"
+ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
 have systemd-analyze || missing="$missing systemd"
 
 if [ -n "$missing" ]; then

@@ -7,18 +7,15 @@ A fault meets the module's own tests first (`tests/<package>/**/test_<module>.py
 that import the module or its room; `--own` leaves these out. `survivors` explains those that no test can notice. Prints
 each survivor with its line, and a score per module; exit status 1 if one survived that nobody explained.
 
-The packages are copied to temporary directories and changed there; every fault gets a process of its own, forked from
-one that has read all libraries already. `--part 2/5` takes every fifth fault, from the second on.
+The packages are copied to temporary directories and changed there; every fault gets a process of its own (`running`).
+`--part 2/5` takes every fifth fault, from the second on.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
 import os
-import resource
-import shutil
 import signal
 import sys
 import tempfile
@@ -30,21 +27,14 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-import hypothesis.strategies  # noqa: F401 - libraries are read once, before the forks
-import pytest
-
 from tests.mutation.operators import Mutation, mutations
+from tests.mutation.running import ROOT, Collected, copy_to, passes
 from tests.mutation.survivors import EXPLAINED
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("keys", "bridge", "gateway", "spark_ingest")
-COPIED = (*PACKAGES, "configs", "tests")
-OPTIONS = ("-x", "-q", "--assert=plain", "--tb=no", "-m", "not slow", "--hypothesis-seed=0")
 WORKERS = min(2, os.cpu_count() or 1)
 PATIENCE = 6.0
 """How many times longer than without a fault tests may take before they count as hanging."""
 LEAST_S = 20.0
-MEMORY_BYTES = 4 << 30  # a fault may ask for all memory there is
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,74 +93,44 @@ def imports(file: Path) -> set[str]:
 
 # ------------------------------------------------------------------------------------------------ running
 
-
-def copy_to(place: Path) -> None:
-    for name in COPIED:
-        shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE", "Makefile"):
-        shutil.copy(ROOT / name, place)
-
-
-def passes(place: Path, files: Sequence[str], limit_s: float, keep_compiled: bool = False) -> bool:
-    """Whether these tests are green in the copy at `place`; those that hang are not."""
-    child = os.fork()
-    if child == 0:
-        _test_and_exit(place, files, keep_compiled)
-    end = time.monotonic() + limit_s
-    try:
-        while time.monotonic() < end:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                return os.waitstatus_to_exitcode(status) == 0
-            time.sleep(0.01)
-        return False
-    finally:
-        with contextlib.suppress(ProcessLookupError):  # processes that tests started, and tests that hang
-            os.killpg(child, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(child, 0)
-
-
-def _test_and_exit(place: Path, files: Sequence[str], keep_compiled: bool) -> None:
-    status = 1
-    try:
-        os.setsid()
-        os.chdir(place)
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-        sys.path.insert(0, str(place))
-        os.environ["PYTHONPATH"] = str(place)
-        sys.dont_write_bytecode = not keep_compiled
-        for name in [one for one in sys.modules if one.split(".")[0] in COPIED]:
-            del sys.modules[name]
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for number in range(3):
-            os.dup2(nowhere, number)
-        status = int(pytest.main([*OPTIONS, *files]))
-    finally:
-        os._exit(status)
-
-
 _place: Path
+_collected: dict[tuple[str, ...], Collected] = {}  # by module and tests; of one module at a time
 
 
 def _begin(home: str) -> None:
-    """A worker's own copy. What is compiled there is never that of a fault: see `judge`."""
+    """A worker's own copy. What is compiled there is never that of a fault: see `_anew`."""
     global _place  # noqa: PLW0603 - a worker process has one place
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _place = Path(tempfile.mkdtemp(dir=home))
     copy_to(_place)
 
 
 def judge(task: Task) -> Verdict:
+    for killer, files, limit_s in zip(("own", "others"), (task.own, task.others), task.limits_s, strict=True):
+        if files and not notices_nothing(task, files, limit_s):
+            return Verdict(task, killer)
+    return Verdict(task, "")
+
+
+def notices_nothing(task: Task, files: tuple[str, ...], limit_s: float) -> bool:
+    """Whether these tests are green with the fault: those collected before if they can tell, else collected anew."""
+    key = (task.module, *files)
+    if key not in _collected:
+        for kind in [one for one in _collected if one[0] != task.module]:
+            _collected.pop(kind).close()
+        _collected[key] = Collected(_place, task.module, files, limit_s)
+    green = _collected[key].passes(task.mutation.text)
+    return green if green is not None else _anew(task, files, limit_s)
+
+
+def _anew(task: Task, files: tuple[str, ...], limit_s: float) -> bool:
     path = _place / task.module
     source = path.read_bytes()
     for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
         compiled.unlink()  # one of the same second and size would hide the fault
     try:
         path.write_bytes(task.mutation.text)
-        for killer, files, limit_s in zip(("own", "others"), (task.own, task.others), task.limits_s, strict=True):
-            if files and not passes(_place, files, limit_s):
-                return Verdict(task, killer)
-        return Verdict(task, "")
+        return passes(_place, files, limit_s)
     finally:
         path.write_bytes(source)
 
@@ -244,6 +204,7 @@ def main(words: Sequence[str]) -> int:
                 print(f"{module}:{one.line}\n    {one.old}\n    {one.new}")
         return 0
     begun = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("mutation: ended from outside"))
     with tempfile.TemporaryDirectory(prefix="veilmq-mutation-") as home:
         first = Path(home) / "first"
         first.mkdir()

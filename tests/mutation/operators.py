@@ -263,6 +263,8 @@ def _is_text(node: ast.stmt) -> bool:
 
 def _named(node: ast.stmt) -> str:
     target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+    if isinstance(target, ast.Tuple):
+        target = target.elts[0]
     return target.id if isinstance(target, ast.Name) else ""
 
 

@@ -53,14 +53,6 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         ("above = tuple([plane[0] for plane in tags[:-1]])", "above = tuple([plane[1] for plane in tags[:-1]])"),
     ),
     **_alike(
-        "keys/sharetree.py",
-        "any bit of the two will do, as long as a missing share has both",
-        (
-            "_CLASH, _MISSING = 1, 3  # faults of a cell; OR-ed over places, a missing share outweighs a clash of tags",
-            "_CLASH, _MISSING = 2, 3  # faults of a cell; OR-ed over places, a missing share outweighs a clash of tags",
-        ),
-    ),
-    **_alike(
         "keys/identity.py",
         "words of an error",
         (_WORDS, _WORDS.replace('"name"', "'nameX'")),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import sys
+from types import ModuleType
 
 import pytest
 
 from tests.mutation.__main__ import ROOT, modules_of, part_of, which_tests
 from tests.mutation.operators import mutations
 from tests.mutation.survivors import EXPLAINED
+from tests.mutation.swapping import UnswappableError, swap
 
 SEEN: dict[str, set[str]] = {
     "if a < b:\n    f()": {
@@ -25,6 +28,7 @@ SEEN: dict[str, set[str]] = {
     "x = [a for a in b if a]": {"x = [a for a in b if True]", "x = [a for a in b if False]"},
     "x: int = 1": {"x: int = 2"},
     "LIMIT = 4 << 20": set(),
+    "PER_S, BURST = 2.0, 4.0": set(),
     'DOMAIN = "one"': {"DOMAIN = 'oneX'"},
     'def f(a: int = 1) -> str:\n    """Text."""\n    return f"{a} 1"': {"def f(a: int = 2) -> str:"},
     "def f():\n    if a:\n        raise ValueError('one')": {"if True:", "if False:"},
@@ -50,6 +54,40 @@ def test_every_fault_is_another_module_that_can_be_read() -> None:
         for one in found:
             assert one.text != source.encode()
             ast.parse(one.text)
+
+
+SOURCE = b"""
+LIMIT = 2
+def outer(a, b=1):
+    return [one + b for one in a]
+class Thing:
+    kept = LIMIT
+    def method(self):
+        return outer([1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "seen"),
+    [
+        (b"one + b", b"one - b", [0]),
+        (b"outer([1])", b"outer([2])", [3]),
+        (b"b=1", b"b=2", None),
+        (b"= LIMIT", b"= 3", None),
+    ],
+)
+def test_faults_of_functions_are_swapped_in_and_others_are_not(
+    old: bytes, new: bytes, seen: list[int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("faulty")
+    monkeypatch.setitem(sys.modules, "faulty", module)
+    exec(compile(SOURCE, "faulty", "exec", dont_inherit=True), module.__dict__)
+    if seen is None:
+        with pytest.raises(UnswappableError):
+            swap("faulty", SOURCE, SOURCE.replace(old, new))
+    else:
+        swap("faulty", SOURCE, SOURCE.replace(old, new))
+        assert module.Thing().method() == seen
 
 
 def test_a_module_meets_its_own_tests_first() -> None:

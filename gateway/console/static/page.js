@@ -1,9 +1,9 @@
 "use strict";
 // The page of a broker: asks the API every two seconds for the section that is shown. All text goes in by textContent.
 
-const api = "/api/v1", every = 2000, kept = 120;
+const api = "/api/v1", every = 2000, kept = 120, unsteady = 3;
 const $ = (id) => document.getElementById(id);
-const state = { me: null, section: null, rates: [], before: null, delivered: new Map(), stream: null };
+const state = { me: null, section: null, rates: [], before: null, counted: new Map(), stream: null, group: "" };
 const sections = { overview: "Now", overlay: "Overlay", clients: "Clients", subscriptions: "Subscriptions",
   retained: "Retained", entities: "Entities", try: "Try topics", users: "Users", log: "Log" };
 
@@ -32,9 +32,39 @@ function draw(tag, attributes, text) {
   return element;
 }
 
+// How fast a counter grows, from one look to the next.
+function pace(name, count) {
+  const before = state.counted.get(name), at = performance.now();
+  state.counted.set(name, [count, at]);
+  return before ? Math.max(0, (count - before[0]) / ((at - before[1]) / 1000)) : 0;
+}
+
+// Names of entities as people know them: what a topic level cannot hold is percent-encoded.
+function plainly(name) {
+  try { return decodeURIComponent(name); } catch { return name; }
+}
+
+function since(ms) {
+  const minutes = Math.max(0, Math.round((Date.now() - ms) / 60000));
+  const ago = minutes < 1 ? "just now" : minutes < 120 ? `${minutes} min` : minutes < 2880 ? `${Math.round(minutes / 60)} h`
+    : `${Math.round(minutes / 1440)} days`;
+  return `${new Date(ms).toLocaleString()} (${ago})`;
+}
+
+// What is drawn anew every two seconds may not take the focus from who goes by keyboard.
+function redraw(element, parts) {
+  const label = element.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
+  element.replaceChildren(...parts);
+  if (label === null) return;
+  if (!$("sure").open) (labelled(label, element) || element.closest("[tabindex]") || $("main")).focus();
+}
+
+function labelled(label, element = document) {
+  return [...element.querySelectorAll("[aria-label]")].find((one) => one.getAttribute("aria-label") === label);
+}
+
 function fill(id, rows) {
-  const body = $(id).tBodies[0];
-  body.replaceChildren(...rows.map((cells) => {
+  redraw($(id).tBodies[0], rows.map((cells) => {
     const row = make("tr");
     for (const cell of cells) {
       if (cell instanceof Node) { const td = make("td"); td.append(cell); row.append(td); }
@@ -52,7 +82,25 @@ function button(text, label, act) {
 }
 
 async function attempt(act) {
-  try { $("error").textContent = ""; await act(); } catch (error) { $("error").textContent = error.message; }
+  try { fail(""); await act(); } catch (error) { fail(error.message); }
+}
+
+// What a look every two seconds says gives way to what somebody's own action said, not the other way round.
+function fail(text, looked = false) {
+  const place = $("error");
+  if (looked && !text && place.dataset.looked !== "yes") return;
+  place.textContent = text; place.dataset.looked = looked ? "yes" : "no";
+}
+
+// Ask before what cannot be taken back: Enter or Escape on the first button leaves everything as it is.
+function sure(text, word) {
+  $("sure-text").textContent = text; $("sure-yes").textContent = word;
+  const dialog = $("sure"), label = document.activeElement.getAttribute("aria-label");
+  dialog.returnValue = "no"; dialog.showModal();
+  return new Promise((done) => dialog.addEventListener("close", () => {
+    (labelled(label) || $("main")).focus();  // what was asked from may have been drawn anew meanwhile
+    done(dialog.returnValue === "yes");
+  }, { once: true }));
 }
 
 // ------------------------------------------------------------------------------------------------ sections
@@ -76,27 +124,34 @@ const show = {
     }
     state.before = now;
     rates();
+    const bridges = Object.entries(status.bridges || {});
+    $("bridges").hidden = !bridges.length;
+    fill("bridge-table", bridges.map(([name, one]) => [name, one.up ? "connected" : `away: ${one.error || "not reached yet"}`,
+      one.sent, one.received, one.waiting]));
   },
   async overlay() {
     const now = await ask("/overlay");
     if (!now.name) { $("graph").replaceChildren(draw("text", { x: 20, y: 40 }, "This broker is in no overlay.")); return; }
+    for (const [peer, ways] of Object.entries(now.links)) for (const [way, link] of Object.entries(ways))
+      link.pace = pace(`link ${peer} ${way}`, link.sent + link.received);
     graph(now);
     const rows = [];
     for (const [peer, ways] of Object.entries(now.links)) for (const [way, link] of Object.entries(ways))
       rows.push([peer, now.members[peer] || "", way, link.up ? "connected" : "away", link.sent, link.received,
-        link.waiting, now.suspected[peer] || 0]);
+        Math.round(link.pace), link.waiting, now.suspected[peer] || 0]);
     fill("links", rows);
     $("outbox").textContent = `Outbox: ${now.outbox.depth} publications, ${now.outbox.bytes} bytes.`;
   },
   async clients() {
     const found = await ask(`/clients?limit=200&search=${encodeURIComponent($("find-client").value)}`);
     fill("client-table", found.clients.map((one) => {
-      const before = state.delivered.get(one.client), at = performance.now();
-      const rate = before ? (one.delivered - before[0]) / ((at - before[1]) / 1000) : 0;
-      state.delivered.set(one.client, [one.delivered, at]);
+      const rate = pace(`client ${one.client}`, one.delivered);
       const act = state.me.write && one.connected ? button("Disconnect", `Disconnect ${one.client}`, async () => {
+        if (!await sure(`Close the connection of ${one.client}?`, "Disconnect")) return;
         await ask(`/clients/${encodeURIComponent(one.client)}/disconnect`, "POST"); await show.clients(); }) : "";
-      return [one.client, one.user, one.connected ? "connected" : "away", one.address, one.version, one.subscriptions,
+      const filters = one.subscriptions ? button(String(one.subscriptions), `Filters of ${one.client}`, async () => {
+        $("find-sub").value = one.client; go("subscriptions"); $("find-sub").focus(); }) : 0;
+      return [one.client, one.user, one.connected ? "connected" : "away", one.address, one.version, filters,
         one.delivered, Math.round(rate), one.waiting, act];
     }));
     $("client-total").textContent = `${found.clients.length} of ${found.total} shown.`;
@@ -109,17 +164,37 @@ const show = {
     const found = await ask(`/retained?limit=200&filter=${encodeURIComponent($("retained-filter").value || "#")}`);
     fill("retained-table", found.messages.map((one) => [one.topic, one.payload, one.bytes, one.qos,
       state.me.write ? button("Clear", `Clear ${one.topic}`, async () => {
+        if (!await sure(`Clear what is retained on ${one.topic}?`, "Clear")) return;
         await ask(`/retained?topic=${encodeURIComponent(one.topic)}`, "DELETE"); await show.retained(); }) : ""]));
   },
   async entities() {
-    const found = (await ask("/entities")).entities;
-    $("no-entities").hidden = found.length > 0;
-    $("entity-grid").replaceChildren(...found.map((one) => {
+    const fleet = await ask(`/fleet?limit=500&group=${encodeURIComponent(state.group)}`), traced = fleet.entities || [];
+    $("fleet").hidden = !fleet.groups;
+    redraw($("groups"), (fleet.groups || []).map((one) => {
+      const made = button(one.group, `Group ${one.group}`, async () => {
+        state.group = state.group === one.group ? "" : one.group; await show.entities(); });
+      made.setAttribute("aria-pressed", String(state.group === one.group));
+      made.append(make("br"), make("small", `● ${one.alive} there, ◐ ${one.suspected} suspected, ○ ${one.failed} failed, `
+        + `○ ${one.disconnected} gone`));
+      const item = make("li"); item.append(made); return item;
+    }));
+    fill("away-table", traced.filter((one) => one.health !== "alive" || one.flaps >= unsteady).map((one) => [
+      plainly(one.entity), one.group, one.flaps >= unsteady ? `${one.health}, flapping` : one.health, since(one.since_ms), one.flaps]));
+    const known = new Set(traced.map((one) => one.entity.slice(one.entity.indexOf(":") + 1)));
+    const plain = state.group ? [] : (await ask("/entities")).entities.map((one) => {
       let word = one.state;
       try { const read = JSON.parse(one.state); word = read.state || read.availability || one.state; } catch { /* plain text */ }
-      const good = /^(ready|online|available|join|up|alive|connected)/i.test(String(word));
-      const item = make("li", `${good ? "●" : "○"} ${one.entity}`, good ? "good" : "bad");
-      item.append(make("br"), make("small", `${word} · ${one.gateway}`));
+      const there = /^(ready|online|available|join|up|alive|connected)/i.test(String(word));
+      return [one.entity, String(word), one.gateway, there ? "good" : "bad"];
+    }).filter(([name]) => !known.has(name));
+    const kinds = { alive: "good", suspected: "unsure" };
+    const all = [...traced.map((one) => [one.entity, one.flaps >= unsteady ? `${one.health} ↯ flapping` : one.health,
+      one.group, kinds[one.health] || "bad"]), ...plain];
+    $("no-entities").hidden = all.length > 0;
+    const marks = { good: "●", unsure: "◐", bad: "○" };
+    $("entity-grid").replaceChildren(...all.map(([name, word, where, kind]) => {
+      const item = make("li", `${marks[kind]} ${plainly(name)}`, kind);
+      item.append(make("br"), make("small", `${word} · ${where}`));
       return item;
     }));
   },
@@ -128,7 +203,7 @@ const show = {
     const found = await ask("/users");
     fill("user-table", Object.entries(found.users).map(([name, one]) => [name, one.groups.join(", "), one.acl.join("\n"),
       one.enabled ? "enabled" : "disabled", state.me.write ? button("Remove", `Remove ${name}`, async () => {
-        if (confirm(`Remove ${name}?`)) { await ask(`/users/${encodeURIComponent(name)}`, "DELETE"); await show.users(); }
+        if (await sure(`Remove ${name}, and send its clients away?`, "Remove")) { await ask(`/users/${encodeURIComponent(name)}`, "DELETE"); await show.users(); }
       }) : ""]));
     $("user-form").hidden = !state.me.write;
   },
@@ -153,41 +228,66 @@ function rates() {
     draw("text", { x: 420, y: 18 }, "━ received   ┅ sent"));
 }
 
-function graph(now) {
-  const places = new Map(), parts = [], width = 800 / now.regions.length, others = [];
+// Where everything stands: regions side by side as far as the width goes, whoever is in none below. Units are pixels.
+function placed(now, width) {
+  const columns = Math.max(1, Math.min(now.regions.length, Math.floor(width / 230))), deep = 250, radius = 76;
+  const inside = new Set(now.regions.flatMap((region) => region.members)), places = new Map(), regions = [];
   now.regions.forEach((region, at) => {
-    const x = width * (at + 0.5), y = 150, radius = Math.min(width * 0.36, 110);
-    places.set(region.name, [x, y]);
-    parts.push(draw("circle", { cx: x, cy: y, r: radius, class: "region" }),
-      draw("text", { x, y: y - radius - 8, "text-anchor": "middle" }, `${region.name} (${region.needed} of ${region.members.length})`));
+    const x = width / columns * (at % columns + 0.5), y = deep * Math.floor(at / columns) + 130;
+    regions.push([region, x, y, radius]); places.set(region.name, [x, y]);
     region.members.forEach((name, place) => {
       const angle = 2 * Math.PI * place / region.members.length - Math.PI / 2;
       places.set(name, [x + radius * Math.cos(angle), y + radius * Math.sin(angle)]);
     });
   });
-  for (const name of Object.keys(now.members)) if (!places.has(name)) others.push(name);
-  others.forEach((name, at) => places.set(name, [800 * (at + 0.5) / others.length, 360]));
-  const lines = now.edges.map(([a, b]) => [places.get(a), places.get(b), "edge"]);
-  const here = places.get(now.name);
-  for (const [peer, ways] of Object.entries(now.links)) for (const link of Object.values(ways))
-    if (places.get(peer) && here) lines.push([here, places.get(peer), link.up ? "link" : "link away"]);
-  const drawn = lines.filter(([a, b]) => a && b).map(([a, b, kind]) =>
-    draw("line", { x1: a[0], y1: a[1], x2: b[0], y2: b[1], class: kind }));
-  const away = new Set(Object.entries(now.links).filter(([, w]) => Object.values(w).some((l) => !l.up)).map(([p]) => p));
-  const nodes = [...places].filter(([name]) => now.members[name]).flatMap(([name, [x, y]]) => {
+  const below = deep * Math.ceil(now.regions.length / columns) + 40, abreast = Math.max(1, Math.floor(width / 110));
+  const others = Object.keys(now.members).filter((name) => !inside.has(name)).sort((a) => a === now.name ? -1 : 0);
+  const shown = others.slice(0, 24), line = Math.min(abreast, shown.length || 1);
+  shown.forEach((name, at) => places.set(name, [width / line * (at % line + 0.5), below + 70 * Math.floor(at / line)]));
+  const height = below + 70 * Math.ceil(shown.length / line) - 20;
+  return { regions, places, height, more: others.length - shown.length };
+}
+
+function graph(now) {
+  const width = Math.max(300, $("graph").clientWidth || 800), { regions, places, height, more } = placed(now, width);
+  const here = places.get(now.name), up = (ways) => Object.values(ways).some((link) => link.up);
+  const away = new Set(Object.entries(now.links).filter(([, ways]) => !up(ways)).map(([peer]) => peer));
+  const label = (x, y, text, kind) => draw("text", { x, y, "text-anchor": "middle", class: kind }, text);
+  const edges = now.edges.map(([a, b]) => [places.get(a), places.get(b)]).filter(([a, b]) => a && b)
+    .map(([a, b]) => draw("line", { x1: a[0], y1: a[1], x2: b[0], y2: b[1], class: "edge" }));
+  const rings = regions.flatMap(([region, x, y, radius]) => [draw("circle", { cx: x, cy: y, r: radius, class: "region" }),
+    label(x, y - radius - 26, `${region.name}: ${region.needed} of ${region.members.length} needed`, "name")]);
+  const lines = [], rates = [];
+  for (const [peer, ways] of Object.entries(now.links)) {
+    const there = places.get(peer);
+    if (!there || !here) continue;
+    const speed = Object.values(ways).reduce((sum, link) => sum + (link.pace || 0), 0);
+    const drawn = { x1: here[0], y1: here[1], x2: there[0], y2: there[1] };
+    lines.push(away.has(peer) ? draw("line", { ...drawn, class: "link away" })
+      : draw("line", { ...drawn, class: "link", "stroke-width": (2 + Math.log10(1 + speed) * 2).toFixed(1) }));
+    if (speed >= 0.5) rates.push(label((here[0] + 2 * there[0]) / 3, (here[1] + 2 * there[1]) / 3, `${Math.round(speed)}/s`, "rate"));
+  }
+  const said = [], nodes = [...places].filter(([name]) => now.members[name]).flatMap(([name, [x, y]]) => {
     const kind = now.named.includes(name) ? " named" : away.has(name) ? " away" : "";
     const form = kind === " named" ? draw("path", { d: `M${x},${y - 15} l15,26 h-30 z`, class: "node named" })
-      : draw("circle", { cx: x, cy: y, r: name === now.name ? 16 : 12, class: `node${kind}` });
-    const note = kind === " away" ? " (away)" : kind === " named" ? " (named)" : name === now.name ? " (here)" : "";
-    return [form, draw("text", { x, y: y + 32, "text-anchor": "middle" }, name + note)];
+      : draw("circle", { cx: x, cy: y, r: name === now.name ? 15 : 11, class: `node${kind}` });
+    const notes = [...(kind === " away" ? ["away"] : kind === " named" ? ["named"] : name === now.name ? ["here"] : []),
+      ...(now.suspected[name] ? [`suspected ${now.suspected[name]}×`] : [])].join(", ");
+    if (notes) said.push(`${name} ${notes}`);
+    const cut = name.length > 14 ? `${name.slice(0, 13)}…` : name;
+    form.append(draw("title", {}, name));
+    return [form, label(x, y + 27, notes ? `${cut} (${notes})` : cut, "name")];
   });
-  $("graph").replaceChildren(...parts, ...drawn, ...nodes);
+  if (more) nodes.push(draw("text", { x: 8, y: height - 6 }, `and ${more} more`));
+  $("graph").setAttribute("viewBox", `0 0 ${width} ${height}`);
+  $("graph").setAttribute("aria-label", `${regions.length} regions, ${Object.keys(now.members).length} members: ${said.join("; ")}`);
+  $("graph").replaceChildren(...edges, ...rings, ...lines, ...rates, ...nodes);
 }
 
 // ------------------------------------------------------------------------------------------------ going around
 
 function go(name) {
-  state.section = name;
+  state.section = name; fail("");
   for (const each of Object.keys(sections)) $(each).hidden = each !== name;
   for (const each of $("nav").children) {
     if (each.dataset.name === name) each.setAttribute("aria-current", "page"); else each.removeAttribute("aria-current");
@@ -197,18 +297,19 @@ function go(name) {
 }
 
 async function refresh() {
-  if (!state.me || document.hidden) return;
-  await attempt(async () => {
+  if (!state.me || document.hidden || $("sure").open) return;
+  try {
     if (state.me.admin && state.section !== "overview") level((await ask("/overview")).status.level);
     await show[state.section]();
-  });
+    fail("", true);
+  } catch (error) { fail(error.message, true); }
 }
 
 function leave() {
   state.me = null;
   if (state.stream) { state.stream.close(); state.stream = null; }
   $("login").hidden = false; $("nav").hidden = true; $("logout").hidden = true;
-  $("who").textContent = ""; $("level").textContent = "";
+  $("who").textContent = ""; $("level").textContent = ""; $("login").elements.user.focus();
   for (const each of Object.keys(sections)) $(each).hidden = true;
 }
 
@@ -233,7 +334,7 @@ $("login").addEventListener("submit", (event) => {
   const form = new FormData(event.target);
   attempt(async () => {
     await ask("/login", "POST", { user: form.get("user"), password: form.get("password") });
-    event.target.reset(); await enter();
+    event.target.reset(); await enter(); $("main").focus();
   });
 });
 $("logout").addEventListener("click", () => attempt(async () => { await ask("/logout", "POST"); leave(); }));
@@ -249,17 +350,25 @@ $("publish").addEventListener("submit", (event) => {
 $("subscribe").addEventListener("submit", (event) => {
   event.preventDefault();
   if (state.stream) state.stream.close();
-  const stream = state.stream = new EventSource(`${api}/stream?filter=${encodeURIComponent(new FormData(event.target).get("filter"))}`);
-  $("unsubscribe").disabled = false;
+  const filter = new FormData(event.target).get("filter");
+  const stream = state.stream = new EventSource(`${api}/stream?filter=${encodeURIComponent(filter)}`);
+  $("unsubscribe").disabled = false; $("subscribed").textContent = ""; fail("");
+  stream.addEventListener("subscribed", () => { $("subscribed").textContent = `subscribed to ${filter}`; });
   stream.onmessage = (message) => {
     const one = JSON.parse(message.data), row = make("tr"), body = $("messages").tBodies[0];
     row.append(make("td", new Date(one.time * 1000).toLocaleTimeString()), make("td", one.topic, "long"), make("td", one.payload, "long"));
     body.prepend(row);
     while (body.rows.length > 200) body.lastChild.remove();
   };
-  stream.onerror = () => { if (stream.readyState === 2) $("error").textContent = "the subscription was refused or has ended"; };
+  stream.onerror = () => {
+    $("subscribed").textContent = "";
+    if (stream.readyState === 2) fail("the subscription was refused or has ended");
+  };
 });
-$("unsubscribe").addEventListener("click", () => { state.stream?.close(); state.stream = null; $("unsubscribe").disabled = true; });
+$("unsubscribe").addEventListener("click", () => {
+  state.stream?.close(); state.stream = null; $("subscribed").textContent = "";
+  $("subscribe").querySelector("button").focus(); $("unsubscribe").disabled = true;
+});
 $("user-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const form = new FormData(event.target), body = { acl: String(form.get("acl")).split("\n").filter((line) => line.trim()) };
@@ -271,5 +380,6 @@ $("user-form").addEventListener("submit", (event) => {
 });
 for (const [id, name] of [["find-client", "clients"], ["find-sub", "subscriptions"], ["retained-filter", "retained"]])
   $(id).addEventListener("input", () => attempt(show[name]));
+addEventListener("resize", () => { if (state.section === "overlay") refresh(); });
 setInterval(refresh, every);
 attempt(async () => { try { await enter(); } catch { leave(); } });

@@ -106,6 +106,19 @@ def test_homie_states_of_both_versions(word: str, said: Said) -> None:
     assert read.read("homie/5/pump-7/$state", word.encode()) == ConventionWord("homie", "pump-7", said, "homie")
 
 
+@pytest.mark.parametrize(("topic", "payload", "expected"), [
+    ("homie/5/car/$alert/battery", b"below 10 %", ("car", Said.ALERT, "homie $alert battery")),
+    ("homie/5/car/$alert/battery", b"", ("car", Said.CALM, "homie $alert battery")),
+    ("homie/car/$alert/battery", b"low", None), ("homie/5/car/$alert/", b"low", None),
+    ("homie/5//$alert/x", b"low", None), ("homie/5/a/b/$alert/x", b"low", None),
+    ("homie/5/car/$alert/x/y", b"low", None), ("homie/5/veilmq-car/$alert/x", b"low", None),
+    ("homie/5/" + "c" * 600 + "/$alert/x", b"low", None),
+])  # fmt: skip
+def test_alerts_of_homie_5(topic: str, payload: bytes, expected: tuple[str, Said, str] | None) -> None:
+    said = Conventions().read(topic, payload)
+    assert said == (() if expected is None else (ConventionWord("homie", *expected),))
+
+
 def test_an_empty_homie_state_clears_the_device() -> None:
     assert Believing().read("homie/pump-7/$state", b"") == Cleared("homie", "pump-7")
 

@@ -25,13 +25,13 @@ def test_an_entity_is_described_once_and_its_state_is_shown_each_time() -> None:
     first = by_topic(made, "pump", DeviceHealth.ALIVE, None, 5_000, "")
     assert list(first) == [
         f"homeassistant/binary_sensor/{name}/config", f"homie/5/{name}/$description",
-        f"homeassistant/binary_sensor/{name}/state", f"homie/5/{name}/$state",
+        f"homeassistant/binary_sensor/{name}/state", f"homie/5/{name}/$alert/health", f"homie/5/{name}/$state",
     ]  # fmt: skip
     config = json.loads(first[f"homeassistant/binary_sensor/{name}/config"])
     assert config["state_topic"] == f"homeassistant/binary_sensor/{name}/state"
     assert (config["unique_id"], config["device"]["name"]) == (name, "pump")
     again = by_topic(made, "pump", DeviceHealth.FAILED, None, 6_000, "silent")
-    assert list(again) == list(first)[2:]
+    assert list(again) == [topic for topic in list(first)[2:] if "$alert" not in topic]
     state = json.loads(again[f"homeassistant/binary_sensor/{name}/state"])
     assert state == {
         "state": config["payload_off"], "health": "failed", "since": 6_000, "reason": "silent", "entity": "pump",
@@ -50,13 +50,27 @@ def test_only_who_is_dead_or_gone_is_off(health: DeviceHealth, there: bool) -> N
 
 @pytest.mark.parametrize(("health", "state", "word"), [
     (DeviceHealth.FAILED, TraceKind.READY, "lost"), (DeviceHealth.GONE, None, "disconnected"),
-    (DeviceHealth.SUSPECTED, TraceKind.READY, "alert"), (DeviceHealth.ALIVE, TraceKind.RECOVERING, "alert"),
+    (DeviceHealth.SUSPECTED, TraceKind.READY, "ready"), (DeviceHealth.ALIVE, TraceKind.RECOVERING, "ready"),
     (DeviceHealth.ALIVE, TraceKind.INITIALIZING, "init"), (DeviceHealth.ALIVE, TraceKind.SHUTDOWN, "sleeping"),
     (DeviceHealth.ALIVE, TraceKind.READY, "ready"), (DeviceHealth.ALIVE, None, "ready"),
 ])  # fmt: skip
 def test_states_of_homie(health: DeviceHealth, state: TraceKind | None, word: str) -> None:
     *_, shown = Dashboards((HOMIE,)).show("pump", health, state, 1, "")
     assert shown.payload == word.encode()
+
+
+def test_what_is_amiss_is_an_alert_of_homie_5_and_no_state() -> None:
+    made = Dashboards((HOMIE,))
+    topic = f"homie/5/{entity_id('pump')}/$alert/health"
+    told = [
+        by_topic(made, "pump", health, state, 1, why).get(topic)
+        for health, state, why in (
+            (DeviceHealth.ALIVE, TraceKind.READY, ""), (DeviceHealth.SUSPECTED, TraceKind.READY, "silent"),
+            (DeviceHealth.SUSPECTED, TraceKind.READY, "silent"), (DeviceHealth.ALIVE, TraceKind.RECOVERING, ""),
+            (DeviceHealth.FAILED, TraceKind.RECOVERING, "silent"), (DeviceHealth.ALIVE, TraceKind.READY, ""),
+        )
+    ]  # fmt: skip
+    assert told == [b"", b"silent", None, b"recovering", b"", None]
 
 
 @pytest.mark.parametrize("kinds", [(), (HOME_ASSISTANT,), (HOMIE,), DASHBOARDS])

@@ -321,6 +321,25 @@ def test_homie_states() -> None:
     assert site.removed == ["pump"]
 
 
+def test_alerts_of_homie_5_are_amiss_until_all_are_over() -> None:
+    site = Site()
+    site.connect("car")
+    site.publish("car", "homie/5/car/$state", b"ready")
+    site.run(5)
+    for alert in ("battery", "tyre"):
+        site.publish("car", f"homie/5/car/$alert/{alert}", b"low")
+        site.run(2)
+    assert site.kinds("car").count(TraceKind.RECOVERING) == 1
+    site.publish("car", "homie/5/car/$alert/battery", b"")
+    site.run(2)
+    assert site.kinds("car")[-1] is TraceKind.RECOVERING
+    site.publish("car", "homie/5/car/$alert/tyre", b"")
+    site.run(2)
+    assert site.kinds("car")[-1] is TraceKind.READY
+    site.publish("car", "homie/5/nobody/$alert/tyre", b"")
+    assert site.devices.device("nobody") is None
+
+
 def test_who_sleeps_is_not_missed() -> None:
     site = Site()
     site.connect("pump")

@@ -17,6 +17,7 @@ from bridge.devices.host import Host
 from bridge.devices.rules import DeviceRules
 from bridge.devices.sparkplug import REBIRTH_EVERY_S, Session
 from bridge.traces.kinds import TraceKind
+from spark_ingest.payloads.sparkplug import SparkplugPayload
 from tests.bridge.devices.test_sparkplug import payload
 from tests.bridge.devicesite import Site
 
@@ -102,6 +103,27 @@ def who_only_listens_asks_for_nothing() -> None:
     assert (site.commands, site.shown) == ([], {})
 
 
+def unknown_alias_asks_for_rebirth() -> None:
+    site = born()
+    data = SparkplugPayload(seq=2)
+    data.metrics.add(alias=77, double_value=1.0)
+    say(site, "DDATA", data.SerializeToString(), "/a")
+    ((topic, _),) = site.commands
+    assert topic == "spBv1.0/plant/NCMD/edge"
+
+
+def aliases_of_births_ask_for_nothing() -> None:
+    site = Site(DeviceRules(clients=(), sparkplug_host="gate"))
+    site.connect("edge")
+    say(site, "NBIRTH", payload(0, 7, others=2))
+    say(site, "DBIRTH", payload(1, others=5), "/a")
+    for seq, alias, verb, device in ((2, 1, "NDATA", ""), (3, 4, "DDATA", "/a")):
+        data = SparkplugPayload(seq=seq)
+        data.metrics.add(alias=alias, double_value=1.0)
+        say(site, verb, data.SerializeToString(), device)
+    assert site.commands == []
+
+
 def births_are_kept() -> None:
     site = born()
     kept = site.shown
@@ -130,6 +152,8 @@ STATEMENTS: dict[str, Callable[[], None]] = {
     "operational-behavior-host-reordering-rebirth": gap_asks_for_rebirth,
     "payloads-nbirth-rebirth-req: data without a birth": data_before_birth_asks_for_rebirth,
     "payloads-nbirth-rebirth-req: data after a death": data_after_death_asks_and_birth_brings_it_back,
+    "payloads-alias-data-cmd-requirement: an alias that no birth explained": unknown_alias_asks_for_rebirth,
+    "payloads-alias-birth-requirement, payloads-name-birth-data-requirement": aliases_of_births_ask_for_nothing,
     "a host is one by its name only": who_only_listens_asks_for_nothing,
     "conformance-mqtt-aware-store, -nbirth-mqtt-topic, -nbirth-mqtt-retain, -dbirth-...": births_are_kept,
     "nobody speaks for another connection's node": a_stranger_ends_and_keeps_nothing,

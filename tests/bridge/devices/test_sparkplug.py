@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.devices.sparkplug import (
+    ALIASES_MAX,
     ASKED_MAX,
     NOTHING,
     REBIRTH_EVERY_S,
@@ -38,7 +39,25 @@ def payload(seq: int | None = None, bd_seq: int | None = None, others: int = 0) 
 
 @given(st.none() | st.integers(0, 255), st.none() | st.integers(0, 255), st.integers(0, 30))
 def test_numbers_are_read_from_what_protobuf_writes(seq: int | None, bd_seq: int | None, others: int) -> None:
-    assert numbers_of(payload(seq, bd_seq, others)) == SequenceNumbers(bd_seq, seq)
+    assert numbers_of(payload(seq, bd_seq, others)) == SequenceNumbers(bd_seq, seq, frozenset(range(others)))
+
+
+def test_aliases_are_resolved_by_the_births_of_a_session() -> None:
+    data = SparkplugPayload(seq=1)
+    data.metrics.add(alias=2, double_value=21.5)
+    used = numbers_of(data.SerializeToString())
+    assert (used.named, used.used) == (frozenset(), {2})
+    session = Session()
+    session.born_now(numbers_of(payload(0, 7, others=2)))
+    assert session.aliases == {0, 1}
+    assert not session.resolves(used, is_birth=False)
+    assert session.resolves(numbers_of(payload(1, others=3)), is_birth=True)  # a device's birth explains more
+    assert session.resolves(used, is_birth=False)
+    session.born_now(numbers_of(payload(0, 8)))
+    assert not session.resolves(used, is_birth=False), "a new session begins without any"
+    session.aliases = set(range(ALIASES_MAX))
+    assert session.resolves(SequenceNumbers(used=frozenset({ALIASES_MAX + 5})), is_birth=True)
+    assert len(session.aliases) == ALIASES_MAX
 
 
 def test_a_number_written_as_an_int_counts_and_a_metric_of_another_name_does_not() -> None:

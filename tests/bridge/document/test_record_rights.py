@@ -49,3 +49,9 @@ def test_rights_come_back_from_a_file_as_they_were() -> None:
 def test_what_is_no_rights_is_refused(text: str) -> None:
     with pytest.raises(BadFrame):
         RecordRights.from_text(text)
+
+
+def test_all_is_allowed_where_nothing_lies_within_and_a_grant_covers_it() -> None:
+    assert rights(["plant/#", "open/#"], ["#"]).is_all
+    assert not rights(["plant/#", "plant/s/#"], ["#"]).is_all
+    assert not rights(["plant/#"], ["plant/+"]).is_all

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from bridge.contract.batches import Numbered, packed
 from bridge.contract.machine import (
     Acked,
     Committed,
@@ -364,3 +365,19 @@ def test_pieces_are_given_to_who_asks_for_ours_and_asking_without_end_is_refused
             break
     else:
         pytest.fail("one that asks without end is never refused")
+
+
+def test_a_batch_waits_until_every_record_may_go(world: World):
+    """Readers would refuse the others, and suspect a gateway that did nothing wrong."""
+    publisher = publisher_of(world)
+    site = [grant for grant in world.overlay.policy.grants if grant.member == "site"]
+    narrow = [replace(grant, filter="plant/t") for grant in site]
+    publisher.adopt(world.with_policy(grants=tuple(narrow)), world.secrets, NOW)
+    records = [
+        Numbered(n, Publication(f"plant/{t}", b"x", 1, time_ms=int(NOW * 1000))) for n, t in ((1, "t"), (2, "u"))
+    ]
+    effects = publisher.take([(1, 0, packed("plant/#", records)), (3, 0, packed("plant/#", records[:1]))], NOW)
+    assert ({send.ticket for send in sent(effects)}, counted(effects, "not_authorised")) == ({3}, 1)
+    assert {
+        send.ticket for send in sent(publisher.adopt(world.with_policy(grants=tuple(site)), world.secrets, NOW))
+    } == {1}

@@ -17,6 +17,7 @@ from bridge.publisher.residents import (
     WAITING_MAX,
     Residents,
     Standing,
+    first_lacking,
 )
 
 UNSETTLED = (Standing.FRESH, Standing.SEALED)
@@ -35,6 +36,13 @@ def filled(count: int, standing: Standing, size: int = 1) -> Residents:
     for sequence in range(count):
         residents.add(Row(sequence, size, standing))
     return residents
+
+
+def test_what_too_few_have_begins_at_the_first_that_is_not_settled() -> None:
+    settled, sealed = Standing.SETTLED, Standing.SEALED
+    assert first_lacking([]) == 1
+    assert first_lacking([Row(4, standing=settled), Row(7, standing=settled)]) == 8
+    assert first_lacking([Row(9, standing=sealed), Row(4, standing=settled), Row(6, standing=sealed)]) == 6
 
 
 STEP = st.tuples(st.sampled_from(["move", "ack", "remove"]), st.integers(0, 9), st.sampled_from([*Standing]))

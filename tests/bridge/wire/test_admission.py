@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from bridge.contract.machine import Blame, Count, Wire
 from bridge.document.overlay import Overlay
-from bridge.document.policy import Scope
+from bridge.document.policy import REFRESH_MESSAGES_MAX, Refresh, Scope
 from bridge.wire import admission as arriving
 from bridge.wire.admission import BUMP_GRACE_S, Admission, Admitted, refused
 from bridge.wire.pieces import read
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, PROPERTY_SHARES, Mode, to_property
-from keys.epochs import KeyName
+from keys.epochs import Calendar, KeyName, scope_key
 from keys.errors import BadFrame, BadShare, BadSignature, Expired, KeysError, NotAuthorised, UnknownView, WrongEpochKey
-from keys.keyheader import KEY_DOMAIN
+from keys.keyheader import KEY_DOMAIN, NO_KCV, KeyHeader
 from keys.sharetree import SHARES_LIMIT, Place, Share, encode_shares
-from tests.bridge.helpers import craft, forge_key, gateway, publish, with_properties
-from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
+from tests.bridge.helpers import ForgedKey, craft, forge_key, gateway, publish, with_properties
+from tests.sim.world import NOT_AFTER_MS, NOW, ROOT, World, make_world
 
 AFTER = NOT_AFTER_MS / 1000 + 1
 
@@ -304,3 +305,252 @@ def test_the_first_and_the_last_place_of_a_region_are_in_it(world: World):
     for place in (4, 255):
         with pytest.raises(BadShare):
             Admission.shares(share_at(Place(1, 1, place), Place(2, 1, 1)), hops)
+
+
+def test_a_refusal_suspects_and_names_nobody():
+    assert refused("r1a", BadFrame("why")) == [Count("refused", 1, "BadFrame"), Blame("r1a", False, "why")]
+
+
+def test_headers_of_the_longest_topic_are_remembered_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch, world: World):
+    monkeypatch.setattr(arriving, "HEADERS_MAX", 2)
+    admission = Admission(world.overlay, replica=True)
+    topics = ["plant/" + letter * (arriving.HEADERS_TOPIC_MAX - 6) for letter in "abc"]
+    for number, topic in enumerate(topics, 1):
+        publication(admission, craft(world, "site", topic, sequence=number, key_id=b"k" * 16))
+    assert [topic for _, topic in admission._admitted] == topics[1:]
+
+
+def test_numbers_are_what_databases_and_calendars_can_show(world: World):
+    last = {"sequence": arriving.SEQUENCE_MAX, "time_ms": arriving.TIME_MS_MAX}
+    assert admit(world, craft(world, "site", "plant/t", key_id=b"k" * 16, **last)).live
+    for beyond in ({**last, "sequence": last["sequence"] + 1}, {**last, "time_ms": last["time_ms"] + 1}):
+        assert refusal(world, craft(world, "site", "plant/t", key_id=b"k" * 16, **beyond)) is BadFrame
+
+
+def test_a_topic_that_is_none_is_a_bad_frame_and_a_carrier_no_publisher(world: World):
+    assert refusal(world, craft(world, "site", "plant/+", sequence=1, key_id=b"k" * 16)) is BadFrame
+    for certificate in (world.overlay.certificate("r1a"), world.overlay.certificate("site")):
+        if certificate.name == "site":
+            assert Admission(world.overlay, replica=True).publisher(certificate.party_id) is certificate
+        else:
+            with pytest.raises(NotAuthorised, match="may publish"):
+                Admission(world.overlay, replica=True).publisher(certificate.party_id)
+
+
+def test_shares_may_be_absent_and_labels_neither_short_nor_long(world: World):
+    places = Place(1, 1, 2), Place(2, 1, 3)
+    assert Admission.shares({}, places) == []
+    for label, expected in ((places[:1], places), (places, places[:1])):
+        with pytest.raises(BadShare, match="depth"):
+            Admission.shares(share_at(*label), expected)
+
+
+# --------------------------------------------------------------------------------------------------- keys
+
+
+def resigned(world: World, forged: ForgedKey, publisher: str = "site", **changes: object) -> dict[str, str]:
+    header = replace(forged.header, **changes)  # type: ignore[arg-type]
+    header = replace(header, signature=world.identities[publisher].sign(KEY_DOMAIN, header.signed_bytes))
+    return {PROPERTY_KEY: to_property(header.encode())}
+
+
+def test_a_verified_key_is_not_verified_again_and_forgotten_with_the_overlay(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    admission, carried = Admission(world.overlay, replica=True), dict(forge_key(world, "site", "plant/#").properties())
+    admission.key(carried, NOW)
+
+    def refuse(*_: object) -> None:
+        raise BadSignature("verified again")
+
+    monkeypatch.setattr(KeyHeader, "verify", refuse)
+    assert admission.key(carried, NOW) is not None
+    admission.adopt(world.with_policy(), NOW)
+    with pytest.raises(BadSignature, match="again"):
+        admission.key(carried, NOW)
+
+
+def test_of_many_verified_keys_the_newest_are_remembered(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(arriving, "VERIFIED_KEYS_MAX", 3)
+    admission = Admission(world.overlay, replica=True)
+    texts = [dict(forge_key(world, "site", "plant/#", salt).properties()) for salt in range(5)]
+    sizes = []
+    for carried in texts:
+        admission.key(carried, NOW)
+        sizes.append(len(admission._keys))
+    assert sizes == [1, 2, 3, 3, 3]
+    assert list(admission._keys) == [carried[PROPERTY_KEY] for carried in texts[2:]]
+
+
+@pytest.fixture
+def ruled() -> World:
+    few = Refresh(messages=10)
+    scopes = [Scope("plant/#", bump=1, refresh=few), Scope("bare/#", shares_only=True, bump=1, refresh=few)]
+    world = make_world({1: 3}, [], {"site": 1}, scopes)
+    for secret in world.secrets:
+        for bump in (0, 1):
+            world.keys.put(KeyName(secret.scope.filter, 0, bump), scope_key(ROOT, secret.scope.filter, 0, bump))
+    return world
+
+
+def test_a_key_serves_as_many_messages_as_its_scope_says_now(ruled: World):
+    reader = Admission(ruled.overlay, replica=False)
+    for messages, bump, fits in ((10, 1, True), (11, 1, False), (11, 0, True), (REFRESH_MESSAGES_MAX, 0, True)):
+        key = forge_key(ruled, "site", "plant/#", messages, bump=bump, messages=messages)
+        with contextlib.nullcontext() if fits else pytest.raises(NotAuthorised, match="the scope has 10"):
+            reader.key(dict(key.properties()), NOW)
+    bare = forge_key(ruled, "site", "bare/#", bump=1, messages=11)
+    assert reader.key(dict(bare.properties()), NOW), "where no epoch key is, messages are not counted by the scope"
+
+
+def test_a_key_goes_with_an_epoch_key_exactly_where_the_scope_has_one(ruled: World):
+    reader = Admission(ruled.overlay, replica=False)
+    keyed, bare = (forge_key(ruled, "site", name, bump=1, messages=10) for name in ("plant/#", "bare/#"))
+    assert (keyed.header.kcv == NO_KCV, bare.header.kcv == NO_KCV) == (False, True)
+    for key, kcv in ((keyed, NO_KCV), (bare, keyed.header.kcv)):
+        with pytest.raises(BadFrame, match="epoch key"):
+            reader.key(resigned(ruled, key, kcv=kcv), NOW)
+    older = forge_key(ruled, "site", "plant/#", bump=0, messages=10)
+    assert reader.key(resigned(ruled, older, kcv=NO_KCV), NOW), "its scope may have been another"
+
+
+def test_a_key_that_a_bump_outdated_is_refused_at_replicas_only(ruled: World):
+    old = dict(forge_key(ruled, "site", "plant/#", bump=0, messages=10).properties())
+    assert Admission(ruled.overlay, replica=False).key(old, NOW)
+    with pytest.raises(WrongEpochKey):
+        Admission(ruled.overlay, replica=True).key(old, NOW)
+
+
+# ------------------------------------------------------------------------------------------------- epochs
+
+CALENDAR = Calendar(int(NOW * 1000), length_s=60, grace_s=10, skew_s=2)
+
+
+def in_epochs(calendar: Calendar = CALENDAR) -> World:
+    world = make_world({1: 3}, [], {"site": 1}, [Scope("clear/#", Mode.PLAIN), Scope("plant/#")], calendar=calendar)
+    world.learn(world.keys, range(4))
+    return world
+
+
+def sealed_at(world: World, time_ms: int) -> Wire:
+    return craft(world, "site", "clear/t", sequence=1, mode=Mode.PLAIN, time_ms=time_ms)
+
+
+def test_the_epoch_of_a_header_is_that_of_the_middle_of_its_millisecond(monkeypatch: pytest.MonkeyPatch):
+    """Whatever was asked before; and asked once for all that follow in the same epoch."""
+    world, zero = in_epochs(), CALENDAR.zero_ms
+    at = {
+        time: (time - zero) // 60_000 for edge in (0, 60_000, 120_000) for time in (zero + edge, zero + edge + 59_999)
+    }
+    wires = {time_ms: sealed_at(world, time_ms) for time_ms in at}
+    asked = []
+    ask = Admission._epoch_of
+    monkeypatch.setattr(Admission, "_epoch_of", lambda self, time_ms: asked.append(time_ms) or ask(self, time_ms))
+    for first, then in product(at, at):
+        reader = Admission(world.overlay, replica=False)
+        asked.clear()
+        assert [publication(reader, wires[time_ms]).epoch for time_ms in (first, then)] == [at[first], at[then]]
+        assert len(asked) == (1 if at[first] == at[then] else 2)
+
+
+def test_times_before_the_first_epoch_are_in_it_and_without_epochs_all_are():
+    world = in_epochs()
+    reader, zero = Admission(world.overlay, replica=False), CALENDAR.zero_ms
+    assert [publication(reader, sealed_at(world, zero + ms)).epoch for ms in (-1, -70_000, 60_000, -1)] == [0, 0, 1, 0]
+
+
+def test_without_epochs_the_endless_one_is_asked_for_once(monkeypatch: pytest.MonkeyPatch, world: World):
+    asked = []
+    ask = Admission._epoch_of
+    monkeypatch.setattr(Admission, "_epoch_of", lambda self, time_ms: asked.append(time_ms) or ask(self, time_ms))
+    replica = Admission(world.overlay, replica=True)
+    for time_ms in (0, 1, arriving.TIME_MS_MAX):
+        assert publication(replica, sealed_at(world, time_ms)).epoch == 0
+    assert asked == [0]
+
+
+def test_a_right_is_asked_for_once(monkeypatch: pytest.MonkeyPatch, world: World):
+    asked = []
+    learn = Admission._learn
+    monkeypatch.setattr(Admission, "_learn", lambda self, *what: asked.append(what[1][1]) or learn(self, *what))
+    replica = Admission(world.overlay, replica=True)
+    for topic in ("clear/a", "clear/b", "clear/a", "clear/b"):
+        for number in (1, 2):
+            publication(replica, craft(world, "site", topic, sequence=number, mode=Mode.PLAIN))
+    assert asked == ["clear/a", "clear/b"]
+
+
+def test_a_replica_admits_what_can_be_fresh_and_a_reader_says_whether_it_is():
+    """Epoch 1 lasts from 60 to 120 s; clocks differ by 2 s, its keys seal for 10 s more."""
+    world, reply = in_epochs(), {}
+    wire = sealed_at(world, CALENDAR.zero_ms + 60_000)
+    replica, reader = Admission(world.overlay, replica=True), Admission(world.overlay, replica=False)
+    for after_s in (-70, 0, 57.9, 58, 59, 60, 125, 131.9, 132, 200, 100, 100):
+        try:
+            reply[after_s] = publication(replica, wire, NOW + after_s).live
+        except KeysError as error:
+            reply[after_s] = type(error)
+        first = publication(Admission(world.overlay, replica=False), wire, NOW + after_s).live
+        again = [publication(reader, wire, NOW + after_s).live for _ in range(2)]
+        assert [first, *again] == [reply[after_s] is True] * 3
+    early = dict.fromkeys((-70, 0, 57.9), NotAuthorised)
+    assert reply == {
+        **early,
+        **dict.fromkeys((58, 59, 60, 125, 131.9, 100), True),
+        **dict.fromkeys((132, 200), Expired),
+    }
+
+
+def test_before_the_first_epoch_nothing_has_begun():
+    world = in_epochs()
+    with pytest.raises(NotAuthorised, match="not begun"):
+        publication(Admission(world.overlay, replica=True), sealed_at(world, CALENDAR.zero_ms), NOW - 2.1)
+
+
+def test_what_was_admitted_once_stays_the_same_object_until_it_is_late():
+    world = in_epochs()
+    reader, wire = Admission(world.overlay, replica=False), sealed_at(world, CALENDAR.zero_ms)
+    first = publication(reader, wire, NOW)
+    assert publication(reader, wire, NOW + 1) is first
+    assert publication(reader, wire, NOW + 100) == first._replace(live=False)
+
+
+def test_keys_of_a_dead_epoch_are_refused_also_if_they_are_known():
+    world = in_epochs()
+    replica, carried = Admission(world.overlay, replica=True), dict(forge_key(world, "site", "plant/#").properties())
+    with pytest.raises(Expired):
+        replica.key(carried, NOW + 72)
+    assert replica.key(carried, NOW + 71.9)
+    with pytest.raises(Expired):
+        replica.key(carried, NOW + 72)
+
+
+def test_an_epoch_dies_when_its_grace_is_over_by_any_clock():
+    checks = Admission(in_epochs().overlay, replica=True)
+    assert [checks.oldest(NOW + after_s) for after_s in (0, 71.9, 72, 131.9, 132)] == [0, 0, 1, 1, 2]
+    assert checks.next_stale(NOW) == NOW + 72
+    assert checks.next_stale(NOW + 72) == NOW + 132
+    names = [KeyName("plant/#", epoch, 0) for epoch in (0, 1)]
+    assert [checks.stale(name, NOW + 71.9) for name in names] == [False, False]
+    assert [checks.stale(name, NOW + 72) for name in names] == [True, False]
+
+
+def test_another_calendar_counts_from_the_version_that_brings_it():
+    world = in_epochs()
+    checks, wire = Admission(world.overlay, replica=True), sealed_at(world, CALENDAR.zero_ms + 100_000)
+    assert publication(checks, wire, NOW + 100).epoch == 1
+    checks.adopt(world.with_policy(calendar=replace(CALENDAR, length_s=100)), NOW)
+    assert publication(checks, sealed_at(world, CALENDAR.zero_ms + 99_999), NOW + 100).epoch == 0
+    assert checks.oldest(NOW + 112) == 1
+
+
+def test_ended_bumps_are_forgotten_and_announced_no_more(world: World):
+    checks, newer = Admission(world.overlay, replica=True), bumped(world)
+    checks.adopt(newer, NOW)
+    ends = NOW + BUMP_GRACE_S
+    assert checks.next_stale(ends - 0.1) == ends
+    assert checks.next_stale(ends) == checks.next_stale(ends + 1) == float("inf")
+    checks.adopt(newer, ends - 0.1)
+    assert len(checks._bumped) == 3
+    checks.adopt(newer, ends)
+    assert checks._bumped == {}

@@ -13,7 +13,7 @@ from bridge.node import GatewayNode, ReplicaNode
 from bridge.publisher.own_retained import RETELL_BURST, RETELL_EVERY_S
 from bridge.reader.collector import Collector
 from bridge.wire.admission import Admission
-from bridge.wire.key_repository import KEY_LATE_S, SPENT_LATE_S, SWEEP_S, carries_key_alone, key_topic
+from bridge.wire.key_repository import KEY_LATE_S, SPENT_LATE_S, SWEEP_S, Use, carries_key_alone, key_topic
 from bridge.wire.statements import KEYS_TOPIC
 from keys.envelope import PROPERTY_HEADER, PROPERTY_KEY, KeyHeader, from_property
 from keys.errors import NotAuthorised
@@ -359,3 +359,13 @@ def test_on_longer_ways_keys_on_a_topic_of_their_own_need_fewer_bytes(hops: int,
     topic, riding = (growth.cost(3, hops, messages, way, 20) for way in (True, False))
     assert topic.wire_bytes < riding.wire_bytes
     assert topic.shares == riding.shares == 3**hops / messages
+
+
+def test_a_key_is_spent_with_its_last_message_and_not_before():
+    use = Use(NOW)
+    for number in (1, 2):
+        use.count(3, NOW + number)
+    assert use.live(Refresh(age_s=3600), NOW + 2 + SPENT_LATE_S)
+    use.count(3, NOW + 3)
+    assert use.live(Refresh(age_s=3600), NOW + 2.9 + SPENT_LATE_S)
+    assert not use.live(Refresh(age_s=3600), NOW + 3 + SPENT_LATE_S)

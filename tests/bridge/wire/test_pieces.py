@@ -133,3 +133,106 @@ def test_plain_stays_plain_and_what_is_retained_travels_as_copies() -> None:
             content.check_mode(header, scope)
     with pytest.raises(BadFrame, match="retained"):
         content.check_mode(replace(sealed, retain=True), Mode.BLOCKS)
+
+
+def test_each_scope_has_the_mode_that_its_owner_chose() -> None:
+    for mode in MODES:
+        assert content.chosen(mode, content.INLINE_BYTES + 1, False) is mode
+        assert content.chosen(mode, 10**6, False) is mode
+
+
+def test_what_is_retained_may_come_as_copies() -> None:
+    content.check_mode(header_of(Mode.COPIES, (b"x",), retain=True), Mode.BLOCKS)
+    with pytest.raises(BadFrame, match="retained"):
+        content.check_mode(header_of(Mode.ONE, (b"x",), retain=True), Mode.ONE)
+
+
+def test_the_first_pieces_are_enough_in_whatever_order_they_came() -> None:
+    header = header_of(Mode.BLOCKS, content.cut(b"abc" * 9, Mode.BLOCKS, 5))
+    assert content.enough(header, [4, 0, 2, 1]) == (0, 1, 2)
+
+
+def test_a_request_for_pieces_that_are_not_there_is_refused_unless_it_is_for_another_sealing() -> None:
+    header = header_of(Mode.BLOCKS, content.cut(b"abc" * 9, Mode.BLOCKS, 3))
+    for time_ms in (0, header.time_ms):
+        content.check_parts(header, (), time_ms)
+        content.check_parts(header, (2,), time_ms)
+        for parts in ((3,), (0, 3), (7,)):
+            with pytest.raises(BadFrame, match="does not have"):
+                content.check_parts(header, parts, time_ms)
+    content.check_parts(header, (7,), header.time_ms + 1)
+
+
+@pytest.mark.parametrize("mode", [Mode.COPIES, Mode.ONE, Mode.PLAIN])
+def test_the_only_piece_is_the_content(mode: Mode) -> None:
+    assert content.join(header_of(mode, (b"content",)), {0: b"content"}) == b"content"
+
+
+def test_blocks_of_no_content_are_none() -> None:
+    pieces = content.cut(b"", Mode.BLOCKS, 3)
+    with pytest.raises(BadContent, match="not of one content"):
+        content.join(header_of(Mode.BLOCKS, pieces), dict(enumerate(pieces)))
+
+
+def test_a_piece_that_is_here_needs_no_others_and_others_of_two_lengths_make_none() -> None:
+    pieces = content.cut(b"abc" * 9, Mode.BLOCKS, 3)
+    header = header_of(Mode.BLOCKS, pieces)
+    assert content.remade(header, {1: pieces[1]}, 1) == pieces[1]
+    assert content.remade(header, {0: pieces[0], 1: pieces[1] + b"!"}, 2) is None
+
+
+def test_who_carries_what() -> None:
+    """`one`: place (sequence mod n) + 1 of a region; `blocks`: block i by place (i mod n) + 1; copies: everybody."""
+    for sequence, place in ((1, 2), (2, 3), (3, 1), (1000, 2)):
+        alone = header_of(Mode.ONE, (b"x",), sequence)
+        assert [content.carried(alone, at, 3) for at in (1, 2, 3)] == [(0,) if at == place else () for at in (1, 2, 3)]
+    blocks = header_of(Mode.BLOCKS, content.cut(b"c" * 90, Mode.BLOCKS, 5))
+    assert [content.carried(blocks, at, 3) for at in (1, 2, 3)] == [(0, 3), (1, 4), (2,)]
+    assert [content.carried(header_of(Mode.COPIES, (b"x",)), at, 3) for at in (1, 2, 3)] == [(0,)] * 3
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nobody_passes_on_what_it_does_not_carry_and_copies_stay_in_their_plane(mode: Mode) -> None:
+    header = header_of(mode, content.cut(b"c" * 90, mode, 3), 2)
+    for before, after in product(range(1, 4), range(1, 6)):
+        passed = content.passed(header, before, 3, after, 5)
+        assert set(passed) <= set(content.carried(header, before, 3))
+        if mode is Mode.COPIES:
+            assert bool(passed) is ((after - 1) % 3 + 1 == before)
+
+
+def test_only_short_whole_copies_ride_along() -> None:
+    short, long = b"x" * content.INLINE_BYTES, b"x" * (content.INLINE_BYTES + 1)
+    for mode in (Mode.COPIES, Mode.PLAIN):
+        assert content.rides_along(header_of(mode, (short,)), {0: short})
+        assert not content.rides_along(header_of(mode, (long,)), {0: long})
+        assert not content.rides_along(header_of(mode, (short,)), {})
+    for mode in (Mode.ONE, Mode.BLOCKS):
+        assert not content.rides_along(header_of(mode, (short,)), {0: short})
+
+
+def test_a_wire_lists_its_blocks_in_order_at_qos_1() -> None:
+    pieces = content.cut(b"abc" * 9, Mode.BLOCKS, 3)
+    header = header_of(Mode.BLOCKS, pieces)
+    wire = content.wire("t", header, (("vmq", "h"),), {2: pieces[2], 0: pieces[0]})
+    assert (wire.qos, wire.payload) == (1, pieces[0] + pieces[2])
+    assert wire.properties == (("vmq", "h"), ("vmq-part", "0,2"))
+    assert content.wire("t", header_of(Mode.COPIES, (b"x",)), (), {0: b"x"}).qos == 1
+    assert content.read(header, wire.payload, "0,2") == {0: pieces[0], 2: pieces[2]}
+    assert content.read(header, pieces[0] + pieces[2][:-1] + b"!", "0,2") is None, "one that misfits is enough"
+
+
+def test_blocks_of_one_byte_are_read_and_no_other_mode_has_parts() -> None:
+    assert content.read(header_of(Mode.BLOCKS, (b"a", b"b")), b"ab", "0,1") == {0: b"a", 1: b"b"}
+    with pytest.raises(BadFrame, match="mode COPIES"):
+        content.read(header_of(Mode.COPIES, (b"x",)), b"x", "0")
+
+
+def test_a_list_of_parts_has_numbers_of_three_digits_in_order() -> None:
+    many = header_of(Mode.BLOCKS, tuple(bytes([index]) for index in range(120)))
+    assert content.read(many, bytes([100]), "100") == {100: bytes([100])}
+    for part in ("1000", "1" * 5000):
+        with pytest.raises(BadFrame, match="no list"):
+            content.read(many, b"x", part)
+    with pytest.raises(BadFrame, match="lists no"):
+        content.read(many, b"\x08\0", "8,0")

@@ -207,3 +207,40 @@ def test_requests_of_one_neighbour_are_bounded_and_those_for_the_unknown_more() 
     later = NOW + 1
     assert sum(answers.may_ask("r1a", later) for _ in range(5000)) == REQUESTS_PER_S
     assert sum(answers.may_ask_unknown("r1a", later) for _ in range(5000)) == UNKNOWN_PER_S
+
+
+def test_a_request_names_any_sealing_and_all_pieces_unless_it_says_which() -> None:
+    assert PullRequest(b"p" * 16, 5) == PullRequest(b"p" * 16, 5, 0, ())
+    with pytest.raises(BadFrame, match="order"):
+        PullRequest.decode(PullRequest(b"p" * 16, 5, 7, (8, 0)).encode())
+
+
+def test_what_is_waited_for_is_given_up_so_much_later() -> None:
+    assert Pulls().begin(NAME, 0, b"p", NOW, 0.5).until == NOW + 0.5 + GIVE_UP_S
+
+
+def test_what_comes_by_itself_while_somebody_else_is_asked_says_what_is_usual() -> None:
+    """An eighth of the difference counts, and a quarter of the spread, four of which are the margin."""
+    pulls = Pulls()
+    one = pulls.begin(NAME, 0, b"p", NOW, 0.02)
+    pulls.ask(one, ["r1a"], (0,))
+    pulls.came(one, "r1b", 0.08)
+    assert pulls.patience_s == pytest.approx(0.01 + 4 * 0.02)
+    pulls.came(None, "r1b", 0.08)
+    assert pulls.patience_s == pytest.approx(0.01 + 0.07 / 8 + 4 * (0.02 + (0.07 - 0.02) / 4))
+
+
+def test_all_that_is_over_is_given_up_at_once() -> None:
+    pulls = Pulls()
+    for number in range(3):
+        pulls.begin((b"p" * 16, number), 0, b"p", NOW, 0.0)
+    asking, gone = pulls.due(NOW + GIVE_UP_S)
+    assert (len(asking), len(gone), len(pulls)) == (0, 3, 0)
+
+
+def test_one_that_is_begun_anew_is_due_when_it_says() -> None:
+    pulls = Pulls()
+    pulls.begin(NAME, 0, b"p", NOW, 0.2)
+    pulls.end(NAME)
+    pulls.begin(NAME, 0, b"p", NOW, 0.5)
+    assert pulls.next_deadline == NOW + 0.5

@@ -8,7 +8,18 @@ import pytest
 
 from bridge.document.overlay import Member, Overlay
 from bridge.document.policy import Scope
-from bridge.wire.statements import CLOCKS_S, NEWS_BURST, NEWS_EVERY_S, STATEMENT_LEASE_S, RoutingTable, Statement
+from bridge.wire.statements import (
+    CLOCKS_S,
+    DOMAIN,
+    KEYS_TOPIC,
+    NEWS_BURST,
+    NEWS_EVERY_S,
+    STATEMENT_LEASE_S,
+    SUBSCRIBE_TOPIC,
+    RoutingTable,
+    Statement,
+)
+from keys.epochs import Calendar
 from keys.errors import BadFrame, BadSignature, Expired, NotAuthorised, TooOften
 from keys.identity import Identity
 from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
@@ -191,3 +202,103 @@ def test_old_statements_replayed_do_not_spend_their_authors_allowance():
     for _ in range(NEWS_BURST + 1):
         assert not table.accept(old, NOW)
     assert table.accept(stated(world, version=2), NOW)
+
+
+def test_domain_and_topics_are_those_of_the_protocol():
+    assert DOMAIN == "veilmq/1 subscription"
+    assert (SUBSCRIBE_TOPIC, KEYS_TOPIC) == ("$veil/subscribe", "$veil/keys")
+
+
+def test_nothing_stands_behind_a_statement(world: World):
+    statement = stated(world)
+    with pytest.raises(BadFrame):
+        Statement.decode(statement.body() + b"x" + statement.signature)
+
+
+def test_a_lease_is_too_long_by_its_first_millisecond(world: World):
+    longest = int((NOW + STATEMENT_LEASE_S + CLOCKS_S) * 1000)
+    with pytest.raises(Expired, match="longer"):
+        RoutingTable(world.overlay).accept(stated(world, expires_ms=longest + 1), NOW)
+
+
+def test_a_lease_has_ended_at_its_end(world: World):
+    table = RoutingTable(world.overlay)
+    assert table.accept(stated(world), NOW)
+    assert table.wanting(PLANT, EXPIRES_MS / 1000 - 0.001) == ["control"]
+    assert table.wanting(PLANT, EXPIRES_MS / 1000) == []
+
+
+def test_a_certificate_signs_to_its_last_millisecond(world: World):
+    end = NOT_AFTER_MS / 1000
+    assert RoutingTable(world.overlay).accept(stated(world, expires_ms=NOT_AFTER_MS + 1000), end)
+
+
+def test_what_ended_is_nobodys_fault_and_forged_it_is_one(world: World):
+    """A neighbour may be late with what a member stated that has lost the right since; it cannot sign in its name."""
+    table, ended = RoutingTable(world.overlay), int(NOW * 1000)
+    table.accept(stated(world), NOW)
+    assert not table.accept(stated(world, version=2, expires_ms=ended), NOW)
+    assert not table.accept(stated(world, "nosy", expires_ms=ended), NOW)
+    for forged in (stated(world, version=2, expires_ms=ended), stated(world, "nosy", expires_ms=ended)):
+        with pytest.raises(BadSignature):
+            table.accept(replace(forged, signature=bytes(64)), NOW)
+    assert table.all() == [stated(world)]
+
+
+def test_a_right_that_is_taken_away_counts_at_once_and_at_every_use(world: World):
+    table = RoutingTable(world.overlay)
+    table.accept(stated(world), NOW)
+    assert table.wanting(PLANT, NOW) == ["control"]
+    table.adopt(world.revoked("control", -1))
+    assert table.wanting(PLANT, NOW) == []
+    with pytest.raises(NotAuthorised):
+        table.accept(stated(world, version=2), NOW)
+
+
+def test_rights_are_remembered_for_one_epoch(monkeypatch: pytest.MonkeyPatch):
+    world = make_world({1: 3}, [], {"control": 1}, [PLANT], calendar=Calendar(int(NOW * 1000), 60))
+    table, asked = RoutingTable(world.overlay), []
+    may_read = Overlay.may_read
+
+    def spy(overlay: Overlay, member: str, scope: Scope, epoch: int) -> bool:
+        asked.append(epoch)
+        return may_read(overlay, member, scope, epoch)
+
+    monkeypatch.setattr(Overlay, "may_read", spy)
+    for now in (NOW, NOW + 59, NOW + 60, NOW + 61, NOW + 180):
+        assert table.may_read("control", PLANT, now)
+    assert asked == [0, 1, 3], "once an epoch"
+    assert list(table._rights) == [("control", "plant/#", 3)]
+
+
+def test_another_version_gives_nobody_a_new_allowance(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.wire.statements.NEWS_BURST", 2)
+    table = RoutingTable(world.overlay)
+    for version in (1, 2):
+        assert table.accept(stated(world, version=version), NOW)
+    table.adopt(world.with_policy())
+    with pytest.raises(TooOften):
+        table.accept(stated(world, version=3), NOW)
+    table.adopt(with_members(world, [m for n, m in world.overlay.members.items() if n != "control"]))
+    assert table._allowances == {}, "who is gone is forgotten"
+
+
+def test_what_is_forgotten_leaves_room(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bridge.wire.statements.STATEMENTS_MAX", 1)
+    table = RoutingTable(world.overlay)
+    table.accept(stated(world, wire_filter="open/#"), NOW)
+    table.adopt(world.with_policy(scopes=(PLANT,)))
+    assert table.accept(stated(world), NOW)
+
+
+def test_former_keys_rank_among_themselves_until_the_present_one_speaks(world: World):
+    assert world.owner is not None
+    old = world.overlay.certificate("control")
+    fresh = Identity.generate(bytes(range(32)))
+    new = replace(old, public_key=fresh.public_bytes, agreement_key=fresh.agreement_bytes)
+    others = [m for n, m in world.overlay.members.items() if n != "control"]
+    table = RoutingTable(with_members(world, [*others, Member(new, before=old)]))
+    assert [table.accept(stated(world, version=version), NOW) for version in (5, 4, 5, 6)] == [True, False, False, True]
+    assert table.accept(Statement("control", "plant/#", 2, False, EXPIRES_MS).signed(fresh), NOW), "it outranks them"
+    assert not table.accept(stated(world, version=9), NOW)
+    assert table.accept(Statement("control", "plant/#", 3, True, EXPIRES_MS).signed(fresh), NOW)

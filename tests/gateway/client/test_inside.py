@@ -14,6 +14,8 @@ from tests.waits import until
 def test_it_needs_no_login_and_nobody_outside_can_be_it() -> None:
     async def go() -> None:
         async with serving({"allow_anonymous": False}) as broker:
+            told: list[str] = []
+            broker.exchange.watchers.append(lambda event: told.append(event.client_id))
             inside = LocalEnd(f"{INTERNAL}test", broker)
             got: list[Publish] = []
             inside.on_publish = got.append
@@ -26,5 +28,6 @@ def test_it_needs_no_login_and_nobody_outside_can_be_it() -> None:
             assert outside.connack.code == 0x85
             assert inside.connected
             await inside.close()
+            assert told == [], "a part of this process is no entity that anybody traces"
 
     asyncio.run(go())

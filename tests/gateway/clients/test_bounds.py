@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from pathlib import Path
@@ -53,9 +54,9 @@ async def fake(broker: Any, host: str) -> RecordingTransport:
 
 def test_the_table_of_the_manual_lists_every_bound_with_its_default() -> None:
     bounds = MANUAL.read_text("utf-8").partition("\n## Of a broker\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `(\w+)` \| ([\d.,]+) \|", bounds, re.MULTILINE)
-    said = {name: float(default.replace(",", "")) for name, default in rows}
-    assert said == {name: float(value) for name, value in Limits()}
+    rows = re.findall(r"^\| `(\w+)` \| ([\d.,]+|true|false) \|", bounds, re.MULTILINE)
+    said = {name: json.loads(default.replace(",", "")) for name, default in rows}
+    assert said == dict(Limits())
 
 
 def test_every_bound_has_a_metric() -> None:
@@ -228,6 +229,33 @@ def test_long_and_deep_topics_are_refused_wherever_they_come(limits: dict[str, i
             assert await watch.published() == [("aaa/aaaaa", b"x")]
             assert not broker.exchange.retained
             assert reached(broker, bound) == 6
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("character", ["\x01", "\n", "\x1b", "\x1f", "\x7f", "\x9f"])
+def test_control_characters_in_topics_pass_unless_they_are_refused(character: str) -> None:
+    async def check() -> None:
+        topic, bound = f"ward/{character}7", "topic_control_characters"
+        async with serving() as broker:
+            wire = await Wire.connect(broker)
+            assert await wire.subscribe(topic) == 0
+            wire.publish(topic)
+            assert await wire.published() == [(topic, b"x")]
+        async with serving({"limits": {bound: False}}) as broker:
+            watch, wire = await Wire.connect(broker), await Wire.connect(broker)
+            await watch.subscribe("#")
+            assert await wire.subscribe(topic) == ReasonCode.TOPIC_FILTER_INVALID
+            wire.publish(topic, qos=1)
+            assert (await wire.expect(PubAck)).code == ReasonCode.TOPIC_NAME_INVALID
+            wire.publish(topic)
+            heir = await Wire.connect(broker, "heir", will=Will(topic, b""))
+            assert heir.connack is not None
+            assert heir.connack.code == ReasonCode.TOPIC_NAME_INVALID
+            wire.publish("ward/\xa0 ~7")
+            await wire.barrier()
+            assert await watch.published() == [("ward/\xa0 ~7", b"x")]
+            assert reached(broker, bound) == 4
 
     asyncio.run(check())
 

@@ -64,7 +64,7 @@ def test_what_is_wrong_comes_first_then_the_overlay(
     assert (status, err) == (1, "")
     assert out.startswith("degraded: r2 is away; see its log\n")
     for text in ("2 of 3", "r2", "g1, gateway: version 3 of the overlay, epoch 7", "bridge cloud: away, 12 messages",
-                 "outbox: 2 publications, the oldest for 61 s"):  # fmt: skip
+                 "outbox: 2 publications, the oldest waits for 61 s"):  # fmt: skip
         assert text in out
     assert "\nwell" not in out
 

@@ -1,28 +1,128 @@
-"""The page in Debian's chromium, at a desk's and a phone's width, by mouse and by keyboard."""
+"""The page in Debian's chromium, beside a gateway in an overlay that traces: by mouse, by keyboard, at two widths.
+
+One overlay and one browser serve all of it.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
+import yaml
 
+from gateway.auth.security import Security
+from gateway.trust.credentials import Credentials
+from gateway.trust.domains import Card, TrustDomain
 from tests.conftest import tool
-from tests.gateway.console.running import Running, console
+from tests.gateway.console.running import user
+from tests.gateway.overlay_processes import OverlayProcesses, free_ports
 from tests.spark_ingest.chromium import Page, browser
+
+pytestmark = [
+    pytest.mark.skipif(tool("chromium") is None, reason="needs chromium; run `make tools` as root"),
+    pytest.mark.timeout(300),
+]
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 PICTURES = os.environ.get("VEILMQ_PICTURES")
 """Where screenshots for the documentation go, if they are to be made anew."""
+DESK, PHONE = (1280, 800), (390, 844)
+CALLED = "e => e.getAttribute('aria-label') || e.name || e.id || e.innerText"
+KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), "Escape": (27, "")}
 
 
-def log_in(page: Page, name: str, password: str) -> None:
-    page.wait_for("document.querySelector('#login') && !document.querySelector('#login').hidden")
-    for field, value in (("user", name), ("password", password)):
-        page.evaluate(f"document.querySelector('#login [name={field}]').value = '{value}'")
-    page.evaluate("document.querySelector('#login button').click()")
-    page.wait_for("!document.querySelector('nav').hidden")
+class Site:
+    """The overlay, the port of the page beside g1, and clients of g1."""
+
+    def __init__(self, overlay: OverlayProcesses, port: int) -> None:
+        self.overlay, self.port = overlay, port
+        self.clients: dict[str, paho.Client] = {}
+
+    def client(self, name: str) -> paho.Client:
+        made = paho.Client(paho.CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
+        made.username_pw_set("ann", "ann-pw")
+        made.reconnect_delay_set(60, 60)
+        made.connect("127.0.0.1", self.overlay.ports["g1"])
+        made.loop_start()
+        made.subscribe("plant/#", 1)
+        self.clients[name] = made
+        return made
+
+    def log_in(self, page: Page, name: str) -> None:
+        page.wait_for("document.querySelector('#login') && !document.querySelector('#login').hidden")
+        type_into(page, "#login [name=user]", name)
+        type_into(page, "#login [name=password]", f"{name}-pw")
+        press(page, "Enter")
+        page.wait_for("!document.querySelector('nav').hidden")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Regions a and b, of which b and a3 never start: away from the beginning."""
+    directory = tmp_path_factory.mktemp("page")
+    overlay = OverlayProcesses(directory).make({"a": 3, "b": 3}, [("a", "b")], {"g1": "a"})
+    (port,) = free_ports(1)
+    path = directory / "g1.yaml"
+    content = yaml.safe_load(path.read_text())
+    content.pop("allow_anonymous")
+    content["plugins"] = {"gateway.auth.dynamic.DynamicPlugin": {"file": "security.json"}}
+    content["console"] = {"bind": f"127.0.0.1:{port}", "admins": ["ann"], "write": True}
+    content["traces"] = {
+        "authority": "owner/ca.pem", "identity": "g1", "preset": "lan", "fleet": {"prefix": "fleet"},
+        "devices": {"owner": "shop", "discoverers": ["fleet/#"]},
+    }  # fmt: skip
+    path.write_text(yaml.safe_dump(content))
+    Security(users={"ann": user("ann-pw", "topic readwrite #"), "bob": user("bob-pw", "topic read plant/#")}).save(
+        directory / "security.json"
+    )
+    Credentials.issue(TrustDomain.load(directory / "owner"), "shop", [Card.load(directory / "g1" / "card.json")],
+                      directory / "shop", time.time())  # fmt: skip
+    made = Site(overlay, port)
+    try:
+        overlay.start("a1", "a2", "g1")
+        yield made
+    finally:
+        for each in made.clients.values():
+            each.loop_stop()
+        overlay.stop()
+
+
+@pytest.fixture(scope="module")
+def shared(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    chromium = tool("chromium")
+    assert chromium is not None
+    with browser(chromium, tmp_path_factory.mktemp("browser") / "profile") as page:
+        page.open(f"http://127.0.0.1:{site.port}/", *DESK)
+        page.wait_for("document.querySelector('#login') && !document.querySelector('#login').hidden")
+        assert page.evaluate("document.querySelector('nav').hidden")
+        for name in ("pump-7", "press-2", HOSTILE):
+            site.client(name)
+        site.log_in(page, "ann")
+        yield page
+
+
+@pytest.fixture
+def page(site: Site, shared: Page) -> Page:
+    """At a desk, logged in as ann."""
+    shared.resize(*DESK)
+    return shared
+
+
+def press(page: Page, key: str) -> None:
+    code, text = KEYS[key]
+    for kind in ("keyDown", "keyUp"):
+        page.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code,
+                  **({"text": text} if text and kind == "keyDown" else {}))  # fmt: skip
+
+
+def type_into(page: Page, selector: str, text: str) -> None:
+    page.evaluate(f"document.querySelector({json.dumps(selector)}).focus()")
+    page.call("Input.insertText", text=text)
 
 
 def go(page: Page, section: str) -> None:
@@ -30,90 +130,163 @@ def go(page: Page, section: str) -> None:
     page.wait_for(f"!document.getElementById('{section}').hidden")
 
 
-def client(running: Running, name: str) -> paho.Client:
-    made = paho.Client(paho.CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
-    made.username_pw_set("ann", "ann-pw")
-    made.connect("127.0.0.1", running.mqtt)
-    made.loop_start()
-    made.subscribe("plant/#", 1)
-    return made
+def focused(page: Page) -> str:
+    """What the element that has the focus is called."""
+    return str(page.evaluate(f"({CALLED})(document.activeElement)"))
 
 
-@pytest.mark.timeout(240)
-@pytest.mark.skipif(tool("chromium") is None, reason="needs chromium; run `make tools` as root")
-def test_the_page(tmp_path: Path) -> None:  # noqa: PLR0915  one browser for all of it
-    chromium = tool("chromium")
-    assert chromium is not None
-    with console(tmp_path, write=True) as running, browser(chromium, tmp_path / "profile") as page:
-        clients = [client(running, name) for name in ("pump-7", "press-2", HOSTILE)]
-        clients[0].publish("plant/press-2/temp", "21.5", 1, retain=True)
-        page.open(f"http://127.0.0.1:{running.port}/", 1280, 800)
-        page.wait_for("document.querySelector('#login') && !document.querySelector('#login').hidden")
-        assert page.evaluate("document.querySelector('nav').hidden")
-        log_in(page, "ann", "ann-pw")
-        page.wait_for("document.querySelector('#findings').innerText.includes('as it should be')")
+def tab_to(page: Page, name: str) -> None:
+    for _ in range(60):
+        if focused(page) == name:
+            return
+        press(page, "Tab")
+    raise AssertionError(f"Tab never reaches {name}")
 
-        go(page, "clients")
-        page.wait_for("document.querySelector('#client-table tbody').rows.length == 3")
-        names = page.evaluate("[...document.querySelectorAll('#client-table tbody tr')].map(e => e.cells[0].innerText)")
-        assert HOSTILE in names
-        assert page.evaluate("document.querySelectorAll('img').length") == 0
-        page.evaluate("document.querySelector('[aria-label=\"Disconnect press-2\"]').click()")
-        assert not page.evaluate("document.querySelector('#error').innerText")
 
-        go(page, "retained")
-        page.wait_for("document.querySelector('#retained-table').innerText.includes('21.5')")
-        go(page, "subscriptions")
-        page.wait_for("document.querySelector('#sub-table').innerText.includes('plant/#')")
-        go(page, "entities")
-        page.wait_for("!document.querySelector('#no-entities').hidden")
-        go(page, "log")
-        page.wait_for("document.querySelector('#log-table').innerText.includes('login at the console')")
-        go(page, "users")
-        page.wait_for("document.querySelector('#user-table').innerText.includes('bob')")
+def picture(page: Page, name: str) -> None:
+    if PICTURES:
+        page.screenshot(Path(PICTURES) / f"{name}.png")
 
-        go(page, "try")
-        page.evaluate("document.querySelector('#subscribe').requestSubmit()")
-        page.evaluate("document.querySelector('#publish [name=topic]').value = 'plant/try'")
-        page.evaluate(f"document.querySelector('#publish [name=payload]').value = '{HOSTILE}'")
-        page.evaluate("document.querySelector('#publish').requestSubmit()")
-        page.wait_for("document.querySelector('#messages').innerText.includes('plant/try')")
-        assert page.evaluate("document.querySelectorAll('img').length") == 0
 
-        # By keyboard alone: Tab stops at each field of the form in order, Enter opens a section.
-        page.evaluate("document.activeElement.blur()")
-        stops = []
-        for _ in range(4):
-            for kind in ("keyDown", "keyUp"):
-                page.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
-            stops.append(page.evaluate("document.activeElement.name || document.activeElement.innerText"))
-        assert len(set(stops)) == 4
-        page.evaluate("document.querySelector('nav [data-name=overview]').focus()")
-        for kind in ("keyDown", "keyUp"):
-            page.call(
-                "Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r"
+def test_each_section_shows_what_there_is(site: Site, page: Page) -> None:
+    site.clients["pump-7"].publish("plant/press-2/temp", "21.5", 1, retain=True)
+    go(page, "overview")
+    page.wait_for("document.querySelector('#findings').innerText.includes('a3 is away')")
+    assert page.evaluate("document.querySelector('#level').innerText") == "! degraded"
+    go(page, "clients")
+    page.wait_for("document.querySelector('#client-table tbody').rows.length == 3")
+    names = page.evaluate("[...document.querySelectorAll('#client-table tbody tr')].map(e => e.cells[0].innerText)")
+    assert HOSTILE in names
+    go(page, "retained")
+    page.wait_for("document.querySelector('#retained-table').innerText.includes('21.5')")
+    go(page, "log")
+    page.wait_for("document.querySelector('#log-table').innerText.includes('login at the console')")
+    go(page, "users")
+    page.wait_for("document.querySelector('#user-table').innerText.includes('bob')")
+    go(page, "try")
+    page.evaluate("document.querySelector('#subscribe').requestSubmit()")
+    page.wait_for("document.querySelector('#subscribed').innerText == 'subscribed to #'")
+    type_into(page, "#publish [name=topic]", "plant/try")
+    type_into(page, "#publish [name=payload]", HOSTILE)
+    page.evaluate("document.querySelector('#publish').requestSubmit()")
+    page.wait_for("document.querySelector('#messages').innerText.includes('plant/try')")
+    type_into(page, "#publish [name=topic]", "/#")
+    press(page, "Enter")
+    page.wait_for("document.querySelector('#error').innerText")
+    said = page.evaluate("document.querySelector('#error').innerText")
+    page.evaluate("refresh()")
+    assert page.evaluate("document.querySelector('#error').innerText") == said, "a look may not wipe it away"
+    assert page.evaluate("document.querySelectorAll('img').length") == 0
+
+
+def test_the_graph_shows_links_and_their_traffic_as_they_are_now(site: Site, page: Page) -> None:
+    go(page, "overlay")
+    text = "document.querySelector('#graph').textContent"
+    page.wait_for(
+        f"{text}.includes('a3 (away)') && {text}.includes('g1 (here)') && {text}.includes('b: 2 of 3 needed')"
+    )
+    for number in range(400):
+        site.clients["pump-7"].publish("plant/press-2/load", str(number), 1)
+    page.wait_for("document.querySelectorAll('#graph .rate').length == 2")
+    picture(page, "console-overlay")
+    site.overlay.start("a3")
+    page.wait_for(f"!{text}.includes('away')")
+    assert page.evaluate("document.querySelectorAll('#graph .link.away').length") == 0
+    site.overlay.kill("a3")
+    page.wait_for("document.querySelector('#graph').getAttribute('aria-label').includes('a3 away')")
+    page.evaluate("""graph({name: 'g1', regions: [{name: 'a', members: ['a1', 'a2', 'a3'], needed: 2}], edges: [],
+        links: {}, members: {g1: 'gateway', a1: 'replica', a2: 'replica', a3: 'replica'},
+        suspected: {a2: 4}, named: ['a3']})""")
+    assert page.evaluate("document.querySelector('#graph').getAttribute('aria-label')").endswith(
+        "a2 suspected 4×; a3 named; g1 here"
+    )
+    assert page.evaluate("document.querySelectorAll('#graph path.named').length") == 1, (
+        "a form of its own, not a colour"
+    )
+
+
+def test_traced_entities_stand_in_a_grid_by_group_and_who_is_away_since_when(site: Site, page: Page) -> None:
+    go(page, "entities")
+    page.wait_for("document.querySelector('#groups').innerText.includes('shop')")
+    assert "console" not in page.evaluate("document.querySelector('#entity-grid').innerText"), "our own parts"
+    page.wait_for("document.querySelector('#entity-grid').innerText.includes('● shop:press-2')")
+    lost = site.clients["press-2"].socket()
+    assert lost is not None
+    lost.close()  # without DISCONNECT, as if the power went
+    page.wait_for("document.querySelector('#away-table').innerText.includes('shop:press-2')")
+    page.wait_for("document.querySelector('#entity-grid').innerText.includes('○ shop:press-2')")
+    assert "min" in page.evaluate(
+        "document.querySelector('#away-table tbody').innerText"
+    ) or "just now" in page.evaluate("document.querySelector('#away-table tbody').innerText")
+    picture(page, "console-entities")
+    page.evaluate("document.querySelector('[aria-label=\"Group shop\"]').click()")
+    page.wait_for("document.querySelector('[aria-label=\"Group shop\"]').getAttribute('aria-pressed') == 'true'")
+
+
+def test_by_keyboard_alone(site: Site, page: Page) -> None:
+    """Every control is reached by Tab, the focus is seen and survives what is drawn anew, Escape takes nothing away."""
+    site.client("drill-1")
+    page.evaluate("document.activeElement.blur(); document.querySelector('.skip').focus()")
+    press(page, "Enter")
+    assert focused(page) == "main"
+    for section in ("clients", "overlay", "entities", "retained", "try", "users", "log"):
+        go(page, section)
+        page.wait_for("!document.querySelector('#error').innerText")
+        page.evaluate(f"""window.seen = new Set(); window.called = {CALLED}; document.querySelector('.skip').focus();
+            window.wanted = () => [...document.querySelectorAll('a,button,input,textarea,[tabindex="0"]')].filter(
+                e => e.checkVisibility() && !e.disabled).map(called)""")
+        for _ in range(60):
+            name, outline = page.evaluate(
+                "(e => [called(e), getComputedStyle(e).outlineStyle])(document.activeElement)"
             )
-        page.wait_for("!document.getElementById('overview').hidden")
+            assert outline != "none", f"{section}: nobody sees that {name} has the focus"
+            page.evaluate(f"seen.add({json.dumps(name)})")
+            press(page, "Tab")
+            if page.evaluate("document.activeElement.className == 'skip' || document.activeElement == document.body"):
+                break
+        assert page.evaluate("wanted().filter(name => !seen.has(name))") == [], section
+    go(page, "clients")
+    page.wait_for("!!document.querySelector('[aria-label=\"Disconnect drill-1\"]')")
+    tab_to(page, "Disconnect drill-1")
+    page.evaluate("refresh()")
+    page.wait_for("document.activeElement.getAttribute('aria-label') == 'Disconnect drill-1'")
+    press(page, "Enter")
+    page.wait_for("document.querySelector('#sure').open")
+    press(page, "Escape")
+    page.wait_for("!document.querySelector('#sure').open")
+    page.wait_for("document.activeElement.getAttribute('aria-label') == 'Disconnect drill-1'")
+    press(page, "Enter")
+    page.wait_for("document.querySelector('#sure').open")
+    press(page, "Tab")
+    press(page, "Enter")
+    page.wait_for("""[...document.querySelectorAll('#client-table tbody tr')].every(
+        e => e.cells[0].innerText != 'drill-1' || e.cells[2].innerText == 'away')""")
+    tab_to(page, "Filters of pump-7")
+    press(page, "Enter")
+    page.wait_for("document.querySelector('#sub-table').innerText.includes('plant/#')")
 
-        for width, height, name in ((1280, 800, "desk"), (390, 844, "phone")):
-            page.resize(width, height)
-            for section in ("overview", "clients", "try", "log", "users"):
-                go(page, section)
-                assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{section} scrolls sideways"
-            go(page, "overview")
-            page.wait_for("document.querySelector('#totals').innerText.length > 0")
-            if PICTURES:
-                page.screenshot(Path(PICTURES) / f"console-{name}.png")
-        assert page.evaluate("document.querySelectorAll('h1').length") == 1
-        assert page.evaluate("[...document.querySelectorAll('input,textarea')].every(e => e.closest('label'))")
-        hosts = {each.split("/")[2] for each in page.requested if not each.startswith("data:")}
-        assert hosts == {f"127.0.0.1:{running.port}"}
-        assert [each for each in page.complaints if "401" not in each] == []
 
-        page.evaluate("document.querySelector('#logout').click()")
-        page.wait_for("!document.querySelector('#login').hidden")
-        log_in(page, "bob", "bob-pw")
-        shown = page.evaluate("[...document.querySelectorAll('nav button')].map(e => e.innerText)")
-        assert shown == ["Retained", "Try topics"]
-        for each in clients:
-            each.loop_stop()
+def test_on_a_desk_and_on_a_phone(page: Page) -> None:
+    for (width, height), name in ((DESK, "desk"), (PHONE, "phone")):
+        page.resize(width, height)
+        for section in ("overview", "overlay", "entities", "clients", "retained", "try", "log", "users"):
+            go(page, section)
+            page.evaluate("refresh()")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{section} scrolls sideways"
+            if name == "phone":
+                picture(page, f"phone-{section}")
+        go(page, "overview")
+        page.wait_for("document.querySelector('#totals').innerText.length > 0")
+        picture(page, f"console-{name}")
+    assert page.evaluate("document.querySelectorAll('h1').length") == 1
+    assert page.evaluate("[...document.querySelectorAll('input,textarea')].every(e => e.closest('label'))")
+
+
+def test_nothing_comes_from_elsewhere_and_a_user_sees_what_a_user_may(site: Site, page: Page) -> None:
+    hosts = {each.split("/")[2] for each in page.requested if not each.startswith("data:")}
+    assert hosts == {f"127.0.0.1:{site.port}"}
+    assert [each for each in page.complaints if "401" not in each and "400" not in each] == []
+    page.evaluate("document.querySelector('#logout').click()")
+    site.log_in(page, "bob")
+    shown = page.evaluate("[...document.querySelectorAll('nav button')].map(e => e.innerText)")
+    assert shown == ["Retained", "Try topics"]

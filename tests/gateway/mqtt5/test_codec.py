@@ -131,6 +131,24 @@ def test_explicit_success_is_read_as_absent(text: str, packet: Packet) -> None:
     assert decode(V5, S, bytes.fromhex(text)) == ([packet], None)
 
 
+# MQTT 3.1 §2.1.2, §4.2: what is sent again after a time has DUP; later versions reserve that flag of these packets.
+@pytest.mark.parametrize(
+    ("text", "packet"),
+    [
+        ("8a06000100016101", Subscribe(1, (Subscription("a", 1),))),
+        ("aa050001000161", Unsubscribe(1, ("a",))),
+        ("6a020007", PubRel(7)),
+    ],
+)
+def test_what_a_client_of_mqtt_3_1_repeats_has_dup(text: str, packet: Packet) -> None:
+    data = bytes.fromhex(text)
+    assert decode(V31, S, data) == ([packet], None)
+    for version in (V311, V5):
+        error = decode(version, S, data)[1]
+        assert error is not None
+        assert error.reason == ReasonCode.MALFORMED_PACKET
+
+
 MALFORMED = ReasonCode.MALFORMED_PACKET
 PROTOCOL = ReasonCode.PROTOCOL_ERROR
 REFUSED: list[tuple[str, Version, str, str, ReasonCode]] = [

@@ -82,6 +82,10 @@ def test_an_old_client_is_told_nothing_but_that_it_is_accepted() -> None:
     assert acceptance(connect(V311), OFFER, True, Properties(reason="x")) == b"\x20\2\1\0"
 
 
+def test_a_client_of_mqtt_3_1_is_not_told_of_its_session_in_a_byte_that_it_knows_as_reserved() -> None:
+    assert acceptance(connect(Version.V31, clean=False), OFFER, True, Properties()) == b"\x20\2\0\0"
+
+
 @pytest.mark.parametrize(
     ("asked", "most", "granted"), [(0, 20, 20), (10, 20, 10), (20, 20, 20), (21, 20, 20), (0, 0, 0)]
 )

@@ -59,6 +59,18 @@ def test_serialised_once_and_equal_to_encode(version: Version) -> None:
             ]
 
 
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("retain", [False, True])
+def test_whole_is_the_publication_as_it_came_whoever_was_sent_it_before(qos: int, retain: bool) -> None:
+    properties = Properties(content_type="t")
+    message = Message("a/b", b"x", qos, retain, properties)
+    expected = encode(Publish("a/b", b"x", qos, retain, packet_id=1 if qos else 0, properties=properties), Version.V5)
+    assert message.whole() == expected
+    for number in (5, 6) if qos else ():
+        message.numbered(True, qos, retain, number)
+    assert message.whole() == expected
+
+
 @pytest.mark.parametrize("version", [Version.V311, Version.V5])
 @pytest.mark.parametrize("dup", [False, True])
 def test_first_and_later_receivers_get_equal_packets(version: Version, dup: bool) -> None:

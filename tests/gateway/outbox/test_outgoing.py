@@ -97,6 +97,16 @@ def test_what_is_retained_travels_alone_and_so_does_what_follows_it(tmp_path: Pa
     assert sorted((event.sequence, event.publication.records) for event in events) == [(1, 1), (2, 0), (3, 0)]
 
 
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_what_fits_no_record_is_refused_while_its_client_listens(tmp_path: Path, qos: int) -> None:
+    codes: list[int] = []
+
+    def work(outgoing: Outgoing) -> None:
+        outgoing.take(Publication("plant/a", b"x", qos, properties=(("n", "v"),) * 2000, time_ms=1), codes.append)
+
+    assert (run(tmp_path, work), codes) == ([], [0x83])
+
+
 class FullStore:
     """Its disk has room for nothing more."""
 

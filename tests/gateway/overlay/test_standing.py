@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from bridge.contract.machine import Acked, Committed, Publication
+from bridge.document.policy import Scope
 from gateway.overlay.standing import _servers_needed, standing
 from keys.epochs import Calendar
 from tests.bridge.helpers import gateway, replica
@@ -23,8 +25,21 @@ class Dials(dict[str, Any]):
         self.up = up
 
 
-def stands(world: World, name: str, dials: Dials, now: float = NOW, depth: int = 0, node: Any = None) -> Any:
-    store = SimpleNamespace(depth=depth, held_bytes=7, first=lambda start: (3, int((now - 20) * 1000)))
+def stands(
+    world: World,
+    name: str,
+    dials: Dials,
+    now: float = NOW,
+    depth: int = 0,
+    node: Any = None,
+    waits: dict[int, float] | None = None,
+) -> Any:
+    rows = waits or {3: 20.0}
+
+    def first(start: int) -> tuple[int, int] | None:
+        return next(((number, int((now - rows[number]) * 1000)) for number in sorted(rows) if number >= start), None)
+
+    store = SimpleNamespace(depth=depth, held_bytes=7, first=first)
     figures = SimpleNamespace(name=name, role="gateway", named={"liar": "why"})
     made = node or (gateway(world, name) if name.startswith("g") else replica(world, name))
     links = SimpleNamespace(
@@ -60,6 +75,25 @@ def test_the_oldest_in_the_outbox_says_how_long_it_waits(world: World) -> None:
     assert stands(world, "g1", Dials(()), depth=2).oldest_s == pytest.approx(20, abs=0.01)
     assert stands(world, "g1", Dials(())).oldest_s == 0.0
     assert stands(world, "g1", Dials(())).outbox_bytes_max == 99
+
+
+def test_what_only_a_replica_that_is_away_lacks_does_not_wait() -> None:
+    world = make_world({1: 3}, [], {"g1": 1}, [Scope("plant/#")])
+    node = gateway(world, "g1")
+    publication = Publication("plant/t", b"", 1, time_ms=int(NOW * 1000))
+    node.handle(Committed(((1, 0, publication), (2, 0, publication))), NOW)
+    store: dict[int, float] = {1: 500.0, 2: 90.0}
+
+    def oldest() -> float:
+        return float(stands(world, "g1", Dials(("r1a", "r1b"), "r1c"), depth=2, node=node, waits=store).oldest_s)
+
+    assert oldest() == pytest.approx(500, abs=0.01)
+    for peer in ("r1a", "r1b"):
+        node.handle(Acked(peer, 1), NOW)
+    assert oldest() == pytest.approx(90, abs=0.01), "two of three have the first; only the third lacks it"
+    for peer in ("r1a", "r1b"):
+        node.handle(Acked(peer, 2), NOW)
+    assert oldest() == 0.0
 
 
 def test_a_replica_has_no_bound_of_an_outbox_and_lacks_no_keys(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,8 @@ from gateway.mqtt5.packets import Publish
 from gateway.mqtt5.types import ReasonCode
 from gateway.tracing.assembly import Spoken, authority_of, owner_of, pace_of, rules_of
 from gateway.trust import TrustError
+from tests.gateway.harness import Wire
+from tests.gateway.traced_site import Site
 
 TRACES: dict[str, Any] = {"authority": "ca.pem", "identity": "me"}
 
@@ -119,3 +122,18 @@ def test_a_client_that_is_there_is_probed_or_sent_away() -> None:
     assert [(client is here, why) for client, why in gone] == [
         (True, ReasonCode.ADMINISTRATIVE_ACTION), (False, ReasonCode.ADMINISTRATIVE_ACTION),
     ]  # fmt: skip
+
+
+def test_a_broker_that_traces_shows_what_it_counts(tmp_path: Path) -> None:
+    """Also one that is in no overlay."""
+
+    async def scenario() -> None:
+        async with Site(tmp_path).serving() as broker:
+            spy, pump = await Wire.connect(broker, "spy"), await Wire.connect(broker, "pump")
+            assert await pump.subscribe("$Constrained/Traces/pump/SubscribeOnly/Suppress/x") == 0
+            assert await spy.subscribe("$Constrained/Traces/pump/SubscribeOnly/Suppress/x") == ReasonCode.NOT_AUTHORIZED
+            (events,) = (each for each in broker.operation.collect() if each.name == "veilmq_tracing_events")
+            counted = {tuple(each.labels.values()): each.value for each in events.samples}
+            assert counted["constrained_refused", "subscribe"] == 1
+
+    asyncio.run(scenario())
