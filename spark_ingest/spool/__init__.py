@@ -5,7 +5,7 @@ Imports `errors`; knows no key and no wire.
 
 from __future__ import annotations
 
-from spark_ingest.spool.consumers import Consumer, forget, give_up, make_room, read_place, release, write_durably
+from spark_ingest.spool.consumers import Consumer, forget, give_up, make_room, read_place, release
 from spark_ingest.spool.ledger import HeldStretch
 from spark_ingest.spool.segments import (
     CONSUMERS,
@@ -57,5 +57,4 @@ __all__ = [
     "salvaged_groups",
     "standings",
     "tell_trouble",
-    "write_durably",
 ]

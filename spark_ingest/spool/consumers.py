@@ -26,6 +26,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gateway.files import write_durably
 from spark_ingest.errors import BadOption, SpoolBusy, SpoolDamaged, SpoolError
 from spark_ingest.spool.ledger import NOTHING_HELD, HeldLedger, HeldStretch
 from spark_ingest.spool.segments import (
@@ -60,30 +61,6 @@ def lock_file(path: Path, patience_s: float) -> int | None:
             time.sleep(0.05)
         else:
             return descriptor
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """Replace `path` (mode 0600) so that after a crash it holds the old or the new content, whole."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class Consumer:
