@@ -18,6 +18,7 @@ import pytest
 
 from bridge.contract.figures import FigureName
 from gateway.base.log_events import LogEvent
+from tests.sleeping import SLEEPS
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("keys", "bridge", "gateway", "spark_ingest")
@@ -302,3 +303,15 @@ def test_the_wheel_holds_the_four_packages_and_configs_only() -> None:
     paths = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
     assert {path.split("/")[0] for path in paths} == {*PACKAGES, "configs"}
     assert {name_of(path) for path in MODULES} <= paths
+
+
+def test_time_is_slept_only_where_a_reason_is_given() -> None:
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        if path.relative_to(ROOT).parts[1] == "bench":
+            continue
+        calls = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
+        slept = [one.lineno for one in calls if ast.unparse(one.func) in ("time.sleep", "asyncio.sleep")
+                 and ast.unparse(one.args[0]) != "0"]  # fmt: skip
+        most, _ = SLEEPS.get(name_of(path), (0, ""))
+        assert len(slept) <= most, f"{name_of(path)} sleeps in lines {slept}; wait for what comes (tests/waits.py)"
+    assert all((ROOT / name).exists() for name in SLEEPS)

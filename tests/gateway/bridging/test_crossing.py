@@ -12,6 +12,7 @@ from gateway.bridging.crossing import _Way
 from gateway.client import MqttClient
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt5.types import ReasonCode
+from tests.waits import until
 
 
 class Side:
@@ -100,8 +101,7 @@ def test_a_final_refusal_is_counted_and_a_passing_one_is_tried_again(
         assert (one.refused, source.acknowledged) == (1, [1])
         one.pass_on(message(2), message(2))
         target.published[1][3](ReasonCode.QUOTA_EXCEEDED)
-        while len(target.published) < 3:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(target.published) >= 3)
         assert source.acknowledged == [1]
         target.published[2][2]()
         assert source.acknowledged == [1, 2]
@@ -109,7 +109,6 @@ def test_a_final_refusal_is_counted_and_a_passing_one_is_tried_again(
         one.pass_on(message(3), message(3))
         await asyncio.sleep(0.01)
         target.takes = True
-        while len(target.published) < 4:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(target.published) >= 4)
 
     asyncio.run(go())

@@ -21,16 +21,14 @@ import pytest
 import yaml
 
 from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, free_ports
+from tests.waits import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("mosquitto") is None, reason="no mosquitto here; make tools")
 WAIT_S = 60.0
 
 
 def until(holds: Callable[[], Any], what: str) -> None:
-    end = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
+    assert wait_until(holds, WAIT_S), what
 
 
 class Process:

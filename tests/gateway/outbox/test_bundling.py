@@ -9,6 +9,7 @@ from bridge.contract import BATCH_BYTES, RECORDS_MAX, Publication, numbers_of, u
 from gateway.outbox.bundling import bundled
 from gateway.outbox.database import StoredRow
 from gateway.outbox.store import Store, StoredEntry, StoreError
+from tests.waits import until
 
 
 def row(number: int, batch: str | None = "plant/#", size: int = 10) -> StoredRow:
@@ -42,8 +43,7 @@ def test_a_commit_is_one_entry_that_survives_a_restart_and_goes_as_a_whole(tmp_p
         numbers = [
             store.append(Publication(f"plant/{n}", b"%d" % n, 1, time_ms=n), told.append, "plant/#") for n in range(50)
         ]
-        while len(told) < 50:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(told) >= 50)
         assert [entry.sequence for entry in told if isinstance(entry, StoredEntry)] == numbers
         got = [number for entry in entries for number in numbers_of(entry.publication, entry.sequence)]
         assert got == numbers

@@ -23,6 +23,7 @@ from bridge.contract.machine import (
     LeaveOnDisk,
     NotAdopted,
     Offered,
+    Outlived,
     Publication,
     ReadPage,
     Republish,
@@ -57,7 +58,7 @@ EFFECTS: dict[str, tuple[Effect, ...]] = {
     "keep_archive": (KeepArchive(1, None),),
     "adopted": (Adopt(OVERLAY, b"", Adoption.LIVE), Adopt(OVERLAY, b"", Adoption.REMOVED)),
 }
-OTHERS = (Count, Blame, Watch, NotAdopted, Wanted, Doubted)
+OTHERS = (Count, Blame, Watch, NotAdopted, Wanted, Doubted, Outlived)
 
 
 class Node:
@@ -144,6 +145,7 @@ def test_an_effect_reaches_the_hands(name: str) -> None:
 def test_counts_and_blame_are_figures_and_watches_are_links(caplog: pytest.LogCaptureFixture) -> None:
     driver, node, hands, _, dials = made()
     node.effects = [Count("forwarded", 3), Blame("r1a", True, "it lied"), Watch("r1a", "t"), NotAdopted("too old")]
+    node.effects.append(Outlived(1))
     driver.handle(Tick())
     assert driver.figures.counts["forwarded"] == 3
     assert "named r1a: it lied" in caplog.text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,8 @@ from tests.spark_ingest.spool.test_segments import fill, opened
 
 pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
+
+from tests.waits import wait_until
 
 
 def no_client(_: object) -> Any:
@@ -158,11 +159,7 @@ def test_a_damaged_spool_ends_the_receiver_at_once(tmp_path: Path) -> None:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    for _ in range(400):
-        if holds():
-            return
-        time.sleep(0.02)
-    raise AssertionError("never")
+    assert wait_until(holds, 8.0), "never"
 
 
 def test_progress_tells_what_was_passed_over(spool: Path) -> None:
