@@ -36,6 +36,7 @@ from bridge.contract import (
     LinkDown,
     LinkUp,
     NotAppended,
+    NotTaken,
     OutboxPage,
     Publication,
     PublisherGuard,
@@ -49,6 +50,7 @@ from bridge.contract import (
     Unsubscribed,
     Wanted,
 )
+from bridge.contract.refusing import refusal
 from bridge.document import Issuer, Overlay, ScopeSecret
 from bridge.document.region_view import RegionView
 from bridge.groups import GROUPS_TOPIC, LeaseRelay, SharedGroups
@@ -135,6 +137,8 @@ class ReaderNode(Node):
         match event:
             case Acked():
                 return self.interest.acked(event)
+            case NotTaken():
+                return self.interest.refused(event, now)
             case LinkUp(peer):
                 return self.interest.link_up(peer)
             case LinkDown(peer):
@@ -257,6 +261,8 @@ class GatewayNode(ReaderNode):
                 return self._collected(self.collector.received(event, now), now)
             case Acked(_, ticket) if ticket > 0:
                 return self.publisher.acked(event, now, self.keeper.is_ahead(event.peer))
+            case NotTaken(_, ticket) if ticket > 0:
+                return self.publisher.refused(event, now)
             case Acked():
                 effects = super()._own(event, now)
                 return effects + self.groups.reviewed(now) if effects else effects
@@ -344,13 +350,8 @@ class GatewayNode(ReaderNode):
         return super()._rotated(event, now)
 
     def _deadlines(self) -> list[float | None]:
-        own = (
-            self.collector.next_deadline,
-            self.publisher.next_deadline,
-            self.intake.next_deadline,
-            self.groups.next_deadline,
-        )
-        return [*super()._deadlines(), *own]
+        machines = self.collector, self.publisher, self.intake, self.groups
+        return [*super()._deadlines(), *(machine.next_deadline for machine in machines)]
 
 
 class ReplicaNode(Node):
@@ -390,6 +391,10 @@ class ReplicaNode(Node):
                 return self.forwarder.tick(now)
             case _:
                 return []
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        effects = super().handle(event, now)
+        return effects + refusal(effects) if isinstance(event, Received) else effects
 
     def _erase(self) -> None:
         self.forwarder.erase()

@@ -91,6 +91,15 @@ class Acked:
     ticket: int
 
 
+@dataclass(frozen=True, slots=True)
+class NotTaken:
+    """`peer` did not take what was sent with `ticket`; `reason`: one of `refusing.Reason`."""
+
+    peer: str
+    ticket: int
+    reason: str
+
+
 OutboxEntry: TypeAlias = tuple[int, int, Publication]
 """(sequence, previous, publication). `previous`: of the preceding QoS >= 1 publication on the same topic; 0: none."""
 
@@ -205,7 +214,7 @@ class Restored:
 
 
 Event: TypeAlias = (
-    LinkUp | LinkDown | Received | Acked | Appending | NotAppended | Committed | Unstored | OutboxPage
+    LinkUp | LinkDown | Received | Acked | NotTaken | Appending | NotAppended | Committed | Unstored | OutboxPage
     | Subscribed | Unsubscribed | GroupJoined | GroupLeft | Offered | KeyWanted | KeyDoubted | Tick | Rotated
     | Restored
 )  # fmt: skip
@@ -221,6 +230,13 @@ class Send:
     peer: str
     wire: Wire
     ticket: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Do not acknowledge what was received just now: say to its sender that it was refused, and why."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,8 +388,8 @@ class KeysChanged:
 
 
 Effect: TypeAlias = (
-    Send | Watch | Deliver | DeliverShared | Forget | LeaveOnDisk | ReadPage | Count | Blame | Republish | Wanted
-    | Doubted | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep | Outlived
+    Send | Refuse | Watch | Deliver | DeliverShared | Forget | LeaveOnDisk | ReadPage | Count | Blame | Republish
+    | Wanted | Doubted | Adopt | NotAdopted | KeysChanged | KeepMaterial | KeepArchive | Keep | Outlived
 )  # fmt: skip
 
 

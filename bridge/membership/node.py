@@ -19,6 +19,7 @@ from bridge.contract import (
     LinkGuard,
     LinkUp,
     NotAdopted,
+    NotTaken,
     Offered,
     Received,
     Rotated,
@@ -70,7 +71,9 @@ class Node:
                     return self.offered(document, now)
                 except OverlayError as error:
                     return [NotAdopted(str(error))]
-            case LinkUp(peer) | LinkDown(peer) | Received(peer, _) | Acked(peer, _) if peer not in self._peers:
+            case LinkUp(peer) | LinkDown(peer) | Received(peer, _) | Acked(peer, _) | NotTaken(peer, _, _) if (
+                peer not in self._peers
+            ):
                 return [Count("refused", 1, "stranger"), Blame(peer, False, "not a neighbour of ours")]
             case Received(peer, _):
                 if self._links.closed(peer, now):

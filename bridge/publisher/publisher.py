@@ -15,12 +15,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from bridge.contract import Acked, Count, Effect, Forget, OutboxEntry, Publication, Received, Send, Wire, count_of
+from bridge.contract.machine import NotTaken
 from bridge.document import Overlay, ScopeSecret
 from bridge.document.overlay import RegionView
+from bridge.publisher.ages import Ages
 from bridge.publisher.announcing import key_alone, sends
 from bridge.publisher.data_keys import LiveKey
 from bridge.publisher.handing_over import hand_over, has_enough
 from bridge.publisher.own_retained import OwnRetained
+from bridge.publisher.refusals import RESEAL_AFTER_S, Refusals
 from bridge.publisher.repairing import Repairable, check_ours
 from bridge.publisher.residents import Residents, Standing, first_lacking
 from bridge.publisher.sealing import Entry, Sealer
@@ -58,7 +61,7 @@ class Publisher:
         self.view = overlay.views[self._home]
         self._hosted = overlay.hosted  # while we run
         self.sealer = Sealer(overlay, identity, name, secrets, keys, random, life)
-        self._max_age_s = max_age_s
+        self._ages = Ages(max_age_s)
         self._retained = OwnRetained()
         self._residents = Residents()
         self._entries: dict[int, Entry] = {}
@@ -68,6 +71,7 @@ class Publisher:
         self._dropped: OrderedDict[int, int] = OrderedDict()  # dropped -> the one before it that was not
         self._repairable = Repairable()
         self._lanes = Lanes()
+        self.refusals = Refusals()
         self._up: set[str] = set()  # of whom those in the view in force have lanes
         self._waiting: dict[int, bool] = {}  # entries that cannot be sealed now -> whether for want of the right
         self._give_up_at = float("inf")  # when the first of those for want of the right goes
@@ -188,6 +192,7 @@ class Publisher:
         """
         if not self._lanes.acknowledged(event.peer, event.ticket, now):
             return self._pump(now)
+        self.refusals.acknowledged(event.peer)
         entry = self._entries.get(event.ticket)
         effects: list[Effect] = []
         if entry is not None and is_ahead:
@@ -202,6 +207,12 @@ class Publisher:
                 effects += self._sweep()
         return effects + self._pump(now)
 
+    def refused(self, event: NotTaken, now: float) -> list[Effect]:
+        """A replica did not take it: that is no acknowledgement, and it is offered again."""
+        if self._lanes.refused(event.peer, event.ticket) and event.ticket in self._entries:
+            self.refusals.refused(event.peer, event.ticket, event.reason, now)
+        return [Count("refused_by_replica", 1, event.reason), *self._pump(now)]
+
     def tick(self, now: float) -> list[Effect]:
         """Drop what only stragglers lack once their bound is passed. What too few have stays, and goes when
         enough of them acknowledge it."""
@@ -212,6 +223,11 @@ class Publisher:
             if has_enough(self._entries[sequence], self.view):
                 gone.append(sequence)
         gone += self._repairable.due(now)
+        due = {refused for refused in self.refusals.due(now) if refused[1] in self._entries}
+        if due:
+            back = {(sequence, self._entries[sequence].publication.topic) for _, sequence in due}
+            self._lanes.requeue(back, lambda peer, sequence: (peer, sequence) in due)
+            self.sealer.ask_review()
         effects = self._forget(gone)
         self._lanes.keep(self._entries.__contains__, len(self._entries))
         return effects + self._drop_old(now) + self._pump(now)
@@ -229,7 +245,8 @@ class Publisher:
         first = next(iter(self._young), None)
         straggler = None if first is None else self._entries[first].born + STRAGGLER_S
         review = min(self.sealer.review_at or 0.0, self._give_up_at)
-        deadlines = (straggler, review, self._first_too_old_at(), self._repairable.next_deadline)
+        old_at, again_at = self._ages.first_at(self._entries), self.refusals.next_deadline
+        deadlines = (straggler, review, old_at, again_at, self._repairable.next_deadline)
         return min((at for at in deadlines if at is not None and at < float("inf")), default=None)
 
     def keys_changed(self, now: float) -> list[Effect]:
@@ -314,34 +331,16 @@ class Publisher:
 
     def _drop_expired(self, sequences: Iterable[int], now: float) -> list[Effect]:
         """Drop those of these unsent entries that are too old by either bound."""
-        message, age = [], []
-        for sequence in sequences:
-            publication = self._entries[sequence].publication
-            if publication.expiry_s is not None and now > publication.time_ms / 1000 + publication.expiry_s:
-                message.append(sequence)
-            elif self._max_age_s is not None and now > publication.time_ms / 1000 + self._max_age_s:
-                age.append(sequence)
+        message, age = self._ages.expired((self._entries[sequence] for sequence in sequences), now)
         effects = self._drop([*message, *age]) if message or age else []
         effects += [Count("outbox_expired", len(message), "message")] if message else []
         return effects + ([Count("outbox_expired", len(age), "age")] if age else [])
 
     def _drop_old(self, now: float) -> list[Effect]:
         """What was in memory too long, though it may have been sent to some: the oldest first."""
-        old = []
-        for sequence, entry in self._entries.items() if self._max_age_s is not None else ():
-            assert self._max_age_s is not None
-            if now <= entry.publication.time_ms / 1000 + self._max_age_s:
-                break
-            old.append(sequence)
+        old = self._ages.too_long(self._entries, now)
         lost = [sequence for sequence in old if self._entries[sequence].standing is not Standing.SETTLED]
         return [*self._drop(old), Count("outbox_expired", len(lost), "age")] if old else []
-
-    def _first_too_old_at(self) -> float | None:
-        """When `_drop_old` has something to do."""
-        first = next(iter(self._entries.values()), None)
-        if first is None or self._max_age_s is None:
-            return None
-        return first.publication.time_ms / 1000 + self._max_age_s + 0.001
 
     def _review(self, now: float) -> list[Effect]:
         """What a change of epoch keys or rights means for what is sealed, waits or is retained."""
@@ -349,7 +348,8 @@ class Publisher:
         changed = self.sealer.review(scopes, now)
         again = []
         for sequence, entry in self._entries.items():
-            if entry.wire is None or self.sealer.is_current(entry):
+            old = abs(now - entry.sealed_ms / 1000) > RESEAL_AFTER_S and not has_enough(entry, self.view)
+            if entry.wire is None or (self.sealer.is_current(entry) and not old):
                 continue
             if any(peer not in entry.acked for peer, _ in self._lanes):
                 again.append(sequence)

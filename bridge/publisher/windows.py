@@ -177,6 +177,18 @@ class Lanes:
             lane.acknowledged(sequence, now)
         return not outdated
 
+    def refused(self, peer: str, sequence: int) -> bool:
+        """The peer did not take it; False if that was a former sealing, or we asked it for nothing."""
+        lane = self._lanes.get(peer)
+        if lane is None:
+            return False
+        outdated = lane.outdated.pop(sequence, 0)
+        if outdated > 1:
+            lane.outdated[sequence] = outdated - 1
+        if not outdated:
+            lane.put_back(sequence)
+        return not outdated
+
     def outdate(self, sequence: int) -> None:
         """It will be sealed anew: what is on its way does not count."""
         for lane in self._lanes.values():

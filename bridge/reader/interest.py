@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from bridge.base import overlaps
-from bridge.contract import Acked, Count, Effect, Send, Watch, Wire
+from bridge.contract import Acked, Count, Effect, NotTaken, Send, Watch, Wire
 from bridge.document import Overlay, ScopeSecret, batch_topic
 from bridge.wire import RENEW_AFTER_S, STATEMENT_LEASE_S, SUBSCRIBE_TOPIC, Statement
 from keys.identity import Identity
@@ -134,6 +134,15 @@ class ScopeInterest:
         before = self._has_quorum(want)
         want.acked.add(event.peer)
         return [Count("subscriptions_accepted")] if self._has_quorum(want) and not before else []
+
+    def refused(self, event: NotTaken, now: float) -> list[Effect]:
+        """A replica did not take the statement: it does not count there, and is said again."""
+        told = self._told.pop(event.ticket, None)
+        if told is not None:
+            self._tickets.pop(told, None)
+            want = self._wants[told[1]]
+            want.renew_at = min(want.renew_at, now + REPEAT_S)
+        return [Count("refused_by_replica", 1, event.reason)]
 
     def wanted(self) -> frozenset[str]:
         """Wire filters of the scopes that local clients want now."""

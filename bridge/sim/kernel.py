@@ -33,10 +33,12 @@ from bridge.contract import (
     LinkUp,
     Machine,
     NotAdopted,
+    NotTaken,
     Outlived,
     Publication,
     ReadPage,
     Received,
+    Refuse,
     Republish,
     Send,
     Tick,
@@ -112,6 +114,9 @@ class Kernel:
         self._cut: set[frozenset[str]] = set()
         self._last_arrival: dict[tuple[str, str], float] = {}
         self._ticks: dict[str, float] = {}
+        self._answers: dict[int, Acked] = {}  # what is on its way, by identity of its event -> its acknowledgement
+        self._answer: Acked | None = None  # of the event at hand
+        self._refused: dict[int, NotTaken] = {}  # by identity of the acknowledgement that comes in its place
 
     # ------------------------------------------------------------------------------------------- the world
 
@@ -181,6 +186,8 @@ class Kernel:
                 return self.trace
             when, _, name, incarnation, event = heapq.heappop(self._queue)
             self.now = max(self.now, when)
+            self._answer = self._answers.pop(id(event), None)
+            event = self._refused.pop(id(event), event)
             if isinstance(event, Tick):
                 self._ticks.pop(name, None)
             if name in self._alive and incarnation == self._incarnation[name] and self._passes(name, event):
@@ -191,7 +198,7 @@ class Kernel:
 
     def _passes(self, name: str, event: Event) -> bool:
         match event:
-            case LinkUp(peer) | Received(peer, _) | Acked(peer, _):
+            case LinkUp(peer) | Received(peer, _) | Acked(peer, _) | NotTaken(peer, _, _):
                 return peer in self._alive and self._linked(name, peer)
             case _:
                 return True
@@ -212,10 +219,15 @@ class Kernel:
                 self.at(self.now + self._rng.random(), peer, LinkUp(name))
 
     def _apply(self, name: str, event: Event) -> None:
+        answer, self._answer = self._answer, None
         ahead_s = self._clocks.get(name, 0.0)
         if isinstance(event, Committed) and name in self._outboxes:
             self._outboxes[name].put(event.entries)
-        self._effects(name, self.nodes[name].handle(event, self.now + ahead_s))
+        effects = self.nodes[name].handle(event, self.now + ahead_s)
+        self._effects(name, effects)
+        for effect in effects if answer is not None else ():
+            if isinstance(effect, Refuse) and answer is not None:
+                self._refused[id(answer)] = NotTaken(answer.peer, answer.ticket, effect.reason)
 
     def _effects(self, name: str, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -236,9 +248,11 @@ class Kernel:
                 if peer not in self._alive or not self._linked(name, peer):
                     return
                 arrival = self._arrival(name, peer)
-                self.at(arrival, peer, Received(name, wire))
+                received = Received(name, wire)
+                self.at(arrival, peer, received)
                 if ticket:
-                    self.at(max(arrival, self._arrival(peer, name)), name, Acked(peer, ticket))
+                    answer = self._answers[id(received)] = Acked(peer, ticket)
+                    self.at(max(arrival, self._arrival(peer, name)), name, answer)
             case Adopt():
                 if effect.outcome is Adoption.LIVE:
                     self._follow(name, peers_of(effect.overlay, name))
@@ -264,7 +278,7 @@ class Kernel:
                 self.at(self.now, name, self._outboxes[name].page(start))
             case NotAdopted(why):
                 self.trace.not_adopted.append((name, why))
-            case Watch() | KeysChanged() | KeepMaterial() | KeepArchive() | Keep() | Outlived():
+            case Watch() | KeysChanged() | KeepMaterial() | KeepArchive() | Keep() | Outlived() | Refuse():
                 pass  # no stock brokers here, and no files
             case Wanted() | Doubted():
                 raise AssertionError("what a reader says to its own node")

@@ -53,6 +53,7 @@ RIGHTS_MAX = 65_536  # (publisher, topic, epoch) whose right is remembered: no s
 SEQUENCE_MAX = (1 << 63) - 1  # the largest signed number of 64 bits, as databases and Spark have them
 TIME_MS_MAX = 253_402_300_799_999  # end of year 9999, the last that calendars and Spark's timestamps can show
 AHEAD_S = 300.0  # clocks of members may differ by so much about what cannot be yet
+AGE_S = 3_610.0  # how long replicas keep for who is away, and a repair: what was sealed before is refused
 BUMP_GRACE_S = 30.0  # a bump reaches all members within it, whatever the calendar's grace is
 
 
@@ -122,6 +123,7 @@ class Admission:
         if known is not None:
             _check_end(known.publisher, now)
             live = self._check_epoch(known.epoch, now)
+            self._check_age(known.header, now)
             return known if live is known.live else known._replace(live=live)
         admitted = self.first(told, wire_topic, now)
         if len(wire_topic) <= HEADERS_TOPIC_MAX:
@@ -143,6 +145,7 @@ class Admission:
             raise BadFrame(f"sequence {header.sequence} follows {header.previous}")
         epoch = self._span[0] if self._span[1] <= header.time_ms < self._span[2] else self._epoch_of(header.time_ms)
         live = self._check_epoch(epoch, now)
+        self._check_age(header, now)
         asked = (header.publisher, wire_topic, epoch)
         found = self._rights[asked] if asked in self._rights else self._learn(publisher, asked)
         if found is None:
@@ -244,6 +247,11 @@ class Admission:
         if epoch >= self.oldest(now):
             raise NotAuthorised(f"epoch {epoch} has not begun")
         raise Expired(f"epoch {epoch} is over")
+
+    def _check_age(self, header: MessageHeader, now: float) -> None:
+        """At a replica, raises NotFresh for what was sealed too long ago, or is to be. What is retained may be old."""
+        if self._replica and not header.retain and not -AHEAD_S <= now - header.time_ms / 1000 <= AGE_S:
+            raise NotFresh(f"sealed {now - header.time_ms / 1000:.0f} s before our time")
 
     @staticmethod
     def shares(properties: Mapping[str, str], expected: Sequence[Place | Hop]) -> list[Share]:

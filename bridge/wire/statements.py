@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from bridge.contract import Allowance
 from bridge.document import Member, Overlay, Scope
-from keys.errors import BadSignature, Expired, NotAuthorised, TooOften
+from bridge.wire.admission import AHEAD_S
+from keys.errors import BadSignature, Expired, NotAuthorised, NotFresh, TooOften
 from keys.frames import Kind, Reader, number, opening, text
 from keys.identity import Identity, verify
 
@@ -145,6 +146,9 @@ class RoutingTable:
             return False
         if statement.expires_ms <= now * 1000:
             return False  # an old one of the author's, replayed: nobody's fault, and it spends nothing of what is left
+        if statement.version > (now + AHEAD_S) * 1000:
+            # A version is a time: one to come would outrank all that its author says until then.
+            raise NotFresh(f"{statement.member} states something with a version that is to come")
         if statement.expires_ms > (now + STATEMENT_LEASE_S + CLOCKS_S) * 1000:
             raise Expired(f"{statement.member} states something for longer than statements live")
         if statement.on and not self.may_read(statement.member, scope, now):

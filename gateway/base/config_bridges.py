@@ -14,7 +14,8 @@ from bridge.base import TopicError, check_filter
 from gateway.base.limits import Model
 
 TOPICS_MAX = 1_000
-ADDRESSES_MAX = 16
+ADDRESSES_MAX = 5
+"""As many as the client tries in a round (`gateway.client.redial`)."""
 
 
 def _address(text: str) -> str:

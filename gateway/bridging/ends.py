@@ -7,11 +7,13 @@ sends a bridge nothing of its own and keeps RETAIN as published. Not here: what 
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
 
-from gateway.base import BridgeSettings, BridgeTls, ConfigError, PrivateFileError, StartError, read_private
+from gateway.base import BridgeSettings, BridgeTls, ConfigError, PrivateFileError, Stamps, StartError, read_private
+from gateway.base.log_events import LogEvent
 from gateway.bridging.crossing import Bridge
 from gateway.bridging.mapping import Marks, Topics
 from gateway.client import Here, LocalEnd, MqttClient
@@ -19,6 +21,8 @@ from gateway.client.redial import split_host_port
 from gateway.mqtt5.actions import SessionLimits
 from gateway.mqtt5.client_session import ClientSession
 from gateway.mqtt5.packets import NO_PROPERTIES, Version
+
+log = logging.getLogger("veilmq.bridge")
 
 WINDOW = 256
 """Messages of QoS 1 and 2 that one side has not acknowledged while the other is asked to take them."""
@@ -42,7 +46,10 @@ class RemoteEnd(MqttClient):
 
     def __init__(self, settings: BridgeSettings, client_id: str, password: bytes | None, limits: SessionLimits) -> None:
         addresses = [split_host_port(address) for address in settings.addresses]
-        context = None if settings.tls is None else tls_context(settings.tls)
+        tls = self._tls = settings.tls
+        files = () if tls is None else (tls.cafile, tls.certfile, tls.keyfile)
+        self._stamps = Stamps(file for file in files if file is not None)
+        context = None if tls is None else tls_context(tls)
         super().__init__(
             *addresses[0], client_id=client_id, clean_start=False, ssl=context, username=settings.username,
             password=password, keep_alive_s=settings.keep_alive_s, session_expiry_s=settings.session_expiry_s,
@@ -54,6 +61,17 @@ class RemoteEnd(MqttClient):
             self._connect = replace(self._connect, version=Version.V311, properties=NO_PROPERTIES)
             self._session = self._new_session()
             self._decoder = self._new_decoder()
+
+    async def _open(self, host: str, port: int) -> None:
+        """Certificates that were replaced count from the next connection on; those of before go on if they cannot."""
+        if self._tls is not None and self._stamps.changed():
+            try:
+                self._ssl = tls_context(self._tls)
+            except StartError as error:
+                LogEvent.CERTIFICATE_NOT_RENEWED.say(log, self._where, error)
+            else:
+                LogEvent.CERTIFICATE_RENEWED.say(log, self._where, self._tls.certfile or self._tls.cafile)
+        await super()._open(host, port)
 
     def _new_session(self) -> ClientSession:
         kind = _PrivateSession if getattr(self, "_private", False) else ClientSession

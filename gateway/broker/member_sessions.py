@@ -12,9 +12,9 @@ from functools import partial
 
 from bridge.publisher import WINDOW_MAX
 from gateway.broker.flushing import UNACKNOWLEDGED
-from gateway.clients import Client, OverlayPort, PeerMessage, Reached
+from gateway.clients import Client, OverlayPort, PeerMessage, PeerRefusal, Reached
 from gateway.mqtt5.actions import SessionLimits
-from gateway.mqtt5.packets import Packet, PubAck, Publish
+from gateway.mqtt5.packets import NO_PROPERTIES, Packet, Properties, PubAck, Publish
 from gateway.mqtt5.types import ReasonCode
 
 CONTROL_WINDOW = 64
@@ -36,12 +36,14 @@ def published(client: Client, publish: Publish, overlay: OverlayPort) -> None:
     hold = overlay.peer_published(client.peer, publish)
     if hold is None:
         _acknowledge(client, publish, ReasonCode.SUCCESS)
+    elif isinstance(hold, PeerRefusal):
+        _acknowledge(client, publish, hold.code, hold.properties)
     elif not hold(partial(_acknowledge, client, publish)) and client.connection is not None:
         client.connection.pause(UNACKNOWLEDGED)
 
 
-def _acknowledge(client: Client, publish: Publish, code: int) -> None:
-    data = client.session.acknowledge(publish, ReasonCode(code))
+def _acknowledge(client: Client, publish: Publish, code: int, properties: Properties = NO_PROPERTIES) -> None:
+    data = client.session.acknowledge(publish, ReasonCode(code), properties)
     connection = client.connection
     if connection is not None:
         if data:

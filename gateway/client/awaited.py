@@ -12,6 +12,7 @@ from typing import cast
 
 from gateway.base import LinkFigures
 from gateway.mqtt5.client_session import Completed
+from gateway.mqtt5.packets import NO_PROPERTIES
 from gateway.mqtt5.types import ReasonCode
 
 
@@ -29,6 +30,8 @@ class Acknowledgements:
 
     def __init__(self, figures: LinkFigures) -> None:
         self.refused = 0
+        self.refusal = NO_PROPERTIES
+        """Of the answer that refused the publication that `on_refused` is told of."""
         self._figures = figures
         self._timed: float | None = None
 
@@ -45,9 +48,10 @@ class Acknowledgements:
         awaiting = cast(Awaiting, action.token)
         if action.code >= ReasonCode.UNSPECIFIED_ERROR:
             self.refused += 1
-            self._timed = None
+            self._timed, self.refusal = None, action.properties
             if awaiting.on_refused is not None:
                 awaiting.on_refused(action.code)
+            self.refusal = NO_PROPERTIES
             return
         if awaiting.written_at is not None and self._timed == awaiting.written_at:
             self._timed, self._figures.acknowledge_s = None, time.perf_counter() - awaiting.written_at

@@ -25,6 +25,7 @@ from gateway.clients.overlay_port import (
     LocalBroker,
     Measured,
     OverlayPort,
+    PeerRefusal,
     SharedName,
 )
 from gateway.clients.publications import message_of, publication_of, without_reserved
@@ -60,6 +61,7 @@ __all__ = [
     "OwedAck",
     "Pace",
     "PeerMessage",
+    "PeerRefusal",
     "Reached",
     "RetainedStore",
     "Router",

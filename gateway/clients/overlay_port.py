@@ -6,12 +6,13 @@ All methods are called on the event loop and must not block.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from bridge.contract import Publication, UserProperties
 from bridge.traces import EntityConnected, EntityGone, EntitySeen
 from gateway.base import Figures
-from gateway.mqtt5.packets import Publish, Will
+from gateway.mqtt5.packets import Properties, Publish, Will
 from gateway.mqtt5.session import ServerSession
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "LocalBroker",
     "Measured",
     "OverlayPort",
+    "PeerRefusal",
     "SharedName",
     "SharedSubscriptions",
 ]
@@ -36,6 +38,14 @@ Done: TypeAlias = Callable[[int], None]
 
 
 EntityEvent: TypeAlias = EntityConnected | EntitySeen | EntityGone
+
+
+@dataclass(frozen=True, slots=True)
+class PeerRefusal:
+    """What a member's PUBLISH is answered with instead of an acknowledgement."""
+
+    code: int
+    properties: Properties
 
 
 class OverlayPort(Protocol):
@@ -70,8 +80,8 @@ class OverlayPort(Protocol):
         """The member's session has ended: with its connection, or when it expired."""
         ...
 
-    def peer_published(self, peer: str, publish: Publish) -> Callable[[Done], bool] | None:
-        """A PUBLISH of a member, alias resolved. None: it is acknowledged now.
+    def peer_published(self, peer: str, publish: Publish) -> Callable[[Done], bool] | PeerRefusal | None:
+        """A PUBLISH of a member, alias resolved. None: it is acknowledged now; a refusal: it is refused now.
 
         Else the answer is called at once with what acknowledges it later; False: read nothing of the member until then.
         """

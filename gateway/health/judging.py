@@ -135,6 +135,15 @@ def _connections(view: View) -> Iterator[Finding]:
 # ---------------------------------------------------------------------------------------------- overlay
 
 
+_REFUSALS = {
+    "time": "compare its clock and ours",
+    "generation": "this identity may run twice",
+    "view": "compare clocks and versions of the overlay",
+    "right": "compare versions of the overlay; ask its owner for the right",
+    "budget": "we send more than the policy allows",
+}
+
+
 def _overlay(one: OverlayStanding) -> Iterator[Finding]:
     if one.removed:
         yield Finding(BROKEN, "removed", f"the overlay lists {one.name} no longer; ask its owner, or stop this process")
@@ -148,6 +157,9 @@ def _overlay(one: OverlayStanding) -> Iterator[Finding]:
         yield from _key_servers(one.key_servers, bool(one.keys_missing))
     yield from _outbox(one)
     yield from _keys(one)
+    for peer, reason in sorted(one.refusals.items()):
+        said = f"{peer} refuses what we publish: {reason}; {_REFUSALS.get(reason, 'see its log')}"
+        yield Finding(DEGRADED, f"refused:{peer}", said)
     for peer, ahead_s in sorted(one.clocks.items()):
         if abs(ahead_s) >= CLOCK_WARN_S:
             way = "ahead of" if ahead_s > 0 else "behind"

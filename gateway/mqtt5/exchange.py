@@ -15,7 +15,7 @@ from gateway.mqtt5.aliases import NO_INBOUND
 from gateway.mqtt5.delivery import Connection, Delivery, Queued
 from gateway.mqtt5.encoding import encode
 from gateway.mqtt5.flows import Answer, HeardFlow, InboundFlows
-from gateway.mqtt5.packets import PubAck, PubComp, Publish, PubRec, PubRel, Version
+from gateway.mqtt5.packets import NO_PROPERTIES, Properties, PubAck, PubComp, Publish, PubRec, PubRel, Version
 from gateway.mqtt5.types import ReasonCode
 
 
@@ -44,7 +44,9 @@ class SessionExchange(Delivery):
                 return
         actions.append(publish)
 
-    def acknowledge(self, publish: Publish, code: int = ReasonCode.SUCCESS) -> bytes:
+    def acknowledge(
+        self, publish: Publish, code: int = ReasonCode.SUCCESS, properties: Properties = NO_PROPERTIES
+    ) -> bytes:
         """PUBACK or PUBREC for a message that `received_all` returned, to be written if not empty.
 
         Called with that very object, in the order in which messages came (MQTT-4.6.0-2, 4.6.0-3), once it is
@@ -60,7 +62,7 @@ class SessionExchange(Delivery):
         if not code or not v5:
             return (b"\x40\2" if publish.qos == 1 else b"\x50\2") + publish.packet_id.to_bytes(2, "big")
         kind = PubAck if publish.qos == 1 else PubRec
-        return encode(kind(publish.packet_id, code), self.version)
+        return encode(kind(publish.packet_id, code, properties), self.version)
 
     def acknowledge_all(self, publishes: Sequence[Publish]) -> bytes:
         """What `acknowledge` would say to each of these, with success."""

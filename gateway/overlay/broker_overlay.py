@@ -40,7 +40,7 @@ from bridge.traces import Announce, AvailabilityEffect, AvailabilityEvent
 from gateway.base import FIGURES_TOPIC, Figures
 from gateway.base.log_events import LogEvent
 from gateway.client import MqttClient
-from gateway.clients import Done, LocalBroker
+from gateway.clients import Done, LocalBroker, PeerRefusal
 from gateway.mqtt5.packets import Publish
 from gateway.outbox import Outgoing, Store
 from gateway.overlay.accepting import Accepting
@@ -49,6 +49,7 @@ from gateway.overlay.dials import Dials
 from gateway.overlay.driver import Driver
 from gateway.overlay.entities import LocalEntities
 from gateway.overlay.keeping import Keeping
+from gateway.overlay.peer_refusals import refusal
 from gateway.overlay.reader_rows import ReaderRows
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
 from keys.envelope import Mode
@@ -101,6 +102,7 @@ class BrokerOverlay:
         self._rights_epoch = -1
         self._broker: LocalBroker | None = None
         self._drop: Callable[[str], None] = lambda peer: None
+        self._refusal = ""  # why what is handled at this moment is refused
         self._shown: dict[str, bytes] = {}  # members that dialled us, with the certificate that they showed
         self._accepting = Accepting(self._gateway.awaits if self._gateway is not None else lambda _: False)
         self._showing: asyncio.Task[None] | None = None
@@ -286,15 +288,15 @@ class BrokerOverlay:
         if known and peer not in self._dials:
             self._handle(LinkDown(peer))
 
-    def peer_published(self, peer: str, publish: Publish) -> Callable[[Done], bool] | None:
+    def peer_published(self, peer: str, publish: Publish) -> Callable[[Done], bool] | PeerRefusal | None:
         self.figures.received(peer, len(publish.payload))
-        flow = self._flow
-        if flow is None:
-            self._received(peer, publish)
-            return None
-        flow.begin()
+        flow, self._refusal = self._flow, ""
+        if flow is not None:
+            flow.begin()
         self._received(peer, publish)
-        return flow.hold(peer, publish)
+        if self._refusal:
+            return refusal(self._refusal, self._clock())
+        return None if flow is None else flow.hold(peer, publish)
 
     # ------------------------------------------------------------------------ members (called by dials)
 
@@ -322,6 +324,9 @@ class BrokerOverlay:
         self._handle(Received(peer, wire))
 
     # ------------------------------------------------------------------------------ hands of the driver
+
+    def refuse(self, reason: str) -> None:
+        self._refusal = reason
 
     def _handle(self, event: Event) -> None:
         self._driver.handle(event)

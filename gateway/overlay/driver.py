@@ -33,6 +33,7 @@ from bridge.contract import (
     OverlayNode,
     Publication,
     ReadPage,
+    Refuse,
     Republish,
     Rotated,
     Send,
@@ -63,6 +64,7 @@ class Hands(Protocol):
     def read_page(self, start: int) -> None: ...
     def republish(self, publications: Sequence[Publication]) -> None: ...
     def keep(self, rows: Sequence[tuple[bytes, bytes | None]]) -> None: ...
+    def refuse(self, reason: str) -> None: ...
     def keys_changed(self) -> None: ...
     def keep_material(self, material: bytes) -> None: ...
     def keep_archive(self, epoch: int, content: bytes | None) -> None: ...
@@ -80,7 +82,8 @@ class NoHands:
     def _never(self, *_: object) -> None:
         raise AssertionError("an effect that this party's machine does not have")
 
-    deliver = deliver_shared = forget = leave = read_page = republish = keep = keep_material = keep_archive = _never
+    deliver = deliver_shared = forget = leave = read_page = republish = _never
+    keep = refuse = keep_material = keep_archive = _never
 
 
 class Driver:
@@ -157,6 +160,8 @@ class Driver:
             case ReadPage(start):
                 # Not from inside the handling of another event, and with turns for others between two pages.
                 asyncio.get_running_loop().call_soon(hands.read_page, start)
+            case Refuse(reason):
+                hands.refuse(reason)
             case Watch():
                 self._dials.watch(effect)
             case Blame(member, named, why):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.base import overlaps
-from bridge.contract import Acked, KeyDoubted, KeyWanted, LinkDown, LinkUp, Received, Subscribed, Wire
+from bridge.contract import Acked, KeyDoubted, KeyWanted, LinkDown, LinkUp, NotTaken, Received, Subscribed, Wire
 from bridge.document import Overlay, OverlayError, ScopeSecret
 from bridge.membership import GRANT_TOPIC, OVERLAY_TOPIC, VIEWS_TOPIC
 from bridge.node import ReaderNode
@@ -35,6 +35,7 @@ from gateway.mqtt5.types import MqttError
 from gateway.overlay import hosted
 from gateway.overlay.dials import Dials
 from gateway.overlay.driver import Driver, NoHands
+from gateway.overlay.peer_refusals import reason_in
 from gateway.trust import (
     LiveOverlay,
     LocalIdentity,
@@ -318,7 +319,13 @@ class RegionClient(NoHands):
         client = self._dials.get(peer)
         if client is not None:
             on_ack = partial(self._driver.handle, Acked(peer, ticket)) if ticket else None
-            client.publish(wire.topic, wire.payload, wire.qos, wire.retain, wire.properties, on_ack)
+            on_refused = partial(self._refused, peer, ticket) if ticket else None
+            client.publish(wire.topic, wire.payload, wire.qos, wire.retain, wire.properties, on_ack, on_refused)
+
+    def _refused(self, peer: str, ticket: int, code: int) -> None:
+        client = self._dials.get(peer)
+        reason = None if client is None else reason_in(client.acks.refusal)
+        self._driver.handle(NotTaken(peer, ticket, reason or f"0x{code:02x}"))
 
     def keys_changed(self) -> None:
         self._on_keys()

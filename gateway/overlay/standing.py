@@ -31,7 +31,7 @@ class OverlayStanding:
     `keys_missing`: scopes, by clear filter, without a key of the present epoch; `keys_late`: without one of the next
     though it could have been fetched for `late_s` seconds. `oldest_s`: how long the oldest in the outbox waits that too
     few replicas have; what only one that is away lacks is in `outbox_depth`, and waits for nothing else.
-    `outlived`: a later start of our identity runs elsewhere.
+    `outlived`: a later start of our identity runs elsewhere. `refusals`: why replicas take nothing of ours.
     """
 
     name: str
@@ -54,6 +54,7 @@ class OverlayStanding:
     epoch_left_s: float = 0.0
     removed: bool = False
     outlived: bool = False
+    refusals: Mapping[str, str] = field(default_factory=dict)
 
 
 def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> OverlayStanding:
@@ -109,6 +110,7 @@ def standing(links: BrokerOverlay, now: float, outbox_bytes_max: int) -> Overlay
         late_s=late_s,
         epoch_left_s=calendar.end_s(epoch) - now if calendar.length_s else 0.0,
         removed=node.removed,
+        refusals=dict(node.publisher.refusals.reasons) if isinstance(node, GatewayNode) else {},
         outlived=isinstance(node, GatewayNode) and node.life.outlived_by > 0,
     )
 

@@ -13,13 +13,15 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from bridge.contract import Acked, Count, Event, LinkDown, LinkUp, UserProperties, Wire
+from bridge.contract import Acked, Count, Event, LinkDown, LinkUp, NotTaken, UserProperties, Wire
 from gateway.base import Figures
+from gateway.base.peer_clock import ahead_s
 from gateway.client import MqttClient
 from gateway.clients import LocalBroker
 from gateway.mqtt5.packets import Properties
 from gateway.overlay.backpressure import Backpressure, is_control
 from gateway.overlay.dials import Dials
+from gateway.overlay.peer_refusals import reason_in
 
 RELINK_S = 1.0
 REFUSED_S = 10.0  # until a peer that refused publications is offered them again
@@ -102,6 +104,11 @@ class Wires:
         """A peer will not have a publication. What is too large for it will always be: others carry that."""
         self._figures.count(Count("link_refused", 1, peer))
         client = self._dials.get(peer)
+        reason = None if client is None else reason_in(client.acks.refusal)
+        if reason is not None and client is not None:
+            client.clock_ahead_s = ahead_s(client.acks.refusal.user, self._clock())
+            asyncio.get_running_loop().call_soon(self._handle, NotTaken(peer, ticket, reason))
+            return
         if code == PACKET_TOO_LARGE:
             asyncio.get_running_loop().call_soon(self._handle, Acked(peer, ticket))  # we are in the midst of effects
         elif client is not None and peer not in self._cut:

@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 
 from bridge.contract.machine import Blame, Count, Wire
+from bridge.document.batch_topics import batch_topic
 from bridge.document.overlay import Overlay
 from bridge.document.policy import REFRESH_MESSAGES_MAX, Refresh, Scope
 from bridge.wire import admission as arriving
@@ -293,7 +294,7 @@ def test_what_is_remembered_of_rights_and_topics_is_bounded(world: World, monkey
 
 
 def test_a_certificate_counts_to_its_last_millisecond(world: World):
-    wire = publish(gateway(world, "site"), "plant/t", sequence=1)["r1a"]
+    wire = publish(gateway(world, "site"), "plant/t", sequence=1, now=NOT_AFTER_MS / 1000)["r1a"]
     assert admit(world, wire, NOT_AFTER_MS / 1000)
 
 
@@ -322,7 +323,7 @@ def test_headers_of_the_longest_topic_are_remembered_and_the_oldest_goes(monkeyp
 
 def test_numbers_are_what_databases_and_calendars_can_show(world: World):
     last = {"sequence": arriving.SEQUENCE_MAX, "time_ms": arriving.TIME_MS_MAX}
-    assert admit(world, craft(world, "site", "plant/t", key_id=b"k" * 16, **last)).live
+    assert admit(world, craft(world, "site", "plant/t", key_id=b"k" * 16, retain=True, **last)).live
     for beyond in ({**last, "sequence": last["sequence"] + 1}, {**last, "time_ms": last["time_ms"] + 1}):
         assert refusal(world, craft(world, "site", "plant/t", key_id=b"k" * 16, **beyond)) is BadFrame
 
@@ -433,7 +434,7 @@ def in_epochs(calendar: Calendar = CALENDAR) -> World:
 
 
 def sealed_at(world: World, time_ms: int) -> Wire:
-    return craft(world, "site", "clear/t", sequence=1, mode=Mode.PLAIN, time_ms=time_ms)
+    return craft(world, "site", "clear/t", sequence=1, mode=Mode.PLAIN, time_ms=time_ms, retain=True)
 
 
 def test_the_epoch_of_a_header_is_that_of_the_middle_of_its_millisecond(monkeypatch: pytest.MonkeyPatch):
@@ -554,3 +555,16 @@ def test_ended_bumps_are_forgotten_and_announced_no_more(world: World):
     assert len(checks._bumped) == 3
     checks.adopt(newer, ends)
     assert checks._bumped == {}
+
+
+def test_batches_of_a_scope_come_only_from_whoever_may_publish_in_it():
+    scopes = [Scope("plant/#", number=1), Scope("open/#", number=2)]
+    world = make_world({1: 3}, [], {"site": 1, "evil": 1}, scopes, rights={"evil": (("open/#",), ())})
+
+    def batch(name: str, number: int) -> Wire:
+        return craft(world, name, batch_topic(number), sequence=1, key_id=b"k" * 16)
+
+    assert admit(world, batch("site", 1)).scope.filter == "plant/#"
+    assert admit(world, batch("evil", 2)).scope.filter == "open/#"
+    for name, number in (("evil", 1), ("site", 3), ("site", 0)):
+        assert refusal(world, batch(name, number)) is NotAuthorised

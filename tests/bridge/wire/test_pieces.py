@@ -121,6 +121,7 @@ def test_each_place_has_its_pieces_from_one_before(mode: Mode, count: int, follo
 
 def test_plain_stays_plain_and_what_is_retained_travels_as_copies() -> None:
     assert content.chosen(Mode.PLAIN, 10**6, False) is Mode.PLAIN
+    assert content.chosen(Mode.PLAIN, 1, True) is Mode.PLAIN
     for mode in (*MODES, Mode.AUTO):
         assert content.chosen(mode, 10**6, True) is Mode.COPIES
         assert content.chosen(mode, content.INLINE_BYTES, False) is Mode.COPIES

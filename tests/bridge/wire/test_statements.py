@@ -8,6 +8,7 @@ import pytest
 
 from bridge.document.overlay import Member, Overlay
 from bridge.document.policy import Scope
+from bridge.wire.admission import AHEAD_S
 from bridge.wire.statements import (
     CLOCKS_S,
     DOMAIN,
@@ -20,7 +21,7 @@ from bridge.wire.statements import (
     Statement,
 )
 from keys.epochs import Calendar
-from keys.errors import BadFrame, BadSignature, Expired, NotAuthorised, TooOften
+from keys.errors import BadFrame, BadSignature, Expired, NotAuthorised, NotFresh, TooOften
 from keys.identity import Identity
 from tests.sim.world import NOT_AFTER_MS, NOW, World, make_world
 
@@ -153,17 +154,32 @@ def test_a_former_certificate_counts_to_its_end_and_no_longer(world: World):
         table.accept(Statement("control", "plant/#", 4, True, EXPIRES_MS).signed(world.identities["nosy"]), NOW)
 
 
-def test_a_statement_with_the_last_version_of_all_mutes_nobody_for_longer_than_it_lives(world: World):
+def test_a_statement_with_the_last_version_of_all_mutes_nobody(world: World):
     """A copy of a gateway, or a thief of its key, states the greatest version that there is."""
     table = RoutingTable(world.overlay)
+    for version in ((1 << 64) - 1, int((NOW + AHEAD_S) * 1000) + 1):
+        with pytest.raises(NotFresh, match="version"):
+            table.accept(stated(world, version=version, on=False), NOW)
+    assert table.accept(stated(world, version=int(NOW * 1000)), NOW)
+    assert table.wanting(PLANT, NOW) == ["control"]
+
+
+def test_a_statement_with_the_last_version_that_is_taken_outranks_for_five_minutes(world: World):
+    table = RoutingTable(world.overlay)
+    assert table.accept(stated(world, version=int((NOW + AHEAD_S) * 1000), on=False), NOW)
+    assert not table.accept(stated(world, version=int(NOW * 1000) + 10), NOW + 10)
+    later = NOW + AHEAD_S + 1
+    assert table.accept(stated(world, version=int(later * 1000)), later)
+    assert table.wanting(PLANT, later) == ["control"]
+
+
+def test_no_statement_lives_longer_than_statements_do(world: World):
+    table = RoutingTable(world.overlay)
     with pytest.raises(Expired, match="longer"):
-        table.accept(stated(world, version=(1 << 64) - 1, on=False, expires_ms=(1 << 64) - 1), NOW)
+        table.accept(stated(world, expires_ms=(1 << 64) - 1), NOW)
     ends = int((NOW + STATEMENT_LEASE_S + CLOCKS_S) * 1000)
-    assert table.accept(stated(world, version=(1 << 64) - 1, on=False, expires_ms=ends), NOW)
-    assert not table.accept(stated(world, version=2), NOW + 10)
-    after = ends / 1000
-    assert table.accept(stated(world, version=3, expires_ms=int((after + 3600) * 1000)), after)
-    assert table.wanting(PLANT, after) == ["control"]
+    assert table.accept(stated(world, version=2, on=False, expires_ms=ends), NOW)
+    assert table.accept(stated(world, version=1, expires_ms=ends + 3_600_000), ends / 1000)
 
 
 def test_whoever_has_a_former_key_does_not_outrank_the_present_one(world: World):
@@ -174,11 +190,11 @@ def test_whoever_has_a_former_key_does_not_outrank_the_present_one(world: World)
     new = replace(old, public_key=fresh.public_bytes, agreement_key=fresh.agreement_bytes)
     others = [m for n, m in world.overlay.members.items() if n != "control"]
     table = RoutingTable(world.overlay)
-    assert table.accept(stated(world, version=(1 << 64) - 2, on=False), NOW)
+    assert table.accept(stated(world, version=int(NOW * 1000), on=False), NOW)
     table.adopt(with_members(world, [*others, Member(new, before=old)]))
     mine = Statement("control", "plant/#", 2, True, EXPIRES_MS).signed(fresh)
     assert table.accept(mine, NOW)
-    assert not table.accept(stated(world, version=(1 << 64) - 1, on=False), NOW)
+    assert not table.accept(stated(world, version=int(NOW * 1000) + 1, on=False), NOW)
     assert table.wanting(PLANT, NOW) == ["control"]
     assert not table.accept(mine, NOW)
 

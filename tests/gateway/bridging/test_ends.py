@@ -20,6 +20,7 @@ import paho.mqtt.client as paho
 import pytest
 import yaml
 
+from tests.gateway.certificates import Authority
 from tests.gateway.overlay_processes import ENVIRONMENT, VEILMQ, free_ports
 from tests.waits import wait_until
 
@@ -175,6 +176,49 @@ def test_nothing_acknowledged_is_lost_while_either_is_killed(
     until(lambda: everything <= writer.acknowledged, "the writer's broker never took everything")
     until(lambda: everything <= {payload for _, payload in reader.got}, "messages were lost")
     assert {topic for topic, _ in reader.got} == {arrives}
+    reader.stop()
+    writer.stop()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_tls_at_the_second_address_with_a_certificate_that_is_replaced(
+    made: Callable[[dict[str, Any]], Site], version: str, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    server, client = authority.issue("m"), authority.issue("before")
+    (dead,) = free_ports(1)
+    tls = {
+        "cafile": str(authority.cafile),
+        "certfile": str(client[0]),
+        "keyfile": str(client[1]),
+        "check_hostname": False,
+    }
+    site = made({"version": version, "tls": tls, "topics": [{"filter": "a/#", "direction": "out"}]})
+    conf, config = tmp_path / "m.conf", tmp_path / "broker.yaml"
+    (there,) = free_ports(1)
+    conf.write_text(
+        f"{conf.read_text()}listener {there} 127.0.0.1\ncafile {authority.cafile}\ncertfile {server[0]}\n"
+        f"keyfile {server[1]}\nrequire_certificate true\nuse_identity_as_username true\n"
+    )
+    content = yaml.safe_load(config.read_text())
+    content["bridges"]["m"]["addresses"] = [f"127.0.0.1:{dead}", f"127.0.0.1:{there}"]
+    config.write_text(yaml.safe_dump(content))
+    site.theirs.start()
+    site.ours.start()
+    reader, writer = Reader(site.theirs_port, "a/#"), Writer(site.ours_port, "a/x")
+    assert reader.ready.wait(WAIT_S)
+    log = tmp_path / "m.log"
+    until(lambda: "u'before'" in log.read_text(), "the second address was never tried with our certificate")
+    writer.write(1, 0)
+    until(lambda: ("a/x", b"0") in reader.got, "nothing crossed")
+    for old, new in zip(client, authority.issue("after"), strict=True):
+        new.replace(old)
+    site.theirs.end(signal.SIGTERM)
+    writer.write(1, 1)
+    site.theirs.start()
+    until(lambda: "u'after'" in log.read_text(), "the certificate that was replaced is not shown")
+    until(lambda: ("a/x", b"1") in reader.got, "what waited did not cross")
     reader.stop()
     writer.stop()
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from gateway.broker.flushing import UNACKNOWLEDGED
 from gateway.broker.member_sessions import hear_acks, published, send
-from gateway.clients import Client, PeerMessage, Reached
+from gateway.clients import Client, PeerMessage, PeerRefusal, Reached
 from gateway.mqtt5.actions import ServerOffer, SessionLimits
 from gateway.mqtt5.codec import Decoder
 from gateway.mqtt5.packets import Connect, Packet, PingReq, Properties, PubAck, Publish, Version
 from gateway.mqtt5.session import ServerSession
+from gateway.mqtt5.types import ReasonCode
 from gateway.plugins import EdgeSession
 
 NOW = 1000.0
@@ -68,6 +70,16 @@ def message(size: int = 1) -> PeerMessage:
     made = PeerMessage("t", bytes(size), 1)
     made.on_ack = lambda code: None
     return made
+
+
+def test_what_the_overlay_refuses_is_answered_with_code_and_reason() -> None:
+    client, connection = member()
+    said = PeerRefusal(ReasonCode.QUOTA_EXCEEDED, Properties(user=(("why", "budget"),)))
+    overlay = SimpleNamespace(peer_published=lambda peer, publish: said)
+    published(client, take(client), overlay)  # type: ignore[arg-type]
+    (answer,) = connection.packets()
+    assert isinstance(answer, PubAck)
+    assert (answer.packet_id, answer.code, answer.properties) == (3, said.code, said.properties)
 
 
 def test_what_the_overlay_takes_is_acknowledged_at_once() -> None:

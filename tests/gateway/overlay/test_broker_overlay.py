@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bridge.contract.machine import Deliver, DeliverShared, Publication
+from bridge.document.policy import Scope
 from bridge.traces.availability import EntityConnected
 from bridge.traces.reporting import TraceReport
 from gateway.base.figures import Figures
@@ -18,9 +19,12 @@ from gateway.mqtt5.types import ReasonCode
 from gateway.overlay.broker_overlay import NOT_AUTHORIZED, BrokerOverlay
 from gateway.overlay.dials import Dials
 from gateway.overlay.entities import LocalEntities
+from keys.envelope import Mode
 from keys.identity import Role
+from tests.bridge.helpers import NOW, gateway
 from tests.gateway.harness import Wire
 from tests.gateway.traced_site import WAIT_S, Site
+from tests.sim.world import make_world
 
 SHOWN = [
     "homeassistant/binary_sensor/veilmq-works-pump-0badcafe/state",
@@ -176,3 +180,21 @@ def test_reports_are_guarded_beside_availability(site: Site) -> None:
             assert await reader.published() == [("entities/gate/pump/trace", b"{}")]
 
     asyncio.run(scenario())
+
+
+def test_a_bridge_takes_out_what_is_plain_or_ours_to_read_and_nothing_else() -> None:
+    """The policy is the owner's, signed. What the gateway's own file protects stays, too, if no scope is signed."""
+    scopes = [Scope("plant/#"), Scope("open/#", Mode.PLAIN)]
+    rights = {"reads": (("#",), ("plant/#",)), "writes": (("#",), ("plant/line1/#",))}
+    world = make_world({1: 3}, [], dict.fromkeys(rights, 1), scopes, rights=rights)
+    for name, may in (("reads", True), ("writes", False)):
+        node = gateway(world, name)
+        keeping: Any = SimpleNamespace(live=None, role=Role.GATEWAY, overlay=world.overlay)
+        links = BrokerOverlay(
+            node, Figures(name, "gateway"), SimpleNamespace(), keeping, Dials(node),  # type: ignore[arg-type]
+            protected=("ward/#",), clock=lambda: NOW,
+        )  # fmt: skip
+        assert links.may_leave("plant/line1/temp") is may, name
+        assert links.may_leave("open/door")
+        assert links.may_leave("kitchen/lamp"), "of no scope, and not protected"
+        assert not links.may_leave("ward/7"), "protected here, and nobody signed a scope for it"

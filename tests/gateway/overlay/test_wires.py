@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bridge.contract.machine import Acked, Effect, Event, LinkDown, LinkUp, Send, Tick, Wire
+from bridge.contract.machine import Acked, Effect, Event, LinkDown, LinkUp, NotTaken, Send, Tick, Wire
+from bridge.contract.refusing import Reason
 from bridge.node import ReplicaNode
 from gateway.base.figures import Figures
-from gateway.mqtt5.packets import Properties
+from gateway.mqtt5.packets import NO_PROPERTIES, Properties
 from gateway.overlay import wires
 from gateway.overlay.backpressure import MARK_MESSAGES
 from gateway.overlay.broker_overlay import BrokerOverlay
+from gateway.overlay.peer_refusals import refusal
 from gateway.overlay.wires import PACKET_TOO_LARGE, Wires
 from keys.identity import Role
 from tests.sim.world import make_world
@@ -113,6 +116,8 @@ class Taker:
         self.takes, self.connected = takes, True
         self.given: list[tuple[Any, ...]] = []
         self.notes: list[str] = []
+        self.acks = SimpleNamespace(refusal=NO_PROPERTIES)
+        self.clock_ahead_s: float | None = None
 
     def publish(self, *wire: Any) -> bool:
         self.given.append(wire)
@@ -197,6 +202,22 @@ def test_what_is_too_large_for_a_peer_counts_as_acknowledged_and_a_refusal_pause
         assert "0x97" in peer.notes[0]
         assert figures.counts["link_refused.r1"] == 2
         await until(lambda: told[2:] == [LinkUp("r1")])
+
+    asyncio.run(check())
+
+
+def test_a_refusal_with_a_reason_is_told_to_the_node_and_sets_the_clock_of_who_refused() -> None:
+    async def check() -> None:
+        peer = Taker()
+        made, told, _ = at_gateway(r1=peer)
+        made.send("r1", Wire("t", b""), 7)
+        said = refusal(Reason.TIME, time.time() + 7200)
+        peer.acks = SimpleNamespace(refusal=said.properties)
+        peer.given[0][6](said.code)
+        await asyncio.sleep(0)
+        assert told == [NotTaken("r1", 7, "time")]
+        assert peer.clock_ahead_s is not None
+        assert 7190 < peer.clock_ahead_s < 7210
 
     asyncio.run(check())
 

@@ -1,0 +1,61 @@
+"""What replicas refused, and when each of it is offered to them again: after a second, then twice as long with each
+round of refusals in a row, a minute at most.
+
+A refusal is no acknowledgement (docs/protocol.md §5.8): the entry stays, and counts as lacking there. What the gateway
+can do about it, it does before the next offer: seal anew what is old. Not here: why it was refused
+(`contract.refusing`), lanes (`windows`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+AGAIN_S = 1.0
+AGAIN_MAX_S = 60.0
+RESEAL_AFTER_S = 1800.0
+"""Sealed bytes that too few replicas have are sealed anew once they are so old: replicas refuse what is an hour old."""
+
+
+@dataclass(slots=True)
+class _Peer:
+    """A replica that refused something and acknowledged nothing since. `waits`: entry -> None."""
+
+    reason: str
+    pause_s: float
+    again_at: float
+    waits: dict[int, None]
+
+
+class Refusals:
+    """Of one gateway. Bounded by what is in memory of the outbox, for each replica."""
+
+    def __init__(self) -> None:
+        self._peers: dict[str, _Peer] = {}
+        self._pauses: dict[str, float] = {}
+        self.reasons: dict[str, str] = {}
+        """Why each replica refused last, of those that took nothing since."""
+
+    def refused(self, peer: str, sequence: int, reason: str, now: float) -> None:
+        self.reasons[peer] = reason
+        known = self._peers.get(peer)
+        if known is None:
+            pause_s = min(2 * self._pauses.get(peer, AGAIN_S / 2), AGAIN_MAX_S)
+            self._pauses[peer] = pause_s
+            known = self._peers[peer] = _Peer(reason, pause_s, now + pause_s, {})
+        known.waits[sequence] = None
+
+    def acknowledged(self, peer: str) -> None:
+        """It took something: what it refused may go as well."""
+        if peer in self.reasons:
+            del self.reasons[peer]
+            self._pauses.pop(peer, None)
+
+    def due(self, now: float) -> Iterator[tuple[str, int]]:
+        """Replicas and entries that are to be offered again now."""
+        for peer in [peer for peer, known in self._peers.items() if known.again_at <= now]:
+            for sequence in self._peers.pop(peer).waits:
+                yield peer, sequence
+
+    @property
+    def next_deadline(self) -> float | None:
+        return min((known.again_at for known in self._peers.values()), default=None)
