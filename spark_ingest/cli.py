@@ -173,6 +173,27 @@ def consumers(
     return 0
 
 
+@ingest_app.command("redrive")
+@one_line
+def redrive(
+    spool: Annotated[Path, typer.Argument(metavar="SPOOL", help="The directory that a receiver writes.")],
+    grants: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file of scope keys. Absent: only show what waits.")
+    ] = None,
+    grants_identity: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Identity to which the file of scope keys is sealed.")
+    ] = None,
+    consumer: Annotated[str | None, typer.Option(metavar="NAME", help="One query [default: all].")] = None,
+    drop: Annotated[bool, typer.Option("--drop", help="Wait no longer: forget what was passed over.")] = False,
+) -> int:
+    """Have queries read again what they passed over for want of keys that are there now."""
+    from spark_ingest.redrive import redrive as redriven
+
+    lines = list(redriven(spool, consumer, grants, grants_identity, drop=drop))
+    print("\n".join(lines) or "no query waits for a key")
+    return 0
+
+
 @ingest_app.command("dashboard")
 @one_line
 def dashboard(

@@ -22,7 +22,9 @@ from gateway.base.config_listeners import Listener
 from gateway.base.config_traces import DeviceSettings, OtherWitnessSettings, TraceSettings, WatchedSettings
 from gateway.base.figures import FIGURES_TOPIC, Figures, LinkFigures, LinkState
 from gateway.base.limits import Limits
-from gateway.base.private import (
+from gateway.base.sealed_file import SealedFile, SealedFileError
+from gateway.base.stamps import Stamps, stamp
+from gateway.files import (
     PrivateFileError,
     alone_in,
     erase,
@@ -33,8 +35,6 @@ from gateway.base.private import (
     write_private,
     write_public,
 )
-from gateway.base.sealed_file import SealedFile, SealedFileError
-from gateway.base.stamps import Stamps, stamp
 
 __all__ = [
     "FIGURES_TOPIC",

@@ -5,7 +5,7 @@
 For what may be written anew any time but must not lie open on the disk: fetched epoch keys, a key server's material.
 The magic and the purpose keep one file from being taken for another. Not here: what is inside, and the store key, which
 lies beside: whoever has the whole directory has the content. `replace` overwrites what was there before, as far as a
-file can (`gateway/base/private.py`), but only once the new content is durable.
+file can (`gateway/files.py`), but only once the new content is durable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from bridge.base import OperatorError
-from gateway.base.private import PrivateFileError, erase, read_private, sync_directory, write_private
+from gateway.files import PrivateFileError, erase, read_private, sync_directory, write_private
 
 MAGIC = b"veilmqs1"
 NONCE_BYTES = 12

@@ -274,7 +274,8 @@ class Exchange(Delivering):
             elif session.inbound.accepted(publish, refused=True) and client.connection is not None:
                 # 3.1.1 has no words for a refusal: the client keeps the message and may come again.
                 self.close(client, session.close(ReasonCode.QUOTA_EXCEEDED, "publication refused"))
-        if client.connection is not None and not session.inbound.full:
+        # Who owes us PUBRELs now is read again, however many there are.
+        if client.connection is not None and not (acks and session.inbound.full):
             client.connection.resume(UNACKNOWLEDGED)
 
     def keep_in(self, store: SessionStore | None) -> None:

@@ -285,7 +285,7 @@ FROM_CLIENT_V3: dict[int, Parser] = {
 }  # fmt: skip
 # A client of MQTT 3.1 sets DUP in what it says again (§2.1.2 and §4.2 there); later versions reserve the flag.
 FROM_CLIENT_V31: dict[int, Parser] = {
-    **FROM_CLIENT_V3, **{first | 0x08: FROM_CLIENT_V3[first] for first in (0x62, 0x82, 0xA2)}
+    **FROM_CLIENT_V3, **{first | 0x08: one for first, one in FROM_CLIENT_V3.items() if first in (0x62, 0x82, 0xA2)}
 }  # fmt: skip
 FROM_SERVER_V3: dict[int, Parser] = {**_BOTH, 0x20: _connack, 0x90: _suback, 0xB0: _unsuback, 0xD0: _pingresp}
 FROM_CLIENT_V5: dict[int, Parser] = {**FROM_CLIENT_V3, 0xF0: _auth}

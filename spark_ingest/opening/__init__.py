@@ -5,10 +5,12 @@ Imports `receiving`, `secrets`, `spool`; never Spark's driver side.
 
 from __future__ import annotations
 
+from spark_ingest.opening.held import KeyNames
 from spark_ingest.opening.rows import DDL, RowReader, schema_of
 
 __all__ = [
     "DDL",
+    "KeyNames",
     "RowReader",
     "schema_of",
 ]

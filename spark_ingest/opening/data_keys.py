@@ -24,6 +24,12 @@ TOPICS_REMEMBERED = 65_536
 """Verdicts on topics that a worker process keeps, in each of its tables."""
 
 
+GRANT = "grant:"
+"""Reasons begin with it that a key in the file of scope keys would cure."""
+_NO_EPOCH_KEY = f"{GRANT} the grants file has no key for "
+_NO_LOCAL_KEY = f"{GRANT} the file of scope keys lacks the local key that seals the shares of this spool"
+
+
 class KeyUse(NamedTuple):
     """A key that rows are sealed with; publisher of the first of them, and its rights as the spool has them."""
 
@@ -93,7 +99,7 @@ class OpenedKeys:
             return epoch_key
         shares = local.shares(header, sealed_shares)
         if shares is None:
-            return "grant: the file of scope keys lacks the local key that seals the shares of this spool"
+            return _NO_LOCAL_KEY
         return SealedKey(use.key_id, outline, header, shares, epoch_key)
 
     def _scope_of(self, use: KeyUse) -> str | None:
@@ -125,9 +131,14 @@ class _EpochKeys:
             scope = self._scopes.get(name.scope)
             found: bytes | str | None = scope.keys.get(name) if scope is not None and scope.keyed else None
             if scope is None or (scope.keyed and found is None):
-                found = f"grant: the grants file has no key for {told_name(name)}"
+                found = _NO_EPOCH_KEY + told_name(name)
             self._known[outline.path] = found
         return self._known[outline.path]
+
+
+def is_absent(reason: str) -> bool:
+    """Whether a key stays closed because the file of scope keys does not have what opens it."""
+    return reason.startswith((_NO_EPOCH_KEY, _NO_LOCAL_KEY))
 
 
 def reason_of(error: KeysError) -> str:

@@ -108,7 +108,7 @@ class Opener:
         if differ.any():
             rows.close(lambda _: "frame: the row is not that of its header", differ)
             prefixes = prefixes[~differ]
-        keys, codes = self._keys_of(rows.batch, _material(batch))
+        keys, codes = self._keys_of(rows.batch, material_of(batch))
         shut = np.array([isinstance(key, str) for key in keys], bool)
         closed = shut[codes]
         if closed.any():
@@ -180,7 +180,7 @@ class Opener:
         firsts = np.empty(len(ids.dictionary), np.int64)
         firsts[codes[::-1]] = np.arange(len(codes))[::-1]  # of values for one place, the last one stays
         taken = batch.select(KeyUse._fields).take(pa.array(firsts))
-        uses = list(map(KeyUse._make, zip(*map(_values, taken.columns), strict=True)))
+        uses = list(map(KeyUse._make, zip(*map(values_of, taken.columns), strict=True)))
         found = iter(self._keys.get([use for use in uses if use.key_id != NO_KEY], materials, self._grants))
         return [None if use.key_id == NO_KEY else next(found) for use in uses], codes
 
@@ -355,19 +355,19 @@ def _repeats(prefixes: Any, batch: Any) -> Any:
     return fits & ((prefixes[:, FLAGS_AT] & RETAIN != 0) == batch.column("retain").to_numpy(zero_copy_only=False))
 
 
-def _material(batch: Any) -> dict[bytes, tuple[bytes, bytes]]:
+def material_of(batch: Any) -> dict[bytes, tuple[bytes, bytes]]:
     """Key header and shares by key id: of each group, on the first row that uses each key."""
     headers = batch.column("key_header")
     if headers.null_count == len(headers):
         return {}
     having = batch.select(["key_id", "key_header", "shares"]).filter(headers.is_valid())
-    key_ids, headers, shares = map(_values, having.columns)
+    key_ids, headers, shares = map(values_of, having.columns)
     if having.column("shares").null_count:
         shares = [each or b"" for each in shares]
     return dict(zip(key_ids, zip(headers, shares, strict=True), strict=True))
 
 
-def _values(column: Any) -> list[Any]:
+def values_of(column: Any) -> list[Any]:
     """Of a column, as Python objects; of bytes and text faster than `to_pylist`."""
     return list(column.to_numpy(zero_copy_only=False).tolist())
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -24,7 +24,9 @@ import pyarrow as pa
 
 from bridge.document import is_batch_topic
 from spark_ingest.errors import BadOption, GrantsError
+from spark_ingest.opening.data_keys import GRANT, is_absent
 from spark_ingest.opening.decode import Opened, Opener, TopicSet, which
+from spark_ingest.opening.held import KeyNames
 from spark_ingest.opening.inners import PROPERTIES, SEALED_TYPES, Inners
 from spark_ingest.opening.statements import AvailabilityStatement, Unreadable, statement_of
 from spark_ingest.options import IngestStream, MissingKey, Options
@@ -32,8 +34,6 @@ from spark_ingest.spool import ByteRange, Shard, placed_groups, salvaged_groups
 
 _log = logging.getLogger(__name__)
 _TIME = pa.timestamp("us", tz="UTC")
-GRANT = "grant:"
-"""Reasons begin with it that a key in the file of scope keys would cure."""
 KEY_LOOK_S = 0.5
 """Between looks at the file of scope keys while a key is waited for."""
 BATCH_BYTES = 64 << 20
@@ -157,10 +157,15 @@ class RowReader:
         self._shards: tuple[Shard | None, ...] = () if options.parts is None else shards
         self._untils_us = np.array([until_ms * 1000 for until_ms, _ in options.shard_before], np.int64)
         self._availability = TopicSet(options.availability)
+        self._names = KeyNames()
+        self._held: Collection[str] | None = None
+        self._redrives = False
 
-    def read(self, *extents: ByteRange) -> Iterator[Any]:
-        """Record batches of at most `rows_per_batch` rows. Raises GrantsError, SpoolError."""
+    def read(self, *extents: ByteRange, held: Collection[str] | None = None, only: bool = False) -> Iterator[Any]:
+        """Record batches of at most `rows_per_batch` rows. `held`: names of keys whose rows are passed over, or that
+        are the `only` ones to read; None: nobody remembers what is passed over. Raises GrantsError, SpoolError."""
         self._opener.refresh()
+        self._held, self._redrives = held, only
         pending: list[Any] = []
         count = 0
         reasons: Counter[str] = Counter()
@@ -206,14 +211,18 @@ class RowReader:
     def _opened(self, group: Any) -> Opened:
         """What opens; as `onMissingKey` says when the file of scope keys lacks a key. Raises GrantsError."""
         wanted = self._wanted(group)
+        if self._held:
+            needing = self._names.rows(group, self._held)
+            needing = needing if self._redrives else ~needing
+            wanted = needing if wanted is None else wanted & needing
         opened = self._opener.open(group, wanted)
-        if self._on_missing_key is MissingKey.QUARANTINE or (lacking := _lacking(group, opened)) is None:
+        if (lacking := self._lacking(group, opened)) is None:
             return opened
         give_up = time.monotonic() + (self._key_patience_s if self._on_missing_key is MissingKey.WAIT else 0.0)
         while True:
             if self._opener.refresh(anew=True):
                 opened = self._opener.open(group, wanted)
-                if (lacking := _lacking(group, opened)) is None:
+                if (lacking := self._lacking(group, opened)) is None:
                     return opened
             if time.monotonic() >= give_up:
                 raise GrantsError(
@@ -222,6 +231,16 @@ class RowReader:
                     "onMissingKey=quarantine puts such rows into the quarantine instead"
                 )
             time.sleep(KEY_LOOK_S)
+
+    def _lacking(self, group: Any, opened: Opened) -> str | None:
+        """A reason why a whole row stays closed that the right file of scope keys would cure; None if there is none, or
+        none that matters: a row may go into the quarantine unless a micro-batch was planned with its key."""
+        quarantines = self._on_missing_key is MissingKey.QUARANTINE
+        if quarantines and self._held is None:
+            return None
+        told = group.column("reason")
+        reasons = (reason for row, reason in opened.closed if reason.startswith(GRANT) and told[row].as_py() is None)
+        return next((reason for reason in reasons if not quarantines or is_absent(reason)), None)
 
     def _wanted(self, group: Any) -> Any:
         """Rows that must be opened to know: without topic tokens, the wire topic tells enough. None: all."""
@@ -286,13 +305,6 @@ class RowReader:
         opened.keep(kept)
         opened.closed.sort()
         return statements
-
-
-def _lacking(group: Any, opened: Opened) -> str | None:
-    """A reason why a whole row stays closed that the right file of scope keys would cure; None if there is none."""
-    told = group.column("reason")
-    reasons = (reason for row, reason in opened.closed if reason.startswith(GRANT) and told[row].as_py() is None)
-    return next(reasons, None)
 
 
 def _telemetry(group: Any, opened: Opened, wanted: Sequence[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from spark_ingest.secrets.grants import GrantedScope, Grants, GrantsFile, load_readers, read_grants
 from spark_ingest.secrets.grants_writer import GrantsWriter, names_in, names_of
-from spark_ingest.secrets.sharebox import ShareBox, ShareOpener
+from spark_ingest.secrets.sharebox import ShareBox, ShareOpener, tag_of
 
 __all__ = [
     "GrantedScope",
@@ -20,4 +20,5 @@ __all__ = [
     "names_in",
     "names_of",
     "read_grants",
+    "tag_of",
 ]

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gateway.files import write_durably
 from keys.envelope import KeyHeader, KeyName
 from keys.epochs import KEY_BYTES
 from keys.errors import KeysError
 from keys.identity import Identity
 from spark_ingest.secrets.grants import GrantedScope, Grants, encode_grants, read_grants, seal_grants
-from spark_ingest.spool import write_durably
 
 KEPT_MAX = 65_536
 """Old keys that are kept for their segments; beyond it the oldest epochs go first."""

@@ -75,5 +75,10 @@ class ShareOpener:
         return [opened for each in materials if (opened := self.open(each)) is not None]
 
 
+def tag_of(shares: bytes) -> bytes | None:
+    """Which local key sealed some shares; None for shares in clear."""
+    return shares[len(SEALED) : len(SEALED) + TAG_BYTES] if shares.startswith(SEALED) else None
+
+
 def _tag(key: bytes) -> bytes:
     return hashlib.sha256(b"veilmq/1 spool key" + key).digest()[:TAG_BYTES]

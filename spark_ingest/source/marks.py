@@ -1,18 +1,21 @@
 """What an offset in a checkpoint says beside positions: whose it is, of which spool, and of which devices.
 
-    {"@": {"owner": TOKEN, "parts": {RECEIVER: TEXT}}, RECEIVER: {"segment": n, "byte": n, "shard": PARTS}}
+    {"@": {"owner": TOKEN, "parts": {RECEIVER: TEXT}, "held": [KEY...], "redriven": n},
+     RECEIVER: {"segment": n, "byte": n, "shard": PARTS}}
 
 The token is drawn when a query begins without a checkpoint, and goes from offset to offset; consumers are told apart by
 it (`spool.consumers`). `parts`: which spool the positions are of, for another one may have groups that end at the same
 bytes. `shard`: which devices, for rows of others were passed by. Offsets of earlier versions have neither token nor
-parts. Not here: what positions mean (`spool.view`).
+parts. `held`: names of keys that were missing when the micro-batch that ends there was planned, whose rows it passes
+over; `redriven`: up to which number such rows were read again (`spool.ledger`). Not here: what positions mean
+(`spool.view`).
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spark_ingest.errors import BadOption, SpoolGap
@@ -30,15 +33,19 @@ class OffsetMarks:
         self._view, self._shard, self._lossy = view, shard, lossy
         self._parts: dict[str, str] = {}
 
-    def stamped(self, positions: Offset, owner: str) -> Offset:
+    def stamped(self, positions: Offset, owner: str, held: Sequence[str] = (), redriven: int = 0) -> Offset:
         """An offset for the checkpoint."""
         for name in positions:
             if name not in self._parts and (part := self._view.part(name)):
                 self._parts[name] = part
         shard = {} if self._shard is None else {"shard": self._shard}
-        mark = {"owner": owner, "parts": {name: self._parts[name] for name in sorted(positions) if name in self._parts}}
+        mark: dict[str, Any] = {
+            "owner": owner,
+            "parts": {name: self._parts[name] for name in sorted(positions) if name in self._parts},
+        }
+        mark |= ({"held": list(held)} if held else {}) | ({"redriven": redriven} if redriven else {})
         stamped = {name: {"segment": at["segment"], "byte": at["byte"], **shard} for name, at in positions.items()}
-        return ({MARK: mark} if owner else {}) | stamped
+        return ({MARK: mark} if owner or held or redriven else {}) | stamped
 
     def positions(self, offset: Offset) -> Offset:
         """Of an offset, without marks. Raises BadOption when it is of other devices, and SpoolGap when it is of another
@@ -77,6 +84,16 @@ def new_owner() -> str:
 def owner_of(offset: Offset) -> str:
     """The token in an offset; empty in one of an earlier version."""
     return str(_mark(offset).get("owner", ""))
+
+
+def held_of(offset: Offset) -> list[str]:
+    """Names of keys whose rows the micro-batch that ends there passes over."""
+    return list(_mark(offset).get("held", []))
+
+
+def redriven_of(offset: Offset) -> int:
+    """The number of the last redrive that was read."""
+    return int(_mark(offset).get("redriven", 0))
 
 
 def _mark(offset: Offset) -> Mapping[str, Any]:

@@ -27,11 +27,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from spark_ingest.errors import IngestError
-from spark_ingest.opening import RowReader
-from spark_ingest.options import Options
+from spark_ingest.opening import KeyNames, RowReader
+from spark_ingest.options import IngestStream, MissingKey, Options
 from spark_ingest.receiver import Receiver, ReceiverSettings, ReplicaClient
+from spark_ingest.secrets import GrantsFile
 from spark_ingest.source.filters import narrowed
-from spark_ingest.source.marks import OffsetMarks, new_owner, owner_of
+from spark_ingest.source.marks import OffsetMarks, held_of, new_owner, owner_of, redriven_of
 from spark_ingest.spool import (
     ByteRange,
     Consumer,
@@ -39,6 +40,7 @@ from spark_ingest.spool import (
     Position,
     SpoolView,
     as_offset,
+    groups_of,
     in_tasks,
     positions_of,
 )
@@ -51,9 +53,14 @@ Connect = Callable[[Options], ReplicaClient]
 
 @dataclass
 class SpoolPartition(InputPartition):
-    """One task: some groups of one segment, or of several. Holds paths and numbers, nothing secret."""
+    """One task: some groups of one segment, or of several. Holds paths, numbers and names, nothing secret.
+
+    `held`, `only`: as `RowReader.read` has them.
+    """
 
     extents: tuple[ByteRange, ...]
+    held: tuple[str, ...] | None = None
+    only: bool = False
 
 
 class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -110,8 +117,9 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._owner = owner_of(start)
         at = self._marks.positions(start)
         self._consumer.needs(at, self._owner)
-        if self._target is not None and self._consumer.committed != positions_of(at):
-            self._consumer.commit(at)  # all of it was processed, and nobody tells us of the last batch otherwise
+        if self._target is not None and not self._consumer.has_committed(at, redriven_of(start)):
+            # All of it was processed, and nobody tells us of the last batch otherwise.
+            self._consumer.commit(at, redriven_of(start))
         if isinstance(limit, ReadAllAvailable):
             self._planned = view.advance(at, None, self._target)
         else:
@@ -121,7 +129,28 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._planned = as_offset(positions_of(at))
         if self._receiver is not None and self._planned == as_offset(positions_of(at)):
             self._receiver.check(self._options.trouble_s)
-        return self._marks.stamped(self._planned, self._owner)
+        return self._marked(view, start, at)
+
+    def _marked(self, view: SpoolView, start: Offset, at: Offset) -> Offset:
+        """The end that is planned, with which keys are missing in rows up to there, and what else is to be read."""
+        assert self._planned is not None
+        assert self._consumer is not None
+        redriven = max(redriven_of(start), self._consumer.ledger.count)
+        held: Sequence[str] = held_of(start) if redriven == redriven_of(start) else ()
+        if self._planned != as_offset(positions_of(at)):
+            held = self._missing(view.ranges(at, self._planned, 1)) if self._holds else ()
+        return self._marks.stamped(self._planned, self._owner, held, redriven)
+
+    @property
+    def _holds(self) -> bool:
+        """Whether rows without their key wait for `veilmq ingest redrive`."""
+        options = self._options
+        return options.on_missing_key is MissingKey.QUARANTINE and options.stream is not IngestStream.QUARANTINE
+
+    def _missing(self, extents: Sequence[ByteRange]) -> list[str]:
+        options = self._options
+        grants, _ = GrantsFile(options.grants, options.grants_identity, options.more_grants).load(anew=True)
+        return KeyNames().missing(groups_of(extents, options.fails_on_loss), grants)
 
     def _waits(self, view: SpoolView, at: Offset) -> bool:
         """Whether there are fewer rows than a batch should have, and the time to wait for them is not over."""
@@ -166,13 +195,20 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert self._consumer is not None
         before, after = self._marks.positions(start), self._marks.positions(end)
         self._consumer.needs(before, owner_of(end), claim=True)
-        return _planned(view, before, after, self._options.partitions)
+        held = tuple(held_of(end)) if self._holds else None
+        parts = self._options.partitions
+        planned = [] if before == after else _planned(view, before, after, parts, held)
+        if held and before != after:
+            self._consumer.hold(before, after, held, redriven_of(end))
+        for each in self._consumer.ledger.between(redriven_of(start), redriven_of(end)):
+            planned += _planned(view, as_offset(each.begin), as_offset(each.end), parts, each.keys, only=True)
+        return planned
 
     def commit(self, end: Offset) -> None:
         """Rows up to `end` are in the sink: segments behind every consumer go."""
         self._open()
         assert self._consumer is not None
-        self._consumer.commit(self._marks.positions(end))
+        self._consumer.commit(self._marks.positions(end), redriven_of(end))
 
     def stop(self) -> None:
         """Ends the receiver, when Spark calls it at all."""
@@ -244,8 +280,10 @@ def _begin(view: SpoolView, options: Options) -> Offset:
     return view.earliest() if options.since_us is None else view.since(options.since_us)
 
 
-def _planned(view: SpoolView, start: Offset, end: Offset, parts: int) -> list[SpoolPartition]:
-    return [SpoolPartition(extents) for extents in in_tasks(view.ranges(start, end, parts), parts)]
+def _planned(
+    view: SpoolView, start: Offset, end: Offset, parts: int, held: tuple[str, ...] | None = None, *, only: bool = False
+) -> list[SpoolPartition]:
+    return [SpoolPartition(extents, held, only) for extents in in_tasks(view.ranges(start, end, parts), parts)]
 
 
 _readers: OrderedDict[Options, RowReader] = OrderedDict()
@@ -264,4 +302,4 @@ def _read(options: Options, partition: InputPartition) -> Iterator[Any]:
         reader = _readers[options] = RowReader(options)
         if len(_readers) > READERS_MAX:
             _readers.popitem(last=False)
-    return reader.read(*partition.extents)
+    return reader.read(*partition.extents, held=partition.held, only=partition.only)

@@ -5,7 +5,8 @@ Imports `errors`; knows no key and no wire.
 
 from __future__ import annotations
 
-from spark_ingest.spool.consumers import Consumer, forget, make_room, write_durably
+from spark_ingest.spool.consumers import Consumer, forget, give_up, make_room, read_place, release
+from spark_ingest.spool.ledger import HeldStretch
 from spark_ingest.spool.segments import (
     CONSUMERS,
     RECEIVER_NAME,
@@ -21,7 +22,7 @@ from spark_ingest.spool.segments import (
 from spark_ingest.spool.sharding import DEVICE_LEVEL, LEVELS_MAX, Shard, parse_shard
 from spark_ingest.spool.standing import standings
 from spark_ingest.spool.trouble import tell_trouble
-from spark_ingest.spool.view import SpoolView, in_tasks, salvaged_groups
+from spark_ingest.spool.view import SpoolView, groups_of, in_tasks, salvaged_groups
 from spark_ingest.spool.writer import SEGMENT_BYTES, SpooledKey, SpoolRecord, SpoolWriter
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "SEGMENT_BYTES",
     "ByteRange",
     "Consumer",
+    "HeldStretch",
     "Offset",
     "Position",
     "Shard",
@@ -42,14 +44,17 @@ __all__ = [
     "as_offset",
     "directory_bytes",
     "forget",
+    "give_up",
+    "groups_of",
     "in_tasks",
     "make_room",
     "parse_shard",
     "placed_groups",
     "positions_of",
     "read_groups",
+    "read_place",
+    "release",
     "salvaged_groups",
     "standings",
     "tell_trouble",
-    "write_durably",
 ]

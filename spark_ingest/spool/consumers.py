@@ -5,8 +5,8 @@ lie wholly behind *every* registered consumer are removed, so a query that is sw
 finds its rows, and a query that will never come back must be forgotten (`forget`), or the spool fills to its
 cap and receivers stop acknowledging. Two live queries cannot share a name.
 
-    SPOOL/consumers/NAME.json    {"position": offset, "retain_s": seconds, "owner": token}; its time of change: the last
-                                 commit
+    SPOOL/consumers/NAME.json    {"position": offset, "retain_s": seconds, "owner": token, "ledger": what it passed
+                                 over (`ledger`), if anything}; its time of change: the last commit
 
 A consumer is a checkpoint: its token stands in every offset of it, and in the file from the first batch on. A query
 with another checkpoint is refused under this name (`needs`), for what the first has read would be gone for it.
@@ -22,11 +22,13 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gateway.files import write_durably
 from spark_ingest.errors import BadOption, SpoolBusy, SpoolDamaged, SpoolError
+from spark_ingest.spool.ledger import NOTHING_HELD, HeldLedger, HeldStretch
 from spark_ingest.spool.segments import (
     CONSUMERS,
     RECEIVER_NAME,
@@ -59,30 +61,6 @@ def lock_file(path: Path, patience_s: float) -> int | None:
             time.sleep(0.05)
         else:
             return descriptor
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """Replace `path` (mode 0600) so that after a crash it holds the old or the new content, whole."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class Consumer:
@@ -156,24 +134,39 @@ class Consumer:
             moved = known is None or any(wanted.get(name, Position(0, 0)) < at for name, at in known.items())
             self._owner = owner if claim else place.owner if place is not None else ""
             if moved or (place is not None and place.owner != self._owner):
-                self._write(wanted if moved or known is None else known)
+                self._write(
+                    wanted if moved or known is None else known, NOTHING_HELD if place is None else place.ledger
+                )
             self._checked = (owner, claim)
 
-    def commit(self, end: Offset) -> int:
-        """Everything up to `end` was processed: write it down, trim; the number of segments removed."""
+    def commit(self, end: Offset, redriven: int = 0) -> int:
+        """Everything up to `end` was processed, and redrives up to that number: write it down, trim; the number of
+        segments removed."""
         with _trim_lock(self._root):
             self._at = positions_of(end)
-            self._write(self._at)
+            self._write(self._at, self.ledger.done(redriven))
             return trim(self._root, self._view)
 
     @property
-    def committed(self) -> Mapping[str, Position] | None:
-        """What this process wrote last as read; None before that."""
-        return self._at
+    def ledger(self) -> HeldLedger:
+        """What the query has passed over."""
+        place = read_place(self._path)
+        return NOTHING_HELD if place is None else place.ledger
 
-    def _write(self, positions: Mapping[str, Position]) -> None:
-        place = {"position": as_offset(positions), "retain_s": self._retain_s, "owner": self._owner}
-        write_durably(self._path, json.dumps(place).encode())
+    def hold(self, begin: Offset, end: Offset, keys: Sequence[str], redriven: int) -> None:
+        """The micro-batch (begin, end] passes over what needs `keys`; on disk before it is read. `redriven`: the number
+        of the last redrive that the query has read."""
+        with _trim_lock(self._root):
+            place = read_place(self._path)
+            if place is not None and (ledger := place.ledger.note(begin, end, keys, redriven)) != place.ledger:
+                write_place(self._path, replace(place, ledger=ledger))
+
+    def has_committed(self, end: Offset, redriven: int) -> bool:
+        """Whether this process wrote that down last."""
+        return self._at == positions_of(end) and not self.ledger.between(0, redriven)
+
+    def _write(self, positions: Mapping[str, Position], ledger: HeldLedger = NOTHING_HELD) -> None:
+        write_place(self._path, ConsumerPlace(positions, self._retain_s, self._owner, ledger))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +176,19 @@ class ConsumerPlace:
     positions: Mapping[str, Position]
     retain_s: float
     owner: str = ""
+    ledger: HeldLedger = NOTHING_HELD
+
+    def oldest(self, name: str) -> Position:
+        """Where the first row of a receiver lies that the consumer still wants."""
+        at = self.positions.get(name, Position(0, 0))
+        return min(at, self.ledger.oldest(name) or at)
+
+
+def write_place(path: Path, place: ConsumerPlace) -> None:
+    """Durable when it returns."""
+    told = {"position": as_offset(place.positions), "retain_s": place.retain_s, "owner": place.owner}
+    ledger = {} if place.ledger == NOTHING_HELD else {"ledger": place.ledger.to_json()}
+    write_durably(path, json.dumps(told | ledger).encode())
 
 
 def read_place(path: Path) -> ConsumerPlace | None:
@@ -191,7 +197,10 @@ def read_place(path: Path) -> ConsumerPlace | None:
         told = json.loads(path.read_bytes())
         if isinstance(told, dict) and told and "retain_s" not in told:
             told = {"position": told, "retain_s": 0}  # all that an earlier version wrote
-        return ConsumerPlace(positions_of(told["position"]), float(told["retain_s"]), str(told.get("owner", "")))
+        ledger = HeldLedger.from_json(told["ledger"]) if "ledger" in told else NOTHING_HELD
+        return ConsumerPlace(
+            positions_of(told["position"]), float(told["retain_s"]), str(told.get("owner", "")), ledger
+        )
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, SpoolError):
@@ -208,7 +217,7 @@ def trim(root: Path, view: SpoolView, *, heed_wishes: bool = True) -> int:
     retain_s = max((place.retain_s for place in places), default=0.0) if heed_wishes else 0.0
     removed = 0
     for name in view.receivers():
-        oldest = min((place.positions.get(name, Position(0, 0)) for place in places), default=Position(0, 0))
+        oldest = min((place.oldest(name) for place in places), default=Position(0, 0))
         directory = root / name
         for number in segment_numbers(directory):
             if number >= oldest.segment or _age_s(segment_path(directory, number)) < retain_s:
@@ -241,6 +250,31 @@ def forget(root: Path, name: str) -> bool:
         path.unlink(missing_ok=True)
         trim(root, SpoolView(root))
         return known
+
+
+def release(root: Path, name: str, stretches: Sequence[HeldStretch], keys: Collection[str]) -> int:
+    """What of some held stretches of a consumer needs these keys: its query reads it with its next micro-batch. How
+    many stretches. Raises SpoolDamaged, SpoolBusy."""
+    path = root / CONSUMERS / f"{name}.json"
+    with _trim_lock(root):
+        place = read_place(path)
+        if place is None:
+            return 0
+        ledger = place.ledger.release(stretches, keys)
+        write_place(path, replace(place, ledger=ledger))
+        return ledger.count - place.ledger.count
+
+
+def give_up(root: Path, name: str) -> int:
+    """Forget what a consumer's query has passed over; how many stretches. Raises SpoolDamaged, SpoolBusy."""
+    path = root / CONSUMERS / f"{name}.json"
+    with _trim_lock(root):
+        place = read_place(path)
+        if place is None or not place.ledger.held:
+            return 0
+        write_place(path, replace(place, ledger=replace(place.ledger, held=())))
+        trim(root, SpoolView(root))
+        return len(place.ledger.held)
 
 
 def is_held(lock: Path) -> bool:

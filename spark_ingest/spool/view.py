@@ -28,6 +28,7 @@ from spark_ingest.spool.segments import (
     Size,
     as_offset,
     open_segment,
+    placed_groups,
     positions_of,
     segment_numbers,
     segment_path,
@@ -284,6 +285,13 @@ def salvaged_groups(extent: ByteRange) -> Iterator[tuple[Any, int]]:
             with contextlib.suppress(SpoolError):
                 ends = [group.end for group in SegmentIndex(path.parent, int(path.stem)).groups()]
             at = next((end for end in ends if at < end), extent.end)
+
+
+def groups_of(extents: Sequence[ByteRange], fails_on_loss: bool) -> Iterator[Any]:
+    """The record batches of some ranges, damaged or not. Raises SpoolGap and SpoolDamaged if these are to fail."""
+    for extent in extents:
+        for batch, _ in placed_groups(extent) if fails_on_loss else salvaged_groups(extent):
+            yield batch
 
 
 RANGE_BYTES_MIN = 64 * 1024

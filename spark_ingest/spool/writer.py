@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from gateway.files import sync_directory, write_durably
 from spark_ingest.errors import SpoolBusy, SpoolDamaged, SpoolError
-from spark_ingest.spool.consumers import lock_file, sync_directory, write_durably
+from spark_ingest.spool.consumers import lock_file
 from spark_ingest.spool.index import (
     ENTRY_BYTES,
     SEAL_BYTES,

@@ -1,8 +1,9 @@
 """What the way into Spark costs, beside peers in the same run: `python -m tests.bench.ingest [--json] [--only ...]`.
 
 rows      spool to Spark's noop sink, decrypted, in one and two tasks, beside the same rows in clear out of parquet, and
-          beside parquet with AES-GCM in mapInArrow, whose data keys are wrapped by AES-GCM. A data key serves 64
-          messages, or one. "cpu": of JVM and Python workers together, which a busy machine distorts less.
+          beside parquet with AES-GCM in mapInArrow, whose data keys are wrapped by AES-GCM. Messages come in batches of
+          64 whose key serves 1,024, or each alone with a key for 64 of them or for itself. "cpu": of JVM and Python
+          workers together, which a busy machine distorts less.
 receiver  what a core receives, durable, beside bytes that are kept undecoded (`ingest_receiver`)
 delay     a device's PUBLISH to the row in Python at 1,000 messages a second, through a gateway, three replicas and a
           receiver, each a process, beside a micro-batch of one row of Spark's own source
@@ -26,7 +27,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.mqtt5.codec import encode
 from gateway.mqtt5.packets import Publish
@@ -39,11 +40,21 @@ from tests.bench.broker import Target
 from tests.bench.load import READ_BYTES, V3, in_process, open_client, pin
 from tests.gateway.overlay_processes import OverlayProcesses
 
-ROWS = {64: 200_000, 1: 50_000}
-"""By messages a data key."""
-TIMES = {64: 5, 1: 4}
-"""So often are they read, as hard links: the start of a query and of its workers takes a second whatever it reads."""
-SEGMENT_BYTES = 8 << 20
+
+class Kind(NamedTuple):
+    """A spool of `rows` messages, read `times` times, as copies: the start of a query and of its workers takes a second
+    whatever it reads."""
+
+    rows: int
+    times: int
+    messages_a_key: int
+    batch: int = 1
+    segment_bytes: int = 8 << 20
+
+
+KINDS = {"batch": Kind(400_000, 3, 1024, 64), "64": Kind(200_000, 5, 64), "1": Kind(50_000, 4, 1)}
+SMALL = Kind(20_000, 1, 64, segment_bytes=900_000)
+"""Few groups a segment, for plans of many segments."""
 CORES = (1, 2)
 RECEIVED = 30_000
 RUNS = 3
@@ -83,36 +94,38 @@ class Site:
         self._wrapping_key = os.urandom(spools.KEY_BYTES)
         (directory / "wrapping.key").write_bytes(self._wrapping_key)
 
-    def spool(self, messages_a_key: int) -> Path:
-        root = self.directory / f"spool-{messages_a_key}"
+    def spool(self, name: str) -> Path:
+        root, kind = self.directory / f"spool-{name}", KINDS.get(name, SMALL)
         if not root.exists():
-            in_process(spools.fill, root, ROWS[messages_a_key], messages_a_key, "main", SEGMENT_BYTES, limit_s=CHILD_S)
+            made = (kind.rows, kind.messages_a_key, kind.batch, kind.segment_bytes)
+            in_process(spools.fill, root, *made, limit_s=CHILD_S)
         return root
 
-    def large(self, messages_a_key: int) -> int:
+    def large(self, name: str) -> int:
         """A spool of many rows; how many."""
-        source = self.spool(messages_a_key) / "main"
-        root = self.directory / f"large-{messages_a_key}"
-        segments = TIMES[messages_a_key] * (len(segment_numbers(source)) - 1)
-        ingest_growth.linked(source, root, 1, segments)
+        source = self.spool(name) / "main"
+        root = self.directory / f"large-{name}"
+        segments = KINDS[name].times * (len(segment_numbers(source)) - 1)
+        ingest_growth.copied(source, root, 1, segments)
         view = SpoolView(root)
-        return sum(extent.rows for extent in view.ranges({}, view.latest(), 1))
+        return KINDS[name].batch * sum(extent.rows for extent in view.ranges({}, view.latest(), 1))
 
-    def parquet(self, counts: dict[int, int]) -> None:
+    def parquet(self, counts: dict[str, int]) -> None:
         """For each number of tasks as many files."""
         options = parse_options({"spool": str(self.directory / "large-64"), "grants": str(self.keys)})
         view = SpoolView(options.spool)
         clear = [batch for extent in view.ranges({}, view.latest(), 1) for batch in RowReader(options).read(extent)]
         for cores in CORES:
             spools.plain_parquet(self.directory / f"plain-{cores}", clear, cores)
-            for number, count in counts.items():
-                directory = self.directory / f"sealed-{number}-{cores}"
-                spools.sealed_parquet(directory, count, self._wrapping_key, number, cores)
+            for name, kind in KINDS.items():
+                if kind.batch == 1:
+                    directory = self.directory / f"sealed-{name}-{cores}"
+                    spools.sealed_parquet(directory, counts[name], self._wrapping_key, kind.messages_a_key, cores)
 
 
 def rows(site: Site) -> Iterator[Row]:
     """From disk to the noop sink."""
-    counts = {number: site.large(number) for number in ROWS}
+    counts = {name: site.large(name) for name in KINDS}
     site.parquet(counts)
     (site.directory / "counts.json").write_text(json.dumps(counts))
     for cores in CORES:
@@ -125,8 +138,16 @@ def rows(site: Site) -> Iterator[Row]:
             {name: statistics.median(run[which] for run in runs) for name, runs in found.items()} for which in (0, 1)
         )
         tasks = "one task" if cores == 1 else f"{cores} tasks"
+        if cores == 1:
+            single = rate["ours-batch"]
+        else:
+            yield Row(
+                f"rows, {cores} tasks, batches of 64", rate["ours-batch"], single, "one task", "rows/s", Target(1.6)
+            )
         beside = (
-            ("ours-64", "plain", "64 messages a key", "parquet in clear", Target(0.5)),
+            ("ours-batch", "plain", "batches of 64", "parquet in clear", Target(0.6)),
+            ("ours-batch", "sealed-64", "batches of 64", "parquet, AES-GCM in mapInArrow", Target(2.0)),
+            ("ours-64", "plain", "64 messages a key", "parquet in clear", None),
             ("ours-64", "sealed-64", "64 messages a key", "parquet, AES-GCM in mapInArrow", None),
             ("ours-1", "sealed-1", "a key a message", "parquet, AES-GCM in mapInArrow", Target(1.5)),
         )
@@ -225,11 +246,11 @@ def _publish(sock: Any, number: int, stamp: float) -> None:
 
 def growth(site: Site) -> Iterator[Row]:
     """What a row and a plan cost in larger spools."""
-    source = site.spool(64) / "main"
+    source = site.spool("64") / "main"
     segments = max(RECEIVERS)
     cpu: dict[int, list[float]] = {count: [] for count in RECEIVERS}
     roots = {
-        count: ingest_growth.linked(source, site.directory / f"by-{count}", count, segments // count)
+        count: ingest_growth.copied(source, site.directory / f"by-{count}", count, segments // count)
         for count in RECEIVERS
     }
     for run in range(RUNS + 1):
@@ -237,6 +258,7 @@ def growth(site: Site) -> Iterator[Row]:
             found = ingest_growth.cpu_us_a_row(root, site.keys)
             if run:
                 cpu[count].append(found)
+    small = site.spool("small") / "main"
     least = statistics.median(cpu[1])
     for count in RECEIVERS[1:]:
         ours = statistics.median(cpu[count])
@@ -245,7 +267,7 @@ def growth(site: Site) -> Iterator[Row]:
         where = "at its end" if at_end else "at its start"
         plans = {}
         for factor in (1, *FACTORS):
-            root = ingest_growth.linked(source, site.directory / f"plan-{factor}-{at_end}", 1, LEAST_SEGMENTS * factor)
+            root = ingest_growth.copied(small, site.directory / f"plan-{factor}-{at_end}", 1, LEAST_SEGMENTS * factor)
             plans[factor] = ingest_growth.plan_ms(root, site.keys, at_end)
         for factor in FACTORS:
             yield Row(f"planning a micro-batch {where}, {factor} x the spool", plans[factor], plans[1], "1 x", "ms")

@@ -1,6 +1,6 @@
 """Whether a row costs the same however many receivers filled the spool, and a plan however much lies in it.
 
-Large spools are hard links to the segments of a small one: a plan reads names and indexes only.
+Large spools are copies of the segments of a small one, under names of their own.
 """
 
 from __future__ import annotations
@@ -18,21 +18,26 @@ from spark_ingest.source.reader import SpoolStreamReader
 from spark_ingest.spool.segments import segment_numbers, segment_path
 from spark_ingest.spool.view import SpoolView
 
-BATCH_ROWS = 2_000
-PLANS = 10
-SUFFIXES = ("arrow", "index", "state")
+BATCH_ROWS = 500
+PLANS = 5
+SUFFIXES = ("index", "state")
+HEAD_BYTES = 4096
+"""The schema of a segment, which says where it belongs, lies in them."""
 
 
-def linked(source: Path, root: Path, receivers: int, segments: int) -> Path:
+def copied(source: Path, root: Path, receivers: int, segments: int) -> Path:
     """A spool of so many receivers with so many segments each, out of those of `source` (a receiver's directory)."""
     numbers = segment_numbers(source)[:-1]  # full ones
     for receiver in range(receivers):
-        directory = root / f"r{receiver}"
+        directory = root / f"rec{receiver}"  # as long as "main": what an index says of bytes stays true
         directory.mkdir(parents=True)
         for number in range(segments):
             original = numbers[(receiver * segments + number) % len(numbers)]
             for suffix in SUFFIXES:
                 segment_path(directory, number + 1, suffix).hardlink_to(segment_path(source, original, suffix))
+            data = segment_path(source, original).read_bytes()
+            old, new = (f"{each.name}/{n:08d}".encode() for each, n in ((source, original), (directory, number + 1)))
+            segment_path(directory, number + 1).write_bytes(data[:HEAD_BYTES].replace(old, new) + data[HEAD_BYTES:])
     return root
 
 

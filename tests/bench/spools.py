@@ -32,6 +32,7 @@ from keys.envelope import (
     sign_header,
 )
 from keys.identity import Identity
+from keys.records import encode
 from keys.sharetree import encode_shares
 from spark_ingest.opening.rows import SCHEMAS
 from spark_ingest.options import IngestStream
@@ -76,32 +77,40 @@ class _Publisher:
         self.material = BOX.seal(SpooledKey(self.header.encode(), encode_shares(shares[:2])))
         self.left = messages
 
-    def seal(self, number: int, messages_a_key: int) -> tuple[MessageHeader, str, bytes, SpooledKey]:
-        if not self.left:
+    def seal(self, number: int, messages_a_key: int, batch: int = 1) -> tuple[MessageHeader, str, bytes, SpooledKey]:
+        """The next publication, or with `batch` the next so many as one."""
+        if self.left < batch:
             self.renew(messages_a_key)
         assert self.header is not None
         assert self.key is not None
         assert self.material is not None
-        self.left -= 1
+        self.left -= batch
         self.sequence += 1
         topic, payload = reading(number)
         time_ms = int(NOW * 1000) + number
+        inner = Inner(topic, time_ms, payload).encode()
+        if batch > 1:
+            topics, payloads = zip(*map(reading, range(number, number + batch)), strict=True)
+            times = range(time_ms, time_ms + batch)
+            inner = encode(bytes([1]) * batch, times, [t.encode() for t in topics], [b""] * batch, payloads)
+            topic = "plant/~"
         header = MessageHeader(
             self.identity.party_id, self.header.key_id, self.sequence, 0, time_ms, 0, 1, False, False, Mode.COPIES,
             (bytes(32),),
         )  # fmt: skip
-        content = self.key.seal(header.prefix(), self.sequence, topic, Inner(topic, time_ms, payload).encode())
+        content = self.key.seal(header.prefix(), self.sequence, topic, inner)
+        self.sequence += batch - 1
         return replace(header, digests=(content_digest(content),)), topic, content, self.material
 
 
-def records(messages_a_key: int) -> Iterator[tuple[SpoolRecord, SpooledKey]]:
-    """Without end."""
+def records(messages_a_key: int, batch: int = 1) -> Iterator[tuple[SpoolRecord, SpooledKey]]:
+    """Without end. With `batch`, each holds so many publications."""
     publishers = [_Publisher(Identity.generate(bytes([index + 1]) * 32)) for index in range(PUBLISHERS)]
     number = 0
     while True:
         for publisher in publishers:
             for _ in range(TURN):
-                header, topic, content, material = publisher.seal(number, messages_a_key)
+                header, topic, content, material = publisher.seal(number, messages_a_key, batch)
                 signed = sign_header(publisher.identity, header, topic).encode()
                 record = SpoolRecord(
                     header.publisher, header.sequence, header.key_id, topic, signed,
@@ -109,14 +118,15 @@ def records(messages_a_key: int) -> Iterator[tuple[SpoolRecord, SpooledKey]]:
                     rights=RIGHTS,
                 )  # fmt: skip
                 yield record, material
-                number += 1
+                number += batch
 
 
-def fill(root: Path, rows: int, messages_a_key: int, receiver: str = "main", segment_bytes: int = 64 << 20) -> None:
-    """A receiver's part of a spool."""
-    writer = SpoolWriter(root, receiver, cap_bytes=1 << 40, segment_bytes=segment_bytes)
+def fill(root: Path, rows: int, messages_a_key: int, batch: int = 1, segment_bytes: int = 64 << 20) -> None:
+    """A receiver's part of a spool, in batches of `batch` publications."""
+    writer = SpoolWriter(root, "main", cap_bytes=1 << 40, segment_bytes=segment_bytes)
     writer.roll(b"")
-    source = records(messages_a_key)
+    source = records(messages_a_key, batch)
+    rows //= batch
     for start in range(0, rows, GROUP_ROWS):
         if writer.segment_full:
             writer.roll(b"")

@@ -28,7 +28,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.mutation.operators import Mutation, mutations
-from tests.mutation.running import ROOT, Collected, copy_to, passes
+from tests.mutation.running import ROOT, Collected, copy_to, end_with, passes
 from tests.mutation.survivors import EXPLAINED
 
 WORKERS = min(2, os.cpu_count() or 1)
@@ -97,10 +97,11 @@ _place: Path
 _collected: dict[tuple[str, ...], Collected] = {}  # by module and tests; of one module at a time
 
 
-def _begin(home: str) -> None:
+def _begin(home: str, parent: int) -> None:
     """A worker's own copy. What is compiled there is never that of a fault: see `_anew`."""
     global _place  # noqa: PLW0603 - a worker process has one place
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with(parent)
     _place = Path(tempfile.mkdtemp(dir=home))
     copy_to(_place)
 
@@ -211,7 +212,7 @@ def main(words: Sequence[str]) -> int:
         copy_to(first)
         tasks = [task for module in modules for task in tasks_of(module, first, asked.part, asked.own)]
         context = get_context("fork")
-        with ProcessPoolExecutor(asked.workers, context, initializer=_begin, initargs=(home,)) as pool:
+        with ProcessPoolExecutor(asked.workers, context, initializer=_begin, initargs=(home, os.getpid())) as pool:
             status = report(pool.map(judge, tasks))
     print(f"{len(tasks)} faults in {time.monotonic() - begun:.0f} s")
     return status

@@ -30,6 +30,7 @@ PACKAGES = ("keys", "bridge", "gateway", "spark_ingest")
 COPIED = (*PACKAGES, "configs", "tests")
 OPTIONS = ("-x", "-q", "--assert=plain", "--tb=no", "-m", "not slow", "--hypothesis-seed=0")
 UNSHRUNK = ("--hypothesis-profile=unshrunk",)
+LOOK_S = 0.5
 MEMORY_BYTES = 4 << 30  # a fault may ask for all memory there is
 _GREEN, _RED, _UNSWAPPABLE = 0, 1, 99
 _ANSWERS = {b"green": True, b"red": False, b"unknown": None}
@@ -53,6 +54,17 @@ def forked(work: Callable[[], int]) -> int:
         finally:
             os._exit(status)
     return child
+
+
+def end_with(parent: int) -> None:
+    """From now on this process looks whether `parent`, which started it, is there, and ends soon after it."""
+
+    def look(*_: object) -> None:
+        if os.getppid() != parent:
+            raise SystemExit(f"process {parent} is gone")
+
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)
 
 
 def status_of(child: int, limit_s: float) -> int:
@@ -123,9 +135,11 @@ class _Faults:
     def __init__(self, talk: Connection, module: str, source: bytes, limit_s: float) -> None:
         self._talk, self._source, self._limit_s = talk, source, limit_s
         self._name = module.removesuffix(".py").replace("/", ".")
+        self._parent = os.getpid()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        end_with(self._parent)
         while True:
             try:
                 faulty = self._talk.recv_bytes()

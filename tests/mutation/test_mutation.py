@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import select
+import signal
 import sys
 from types import ModuleType
 
@@ -10,6 +13,7 @@ import pytest
 
 from tests.mutation.__main__ import ROOT, modules_of, part_of, which_tests
 from tests.mutation.operators import mutations
+from tests.mutation.running import end_with
 from tests.mutation.survivors import EXPLAINED
 from tests.mutation.swapping import UnswappableError, swap
 
@@ -118,3 +122,26 @@ def test_no_explanation_is_of_a_fault_that_cannot_be_made_any_more() -> None:
         for one in mutations((ROOT / module).read_text("utf-8"))
     }
     assert set(EXPLAINED) <= made
+
+
+def test_what_works_for_a_process_ends_with_it() -> None:
+    seen, said = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        try:
+            if os.fork():
+                os.close(said)
+            else:
+                end_with(os.getppid())
+                os.write(said, b"!")
+            while True:
+                signal.pause()
+        finally:
+            os._exit(0)
+    os.close(said)
+    assert os.read(seen, 1) == b"!"
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    assert select.select([seen], [], [], 30)[0], "it still runs"
+    assert os.read(seen, 1) == b""
+    os.close(seen)

@@ -229,3 +229,20 @@ def test_no_broker_starts_with_an_error_and_the_rest_is_left_to_binding(plant: M
     (plant.directory / "g1" / "overlay.json").unlink()
     with pytest.raises(StartError, match=r"overlay\.json"):
         refuse(member(plant))
+
+
+def test_a_replica_that_protects_does_not_start(plant: Made) -> None:
+    content = yaml.safe_load((plant.directory / "r1" / "broker.yaml").read_text())
+    settings = member(plant, "r1", overlay={**content["overlay"], "protect": [{"filter": "plant/#"}]})
+    assert any("no scope plant/#" in text for text in texts(check(settings, []), "error"))
+    with pytest.raises(StartError, match="no scope plant/#"):
+        refuse(settings)
+
+
+def test_a_gateway_that_may_not_publish_what_it_protects_does_not_start(plant: Made) -> None:
+    revoke(plant.overlay, plant.directory / "owner", "g1", [("plant/#", Right.PUBLISH)], time.time(), True)
+    (plant.directory / "g1" / "overlay.json").write_bytes(plant.overlay.read_bytes())
+    settings = member(plant)
+    assert any("no right to publish" in text for text in texts(check(settings, []), "error"))
+    with pytest.raises(StartError, match="no right to publish"):
+        refuse(settings)

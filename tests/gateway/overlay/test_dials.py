@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
+
 from gateway.client.mqtt_client import MqttClient
 from gateway.mqtt5.packets import Publish
 from gateway.overlay.dials import Dials
@@ -98,6 +100,17 @@ def test_whoever_moved_is_dialled_where_it_listens_now() -> None:
         assert sorted(world.log[2:]) == ["leave 2", "up b"]
 
     run(check, a="1", b="2")
+
+
+def test_the_log_names_the_member_whose_link_is_up_or_down(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    async def nothing_else(world: World) -> None:
+        pass
+
+    run(nothing_else, a="1")
+    told = [(record.getMessage(), vars(record)["member"]) for record in caplog.records]
+    assert told == [("link is up", "a"), ("link is down", "a")]
 
 
 def test_what_a_left_client_still_says_is_nobodys() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.base.private import write_private
+from gateway.files import write_private
 from gateway.overlay.key_material import DIRECTORY, KeyMaterial, KeyMaterialError
 
 KEY = bytes(range(32))

@@ -232,6 +232,22 @@ def test_what_the_other_end_concludes_from_waits_for_the_disk(tmp_path: Path) ->
     asyncio.run(use())
 
 
+def test_a_client_that_knows_no_receive_maximum_is_read_again_when_it_is_to_release_what_fills_it(
+    tmp_path: Path,
+) -> None:
+    async def use() -> None:
+        async with durable(tmp_path, limits={"receive_maximum": 2}) as broker:
+            pub = await Wire.connect(broker, "pub", Version.V311, clean_start=False)
+            with Gatekeeper(broker).holding():
+                pub.send(*(Publish("a", b"x", 2, packet_id=number) for number in (1, 2)))
+                await silent(pub)
+            assert [type(await pub.next()) for _ in range(2)] == [PubRec, PubRec]
+            pub.send(PubRel(1), PubRel(2))
+            assert [type(await pub.next()) for _ in range(2)] == [PubComp, PubComp]
+
+    asyncio.run(use())
+
+
 # ------------------------------------------------------------------------------------------ a full disk
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from bridge.traces.kinds import TraceKind
 from gateway.base.config import ConfigError, parse
-from gateway.base.private import write_private
+from gateway.files import write_private
 from gateway.tracing.client import Tracker, connection
 from gateway.trust.credentials import Credentials
 from gateway.trust.domains import Card, TrustDomain, TrustError

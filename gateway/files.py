@@ -1,7 +1,8 @@
 """Files that hold a secret: written whole and durable with mode 0600, refused when others may read them.
 
-For: private keys, certificate authority keys, scope keys, store keys, split seeds. It knows nothing of what
-is inside. It does not protect against the owner of the account or root, nor does `erase` reach copies that a
+For: private keys, certificate authority keys, scope keys, store keys, split seeds; and for whatever else must be
+whole after a crash (`write_durably`). It knows nothing of what is inside, and imports so little that executors of Spark
+may have it. It does not protect against the owner of the account or root, nor does `erase` reach copies that a
 file system or flash translation layer keeps elsewhere.
 """
 
@@ -94,6 +95,28 @@ def alone_in(directory: Path) -> Iterator[None]:
 def _write(path: Path, content: bytes, mode: int, replace: bool) -> None:
     if not replace and path.exists():
         raise PrivateFileError(f"{path}: exists already; take another name or remove it")
+    try:
+        if replace:
+            write_durably(path, content, mode)
+            return
+        with _written(path, content, mode) as temporary:
+            # link, not rename: of two writers exactly one wins, and the loser sees it.
+            os.link(temporary, path)
+    except FileExistsError:
+        raise PrivateFileError(f"{path}: exists already; take another name or remove it") from None
+    except OSError as error:
+        raise PrivateFileError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def write_durably(path: Path, content: bytes, mode: int = PRIVATE_MODE) -> None:
+    """Replace `path` so that after a crash it holds the old or the new content, whole. Raises OSError."""
+    with _written(path, content, mode) as temporary:
+        temporary.replace(path)
+
+
+@contextlib.contextmanager
+def _written(path: Path, content: bytes, mode: int) -> Iterator[Path]:
+    """The content on disk under another name, which is gone afterwards; then names are durable. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -104,17 +127,9 @@ def _write(path: Path, content: bytes, mode: int, replace: bool) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if replace:
-            temporary.replace(path)
-        else:
-            # link, not rename: of two writers exactly one wins, and the loser sees it.
-            os.link(temporary, path)
-            temporary.unlink()
+        yield temporary
+        temporary.unlink(missing_ok=True)
         sync_directory(path.parent)
-    except FileExistsError:
-        raise PrivateFileError(f"{path}: exists already; take another name or remove it") from None
-    except OSError as error:
-        raise PrivateFileError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()

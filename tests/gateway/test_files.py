@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from gateway.base import private
-from gateway.base.private import (
+from gateway import files
+from gateway.files import (
     PrivateFileError,
     erase,
     lock_exclusively,
     private_directory,
     read_private,
+    write_durably,
     write_private,
     write_public,
 )
@@ -62,7 +65,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_no_secret_can_be_is_not_read_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private, "MAX_PRIVATE_BYTES", 8)
+    monkeypatch.setattr(files, "MAX_PRIVATE_BYTES", 8)
     write_private(tmp_path / "fits", bytes(8))
     assert read_private(tmp_path / "fits") == bytes(8)
     write_private(tmp_path / "large", bytes(9))
@@ -90,7 +93,7 @@ def test_of_two_writers_at_once_one_wins_and_the_other_sees_it(tmp_path: Path, m
         path.write_bytes(b"the other's")
         link(source, target)
 
-    monkeypatch.setattr(private.os, "link", race)
+    monkeypatch.setattr(files.os, "link", race)
     with pytest.raises(PrivateFileError, match="exists already"):
         write_private(path, SECRET)
     assert path.read_bytes() == b"the other's"
@@ -106,7 +109,7 @@ def test_a_crash_in_the_middle_leaves_the_old_content_and_nothing_else(
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(private.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(PrivateFileError, match="No space left"):
         write_private(path, SECRET, replace=True)
     assert path.read_bytes() == b"old"
@@ -139,3 +142,24 @@ def test_what_is_erased_is_overwritten_before_its_name_goes(tmp_path: Path) -> N
     assert not path.exists()
     assert other_name.read_bytes() == bytes(len(SECRET))
     erase(path)
+
+
+def test_executors_that_write_files_load_no_configuration() -> None:
+    """They start for seconds, and models of configurations take half of one."""
+    told = "import sys, spark_ingest.spool; print(*(name for name in sys.modules if name.startswith('pydantic')))"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_what_is_written_durably_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    write_durably(path, b"old")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+    def fail(_: int) -> None:
+        raise OSError(28, "no space")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="no space"):
+        write_durably(path, b"new")
+    assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"old", [path])

@@ -1,0 +1,104 @@
+"""What a query has passed over for want of keys, and what of it is to be read again: part of its consumer's file.
+
+    {"held": [STRETCH...], "redrives": [STRETCH...], "noted": offset, "count": n}
+    STRETCH: {"begin": offset, "end": offset, "keys": [text...], "number": n}
+
+A stretch is rows between two offsets that need one of some keys. It is held when the micro-batch that ends there is
+planned; `noted` is how far that has gone, so that a micro-batch that Spark repeats holds nothing twice. `release`
+turns held keys into numbered redrives; a micro-batch reads those with higher numbers than the one before it, and its
+offset says up to which. Segments behind the begin of a stretch stay. Not here: which key is which (`opening.held`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spark_ingest.spool.segments import Offset, Position, as_offset, positions_of
+
+
+@dataclass(frozen=True, slots=True)
+class HeldStretch:
+    """Rows in (begin, end] that need one of `keys`. `number`: of a redrive, from 1; 0 while it is held."""
+
+    begin: Mapping[str, Position]
+    end: Mapping[str, Position]
+    keys: tuple[str, ...]
+    number: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        begin, end = as_offset(self.begin), as_offset(self.end)
+        return {"begin": begin, "end": end, "keys": list(self.keys), "number": self.number}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> HeldStretch:
+        begin, end = positions_of(told["begin"]), positions_of(told["end"])
+        return cls(begin, end, tuple(map(str, told["keys"])), int(told["number"]))
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLedger:
+    """Of one consumer. `count`: the number of the latest redrive."""
+
+    held: tuple[HeldStretch, ...] = ()
+    redrives: tuple[HeldStretch, ...] = ()
+    noted: Mapping[str, Position] | None = None
+    count: int = 0
+
+    def note(self, begin: Offset, end: Offset, keys: Sequence[str], redriven: int = 0) -> HeldLedger:
+        """The micro-batch (begin, end] passes rows over that need `keys`. Again the same for one that was noted.
+
+        `redriven`: the last number that the query has read; numbers go on from there, also in a ledger that began anew.
+        """
+        after = positions_of(end)
+        known = self.noted
+        if not keys or (known is not None and all(at <= known.get(name, Position(0, 0)) for name, at in after.items())):
+            return self
+        stretch = HeldStretch(positions_of(begin), after, tuple(keys))
+        return replace(self, held=(*self.held, stretch), noted=after, count=max(self.count, redriven))
+
+    def release(self, stretches: Sequence[HeldStretch], keys: Collection[str]) -> HeldLedger:
+        """What of some held stretches needs these keys is to be read again."""
+        held, redrives = [], [*self.redrives]
+        for each in self.held:
+            ready = tuple(key for key in each.keys if key in keys) if each in stretches else ()
+            left = tuple(key for key in each.keys if key not in ready)
+            if left:
+                held.append(replace(each, keys=left))
+            if ready:
+                number = self.count + len(redrives) - len(self.redrives) + 1
+                redrives.append(replace(each, keys=ready, number=number))
+        count = self.count + len(redrives) - len(self.redrives)
+        return replace(self, held=tuple(held), redrives=tuple(redrives), count=count)
+
+    def done(self, number: int) -> HeldLedger:
+        """Redrives up to a number are in the sink."""
+        return replace(self, redrives=tuple(each for each in self.redrives if each.number > number))
+
+    def between(self, before: int, last: int) -> list[HeldStretch]:
+        """Redrives with numbers in (before, last]."""
+        return [each for each in self.redrives if before < each.number <= last]
+
+    def oldest(self, name: str) -> Position | None:
+        """Where the first row of a receiver lies that is still wanted."""
+        begins = [each.begin.get(name, Position(0, 0)) for each in (*self.held, *self.redrives) if name in each.end]
+        return min(begins, default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "held": [each.to_json() for each in self.held],
+            "redrives": [each.to_json() for each in self.redrives],
+            "noted": None if self.noted is None else as_offset(self.noted),
+            "count": self.count,
+        }
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> HeldLedger:
+        """Raises what `positions_of` does, KeyError, TypeError, ValueError."""
+        held, redrives = (tuple(map(HeldStretch.from_json, told[name])) for name in ("held", "redrives"))
+        noted = None if told["noted"] is None else positions_of(told["noted"])
+        return cls(held, redrives, noted, int(told["count"]))
+
+
+NOTHING_HELD = HeldLedger()
