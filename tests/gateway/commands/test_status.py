@@ -65,7 +65,8 @@ def test_what_is_wrong_comes_first_then_the_overlay(
     assert (status, err) == (1, "")
     assert out.startswith("degraded: r2 is away; see its log\n")
     for text in ("2 of 3", "r2", "g1, gateway: version 3 of the overlay, epoch 7", "bridge cloud: away, 12 messages",
-                 "version 2 is in force at r2\nversion 3 is in force at r1, r3\n", "outbox: 2 publications, the oldest waits for 61 s"):  # fmt: skip
+                 "version 2 is in force at r2\nversion 3 is in force at r1, r3\n",
+                 "outbox: 2 publications, the oldest waits for 61 s"):  # fmt: skip
         assert text in out
     assert "\nwell" not in out
 
