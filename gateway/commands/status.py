@@ -86,6 +86,11 @@ def _print_overlay(overlay: dict[str, Any]) -> None:
     print(
         f"{overlay['name']}, {overlay['role']}: version {overlay['version']} of the overlay, epoch {overlay['epoch']}"
     )
+    members: dict[int, list[str]] = {}
+    for name, version in sorted(overlay["versions"].items()):
+        members.setdefault(version, []).append(name)
+    for version, names in sorted(members.items()):
+        print(f"version {version} is in force at {', '.join(names)}")
     if overlay["outbox_depth"]:
         oldest_s = overlay["oldest_s"]
         waits = f"the oldest waits for {oldest_s:.0f} s" if oldest_s else "kept for replicas that are away"

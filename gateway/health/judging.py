@@ -32,11 +32,15 @@ KEYS_LATE_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`level`: degraded or broken. `key`: stays the same while the cause does. `text`: cause and cure in one line."""
+    """`level`: degraded or broken. `key`: stays the same while the cause does. `text`: cause and cure in one line.
+
+    `about`: who or what is concerned; another one is said anew, and the cause is not over for that.
+    """
 
     level: str
     key: str
     text: str
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +190,7 @@ def _region(region: RegionStanding) -> Iterator[Finding]:
     lost = "quorum is lost: " if up < needed else ""
     reasons = "; ".join(f"{name} is away{f' ({why})' if why else ''}" for name, why in sorted(region.away.items()))
     said = f"region {region.name}: {lost}{up} of {len(region.members)} replicas connected, {needed} needed: {reasons}"
-    yield Finding(level, f"region:{region.name}:{level}:{','.join(sorted(region.away))}", said)
+    yield Finding(level, f"region:{region.name}:{level}", said, ",".join(sorted(region.away)))
 
 
 def _key_servers(servers: RegionStanding, is_urgent: bool) -> Iterator[Finding]:
@@ -196,7 +200,7 @@ def _key_servers(servers: RegionStanding, is_urgent: bool) -> Iterator[Finding]:
     level = BROKEN if up < needed and is_urgent else DEGRADED
     enough = "enough for keys" if up >= needed else f"{needed} needed for keys of the next epoch"
     said = f"key servers: {up} of {len(servers.members)} connected, {enough}; start {', '.join(sorted(servers.away))}"
-    yield Finding(level, f"keyservers:{level}:{','.join(sorted(servers.away))}", said)
+    yield Finding(level, f"keyservers:{level}", said, ",".join(sorted(servers.away)))
 
 
 def _outbox(one: OverlayStanding) -> Iterator[Finding]:

@@ -1,6 +1,7 @@
 """Looks every few seconds how the process stands, says in the log what begins and what ends, and has the answer ready.
 
-Each finding is said once when it begins, once when it is over, and once a day while it lasts.
+Each finding is said once when it begins, once when it is over, and once a day while it lasts; again when it lasts but
+concerns others: of a quorum that is lost, who is missing.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class HealthWatch:
         self._said: dict[str, tuple[float, Finding]] = {}
         self._task: asyncio.Task[None] | None = None
         self.on_change: Callable[[Finding, bool], None] = lambda finding, begins: None
-        """Told of every finding that begins (True) or is over (False)."""
+        """Told of every finding that begins or concerns others (True), or is over (False)."""
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="health")
@@ -85,9 +86,10 @@ class HealthWatch:
                 self.on_change(finding, False)
         for key, finding in present.items():
             said = self._said.get(key)
-            if said is None:
+            changed = said is None or said[1].about != finding.about
+            if changed:
                 self.on_change(finding, True)
-            if said is None or now - said[0] >= AGAIN_S:
+            if changed or said is None or now - said[0] >= AGAIN_S:
                 self._said[key] = now, finding
                 event = LogEvent.HEALTH_BROKEN if finding.level == BROKEN else LogEvent.HEALTH_DEGRADED
                 event.say(log, finding.text)

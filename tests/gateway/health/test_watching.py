@@ -48,6 +48,23 @@ def test_a_finding_is_said_once_when_it_begins_and_once_when_it_is_over(lines: l
     assert len([line for line in lines if line.startswith("INFO over")]) == 2
 
 
+def test_a_quorum_that_stays_lost_names_who_is_missing_now_and_is_not_over(lines: list[str]) -> None:
+    view = [View(NOW, stands(regions=(region("r1"),)))]
+    told: list[tuple[str, bool]] = []
+    watch = HealthWatch(lambda: view[0], lambda: 0.0)
+    watch.on_change = lambda finding, begins: told.append((finding.about, begins))
+    watch.step(20.0)
+    view[0] = View(NOW, stands(regions=(region(),)))
+    watch.step(22.0)
+    watch.step(24.0)
+    assert [line.split(":")[0] for line in lines] == ["ERROR region west"] * 2
+    assert "0 of 3" in lines[-1]
+    view[0] = View(NOW, stands())
+    watch.step(26.0)
+    assert "INFO over: region west: quorum is lost: 0 of 3" in lines[-1]
+    assert told == [("r2,r3", True), ("r1,r2,r3", True), ("r1,r2,r3", False)]
+
+
 def test_metrics_say_level_ends_and_quorum() -> None:
     watch = HealthWatch(lambda: View(NOW, stands(regions=(region("r1"),)), ends={"x": NOW + 5}), lambda: 0.0)
     found = {metric.name: [(s.labels, s.value) for s in metric.samples] for metric in watch.metrics()}
