@@ -373,4 +373,4 @@ def test_an_ingest_job_receives_from_hosted_brokers_as_from_replicas(make):
         await client.close()
 
     asyncio.run(receive())
-    assert sorted(got) == [(name, "open/~") for name in sorted(THREE)]
+    assert sorted(got) == [(name, "veilmq/batch/2") for name in sorted(THREE)]
