@@ -24,6 +24,9 @@ _OUTLINE = "known = self._outlines.get((len(header), path)) if header.startswith
 _HOPS_END = "return hops_at + 1 + header[hops_at] * HOP_BYTES"
 _LEVEL = "if any(len(share.label) != 1 for share in decoded):"
 _SHORT = "if len(data) < FIXED_BYTES + 2:"
+_ENDORSED = "return [Endorsement.of(overlay.latest[r], self._name, self._identity) for r in regions if self._identity]"
+_OLDER_FILE = "if version.number < self._latest.number:"
+_NEWER_OFFER = "return offered.number > self._latest.number"
 
 EXPLAINED: dict[tuple[str, str, str], str] = {
     **_alike(
@@ -150,5 +153,22 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "too short for a signature either way",
         (_SHORT, _SHORT.replace("<", "<=")),
         (_SHORT, _SHORT.replace("+ 2", "+ 3")),
+    ),
+    **_alike(
+        "bridge/membership/endorsing.py",
+        "without an identity nothing is due",
+        (_ENDORSED, _ENDORSED.replace("if self._identity]", "if True]")),
+    ),
+    **_alike(
+        "bridge/membership/adopting.py",
+        "a link that comes up sets it",
+        ("told_at: float = 0.0", "told_at: float = 1.0"),
+        ("awaited: bool = False", "awaited: bool = True"),
+    ),
+    **_alike(
+        "bridge/membership/adopting.py",
+        "the same number was told apart before",
+        (_OLDER_FILE, _OLDER_FILE.replace("<", "<=")),
+        (_NEWER_OFFER, _NEWER_OFFER.replace(">", ">=")),
     ),
 }
