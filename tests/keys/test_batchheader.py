@@ -178,3 +178,39 @@ if __name__ == "__main__":
             indent=1,
         )
     )
+
+
+def test_a_batch_ends_with_its_last_number_inside_its_block() -> None:
+    assert (header().last, header(first=8092, records=100).last) == (4196, 8191)
+    assert BatchHeader.decode(header(first=8092, records=100).sign(PUBLISHER)).last == 8191
+    with pytest.raises(OurFault):
+        header(first=8092, records=101).sign(PUBLISHER)
+    assert not RetainedId(bytes(16), 1).tombstone
+
+
+def test_flags_say_what_a_batch_is() -> None:
+    assert [(header(flags=flags).is_void, header(flags=flags).is_plain) for flags in (RELIABLE, VOID, PLAIN)] == [
+        (False, False),
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_nothing_is_sealed_or_signed_with_a_header_that_cannot_be() -> None:
+    for changes in ({"records": 0}, {"scope": 1 << 32}):
+        with pytest.raises(OurFault):
+            header(**changes).associated()
+    with pytest.raises(OurFault):
+        header(records=0).sign(PUBLISHER, header().associated())
+
+
+def test_what_the_content_was_sealed_with_is_what_is_signed() -> None:
+    sealed = header(counter=10).associated()
+    assert header().sign(PUBLISHER, sealed) == header(counter=10).sign(PUBLISHER)
+
+
+def test_every_truncation_is_refused() -> None:
+    frame = header(retained=(kept(4100),)).sign(PUBLISHER)
+    for size in range(len(frame)):
+        with pytest.raises(BadFrame):
+            BatchHeader.decode(frame[:size])

@@ -33,6 +33,10 @@ def test_every_product_is_that_of_the_polynomials() -> None:
     assert all(gf256.mul(a, b) == multiply_by_hand(a, b) for a in range(256) for b in range(256))
 
 
+def test_the_tables_are_of_the_field_and_no_more() -> None:
+    assert [len(row) for row in gf256.MUL_TABLE] == [256] * 256
+
+
 def test_every_nonzero_element_has_an_inverse_and_zero_has_none() -> None:
     assert all(gf256.mul(a, gf256.inv(a)) == 1 for a in range(1, 256))
     with pytest.raises(OurFault):

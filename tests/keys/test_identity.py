@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keys import identity
 from keys.errors import BadContent, BadFrame, BadSignature, Expired, OurFault
 from keys.identity import (
     CA_DAYS,
@@ -346,3 +347,14 @@ def test_a_certificate_of_another_kind_of_key_is_refused() -> None:
     )
     with pytest.raises(BadFrame, match="Ed25519"):
         public_key_of(made.public_bytes(serialization.Encoding.DER))
+
+
+def test_names_and_codes_of_roles_are_those_of_the_protocol() -> None:
+    """Certificates of one release hold in another."""
+    assert {role.value: code for role, code in identity._ROLE_CODES.items()} == {
+        "replica": 1, "gateway": 2, "ingest": 3, "owner": 4, "keyserver": 5, "entity": 6, "hosted": 7,
+    }  # fmt: skip
+
+
+def test_a_certificate_is_signed_in_its_domain() -> None:
+    assert CERTIFICATE.signature == OWNER.sign("veilmq/1 certificate", CERTIFICATE.signed_bytes())

@@ -17,6 +17,13 @@ _SIGNED = (
 )
 _TOKEN = 'return base64.urlsafe_b64encode(mac[:TOKEN_BYTES]).rstrip(b"=").decode("ascii")'
 _LAST = '_LAST = {1: "", 2: "AQgw", 3: "AEIMQUYcgkosw048"}'
+_INVERSES = "_INVERSE = bytes([0, *(MUL_TABLE[c].index(1) for c in range(1, 256))])"
+_USUAL = "if len(data) != _USUAL_BYTES + SIGNATURE_BYTES:"
+_PATH = "header[SCOPE_AT : SCOPE_AT + len(known.path)] != known.path"
+_OUTLINE = "known = self._outlines.get((len(header), path)) if header.startswith(_OPENING) else None"
+_HOPS_END = "return hops_at + 1 + header[hops_at] * HOP_BYTES"
+_LEVEL = "if any(len(share.label) != 1 for share in decoded):"
+_SHORT = "if len(data) < FIXED_BYTES + 2:"
 _ENDORSED = "return [Endorsement.of(overlay.latest[r], self._name, self._identity) for r in regions if self._identity]"
 _OLDER_FILE = "if version.number < self._latest.number:"
 _NEWER_OFFER = "return offered.number > self._latest.number"
@@ -88,6 +95,64 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "words of an error",
         ('_check_string(topic, "topic")', "_check_string(topic, 'topicX')"),
         ('_check_string(topic_filter, "topic filter")', "_check_string(topic_filter, 'topic filterX')"),
+    ),
+    **_alike(
+        "keys/gf256.py",
+        "zero has no inverse, whatever stands in its place",
+        (_INVERSES, _INVERSES.replace("[0,", "[1,")),
+    ),
+    **_alike(
+        "keys/signedheader.py",
+        "the long way of reading says the same",
+        ("if header is not None:", "if False:"),
+        (_USUAL, "if True:"),
+        ("version != frames.PROTOCOL_VERSION", "True"),
+        ("or flags > HEADER_FLAGS", "or flags >= HEADER_FLAGS"),
+    ),
+    **_alike(
+        "keys/keyopening.py",
+        "a type variable is known by what it is bound to",
+        ('K = TypeVar("K")', "K = TypeVar('KX')"),
+        ('V = TypeVar("V")', "V = TypeVar('VX')"),
+    ),
+    **_alike(
+        "keys/keyopening.py",
+        "only what is remembered, hence how long it takes",
+        ("if known is None or (", "if True:"),
+        (_PATH, _PATH.replace("AT + len", "AT - len")),
+        (_OUTLINE, _OUTLINE.replace("header.startswith(_OPENING)", "False")),
+        ("if known is None:", "if True:"),
+        ("self._last = known", "pass"),
+        ("if places is None:", "if True:"),
+        ("if derivation is None:", "if True:"),
+        (_HOPS_END, _HOPS_END.replace("+ 1", "+ 2")),
+    ),
+    **_alike(
+        "keys/keyopening.py",
+        "kept until the secret, or why there is none, takes its place",
+        ('secrets.append(b"")', "secrets.append(b'X')"),
+    ),
+    **_alike(
+        "keys/keyopening.py",
+        "shares of one frame are of one level, and there is at least one",
+        (_LEVEL, _LEVEL.replace("any", "all")),
+    ),
+    **_alike(
+        "keys/envelope.py",
+        "a draft's, in nothing that is hashed before the true one takes its place",
+        ("commitment=bytes(32),", "commitment=bytes(33),"),
+        ('signature=b"",', "signature=b'X',"),
+    ),
+    **_alike(
+        "keys/shamir.py",
+        "below zero either way: no size yet",
+        ("total, size = 0, -1", "total, size = 0, -2"),
+    ),
+    **_alike(
+        "keys/batchheader.py",
+        "too short for a signature either way",
+        (_SHORT, _SHORT.replace("<", "<=")),
+        (_SHORT, _SHORT.replace("+ 2", "+ 3")),
     ),
     **_alike(
         "bridge/membership/endorsing.py",

@@ -653,3 +653,18 @@ def test_a_replica_is_of_use_until_the_view_before_closes():
     (adopt, _) = made.tick(NOW + 60)
     assert isinstance(adopt, Adopt)
     assert (adopt.outcome, made.removed) == (Adoption.REMOVED, True)
+
+
+def test_strangers_are_not_heard_and_a_link_that_comes_up_twice_refills_nothing():
+    made = keeper("r1a", overlay=NEWER)
+    question = Wire(OVERLAY_TOPIC, OfferedVersion.of(NEWER).encode(FLAG_ASK))
+    assert made.received(Received("stranger", question), NOW) == []
+    for _ in range(DOCUMENT_BURST):
+        made.received(Received("r1a", question), NOW)
+    made.link_up("r1a", NOW)
+    assert made.received(Received("r1a", question), NOW) == [Count("overlays_withheld", 1, "r1a")]
+
+
+def test_one_version_has_one_spelling():
+    spelled = canonical(NEWER)
+    assert json.dumps(json.loads(spelled), sort_keys=True, separators=(",", ":")).encode() == spelled
