@@ -28,6 +28,8 @@ log = logging.getLogger("veilmq.bridge")
 
 WINDOW = 256
 """Messages of QoS 1 and 2 that one side has not acknowledged while the other is asked to take them."""
+WINDOW_3 = 20
+"""The same towards a broker of 3.1.1, which cannot say what it takes: Mosquitto drops QoS 2 beyond 20 unsaid."""
 NEVER = 0xFFFF_FFFF
 PRIVATE_BIT = 0x80
 LEVEL_311 = b"\x00\x04MQTT\x04"
@@ -64,6 +66,7 @@ class RemoteEnd(RelayClient):
         )  # fmt: skip
         self._private = settings.version != "5"
         if self._private:
+            self._limits = replace(limits, in_flight_messages=WINDOW_3)
             self._connect = replace(self._connect, version=Version.V311, properties=NO_PROPERTIES)
             self._session = self._new_session()
             self._decoder = self._new_decoder()

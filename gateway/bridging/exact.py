@@ -1,8 +1,8 @@
 """One direction of a bridge at QoS 2: which step of a handshake is handed on, and when (`relaying` says how).
 
 Who repeats a step after a crash is the source. A message that it sends for the first time (without DUP) under an
-identifier that this process has not seen free at the target may meet a handshake there that a lost session of the source
-left half done, and would be taken for its repetition: the identifier is released first.
+identifier that this process has not seen free at the target may meet a handshake there that a lost session of the
+source left half done, and would be taken for its repetition: the identifier is released first.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class ExactWay(Way):
         if identifier in self.stages or not self.target.is_free(identifier):
             return False
         # Behind others that are cleared, so that none overtakes.
-        if not may_be_there and (self._clearing or not self._is_free[identifier]):
-            if identifier not in self._cleared:
-                self._cleared.add(identifier)
-                self._clearing[identifier] = publish, changed
-                self._release(identifier)
-                return True
+        is_known = not self._clearing and self._is_free[identifier]
+        if not (may_be_there or is_known or identifier in self._cleared):
+            self._cleared.add(identifier)
+            self._clearing[identifier] = publish, changed
+            self._release(identifier)
+            return True
         self._cleared.discard(identifier)
         self.stages[identifier] = OFFERED
         done, refused = partial(self._taken, publish), partial(self._refused, publish, changed)

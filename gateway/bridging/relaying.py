@@ -21,7 +21,7 @@ from gateway.client.awaited import Acknowledgements, Awaiting
 from gateway.mqtt5.client_session import ClientAction, ClientSession, Completed
 from gateway.mqtt5.delivery import Connection, Queued
 from gateway.mqtt5.flows import HeardFlow, OutboundFlows
-from gateway.mqtt5.packets import Packet, PubAck, PubComp, Publish, PubRec, PubRel
+from gateway.mqtt5.packets import Packet, Properties, PubAck, PubComp, Publish, PubRec, PubRel
 from gateway.mqtt5.types import ReasonCode
 
 
@@ -102,6 +102,14 @@ class RelaySession(ClientSession):
                 self.wanted.append(packet.packet_id)  # type: ignore[attr-defined]
             else:
                 yield packet
+
+    def _adopt_offer(self, offer: Properties) -> None:
+        """Half done handshakes count at the server still: after a reconnect, too, they leave room to fewer others."""
+        super()._adopt_offer(offer)
+        flows = self.outbound
+        flows.quota -= len(self._had) + len(flows.released)
+        self._had = dict.fromkeys(self._had, True)
+        flows.released = dict.fromkeys(flows.released, True)
 
     def disconnected(self, now: float) -> list[ClientAction]:
         self._had = dict.fromkeys(self._had, False)

@@ -58,6 +58,7 @@ class Site:
         conf.write_text(
             f"listener {self.theirs_port} 127.0.0.1\nallow_anonymous true\npersistence true\n"
             f"persistence_location {directory}/\nuser root\nmax_queued_messages 100000\n"
+            "max_inflight_messages 1000\n"  # of a writer that comes back with more it would drop QoS 2
         )
         config = directory / "broker.yaml"
         config.write_text(

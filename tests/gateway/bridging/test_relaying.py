@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.bridging.relaying import RelaySession, _Numbered
 from gateway.mqtt5.client_session import Completed
-from gateway.mqtt5.packets import ConnAck, Connect, Publish, PubComp, PubRec, PubRel, Version
+from gateway.mqtt5.packets import ConnAck, Connect, PubComp, Publish, PubRec, PubRel, Version
 
 
 def connected(session: RelaySession, present: bool) -> list[Any]:
