@@ -97,9 +97,9 @@ class RelaySession(ClientSession):
 
     def _without_releases(self, packets: Iterable[Packet]) -> Iterator[Packet]:
         for packet in packets:
-            is_release = type(packet) is PubRel and self.state is Connection.CONNECTED
-            if is_release and packet.packet_id not in self.inbound.accepting:  # type: ignore[attr-defined]
-                self.wanted.append(packet.packet_id)  # type: ignore[attr-defined]
+            connected = self.state is Connection.CONNECTED
+            if isinstance(packet, PubRel) and connected and packet.packet_id not in self.inbound.accepting:
+                self.wanted.append(packet.packet_id)
             else:
                 yield packet
 

@@ -206,7 +206,6 @@ def test_qos_2_crosses_both_ways_once_while_either_is_killed(made: Callable[[dic
 
     while not all(reader.got for reader in readers):  # until the filters of the bridge are known at both
         write(range(1))
-        time.sleep(0.1)
     write(range(1, 60))
     site.ours.end(signal.SIGKILL)
     site.ours.start()
