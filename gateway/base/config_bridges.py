@@ -40,7 +40,7 @@ class BridgeTopic(Model):
 
     filter: str = Field(default="#", description="without either prefix")
     direction: Literal["out", "in", "both"] = Field(default="out", description="out: from here to there")
-    qos: Literal[0, 1, 2] = Field(default=1, description="with which it crosses at most; 2 crosses as 1")
+    qos: Literal[0, 1, 2] = Field(default=1, description="with which it crosses at most")
     local_prefix: Prefix = Field(default="", description="what such topics begin with here")
     remote_prefix: Prefix = Field(default="", description="what they begin with there")
 

@@ -3,8 +3,8 @@
 Both brokers keep a session for the bridge, so what waits is on their disks, not here. While the other broker is away
 the session at ours is without a connection: its queue grows, and no publisher waits for it. What is under way when a
 connection is lost is sent again by whoever lost it; the bridge remembers by packet identifier what the other side is
-taking, or took, so that a process that lives passes each message on once. After a crash QoS 1 may come twice; QoS 2
-crosses as QoS 1, since after a crash nobody could say which of its handshakes were half done.
+taking, or took, so that a process that lives passes each message on once. After a crash QoS 1 may come twice. A
+direction that carries QoS 2 is `exact`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import partial
 from gateway.base import BridgeSettings
 from gateway.base.log_events import LogEvent
 from gateway.bridging.mapping import Marks, Topics
-from gateway.client import MqttClient
+from gateway.bridging.relaying import RelayClient
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt5.types import MqttError, ReasonCode
 
@@ -54,13 +54,13 @@ class BridgeStanding:
     kept: int
 
 
-class _Way:
+class Way:
     """One direction. `states`: by packet identifier of the source's session, what became of the message.
 
     `seen`: identifiers that came on the source's present connection: what came on a former one comes again first.
     """
 
-    def __init__(self, source: MqttClient, target: MqttClient, name: str) -> None:
+    def __init__(self, source: RelayClient, target: RelayClient, name: str) -> None:
         self.source, self.target, self.name = source, target, name
         self.states: dict[int, int] = {}
         self.seen: set[int] = set()
@@ -88,6 +88,13 @@ class _Way:
         self.states[identifier] = UNDER_WAY
         self._offer_again(publish, changed)
 
+    def released(self, identifier: int) -> None:
+        """PUBREL of the source: of a former process, or of what a direction without QoS 2 was sent nevertheless."""
+        self.source.complete(identifier)
+
+    def completed(self, identifier: int) -> None:
+        """PUBCOMP of the target, or its session is gone."""
+
     def drop(self, publish: Publish) -> None:
         """It does not cross: let the source forget it."""
         if publish.qos:
@@ -98,20 +105,26 @@ class _Way:
             asyncio.get_running_loop().call_later(AGAIN_S, self._offer_again, publish, changed)
 
     def _offer(self, publish: Publish, changed: Publish) -> bool:
-        done, refused = partial(self._taken, publish), partial(self._refused, publish, changed)
         try:
-            return self.target.publish(
-                changed.topic, changed.payload, min(changed.qos, 1), changed.retain, changed.properties, done, refused
-            )
+            return self._give(publish, changed)
         except MqttError as error:
             LogEvent.BRIDGE_CANNOT_CROSS.say(log, self.name, error)
             self._taken(publish)
             return True
 
+    def _give(self, publish: Publish, changed: Publish) -> bool:
+        done, refused = partial(self._taken, publish), partial(self._refused, publish, changed)
+        return self.target.publish(
+            changed.topic, changed.payload, min(changed.qos, 1), changed.retain, changed.properties, done, refused
+        )
+
     def _taken(self, publish: Publish) -> None:
         if not publish.qos:
             return
         self.passed += 1
+        self._settle(publish)
+
+    def _settle(self, publish: Publish) -> None:
         self.states[publish.packet_id] = TAKEN
         self._finish(publish)
 
@@ -126,8 +139,7 @@ class _Way:
             self.refused += 1
             LogEvent.BRIDGE_REFUSED.say(log, self.name, changed.topic, code)
             if publish.qos:
-                self.states[publish.packet_id] = TAKEN
-                self._finish(publish)
+                self._settle(publish)
             return
         asyncio.get_running_loop().call_later(AGAIN_S, self._offer_again, publish, changed)
 
@@ -139,20 +151,23 @@ class Bridge:
         self,
         name: str,
         settings: BridgeSettings,
-        local: MqttClient,
-        remote: MqttClient,
+        local: RelayClient,
+        remote: RelayClient,
+        ways: tuple[Way, Way],
         topics: Topics,
         marks: Marks,
         may_leave: Callable[[str], bool],
     ) -> None:
         self.name, self._settings = name, settings
         self._local, self._remote, self._topics, self._marks, self._may_leave = local, remote, topics, marks, may_leave
-        self._out, self._in = _Way(local, remote, name), _Way(remote, local, name)
+        self._out, self._in = ways
         self._kept = 0
         self._changed_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._turn = asyncio.Event()
         self._ready = False
+        local.on_release, remote.on_complete = self._out.released, self._out.completed
+        remote.on_release, local.on_complete = self._in.released, self._in.completed
         local.on_publish, remote.on_publish = self._from_here, self._from_there
         local.on_up, remote.on_up, remote.on_down = self._local_up, self._remote_up, self._remote_down
 
@@ -212,21 +227,26 @@ class Bridge:
 
     def _local_up(self) -> None:
         self._out.connected()
+        self._tell()
         self._turn.set()
 
     def _remote_up(self) -> None:
         self._in.connected()
-        self._note(True)
+        self._note()
         LogEvent.BRIDGE_UP.say(log, self.name, self._remote.address)
 
     def _remote_down(self) -> None:
-        self._note(False)
+        self._note()
 
-    def _note(self, up: bool) -> None:
+    def _note(self) -> None:
         self._changed_at = asyncio.get_running_loop().time()
-        if self._settings.status_topic is not None:
-            self._local.publish(self._settings.status_topic, b"1" if up else b"0", 1, True)
+        self._tell()
         self._turn.set()
+
+    def _tell(self) -> None:
+        """The status, at QoS 0: an identifier of our own could be one that crosses. Each connection here begins so."""
+        if self._settings.status_topic is not None:
+            self._local.publish(self._settings.status_topic, b"1" if self._remote.connected else b"0", 0, True)
 
     async def _follow(self) -> None:
         """Keep the local connection exactly while the other broker is reached; once before, to begin the session."""

@@ -14,9 +14,11 @@ from dataclasses import replace
 
 from gateway.base import BridgeSettings, BridgeTls, ConfigError, PrivateFileError, Stamps, StartError, read_private
 from gateway.base.log_events import LogEvent
-from gateway.bridging.crossing import Bridge
+from gateway.bridging.crossing import Bridge, Way
+from gateway.bridging.exact import ExactWay
 from gateway.bridging.mapping import Marks, Topics
-from gateway.client import Here, LocalEnd, MqttClient
+from gateway.bridging.relaying import RelayClient, RelaySession
+from gateway.client import Here, LocalEnd
 from gateway.client.redial import split_host_port
 from gateway.mqtt5.actions import SessionLimits
 from gateway.mqtt5.client_session import ClientSession
@@ -26,6 +28,8 @@ log = logging.getLogger("veilmq.bridge")
 
 WINDOW = 256
 """Messages of QoS 1 and 2 that one side has not acknowledged while the other is asked to take them."""
+WINDOW_3 = 20
+"""The same towards a broker of 3.1.1, which cannot say what it takes: Mosquitto drops QoS 2 beyond 20 unsaid."""
 NEVER = 0xFFFF_FFFF
 PRIVATE_BIT = 0x80
 LEVEL_311 = b"\x00\x04MQTT\x04"
@@ -34,14 +38,18 @@ LEVEL_311 = b"\x00\x04MQTT\x04"
 NO_LIMIT = 268_435_460
 
 
-class _PrivateSession(ClientSession):
+class _PrivateSession(RelaySession):
     def open(self, now: float) -> bytes:
         data = super().open(now)
         at = data.find(LEVEL_311) + len(LEVEL_311) - 1
         return data[:at] + bytes([data[at] | PRIVATE_BIT]) + data[at + 1 :]
 
 
-class RemoteEnd(MqttClient):
+class NearEnd(RelayClient, LocalEnd):
+    """A client of our own broker."""
+
+
+class RemoteEnd(RelayClient):
     """A client of the other broker, at whichever of its addresses answers."""
 
     def __init__(self, settings: BridgeSettings, client_id: str, password: bytes | None, limits: SessionLimits) -> None:
@@ -58,6 +66,7 @@ class RemoteEnd(MqttClient):
         )  # fmt: skip
         self._private = settings.version != "5"
         if self._private:
+            self._limits = replace(limits, in_flight_messages=WINDOW_3)
             self._connect = replace(self._connect, version=Version.V311, properties=NO_PROPERTIES)
             self._session = self._new_session()
             self._decoder = self._new_decoder()
@@ -74,7 +83,7 @@ class RemoteEnd(MqttClient):
         await super()._open(host, port)
 
     def _new_session(self) -> ClientSession:
-        kind = _PrivateSession if getattr(self, "_private", False) else ClientSession
+        kind = _PrivateSession if getattr(self, "_private", False) else RelaySession
         return kind(self._connect, self._limits, adopt=not self._connect.clean_start)
 
 
@@ -109,21 +118,19 @@ def make_bridge(
         in_flight_messages=WINDOW, queue_messages=settings.queue_messages, queue_bytes=settings.queue_bytes
     )
     client_id = settings.client_id or f"{broker_name}-{name}"
-    return Bridge(
-        name,
-        settings,
-        LocalEnd(
-            f"{prefix}bridge/{name}",
-            here,
-            clean_start=False,
-            session_expiry_s=NEVER,
-            receive_maximum=WINDOW,
-            packet_bytes=NO_LIMIT,
-            manual_ack=True,
-            limits=limits,
-        ),
-        RemoteEnd(settings, client_id, password, limits),
-        Topics(settings.topics),
-        Marks(broker_name),
-        may_leave,
+    local = NearEnd(
+        f"{prefix}bridge/{name}",
+        here,
+        clean_start=False,
+        session_expiry_s=NEVER,
+        receive_maximum=WINDOW,
+        packet_bytes=NO_LIMIT,
+        manual_ack=True,
+        limits=limits,
     )
+    remote = RemoteEnd(settings, client_id, password, limits)
+    topics = Topics(settings.topics)
+    outwards = ExactWay if 2 in topics.wanted_here().values() else Way
+    inwards = ExactWay if 2 in topics.wanted_there().values() else Way
+    ways = outwards(local, remote, name), inwards(remote, local, name)
+    return Bridge(name, settings, local, remote, ways, topics, Marks(broker_name), may_leave)

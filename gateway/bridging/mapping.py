@@ -27,11 +27,11 @@ class Topics:
         self._in = [entry for entry in entries if entry.direction in ("in", "both")]
 
     def wanted_here(self) -> dict[str, int]:
-        """Filters to subscribe to at our broker, with the QoS, 1 at most."""
+        """Filters to subscribe to at our broker, with the QoS."""
         return _highest([(entry.local, entry.qos) for entry in self._out])
 
     def wanted_there(self) -> dict[str, int]:
-        """Filters to subscribe to at the other broker, with the QoS, 1 at most."""
+        """Filters to subscribe to at the other broker, with the QoS."""
         return _highest([(entry.remote, entry.qos) for entry in self._in])
 
     def outwards(self, topic: str) -> str | None:
@@ -52,7 +52,7 @@ class Topics:
 def _highest(filters: Sequence[tuple[str, int]]) -> dict[str, int]:
     found: dict[str, int] = {}
     for topic_filter, qos in filters:
-        found[topic_filter] = max(min(qos, 1), found.get(topic_filter, 0))
+        found[topic_filter] = max(qos, found.get(topic_filter, 0))
     return found
 
 

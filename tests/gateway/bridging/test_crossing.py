@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from gateway.bridging import crossing
-from gateway.bridging.crossing import _Way
-from gateway.client import MqttClient
+from gateway.bridging.crossing import Way
+from gateway.bridging.relaying import RelayClient
 from gateway.mqtt5.packets import Publish
 from gateway.mqtt5.types import ReasonCode
 from tests.waits import until
@@ -34,16 +34,16 @@ class Side:
 
 
 @pytest.fixture
-def way() -> tuple[_Way, Side, Side]:
+def way() -> tuple[Way, Side, Side]:
     source, target = Side(), Side()
-    return _Way(cast(MqttClient, source), cast(MqttClient, target), "m"), source, target
+    return Way(cast(RelayClient, source), cast(RelayClient, target), "m"), source, target
 
 
 def message(packet_id: int, qos: int = 1, payload: bytes = b"x") -> Publish:
     return Publish("a", payload, qos, packet_id=packet_id)
 
 
-def test_acknowledged_when_the_other_side_has_it_and_not_before(way: tuple[_Way, Side, Side]) -> None:
+def test_acknowledged_when_the_other_side_has_it_and_not_before(way: tuple[Way, Side, Side]) -> None:
     one, source, target = way
     one.pass_on(message(1), message(1))
     assert source.acknowledged == []
@@ -53,7 +53,7 @@ def test_acknowledged_when_the_other_side_has_it_and_not_before(way: tuple[_Way,
     assert len(target.published) == 2
 
 
-def test_what_a_source_repeats_after_a_cut_is_passed_on_once(way: tuple[_Way, Side, Side]) -> None:
+def test_what_a_source_repeats_after_a_cut_is_passed_on_once(way: tuple[Way, Side, Side]) -> None:
     one, source, target = way
     one.pass_on(message(1), message(1))
     one.pass_on(message(2), message(2))
@@ -69,7 +69,7 @@ def test_what_a_source_repeats_after_a_cut_is_passed_on_once(way: tuple[_Way, Si
     assert len(target.published) == 2
 
 
-def test_a_source_that_lost_its_session_means_other_messages(way: tuple[_Way, Side, Side]) -> None:
+def test_a_source_that_lost_its_session_means_other_messages(way: tuple[Way, Side, Side]) -> None:
     one, source, target = way
     one.pass_on(message(1), message(1))
     source.session_present = False
@@ -78,7 +78,7 @@ def test_a_source_that_lost_its_session_means_other_messages(way: tuple[_Way, Si
     assert [payload for payload, *_ in target.published] == [b"x", b"new"]
 
 
-def test_qos_2_crosses_as_1_and_qos_0_waits_for_nobody(way: tuple[_Way, Side, Side]) -> None:
+def test_without_qos_2_of_its_own_it_crosses_as_1_and_qos_0_waits_for_nobody(way: tuple[Way, Side, Side]) -> None:
     one, source, target = way
     one.pass_on(message(1, qos=2), message(1, qos=2))
     one.pass_on(message(0, qos=0), message(0, qos=0))
@@ -90,7 +90,7 @@ def test_qos_2_crosses_as_1_and_qos_0_waits_for_nobody(way: tuple[_Way, Side, Si
 
 
 def test_a_final_refusal_is_counted_and_a_passing_one_is_tried_again(
-    way: tuple[_Way, Side, Side], monkeypatch: pytest.MonkeyPatch
+    way: tuple[Way, Side, Side], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, source, target = way
     monkeypatch.setattr(crossing, "AGAIN_S", 0.001)

@@ -58,6 +58,7 @@ class Site:
         conf.write_text(
             f"listener {self.theirs_port} 127.0.0.1\nallow_anonymous true\npersistence true\n"
             f"persistence_location {directory}/\nuser root\nmax_queued_messages 100000\n"
+            "max_inflight_messages 1000\n"  # of a writer that comes back with more it would drop QoS 2
         )
         config = directory / "broker.yaml"
         config.write_text(
@@ -96,12 +97,12 @@ def made(tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], Site]]:
 class Reader:
     """A persistent session that keeps what it got."""
 
-    def __init__(self, port: int, topic_filter: str) -> None:
+    def __init__(self, port: int, topic_filter: str, qos: int = 1) -> None:
         self.got: list[tuple[str, bytes]] = []
         self.ready = threading.Event()
         self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, "reader", clean_session=False)
         self._client.on_message = lambda client, data, message: self.got.append((message.topic, message.payload))
-        self._client.on_connect = lambda client, *rest: client.subscribe(topic_filter, 1)
+        self._client.on_connect = lambda client, *rest: client.subscribe(topic_filter, qos)
         self._client.on_subscribe = lambda *rest: self.ready.set()
         self._client.reconnect_delay_set(1, 1)
         self._client.connect_async("127.0.0.1", port)
@@ -112,10 +113,11 @@ class Reader:
 
 
 class Writer:
-    """Publishes numbers at QoS 1, one every 10 ms, and repeats what is not acknowledged."""
+    """Publishes numbers, one every 10 ms, and repeats what is not acknowledged."""
 
-    def __init__(self, port: int, topic: str) -> None:
+    def __init__(self, port: int, topic: str, qos: int = 1) -> None:
         self.acknowledged: set[bytes] = set()
+        self._qos = qos
         self._topic = topic
         self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, "writer", clean_session=False)
         self._waiting: dict[int, bytes] = {}
@@ -127,7 +129,7 @@ class Writer:
     def write(self, count: int, start: int) -> None:
         for number in range(start, start + count):
             payload = b"%d" % number
-            self._waiting[self._client.publish(self._topic, payload, qos=1).mid] = payload
+            self._waiting[self._client.publish(self._topic, payload, qos=self._qos).mid] = payload
             time.sleep(0.01)
 
     def _on_publish(self, client: Any, data: Any, mid: int, *rest: Any) -> None:
@@ -178,6 +180,51 @@ def test_nothing_acknowledged_is_lost_while_either_is_killed(
     assert {topic for topic, _ in reader.got} == {arrives}
     reader.stop()
     writer.stop()
+
+
+@pytest.mark.timeout(240)
+def test_qos_2_crosses_both_ways_once_while_either_is_killed(made: Callable[[dict[str, Any]], Site]) -> None:
+    topics = [
+        {"filter": "#", "direction": "out", "qos": 2, "local_prefix": "a/", "remote_prefix": "b/"},
+        {"filter": "#", "direction": "in", "qos": 2, "local_prefix": "c/", "remote_prefix": "d/"},
+    ]
+    site = made({"topics": topics, "status_topic": "up"})
+    site.theirs.start()
+    site.ours.start()
+    readers = [Reader(site.theirs_port, "b/#", 2), Reader(site.ours_port, "c/#", 2)]
+    writers = [Writer(site.ours_port, "a/x", 2), Writer(site.theirs_port, "d/x", 2)]
+    assert all(reader.ready.wait(WAIT_S) for reader in readers)
+
+    def write(numbers: range) -> None:
+        for number in numbers:
+            for writer in writers:
+                writer.write(1, number)
+
+    def crossed(count: int) -> bool:
+        everything = {b"%d" % number for number in range(count)}
+        return all(everything <= {payload for _, payload in reader.got} for reader in readers)
+
+    while not all(reader.got for reader in readers):  # until the filters of the bridge are known at both
+        write(range(1))
+    write(range(1, 60))
+    site.ours.end(signal.SIGKILL)
+    site.ours.start()
+    write(range(60, 120))
+    site.theirs.end(signal.SIGTERM)
+    write(range(120, 150))
+    site.theirs.start()
+    write(range(150, 200))
+    site.ours.end(signal.SIGKILL)
+    site.theirs.end(signal.SIGTERM)
+    site.theirs.start()
+    site.ours.start()
+    until(lambda: crossed(200), "messages were lost")
+    for reader in readers:
+        numbers = [int(payload) for _, payload in reader.got if payload != b"0"]
+        assert sorted(numbers) == list(range(1, 200))
+        reader.stop()
+    for writer in writers:
+        writer.stop()
 
 
 @pytest.mark.timeout(120)

@@ -1,0 +1,111 @@
+"""One direction of a bridge at QoS 2: which step of a handshake is handed on, and when (`relaying` says how).
+
+Who repeats a step after a crash is the source. A message that it sends for the first time (without DUP) under an
+identifier that this process has not seen free at the target may meet a handshake there that a lost session of the
+source left half done, and would be taken for its repetition: the identifier is released first.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from gateway.bridging.crossing import Way
+from gateway.bridging.relaying import RelayClient
+from gateway.mqtt5.packets import Publish
+from gateway.mqtt5.types import MAXIMUM_PACKET_ID, ReasonCode
+
+OFFERED, HAD, RELEASED = 1, 2, 3
+
+
+class ExactWay(Way):
+    """`stages`: by identifier, how far the target is. `lost`: those of a session that the source no longer has."""
+
+    def __init__(self, source: RelayClient, target: RelayClient, name: str) -> None:
+        super().__init__(source, target, name)
+        self.stages: dict[int, int] = {}
+        self.lost: set[int] = set()
+        self._clearing: dict[int, tuple[Publish, Publish]] = {}
+        self._cleared: set[int] = set()  # released for a message that is offered next
+        self._is_free = bytearray(MAXIMUM_PACKET_ID + 1)
+
+    def connected(self) -> None:
+        if not self.source.session_present:
+            self.lost.update(self.stages)
+            for identifier in [one for one, stage in self.stages.items() if stage == HAD]:
+                self._release(identifier)
+        super().connected()
+
+    def released(self, identifier: int) -> None:
+        if identifier in self.lost:
+            self.source.complete(identifier)  # of a message that did not cross; the target's is another one
+        elif self.stages.get(identifier) != RELEASED:
+            self._release(identifier)
+
+    def completed(self, identifier: int) -> None:
+        stage = self.stages.pop(identifier, None)
+        self._is_free[identifier] = True
+        waiting = self._clearing.pop(identifier, None)
+        if identifier in self.lost:
+            self.lost.discard(identifier)
+        elif waiting is not None:
+            self._offer_again(*waiting)
+        elif stage == RELEASED:  # else the target lost its session, and the source has yet to release
+            self.source.complete(identifier)
+
+    def pass_on(self, publish: Publish, changed: Publish) -> None:
+        if publish.qos == 2:  # the session of the source tells of each once
+            self._offer_again(publish, changed)
+        else:
+            super().pass_on(publish, changed)
+
+    def _give(self, publish: Publish, changed: Publish) -> bool:
+        if not publish.qos:
+            return super()._give(publish, changed)
+        identifier, may_be_there = publish.packet_id, publish.dup and publish.qos == 2
+        if identifier in self.stages or not self.target.is_free(identifier):
+            return False
+        # Behind others that are cleared, so that none overtakes.
+        is_known = not self._clearing and self._is_free[identifier]
+        if not (may_be_there or is_known or identifier in self._cleared):
+            self._cleared.add(identifier)
+            self._clearing[identifier] = publish, changed
+            self._release(identifier)
+            return True
+        self._cleared.discard(identifier)
+        self.stages[identifier] = OFFERED
+        done, refused = partial(self._taken, publish), partial(self._refused, publish, changed)
+        taken = self.target.relay(changed, may_be_there, done, refused)
+        if not taken:
+            self.stages.pop(identifier, None)
+        return taken
+
+    def _taken(self, publish: Publish) -> None:
+        identifier = publish.packet_id
+        if self.target.is_free(identifier):
+            self.stages.pop(identifier, None)  # it took QoS 1, or never will take it
+        else:
+            self.stages[identifier] = HAD
+        if identifier not in self.lost:
+            super()._taken(publish)
+        elif identifier in self.stages:
+            self._release(identifier)
+        else:
+            self.lost.discard(identifier)
+
+    def _settle(self, publish: Publish) -> None:
+        if publish.qos == 2:
+            self.source.acknowledge(publish)
+        else:
+            super()._settle(publish)
+
+    def _refused(self, publish: Publish, changed: Publish, code: int) -> None:
+        self.stages.pop(publish.packet_id, None)
+        self.lost.discard(publish.packet_id)
+        if code == ReasonCode.QOS_NOT_SUPPORTED and changed.qos == 2 and self.target.maximum_qos == 1:
+            self._offer_again(publish, changed)  # as QoS 1, now that it is known
+        else:
+            super()._refused(publish, changed, code)
+
+    def _release(self, identifier: int) -> None:
+        self.stages[identifier] = RELEASED
+        self.target.release(identifier)

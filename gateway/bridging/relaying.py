@@ -1,0 +1,208 @@
+"""QoS 2 exactly once through a bridge that keeps nothing on disk: the handshake is handed on, not ended, in between.
+
+    source          bridge          target
+    PUBLISH 7  ->               ->  PUBLISH 7     both brokers keep identifier 7 on their disks
+    PUBREC 7   <-               <-  PUBREC 7
+    PUBREL 7   ->               ->  PUBREL 7      not before: a source without PUBREC repeats PUBLISH
+    PUBCOMP 7  <-               <-  PUBCOMP 7     not before: a source with PUBCOMP gives 7 to another message
+
+A bridge that was killed hears from the source at which step it stood, under the same identifier, and repeats that step.
+Here are the session and the client that let handshakes pass; when is `exact`. Source: MQTT 5.0 §4.3.3, §4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gateway.client import MqttClient
+from gateway.client.awaited import Acknowledgements, Awaiting
+from gateway.mqtt5.client_session import ClientAction, ClientSession, Completed
+from gateway.mqtt5.delivery import Connection, Queued
+from gateway.mqtt5.flows import HeardFlow, OutboundFlows
+from gateway.mqtt5.packets import Packet, Properties, PubAck, PubComp, Publish, PubRec, PubRel
+from gateway.mqtt5.types import ReasonCode
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered(Awaiting):
+    """Token of a message that keeps the identifier of its source. `again`: a former process may have sent it."""
+
+    packet_id: int = 0
+    again: bool = False
+
+
+class _Numbering(Acknowledgements):
+    next: tuple[int, bool] | None = None
+
+    def of(
+        self, on_ack: Callable[[], None] | None, on_refused: Callable[[int], None] | None, written_now: bool
+    ) -> Awaiting:
+        plain = super().of(on_ack, on_refused, written_now)
+        return plain if self.next is None else _Numbered(on_ack, on_refused, plain.written_at, *self.next)
+
+
+class _Numbers(OutboundFlows[Queued]):
+    def start(self, item: Queued, qos: int) -> int:
+        token = item.token
+        if not isinstance(token, _Numbered):
+            return super().start(item, qos)
+        self.unacknowledged = {**self.unacknowledged} if not self.unacknowledged else self.unacknowledged
+        self.unacknowledged[token.packet_id] = (item, qos)
+        self.quota -= 1
+        return token.packet_id
+
+
+class RelaySession(ClientSession):
+    """A client's session that neither answers PUBREL nor follows PUBREC by itself.
+
+    `wanted`: identifiers whose PUBREL came; `complete` answers. `over`: those whose PUBCOMP came, or that a server
+    without our session no longer knows. A message that `publish` was given is Completed by its PUBREC already;
+    `release` sends the PUBREL, also for what a former process had sent.
+    """
+
+    def __init__(self, *of_session: Any, **more: Any) -> None:
+        self.wanted: list[int] = []
+        self.over: list[int] = []
+        self._had: dict[int, bool] = {}  # PUBREC came, PUBREL is not due; value as in `outbound.released`
+        super().__init__(*of_session, **more)
+
+    def _clear_delivery(self) -> None:
+        super()._clear_delivery()
+        self.outbound = _Numbers(self.limits.in_flight_messages)
+
+    @property
+    def maximum_qos(self) -> int:
+        """Of the server, as it said last."""
+        return self._maximum_qos
+
+    def is_free(self, packet_id: int) -> bool:
+        """Whether nothing of this process uses the identifier towards the server."""
+        flows = self.outbound
+        return not any(packet_id in used for used in (flows.unacknowledged, flows.released, flows.requests, self._had))
+
+    def release(self, packet_id: int) -> bytes:
+        """PUBREL, now (bytes) and on every new connection until its PUBCOMP comes."""
+        self.outbound.released = {**self.outbound.released, packet_id: self._had.pop(packet_id, False)}
+        return b"\x62\2" + packet_id.to_bytes(2, "big") if self.state is Connection.CONNECTED else b""
+
+    def complete(self, packet_id: int) -> bytes:
+        """PUBCOMP, if there is a connection; if not the server will ask again."""
+        self.inbound.awaiting_pubrel.pop(packet_id, None)
+        return b"\x70\2" + packet_id.to_bytes(2, "big") if self.state is Connection.CONNECTED else b""
+
+    def received_all(self, packets: Iterable[Packet], now: float) -> list[ClientAction]:
+        return super().received_all(self._without_releases(packets), now)
+
+    def _without_releases(self, packets: Iterable[Packet]) -> Iterator[Packet]:
+        for packet in packets:
+            connected = self.state is Connection.CONNECTED
+            if isinstance(packet, PubRel) and connected and packet.packet_id not in self.inbound.accepting:
+                self.wanted.append(packet.packet_id)
+            else:
+                yield packet
+
+    def _adopt_offer(self, offer: Properties) -> None:
+        """Half done handshakes count at the server still: after a reconnect, too, they leave room to fewer others."""
+        super()._adopt_offer(offer)
+        flows = self.outbound
+        flows.quota -= len(self._had) + len(flows.released)
+        self._had = dict.fromkeys(self._had, True)
+        flows.released = dict.fromkeys(flows.released, True)
+
+    def disconnected(self, now: float) -> list[ClientAction]:
+        self._had = dict.fromkeys(self._had, False)
+        return super().disconnected(now)
+
+    def _start_anew(self, actions: list[ClientAction]) -> None:
+        self.over += [*self._had, *self.outbound.released]
+        self._had.clear()
+        self.wanted.clear()
+        super()._start_anew(actions)
+
+    def _heard(self, packet: PubAck | PubRec | PubComp, what: HeardFlow, now: float, actions: list[Any]) -> None:
+        packet_id = packet.packet_id
+        if packet_id in self._had:
+            return  # said twice; PUBREL follows in its time
+        known = self.outbound.unacknowledged.get(packet_id)
+        if what is HeardFlow.PUBREC and known is not None and known[1] == 2:
+            self.outbound.heard(packet_id, what)
+            self._in_flight_bytes -= known[0].size
+            self._had[packet_id] = self.outbound.released.pop(packet_id)
+            actions.append(Completed(known[0].token, ReasonCode.SUCCESS))
+            return
+        super()._heard(packet, what, now, actions)
+
+    def _finished(self, packet: PubAck | PubRec | PubComp, queued: Queued | None, actions: list[Any]) -> None:
+        if queued is None:
+            self.over.append(packet.packet_id)
+        else:
+            super()._finished(packet, queued, actions)
+
+    def _packet(self, queued: Queued, packet_id: int, dup: bool, now: float) -> bytes | None:
+        token = queued.token
+        return super()._packet(queued, packet_id, dup or (isinstance(token, _Numbered) and token.again), now)
+
+
+class RelayClient(MqttClient):
+    """A client on whose connection handshakes pass. `on_release`: PUBREL came; `on_complete`: PUBCOMP, or the like."""
+
+    def __init__(self, *of_client: Any, **options: Any) -> None:
+        self.on_release: Callable[[int], object] = lambda _: None
+        self.on_complete: Callable[[int], object] = lambda _: None
+        super().__init__(*of_client, **options)
+        self.acks = self._numbering = _Numbering(self.figures)
+
+    def _new_session(self) -> ClientSession:
+        return RelaySession(self._connect, self._limits, adopt=not self._connect.clean_start)
+
+    @property
+    def _relay(self) -> RelaySession:
+        assert isinstance(self._session, RelaySession)
+        return self._session
+
+    def relay(
+        self, publish: Publish, again: bool, on_ack: Callable[[], None], on_refused: Callable[[int], None]
+    ) -> bool:
+        """`publish` under the identifier that the message has. False: not now. `again`: it may be there already."""
+        if not self.is_free(publish.packet_id):
+            return False
+        self._numbering.next = publish.packet_id, again
+        qos = publish.qos if self.maximum_qos == 2 else min(publish.qos, 1)
+        try:
+            one = replace(publish, qos=qos)
+            return self.publish(one.topic, one.payload, qos, one.retain, one.properties, on_ack, on_refused)
+        finally:
+            self._numbering.next = None
+
+    def is_free(self, packet_id: int) -> bool:
+        """Whether nothing of this process uses the identifier towards the server."""
+        return self._relay.is_free(packet_id)
+
+    @property
+    def maximum_qos(self) -> int:
+        """Of the server, as it said last."""
+        return self._relay.maximum_qos
+
+    def release(self, packet_id: int) -> None:
+        """Send PUBREL until PUBCOMP comes."""
+        self._say(self._relay.release(packet_id))
+
+    def complete(self, packet_id: int) -> None:
+        """Answer PUBREL."""
+        self._say(self._relay.complete(packet_id))
+
+    def _say(self, data: bytes) -> None:
+        if data:
+            self._write(data)
+
+    def _perform(self, actions: Sequence[ClientAction]) -> None:
+        super()._perform(actions)
+        session = self._relay
+        wanted, session.wanted = session.wanted, []
+        over, session.over = session.over, []
+        for packet_id in over:
+            self.on_complete(packet_id)
+        for packet_id in wanted:
+            self.on_release(packet_id)
