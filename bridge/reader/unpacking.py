@@ -7,7 +7,7 @@ left out one by one. Not here: opening (`collector`), the form (`bridge.contract
 
 from __future__ import annotations
 
-from bridge.base import TopicError, check_name
+from bridge.base import TopicError, check_name, matches
 from bridge.contract import Blame, Count, Deliver, Effect, Numbered, Publication, unpacked
 from bridge.document import RecordRights, ScopeSecret
 from keys.errors import KeysError
@@ -62,6 +62,8 @@ def _is_name(topic: str) -> bool:
 
 
 def _may_have(rights: RecordRights, secret: ScopeSecret, topic: str) -> bool:
+    if rights.is_all:
+        return matches(secret.clear_filter, topic)  # the same, and nothing has to be hidden for it
     try:
         return rights.allow(secret.wire_topic(topic))
     except KeysError:  # too many levels for names that are hidden

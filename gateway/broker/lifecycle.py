@@ -387,7 +387,7 @@ class Lifecycle:
         if self.clients.get(key) is client:
             del self.clients[key]
             self._sessions.pop(key, None)
-            self.traffic.session_ended(client.session.figures)
+            self.traffic.session_ended(client.session.counted)
 
     async def drain(self, timeout_s: float) -> None:
         """Read nothing more, and wait until what was read is decided and acknowledged."""

@@ -17,7 +17,8 @@ def observe(lifecycle: Lifecycle, exchange: Exchange) -> BrokerSnapshot:
     connected = members = subscriptions = shared = queued = queued_bytes = in_flight = 0
     for client in lifecycle.clients.values():
         session = client.session
-        add_up(total, session.figures)
+        if (counted := session.counted) is not None:
+            add_up(total, counted)
         queued += len(session.waiting)
         queued_bytes += session.held_bytes
         in_flight += session.outbound.in_flight

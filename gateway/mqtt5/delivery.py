@@ -85,10 +85,10 @@ class Delivery:
 
     __slots__ = (
         "_aliases_out",
+        "_figures",
         "_in_flight_bytes",
         "_maximum_packet_size",
         "_waiting_bytes",
-        "figures",
         "is_stretched",
         "journal",
         "limits",
@@ -101,7 +101,7 @@ class Delivery:
 
     def __init__(self, limits: SessionLimits) -> None:
         self.limits = limits
-        self.figures = SessionFigures()
+        self._figures: SessionFigures | None = None
         self.state = Connection.OFFLINE
         self.version = Version.V5
         self.paused = False
@@ -110,6 +110,18 @@ class Delivery:
         self._aliases_out = NO_OUTBOUND
         self.journal: Journal | None = None
         self._clear_delivery()
+
+    @property
+    def figures(self) -> SessionFigures:
+        """What is counted of this session. Made for the first of it: most clients that are idle never have any."""
+        if self._figures is None:
+            self._figures = SessionFigures()
+        return self._figures
+
+    @property
+    def counted(self) -> SessionFigures | None:
+        """The same for who only looks; None: nothing was counted yet."""
+        return self._figures
 
     def _clear_delivery(self) -> None:
         self.outbound: OutboundFlows[Queued] = OutboundFlows(
@@ -142,8 +154,9 @@ class Delivery:
                 if len(data) > self._maximum_packet_size:
                     self.figures.dropped_too_large += 1
                     return None
-                self.figures.delivered += 1
-                self.figures.delivered_bytes += len(message.payload)
+                figures = self.figures
+                figures.delivered += 1
+                figures.delivered_bytes += len(message.payload)
                 return data
         queued = Queued(message, qos, retain, message.held_bytes, subscription_ids, token)
         if message.expired(now):
@@ -300,8 +313,9 @@ class Delivery:
 
     def _count(self, queued: Queued, data: bytes | None) -> bytes | None:
         if data is not None:
-            self.figures.delivered += 1
-            self.figures.delivered_bytes += len(queued.message.payload)
+            figures = self.figures
+            figures.delivered += 1
+            figures.delivered_bytes += len(queued.message.payload)
         return data
 
     def _packet(self, queued: Queued, packet_id: int, dup: bool, now: float) -> bytes | None:

@@ -69,8 +69,10 @@ class Traffic:
             self.publish_received += len(payloads)
             self.publish_bytes_received += sum(payloads)
 
-    def session_ended(self, figures: SessionFigures) -> None:
-        add_up(self.ended, figures)
+    def session_ended(self, figures: SessionFigures | None) -> None:
+        """`figures`: None for one of which nothing was counted."""
+        if figures is not None:
+            add_up(self.ended, figures)
 
 
 _FIGURES = tuple(field.name for field in fields(SessionFigures))

@@ -113,6 +113,10 @@ def test_prefix_and_sequence_and_key_belong_together() -> None:
     ):
         with pytest.raises(OurFault):
             MADE.key.seal(prefix, sequence, TOPIC, b"x")
+    prefix = message_header(MADE.header.key_id, 1004).prefix()
+    for other in (prefix[:-1], prefix + b"\0"):
+        with pytest.raises(OurFault, match="not that of a message header"):
+            MADE.key.seal(other, 1004, TOPIC, b"x")
 
 
 def test_the_wrong_epoch_key_is_no_fault_of_the_shares() -> None:
@@ -169,8 +173,9 @@ def test_keys_depend_on_the_whole_header() -> None:
 
 
 def test_a_share_is_checked_against_its_commitment() -> None:
-    first, second, _ = MADE.shares
+    first, second, third = MADE.shares
     assert check_share(MADE.header, 1, first.value)
+    assert check_share(MADE.header, 3, third.value)
     assert check_share(MADE.header, 2, second.value)
     for place, value in ((1, second.value), (2, first.value), (0, first.value), (4, first.value), (1, bytes(32))):
         assert not check_share(MADE.header, place, value)
@@ -257,3 +262,4 @@ def test_keys_show_nothing_and_do_not_travel() -> None:
 def test_the_public_face_has_what_it_promises() -> None:
     assert all(hasattr(envelope, name) for name in envelope.__all__)
     assert Inner is envelope.Inner
+    assert envelope.NO_ORDER == (0, 0)

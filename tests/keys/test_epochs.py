@@ -1,5 +1,9 @@
 """keys.epochs: keys of scopes and epochs are independent of each other; calendars; what one party holds."""
 
+import hashlib
+import hmac
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,6 +12,7 @@ from keys import epochs
 from keys.epochs import EPOCH_MAX, Calendar, KeyName, ScopeKeys, scope_key, token_key
 from keys.errors import BadFrame, OurFault
 from keys.frames import Reader
+from keys.frames import text as framed
 
 ROOT = bytes(range(32))
 
@@ -162,6 +167,8 @@ def test_old_epochs_are_forgotten_when_there_are_too_many(monkeypatch: pytest.Mo
     for epoch in range(2, 5):
         keys.put(KeyName("a/#", epoch, 0), ROOT)
     monkeypatch.setattr(epochs, "SCOPE_KEYS_MAX", 3)
+    keys.replace(KeyName("a/#", 4, 0), ROOT)
+    assert len(keys) == 3
     keys.put(KeyName("a/#", 9, 0), ROOT)
     assert sorted(name.epoch for name, _ in keys) == [3, 4, 9]
 
@@ -178,3 +185,30 @@ def test_when_a_publisher_may_seal_in_milliseconds(calendar: Calendar, epoch: in
     time_ms = max(0, round(edge_s * 1000) + near_ms)
     begins_ms, ends_ms = calendar.sealing_ms(epoch)
     assert (begins_ms <= time_ms < ends_ms) is calendar.may_seal(epoch, (time_ms + 0.5) / 1000)
+
+
+def test_keys_are_derived_as_the_protocol_says() -> None:
+    for made, info in (
+        (scope_key(ROOT, "a/#", 7, 2), b"veilmq/1 scope" + framed("a/#") + (7).to_bytes(4) + (2).to_bytes(2)),
+        (token_key(ROOT, 3), b"veilmq/1 tokens" + (3).to_bytes(4)),
+    ):
+        assert made == hmac.digest(ROOT, info + b"\1", hashlib.sha256)  # HKDF-Expand to 32 bytes (RFC 5869 §2.3)
+
+
+def test_a_calendar_is_one_endless_epoch_unless_it_says_more() -> None:
+    assert Calendar() == Calendar(0, 0, 0, 0, 0, 0)
+
+
+def test_the_first_epoch_may_seal_what_is_older_than_all_epochs() -> None:
+    assert CALENDAR.sealing_ms(0) == (0, 5_000 + 1_050_000)
+    assert CALENDAR.sealing_ms(1) == (1_005_000, 5_000 + 2_050_000)
+
+
+@pytest.mark.parametrize(
+    ("zero_ms", "length_s", "epoch"), [(4993, 10, 102), (1987, 7, 73), (2742, 10, 1), (9738, 10, 92)]
+)
+def test_a_quotient_that_is_rounded_does_not_move_an_epoch(zero_ms: int, length_s: int, epoch: int) -> None:
+    """Of the first two the quotient is too small at the start, of the others too big just before."""
+    calendar = Calendar(zero_ms, length_s)
+    start = calendar.start_s(epoch)
+    assert (calendar.at(math.nextafter(start, 0)), calendar.at(start)) == (epoch - 1, epoch)

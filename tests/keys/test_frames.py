@@ -75,3 +75,38 @@ def test_what_is_left_is_read_once() -> None:
     reader.end()
     with pytest.raises(BadFrame):
         reader.take(1)
+
+
+def test_kinds_and_properties_are_those_of_the_protocol() -> None:
+    assert {kind.name: kind.value for kind in frames.Kind} == {
+        "SHARES": 1, "KEY_HEADER": 2, "MESSAGE_HEADER": 3, "INNER": 5, "CERTIFICATE": 6, "VIEW": 7, "POLICY": 8,
+        "SCOPE": 9, "STATEMENT": 10, "GRANT": 11, "SEALED_GRANT": 12, "KEY_REQUEST": 13, "KEY_ANSWER": 14,
+        "OVERLAY_OFFER": 15, "KEY_OUTPUTS": 16, "KEY_ARCHIVE": 17, "KEY_MATERIAL": 18, "GROUP_LEASE": 19, "PULL": 20,
+        "ENDORSEMENT": 21, "OWN_WORD": 22, "ADVERTISEMENT": 24, "TOKEN": 25, "TRACE": 26, "TRACE_KEY": 27,
+        "REGISTRATION": 28, "REGISTERED": 29, "TRACE_SESSION": 30, "INTEREST": 31, "DISCOVERY": 32,
+    }  # fmt: skip
+    assert (frames.PROPERTY_HEADER, frames.PROPERTY_KEY, frames.PROPERTY_SHARES) == ("vmq", "vmq-key", "vmq-shares")
+
+
+def test_an_opening_is_version_kind_and_flags() -> None:
+    assert frames.opening(frames.Kind.TOKEN) == b"\1\x19\0"
+    assert frames.opening(frames.Kind.TOKEN, 5) == b"\1\x19\5"
+    reader = frames.Reader(b"\1\x19\5rest")
+    assert reader.opening(frames.Kind.TOKEN, 7) == 5
+    assert (reader.position, reader.rest()) == (3, b"rest")
+    assert frames.Reader(b"\1\x19\0").opening(frames.Kind.TOKEN) == 0
+
+
+@pytest.mark.parametrize("data", [b"\0\x19\0", b"\2\x19\0", b"\1\x1a\0", b"\1\x19\1", b"\1\x19\x80", b"\1\x19", b""])
+def test_another_version_kind_or_flag_is_refused(data: bytes) -> None:
+    with pytest.raises(BadFrame):
+        frames.Reader(data).opening(frames.Kind.TOKEN)
+
+
+def test_a_flag_beside_known_ones_and_a_byte_too_many_are_refused() -> None:
+    with pytest.raises(BadFrame):
+        frames.Reader(b"\1\x19\x0d").opening(frames.Kind.TOKEN, 7)
+    reader = frames.Reader(b"\1\x19\0+")
+    reader.opening(frames.Kind.TOKEN)
+    with pytest.raises(BadFrame, match="1 trailing"):
+        reader.end()

@@ -36,6 +36,7 @@ def test_a_header_holds_for_its_publisher_only() -> None:
 
 
 def test_a_signature_from_another_domain_does_not_do() -> None:
+    assert HEADER.signature == PUBLISHER.sign("veilmq/1 key", HEADER.signed_bytes)
     forged = replace(HEADER, signature=PUBLISHER.sign("veilmq/1 headers", HEADER.signed_bytes))
     with pytest.raises(BadSignature):
         forged.verify(PUBLISHER.public_bytes)

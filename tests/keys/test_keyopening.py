@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from keys import keyopening
 from keys.envelope import KeyHeader, KeyName, make_key, open_key
 from keys.errors import BadContent, BadFrame, BadShare, KeysError, WrongEpochKey
 from keys.identity import Identity
@@ -15,16 +16,15 @@ from keys.sharetree import Hop, Share, encode_shares, resplit
 
 PUBLISHER = Identity.generate(bytes(32))
 EPOCH_KEY = hashlib.sha256(b"epoch").digest()
-NAME = KeyName("plant/#", 7, 1)
 HOPS = (Hop(1, 1, 2, 3), Hop(2, 4, 2, 3))
 
 
 def made(
-    number: int, hops: tuple[Hop, ...] = HOPS, scope_key: bytes | None = EPOCH_KEY
+    number: int, hops: tuple[Hop, ...] = HOPS, scope_key: bytes | None = EPOCH_KEY, scope: str = "plant/#"
 ) -> tuple[KeyHeader, list[Share]]:
     stream = iter(range(1000))
     header, _, shares = make_key(
-        PUBLISHER, NAME, hops, number, 64, scope_key,
+        PUBLISHER, KeyName(scope, 7, 1), hops, number, 64, scope_key,
         lambda size: hashlib.shake_256(f"{number}/{next(stream)}".encode()).digest(size),
     )  # fmt: skip
     return header, shares
@@ -86,9 +86,10 @@ def test_every_truncation_of_a_header_is_refused_also_after_a_good_one() -> None
         opener.outline(encoded + b"\0")
 
 
-def test_what_is_checked_of_a_header_does_not_depend_on_what_came_before() -> None:
+@pytest.mark.parametrize("scope", ["plant/#", "pl/#", " " * 600])
+def test_what_is_checked_of_a_header_does_not_depend_on_what_came_before(scope: str) -> None:
     """Each byte of the frame, changed: the outline is that of `decode`, or both refuse."""
-    encoded = made(1)[0].encode()
+    encoded = made(1, scope=scope)[0].encode()
     for at in range(len(encoded)):
         changed = encoded[:at] + bytes([encoded[at] ^ 0x81]) + encoded[at + 1 :]
         opener = KeyOpener()
@@ -117,5 +118,20 @@ def test_nothing_secret_is_shown() -> None:
     header, shares = made(1)
     shown = repr(sealed(KeyOpener(), header.encode(), encode_shares(shares[:2])))
     for secret in (EPOCH_KEY, shares[0].value):
-        assert repr(secret) not in shown
+        assert repr(secret)[2:-1] not in shown
         assert secret.hex() not in shown
+
+
+def test_what_is_remembered_is_of_each_kind_once_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyopening, "OUTLINES_KEPT", 3)
+    opener = KeyOpener()
+    for number in range(3):
+        header, shares = made(number)
+        opener.open([sealed(opener, header.encode(), encode_shares(shares[:2]))])
+    assert [len(known) for known in (opener._outlines, opener._places, opener._derivations)] == [1, 1, 1]
+    for number, left in enumerate((2, 3, 1, 2)):
+        key = bytes([number] * 31 + [1])
+        header, shares = made(number, scope_key=key)
+        (found,) = opener.open([sealed(opener, header.encode(), encode_shares(shares[:2]), key)])
+        assert not isinstance(found, KeysError)
+        assert len(opener._derivations) == left

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keys import message
 from keys.envelope import NO_KEY, Inner, MessageHeader, Mode
 from keys.errors import BadFrame, OurFault
 from tests.keys.helpers import assert_canonical, assert_strict, message_header
@@ -62,6 +63,7 @@ def test_the_frame_of_a_header_is_strict(blocks: int) -> None:
         {"digests": (bytes(32), bytes(32))},
         {"digests": (bytes(31),)},
         {"mode": Mode.BLOCKS, "digests": (bytes(32),) * 256},
+        {"mode": Mode.BLOCKS, "digests": (bytes(32), bytes(31))},
         {"mode": Mode.PLAIN},
         {"key_id": NO_KEY},
         {"key_id": bytes(15)},
@@ -133,8 +135,9 @@ def test_contents_of_one_size_class_look_alike() -> None:
 def test_padding_is_zeros_only_and_asked_for() -> None:
     frame = FULL.encode(pad_to=128)
     assert Inner.decode(frame) == FULL
-    with pytest.raises(BadFrame):
-        Inner.decode(frame[:-1] + b"\1")
+    for value in range(1, 256):
+        with pytest.raises(BadFrame):
+            Inner.decode(frame[:-1] + bytes([value]))
     with pytest.raises(BadFrame):
         Inner.decode(FULL.encode() + bytes(3))
     with pytest.raises(OurFault):
@@ -184,6 +187,7 @@ def test_arbitrary_bytes_are_refused_or_canonical(flags: int, tail: bytes) -> No
 def test_no_repr_shows_what_is_sealed() -> None:
     assert "21.5" not in repr(FULL)
     assert "corr" not in repr(FULL).replace("correlation", "")
+    assert "shown" not in repr(Inner("t", 0, b"", properties=(("shown", "shown"),)))
 
 
 def test_auto_is_a_scopes_and_no_headers() -> None:
@@ -192,3 +196,24 @@ def test_auto_is_a_scopes_and_no_headers() -> None:
     frame = HEADER.encode()
     with pytest.raises(BadFrame, match="mode 5"):
         MessageHeader.decode(frame[:3] + bytes([Mode.AUTO]) + frame[4:])
+
+
+def test_modes_and_flags_are_those_of_the_protocol() -> None:
+    assert {mode.name: mode.value for mode in Mode} == {"COPIES": 1, "ONE": 2, "BLOCKS": 3, "PLAIN": 4, "AUTO": 5}
+    assert [(each.inner_flag, each.record_flag) for each in message.SEALED] == [(1, 2), (2, 4), (4, 8), (8, 16)]
+
+
+def test_content_at_its_bounds_is_made_and_read_and_beyond_them_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = replace(FULL, properties=(("k", "v"),) * 1024)
+    assert Inner.decode(most.encode()) == most
+    longest, longer = Inner("t", 0, b"1234"), Inner("t", 0, b"12345").encode()
+    more = Inner("t", 0, b"", properties=(("", ""),) * 1024).encode()
+    counted = 3 + 3 + 8
+    with pytest.raises(BadFrame, match=r"^1025 user properties"):
+        Inner.decode(more[:counted] + (1025).to_bytes(2) + bytes(4) + more[counted + 2 :])
+    monkeypatch.setattr(message, "PAYLOAD_LIMIT", 4)
+    assert Inner.decode(longest.encode()) == longest
+    with pytest.raises(BadFrame):
+        Inner.decode(longer)
+    with pytest.raises(OurFault):
+        replace(longest, payload=b"12345").encode()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from keys.errors import BadShare, OurFault
 from keys.gf256 import mul
-from keys.shamir import combine, interpolate, split, threshold_of
+from keys.shamir import combine, interpolate, split, threshold_of, weights_at_zero
 from tests.keys.helpers import stream
 
 
@@ -126,3 +126,11 @@ def test_thresholds_of_regions() -> None:
     for count in (0, 256):
         with pytest.raises(OurFault):
             threshold_of(count)
+
+
+def test_the_last_place_counts_and_no_place_counts_twice() -> None:
+    assert threshold_of(255) == 128
+    assert combine({255: b"secret"}) == b"secret"
+    for places in ((1, 1), (2, 1, 2), (256,), (0,), ()):
+        with pytest.raises(BadShare):
+            weights_at_zero(places)

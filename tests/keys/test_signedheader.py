@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keys.errors import BadFrame, BadSignature, OurFault
-from keys.message import MessageHeader, Mode
+from keys.frames import text
+from keys.message import NO_KEY, MessageHeader, Mode
 from keys.signedheader import SignedHeader, header_of, sign_header, verify_header
 from tests.keys.helpers import PUBLISHER, STRANGER, assert_canonical, assert_strict, bit_flips, message_header
 
@@ -88,7 +89,7 @@ def test_a_signature_that_cannot_be_is_not_sent() -> None:
 
 def test_what_is_shorter_than_a_signature_is_not_read() -> None:
     for size in (0, 3, 63, 64):
-        with pytest.raises(BadFrame):
+        with pytest.raises(BadFrame, match="without a signature" if size < 64 else "ends at byte 0"):
             SignedHeader.decode(bytes(size))
 
 
@@ -107,7 +108,19 @@ def test_the_short_way_of_reading_a_header_is_the_long_one(qos: int, retain: boo
     frame = bytearray(replace(signed, header=replace(signed.header, qos=qos, retain=retain)).encode())
     for _ in range(data.draw(st.integers(0, 3))):
         frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
-    changed = bytes(frame[: data.draw(st.sampled_from([len(frame), len(frame) - 1, 100]))])
+    both_ways_agree(bytes(frame[: data.draw(st.sampled_from([len(frame), len(frame) - 1, 100]))]))
+
+
+@pytest.mark.parametrize("key_id", [KEY_ID, NO_KEY])
+@pytest.mark.parametrize("at", [0, 1, 2, 3, 68])  # version, kind, flags, mode, count of digests
+def test_the_short_way_of_reading_refuses_what_the_long_one_does(at: int, key_id: bytes) -> None:
+    header = message_header(key_id, mode=Mode.COPIES if any(key_id) else Mode.PLAIN)
+    frame = sign_header(PUBLISHER, header, TOPIC).encode()
+    for value in range(256):
+        both_ways_agree(frame[:at] + bytes([value]) + frame[at + 1 :])
+
+
+def both_ways_agree(changed: bytes) -> None:
     try:
         known = MessageHeader.decode(changed[:-64])
     except BadFrame:
@@ -116,3 +129,9 @@ def test_the_short_way_of_reading_a_header_is_the_long_one(qos: int, retain: boo
         return
     assert header_of(changed) == known
     assert SignedHeader.decode(changed).encode() == changed
+
+
+def test_the_signature_is_over_header_and_topic_in_its_domain_and_not_shown() -> None:
+    signed = signed_header()
+    assert signed.signature == PUBLISHER.sign("veilmq/1 header", signed.header.encode() + text(TOPIC))
+    assert repr(signed.signature)[2:-1] not in repr(signed)

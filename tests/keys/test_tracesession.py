@@ -232,3 +232,24 @@ def test_words_and_domains_are_those_of_the_protocol() -> None:
     ]  # fmt: skip
     assert [int(word) for word in sorted(Word)] == list(range(1, 9))
     assert (DOMAIN_REGISTRATION, DOMAIN_SESSION) == ("veilmq/1 registration", "veilmq/1 trace session")
+
+
+def test_what_another_broker_passes_on_has_an_end_of_its_own_on_each_side() -> None:
+    entity, broker = ends()
+    for _ in range(3):
+        broker.hear(entity.say(Word.ANSWER))
+        entity.hear(broker.say(Word.PING))
+    beside_entity, beside_broker = entity.aside(), broker.aside()
+    said, answered = beside_entity.say(Word.ANSWER, b"one"), beside_broker.say(Word.PING, b"two")
+    assert said[19:27] == answered[19:27] == (1).to_bytes(8)
+    assert beside_broker.hear(said) == (Word.ANSWER, b"one")
+    assert beside_entity.hear(answered) == (Word.PING, b"two")
+    for end, words in ((broker, beside_entity), (beside_broker, entity), (entity, beside_broker)):
+        for _ in range(3):
+            with pytest.raises(KeysError):
+                end.hear(words.say(Word.STATE))
+    with pytest.raises(BadFrame):
+        beside_broker.hear(beside_entity.say(Word.STATE, b"", PUMP))
+    for end in (beside_entity, beside_broker):
+        with pytest.raises(OurFault):
+            end.aside()

@@ -17,6 +17,9 @@ _SIGNED = (
 )
 _TOKEN = 'return base64.urlsafe_b64encode(mac[:TOKEN_BYTES]).rstrip(b"=").decode("ascii")'
 _LAST = '_LAST = {1: "", 2: "AQgw", 3: "AEIMQUYcgkosw048"}'
+_ENDORSED = "return [Endorsement.of(overlay.latest[r], self._name, self._identity) for r in regions if self._identity]"
+_OLDER_FILE = "if version.number < self._latest.number:"
+_NEWER_OFFER = "return offered.number > self._latest.number"
 _WITNESSES = "bridge/traces/witnessing.py"
 _ORDERED = "order: tuple[int, int] = (-1, 0)  # of the last word about health: when its token began, its number"
 _UNTIL = "self._until_ms = -1  # when the last token of these witnesses ends"
@@ -94,6 +97,23 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "words of an error",
         ('_check_string(topic, "topic")', "_check_string(topic, 'topicX')"),
         ('_check_string(topic_filter, "topic filter")', "_check_string(topic_filter, 'topic filterX')"),
+    ),
+    **_alike(
+        "bridge/membership/endorsing.py",
+        "without an identity nothing is due",
+        (_ENDORSED, _ENDORSED.replace("if self._identity]", "if True]")),
+    ),
+    **_alike(
+        "bridge/membership/adopting.py",
+        "a link that comes up sets it",
+        ("told_at: float = 0.0", "told_at: float = 1.0"),
+        ("awaited: bool = False", "awaited: bool = True"),
+    ),
+    **_alike(
+        "bridge/membership/adopting.py",
+        "the same number was told apart before",
+        (_OLDER_FILE, _OLDER_FILE.replace("<", "<=")),
+        (_NEWER_OFFER, _NEWER_OFFER.replace(">", ">=")),
     ),
     **_alike(_WITNESSES, "only the order of levels counts", ("FAILED = 3", "FAILED = 4")),
     **_alike(

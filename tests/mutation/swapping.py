@@ -6,6 +6,7 @@ constants, defaults) cannot be put in so; `UnswappableError` says it.
 
 from __future__ import annotations
 
+import ast
 import gc
 from collections.abc import Iterator
 from types import CodeType, FunctionType
@@ -18,6 +19,8 @@ class UnswappableError(Exception):
 def swap(module: str, original: bytes, faulty: bytes) -> None:
     """Put the fault into all live functions of `module`. Raises UnswappableError before anything is changed."""
     changed = list(_changed(*(compile(text, module, "exec", dont_inherit=True) for text in (original, faulty))))
+    if {old.co_name for old, _ in changed} & _called_at_import(original):
+        raise UnswappableError
     live: dict[CodeType, list[FunctionType]] = {old: [] for old, _ in changed}
     for one in gc.get_objects():
         if isinstance(one, FunctionType) and one.__module__ == module and one.__code__ in live:
@@ -28,6 +31,18 @@ def swap(module: str, original: bytes, faulty: bytes) -> None:
     for old, new in changed:
         for function in live[old]:
             function.__code__ = new
+
+
+def _called_at_import(source: bytes) -> set[str]:
+    """Names of functions that a module calls while it is imported: what they made is there already."""
+    found, left = set(), list[ast.AST](ast.parse(source).body)
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            found.add(node.func.id)
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            left += ast.iter_child_nodes(node)
+    return found
 
 
 def _nested(code: CodeType) -> list[CodeType]:

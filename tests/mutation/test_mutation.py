@@ -62,6 +62,9 @@ def test_every_fault_is_another_module_that_can_be_read() -> None:
 
 SOURCE = b"""
 LIMIT = 2
+def table(size):
+    return bytes(range(size))
+TABLE = table(3)
 def outer(a, b=1):
     return [one + b for one in a]
 class Thing:
@@ -78,6 +81,7 @@ class Thing:
         (b"outer([1])", b"outer([2])", [3]),
         (b"b=1", b"b=2", None),
         (b"= LIMIT", b"= 3", None),
+        (b"range(size)", b"range(2)", None),
     ],
 )
 def test_faults_of_functions_are_swapped_in_and_others_are_not(

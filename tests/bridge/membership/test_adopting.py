@@ -12,7 +12,9 @@ import pytest
 from bridge.contract.machine import (
     Adopt,
     Adoption,
+    Blame,
     Committed,
+    Count,
     Effect,
     LinkUp,
     Publication,
@@ -24,6 +26,7 @@ from bridge.contract.machine import (
 )
 from bridge.document.overlay import Overlay, OverlayError
 from bridge.document.policy import Issuer, Scope
+from bridge.document.region_view import Endorsement
 from bridge.membership.adopting import (
     ASK_S,
     DISTRUST_S,
@@ -33,15 +36,18 @@ from bridge.membership.adopting import (
     OFFER_AGAIN_S,
     OVERLAY_BYTES_MAX,
     OVERLAY_TOPIC,
+    UNENDORSED_S,
     OfferedVersion,
     OverlayKeeper,
     canonical,
 )
+from bridge.membership.endorsing import ATTACH_S
 from bridge.sim.kernel import Kernel
 from keys.epochs import Calendar
 from keys.identity import CERTIFICATE_DOMAIN, Identity
 from tests.bridge.helpers import counted, gateway, replica, sent, suspected
-from tests.sim.world import NOW, Traffic, World, make_world
+from tests.sim.changing import changed, endorsed_by
+from tests.sim.world import NOT_AFTER_MS, NOW, Traffic, World, make_world
 
 WORLD = make_world({1: 3}, [], {"site": 1, "control": 1})
 OVERLAY = WORLD.overlay
@@ -412,3 +418,238 @@ def test_who_issues_keys_and_how_epochs_are_numbered_changes_at_a_restart(
     changed = resigned(world.owner, present, version=present.policy.version + 1, **after)
     (adopt,) = adopted(keeper(overlay=present).offered(canonical(changed), NOW))
     assert adopt.outcome is outcome
+
+
+# ------------------------------------------------------------------------------ files, links, deadlines at their edge
+
+
+def test_a_file_counts_until_the_moment_its_certificates_end():
+    last = NOT_AFTER_MS / 1000
+    assert adopted(keeper().offered(canonical(NEWER), last - 1))
+    with pytest.raises(OverlayError):
+        keeper().offered(canonical(NEWER), last + 1)
+    for now, taken in ((last - 1, 1), (last + 1, 0)):
+        assert len(adopted(answered(keeper(), document(NEWER), now=now))) == taken
+
+
+def test_an_adopted_version_is_counted_once_and_the_owner_may_sign_two_of_a_later_one_too():
+    assert OVERLAY_TOPIC == "$veil/overlay"
+    made = keeper()
+    (_, count, *_) = answered(made, document(NEWER))
+    assert count == Count("overlays_adopted", 1, "live")
+    other = resigned(owner(), version=NEWER.policy.version)
+    assert asks(made.received(Received("r1b", offer(other)), NOW)) == ["r1b"]
+    told_why = made.received(Received("r1b", document(other)), NOW)
+    assert [(e.member, e.named) for e in told_why if isinstance(e, Blame)] == [("r1b", False)]
+
+
+def test_an_offer_with_a_tail_or_two_meanings_is_refused_and_not_remembered():
+    made = keeper()
+    for payload in (
+        OfferedVersion.of(NEWER).encode() + b"x",
+        OfferedVersion.of(NEWER).encode(FLAG_ASK) + b"x",
+        OfferedVersion.of(NEWER).encode(FLAG_ASK | FLAG_DOCUMENT),
+    ):
+        effects = made.received(Received("r1a", Wire(OVERLAY_TOPIC, payload)), NOW)
+        assert (counted(effects, "refused"), suspected(effects), len(effects)) == (1, {"r1a"}, 2)
+    assert (made.versions, made.next_deadline) == ({}, None)
+
+
+def test_what_a_neighbour_said_counts_while_its_link_is_up():
+    made = keeper(overlay=NEWER)
+    made.received(Received("r1a", offer(OVERLAY)), NOW)
+    made.received(Received("r1b", offer(NEWER)), NOW)
+    made.received(Received("r1c", offer(resigned(owner(), version=9))), NOW)
+    assert made.versions == {"r1a": 1, "r1b": 2, "r1c": 9}
+    assert [made.is_ahead(peer) for peer in ("r1a", "r1b", "r1c", "stranger")] == [False, False, True, False]
+    made.link_down("r1c", NOW)
+    made.link_down("stranger", NOW)
+    assert (made.versions, made.is_ahead("r1c")) == ({"r1a": 1, "r1b": 2}, False)
+    made.link_up("r1a", NOW)
+    assert (made.versions, made.is_ahead("r1a")) == ({"r1b": 2}, False), "a new link has to say it again"
+
+
+def test_the_next_is_asked_when_the_link_of_who_was_asked_falls_and_not_when_another_does():
+    made = keeper()
+    for peer in ("r1a", "r1b"):
+        made.received(Received(peer, offer(NEWER)), NOW)
+    assert asks(made.link_down("r1c", NOW + 1)) == []
+    assert asks(made.link_down("r1a", NOW + 1)) == ["r1b"]
+
+
+def test_a_question_that_nobody_answers_is_over_at_its_deadline():
+    made = keeper()
+    made.received(Received("r1a", offer(NEWER)), NOW)
+    assert made.next_deadline == NOW + ASK_S
+    made.received(Received("r1a", offer(OVERLAY)), NOW)
+    assert made.tick(NOW + ASK_S) == []
+    assert made.next_deadline is None
+
+
+def test_an_answer_of_one_neighbour_does_not_end_the_wait_for_another():
+    made = keeper()
+    for peer in ("r1a", "r1b"):
+        made.received(Received(peer, offer(NEWER)), NOW)
+    assert asks(made.tick(NOW + ASK_S)) == ["r1b"]
+    made.received(Received("r1a", document(NEWER, b"garbage")), NOW + ASK_S)
+    assert made.next_deadline == NOW + 2 * ASK_S
+    assert asks(made.tick(NOW + 2 * ASK_S - 1)) == []
+    made.received(Received("r1b", document(NEWER, b"garbage")), NOW + 2 * ASK_S - 1)
+    assert made.next_deadline == NOW + ASK_S + DISTRUST_S, "whoever is trusted again first"
+
+
+def test_who_gave_what_holds_is_asked_for_the_next_one_too():
+    made = keeper("r1a")
+    answered(made, document(NEWER))
+    newest = resigned(owner(), version=NEWER.policy.version + 1)
+    assert asks(made.received(Received("r1a", offer(newest)), NOW + ASK_S)) == ["r1a"]
+
+
+def test_who_is_behind_is_told_at_the_moment_and_nobody_else():
+    made = keeper("r1a", "r1b", "r1c", overlay=NEWER)
+    made.received(Received("r1a", offer(OVERLAY)), NOW)
+    made.received(Received("r1b", offer(NEWER)), NOW)
+    assert made.next_deadline == NOW + OFFER_AGAIN_S
+    assert made.tick(NOW + OFFER_AGAIN_S - 0.5) == []
+    assert made.tick(NOW + OFFER_AGAIN_S) == [Send("r1a", offer(NEWER))]
+    assert made.tick(NOW + OFFER_AGAIN_S) == []
+    assert made.next_deadline == NOW + 2 * OFFER_AGAIN_S
+    made.offered(canonical(resigned(owner(), version=5)), NOW + 40)
+    assert made.next_deadline == NOW + 40 + OFFER_AGAIN_S, "all were told just now"
+
+
+def test_members_that_left_get_no_offers_and_those_that_stay_keep_their_allowance():
+    made = keeper("r1a", "r1b", "control", name="r1c")
+    made.link_up("r1a", NOW)
+    question = Wire(OVERLAY_TOPIC, OfferedVersion.of(NEWER).encode(FLAG_ASK))
+    for peer in ("r1a", "control"):
+        for _ in range(DOCUMENT_BURST):
+            made.received(Received(peer, question), NOW)
+    made.link_down("r1a", NOW)
+    effects = made.offered(canonical(without("control")), NOW)
+    assert {e.peer for e in effects if isinstance(e, Send)} == {"r1b"}
+    made.link_up("r1a", NOW)
+    assert counted(made.received(Received("r1a", question), NOW), "overlays_withheld") == 1
+    back = resigned(owner(), version=10)
+    made.offered(canonical(back), NOW)
+    made.link_up("control", NOW)
+    assert counted(made.received(Received("control", question), NOW), "overlays_sent") == 1, "it begins anew"
+
+
+def test_who_is_removed_keeps_its_links_to_pass_that_on():
+    made = keeper("r1a", "control", name="site")
+    gone = without("site")
+    assert {e.peer for e in made.offered(canonical(gone), NOW) if isinstance(e, Send)} == {"r1a", "control"}
+    assert made.removed
+
+
+# -------------------------------------------------------------------------------------------------- views
+
+LIVE = make_world({1: 3, 2: 3}, [(1, 2)], {"site": 1})
+GROWN = changed(LIVE, LIVE.overlay, 1, ("r1a", "r1b", "r1c", "r1d"), NOW)
+
+
+def endorsement(name: str, of: Overlay = GROWN) -> Wire:
+    return Wire("$veil/views", endorsed_by(LIVE, of, 1, name)[0].encode())
+
+
+def observer(overlay: Overlay = GROWN) -> OverlayKeeper:
+    return keeper("r1a", "r1b", name="r2a", overlay=overlay)
+
+
+def test_news_of_a_view_are_passed_on_and_the_second_puts_it_in_force():
+    made = observer()
+    assert made.endorsed(Received("r1a", endorsement("r1a")), NOW) == [Send("r1b", endorsement("r1a"))]
+    assert made.endorsed(Received("r1b", endorsement("r1a")), NOW) == [], "known"
+    question = Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of(GROWN).encode(FLAG_ASK)))
+    assert Send("r1a", document(made.overlay)) in made.received(question, NOW), "with what was endorsed"
+    (passed, adopt, count) = made.endorsed(Received("r1b", endorsement("r1b")), NOW)
+    assert passed == Send("r1a", endorsement("r1b"))
+    assert adopt == Adopt(made.overlay, canonical(made.overlay), Adoption.LIVE)
+    assert count == Count("views_changed")
+    assert [view.number for view in made.overlay.open_views(1)] == [2, 1]
+    assert made.next_deadline == NOW + 60
+    assert made.tick(NOW + 59) == []
+    assert made.tick(NOW + 60) == [Adopt(made.overlay, canonical(made.overlay), Adoption.LIVE), Count("views_changed")]
+    assert made.tick(NOW + 60) == []
+
+
+def test_an_endorsement_of_another_view_is_charged_and_one_of_another_version_is_not():
+    made = observer()
+    false = replace(GROWN.latest[1], name="elsewhere")
+    forged = Wire("$veil/views", Endorsement.of(false, "r1a", LIVE.identities["r1a"]).encode())
+    (count, blame) = made.endorsed(Received("r1b", forged), NOW)
+    assert count == Count("refused", 1, "BadSignature")
+    assert isinstance(blame, Blame)
+    assert (blame.member, blame.named) == ("r1b", False)
+    unknown = [Count("endorsements_unknown")]
+    for view in (replace(false, number=3), replace(false, region=7)):
+        wire = Wire("$veil/views", Endorsement.of(view, "r1a", LIVE.identities["r1a"]).encode())
+        assert made.endorsed(Received("r1b", wire), NOW) == unknown
+    made.received(Received("r1b", Wire(OVERLAY_TOPIC, OfferedVersion(99, bytes(32)).encode())), NOW)
+    assert made.endorsed(Received("r1b", forged), NOW) == unknown, "it has views that we do not know"
+    assert made.overlay is GROWN
+
+
+def test_a_replica_endorses_by_the_clock_and_tells_all_once():
+    made = OverlayKeeper(GROWN, "r1a", LIVE.identities["r1a"])
+    assert made.next_deadline == ATTACH_S, "what was due before it was stopped"
+    made.rotate(LIVE.identities["r1a"], NOW)
+    assert made.next_deadline == NOW + ATTACH_S
+    made.link_up("r1b", NOW)
+    made.link_up("r1c", NOW)
+    assert made.tick(NOW) == []
+    given = [Send(peer, endorsement("r1a")) for peer in ("r1b", "r1c")]
+    assert made.tick(NOW + ATTACH_S) == given
+    assert made.tick(NOW + ATTACH_S) == []
+    agreed = made.received(Received("r1b", offer(GROWN)), NOW)
+    assert agreed == given[:1], "it may have missed it"
+    assert made.received(Received("r1c", offer(LIVE.overlay)), NOW) == []
+    second = OverlayKeeper(made.overlay, "r1b", LIVE.identities["r1b"])
+    second.link_up("r1a", NOW)
+    assert [type(effect) for effect in second.tick(NOW + ATTACH_S)] == [Send, Adopt, Count]
+
+
+def test_a_replica_endorses_a_version_that_it_adopts_while_it_runs():
+    made = OverlayKeeper(LIVE.overlay, "r1a", LIVE.identities["r1a"])
+    made.offered(canonical(GROWN), NOW)
+    assert made.next_deadline == NOW + ATTACH_S
+
+
+def test_a_view_that_does_not_follow_from_ours_is_not_taken_whoever_signed_it():
+    """Attack: with the owner's key, to exchange a region's replicas in two steps that no replica agreed to."""
+    twice = changed(
+        LIVE, changed(LIVE, LIVE.overlay, 1, ("r1d", "r1e", "r1f"), NOW - 99), 1, ("r1d", "r1e", "r1g"), NOW
+    )
+    made = keeper("r1a", name="r2a", overlay=LIVE.overlay)
+    with pytest.raises(OverlayError, match="too few of its replicas agreed"):
+        made.offered(canonical(twice), NOW)
+    assert asks(made.received(Received("r1a", offer(twice)), NOW)) == ["r1a"]
+    refused = made.received(Received("r1a", document(twice)), NOW + 1)
+    assert refused == [Count("views_refused", 1, twice.latest[1].name)]
+    assert made.overlay is LIVE.overlay
+    assert made.next_deadline == NOW + 1 + UNENDORSED_S, "endorsements may still come"
+    assert asks(made.tick(NOW + UNENDORSED_S)) == []
+    assert asks(made.tick(NOW + 1 + UNENDORSED_S)) == ["r1a"]
+
+
+def test_what_waits_for_a_restart_is_passed_on_though_views_change_meanwhile():
+    made = observer()
+    later = changed(LIVE, GROWN, 2, ("r2a", "r2b", "r2c"), NOW, calendar=Calendar(zero_ms=7))
+    (adopt,) = adopted(made.offered(canonical(later), NOW))
+    assert adopt.outcome is Adoption.RESTART
+    made.endorsed(Received("r1a", endorsement("r1a")), NOW)
+    question = Received("r1a", Wire(OVERLAY_TOPIC, OfferedVersion.of(later).encode(FLAG_ASK)))
+    (send, _) = made.received(question, NOW)
+    assert send == Send("r1a", document(later))
+
+
+def test_a_replica_is_of_use_until_the_view_before_closes():
+    smaller = changed(LIVE, LIVE.overlay, 1, ("r1a", "r1b", "r1d"), NOW)
+    made = keeper("r1a", "r1b", name="r1c", overlay=smaller)
+    for name in ("r1a", "r1b"):
+        made.endorsed(Received(name, endorsement(name, smaller)), NOW)
+    assert not made.removed
+    (adopt, _) = made.tick(NOW + 60)
+    assert isinstance(adopt, Adopt)
+    assert (adopt.outcome, made.removed) == (Adoption.REMOVED, True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bridge.contract.machine import Send
 from bridge.document.overlay import Overlay
 from bridge.document.region_view import Endorsement
 from bridge.membership.endorsing import ATTACH_S, VIEWS_TOPIC, Endorser, told
+from keys.identity import Identity
 from tests.sim.changing import changed, endorsed_by
 from tests.sim.world import NOW, World, make_world
 
@@ -92,3 +95,50 @@ def test_everybody_is_told_in_one_order(world: World) -> None:
     sends = told(all_of_them, ["z", "a"])
     assert [send.peer for send in sends if isinstance(send, Send)] == ["a", "a", "z", "z"]
     assert sends == told(all_of_them[::-1], ["a", "z"])
+
+
+def test_topics_are_those_of_the_protocol() -> None:
+    assert VIEWS_TOPIC == "$veil/views"
+
+
+def test_a_new_key_pair_endorses_again_and_gives_nobody_a_voice_that_had_none(world: World) -> None:
+    newer, one = grown(world), endorser(world, "r1a")
+    fresh = Identity.generate(bytes(range(3, 35)))
+    one.adopt(newer, NOW)
+    assert len(one.due(newer, NOW + ATTACH_S)) == 1
+    one.rotate(fresh, newer, NOW + 3)
+    assert one.next_deadline == NOW + 3 + ATTACH_S
+    (made,) = one.due(newer, NOW + 3 + ATTACH_S)
+    made.verify(fresh.public_bytes)
+    gateway = Endorser("r1a", None)
+    gateway.rotate(fresh, newer, NOW)
+    gateway.adopt(newer, NOW)
+    assert gateway.next_deadline is None
+
+
+def test_a_replica_that_is_not_listed_has_nothing_to_endorse(world: World) -> None:
+    one = Endorser("stranger", world.identities["r1a"])
+    one.adopt(grown(world), NOW)
+    assert one.next_deadline is None
+
+
+def test_a_view_that_only_loses_replicas_is_endorsed_at_once() -> None:
+    world = make_world({1: 4}, [], {"site": 1})
+    smaller = changed(world, world.overlay, 1, ("r1a", "r1b", "r1c"), NOW)
+    one = endorser(world, "r1a")
+    one.adopt(smaller, NOW)
+    assert one.next_deadline == NOW, "nobody has to link up"
+
+
+def test_another_version_is_told_again_and_of_views_that_are_settled_nothing(world: World) -> None:
+    newer, one = grown(world), endorser(world, "r2a")
+    known = newer.endorsed(endorsed_by(world, newer, 1, "r1a"), NOW)
+    one.adopt(known, NOW)
+    assert (len(one.agrees("r1b", known)), one.agrees("r1b", known)) == (1, [])
+    one.adopt(known, NOW)
+    assert len(one.agrees("r1b", known)) == 1
+    assert world.owner is not None
+    views = [replace(view, former=None) for view in known.latest.values()]
+    settled = Overlay.sign(world.owner, known.policy, views, known.members.values(), known.endorsements)
+    assert settled.endorsements
+    assert one.link_up("r1c", settled) == one.agrees("r1c", settled) == []

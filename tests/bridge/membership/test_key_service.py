@@ -7,15 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.contract.machine import Effect, KeysChanged, LinkUp, Received, Rotated, Send, Tick, Wire
+from bridge.contract.machine import Blame, Count, Effect, KeysChanged, LinkUp, Received, Rotated, Send, Tick, Wire
 from bridge.document.overlay import Overlay
 from bridge.document.policy import Issuer, Scope
+from bridge.membership import key_service
 from bridge.membership.adopting import canonical
-from bridge.membership.key_service import GRANT_TOPIC, OverlayDirectory, handed_over
+from bridge.membership.key_service import GRANT_TOPIC, KeyClient, OverlayDirectory, answer, handed_over
 from bridge.node import GatewayNode, KeyServerNode, ReaderNode
 from bridge.topology import peers_of
 from keys.envelope import Mode
 from keys.epochs import KeyName, ScopeKeys
+from keys.errors import NotAuthorised
+from keys.fetching import Ask, Learned, Lied, RefusedByServer
 from keys.grants import Grant, Right
 from keys.handover import ScopeGrant, seal_grants
 from keys.identity import Certificate, Identity
@@ -203,3 +206,110 @@ def test_without_a_key_service_no_link_speaks_of_keys():
     assert counted(node.handle(Received("r1a", Wire(GRANT_TOPIC, b"x")), NOW), "refused") == 1
     assert node.wanted(KeyName("plant/#", 0, 9), NOW) == node.doubted(KeyName("plant/#", 0, 0), NOW) == []
     assert world.overlay.policy.issuer is Issuer.OWNER
+
+
+# ------------------------------------------------------------------------------------ rights, figures, blame
+
+
+def test_there_is_no_right_to_keys_of_a_scope_that_has_none_or_does_not_exist():
+    """Attack: to ask for keys of a plain scope, of one with shares only, or of one that nobody made."""
+    scopes = (Scope("plant/#"), Scope("open/#", mode=Mode.PLAIN), Scope("few/#", shares_only=True))
+    world = make_world({1: 3}, [], {"site": 1}, scopes)
+    grants = (Grant("site", "#", Right.READ), Grant("site", "#", Right.PUBLISH))
+    directory = OverlayDirectory(world.with_policy(grants=grants, scopes=scopes))
+    for may in (directory.may_read, directory.may_publish_in):
+        assert [may("site", scope, 0) for scope in ("plant/#", "open/#", "few/#", "none/#")] == [True] + [False] * 3
+
+
+class ScriptedServer:
+    """Issues and refuses so many keys in each answer; or raises."""
+
+    issued, refused = 10, 20
+
+    def __init__(self, issues: int = 0, refuses: int = 0, error: Exception | None = None) -> None:
+        self._now, self._error = (issues, refuses), error
+
+    def answer(self, data: bytes, now: float) -> bytes:
+        if self._error is not None:
+            raise self._error
+        self.issued, self.refused = self.issued + self._now[0], self.refused + self._now[1]
+        return data[::-1]
+
+
+def test_an_answer_goes_back_over_its_link_and_is_counted_by_what_it_gave():
+    assert GRANT_TOPIC == "$veil/grant"
+    event = Received("site", Wire(GRANT_TOPIC, b"abc"))
+    given = [Send("site", Wire("$veil/grant", b"cba")), Count("key_requests_answered")]
+    issued, refused = Count("keys_issued", 3), Count("keys_refused", 2)
+    for server, more in (
+        (ScriptedServer(), []), (ScriptedServer(3), [issued]), (ScriptedServer(0, 2), [refused]),
+        (ScriptedServer(3, 2), [issued, refused]),
+    ):  # fmt: skip
+        assert answer(server, event, NOW) == given + more  # type: ignore[arg-type]
+    stranger = ScriptedServer(error=NotAuthorised("nobody"))
+    assert answer(stranger, event, NOW) == [  # type: ignore[arg-type]
+        Count("refused", 1, "NotAuthorised"), Blame("site", False, "nobody"),
+    ]  # fmt: skip
+
+
+class ScriptedFetcher:
+    """Says always the same."""
+
+    def __init__(self, *said: object) -> None:
+        self.said, self.rotated, self.next_deadline = said, [], float("inf")
+
+    def tick(self, now: float) -> tuple[object, ...]:
+        return self.said
+
+    def rotate(self, identity: Identity) -> None:
+        self.rotated.append(identity)  # type: ignore[attr-defined]
+
+
+def client(fetcher: ScriptedFetcher, monkeypatch: pytest.MonkeyPatch) -> KeyClient:
+    world = make_world({1: 3}, [], {"site": 1})
+    monkeypatch.setattr(key_service, "KeyFetcher", lambda *_: fetcher)
+    return KeyClient(world.overlay, world.identities["site"], "site", ScopeKeys(), bytes)
+
+
+def test_a_server_is_named_for_a_lie_only_and_each_thing_is_counted_once(monkeypatch: pytest.MonkeyPatch):
+    """A refusal names nobody: policies may differ for a while."""
+    learned = Learned(KeyName("plant/#", 0, 0))
+    said = (learned, Ask("key1", b"q"), Lied("key2", "false"), RefusedByServer("key3", "no"), learned)
+    assert client(ScriptedFetcher(*said), monkeypatch).tick(NOW) == [
+        Send("key1", Wire(GRANT_TOPIC, b"q")), Count("key_requests"),
+        Blame("key2", True, "false"), Count("key_server_lies", 1, "key2"),
+        Count("key_refusals", 1, "key3"),
+        Count("keys_fetched", 2), KeysChanged(),
+    ]  # fmt: skip
+    assert client(ScriptedFetcher(said[3]), monkeypatch).tick(NOW) == [Count("key_refusals", 1, "key3")]
+
+
+def test_a_client_hands_its_new_key_pair_on_and_has_a_deadline_if_time_can_help(monkeypatch: pytest.MonkeyPatch):
+    fetcher = ScriptedFetcher()
+    one, fresh = client(fetcher, monkeypatch), Identity.generate(bytes(range(5, 37)))
+    one.rotate(fresh)
+    assert fetcher.rotated == [fresh]
+    assert one.next_deadline is None
+    fetcher.next_deadline = NOW
+    assert one.next_deadline == NOW
+
+
+def test_what_is_handed_over_replaces_what_was_known_and_only_new_keys_are_news():
+    world = make_world({1: 3}, [], {"site": 1}, [Scope("plant/#")])
+    assert world.owner is not None
+    name, keys = KeyName("plant/#", 0, 0), ScopeKeys()
+    grants = [
+        ScopeGrant("gone/#", "gone/#", None, ((KeyName("gone/#", 0, 0), b"g" * 32),)),
+        ScopeGrant("plant/#", "factory/#", b"t" * 32, ((name, b"k" * 32),)),
+    ]
+    identity = world.identities["site"]
+    box = seal_grants(world.overlay.policy.overlay, "site", identity.agreement_bytes, grants, bytes(range(32)))
+    members = {**world.overlay.members, "site": replace(world.overlay.members["site"], box=box)}
+    overlay = Overlay.sign(world.owner, world.overlay.policy, world.overlay.views.values(), members.values())
+    came = []
+    for _ in range(2):
+        secrets, new = handed_over(overlay, "site", identity, world.secrets, keys)
+        came.append(new)
+        assert [(s.scope.filter, s.clear_filter, s.token_key) for s in secrets] == [("plant/#", "factory/#", b"t" * 32)]
+    assert came == [True, False]
+    assert (keys.get(name), keys.get(KeyName("gone/#", 0, 0))) == (b"k" * 32, None)

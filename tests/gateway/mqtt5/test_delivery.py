@@ -238,3 +238,13 @@ def test_bytes_held_are_those_of_what_is_there_and_within_the_bound(steps: list[
         there += [entry[0].size for entry in one.outbound.unacknowledged.values()]
         assert one.held_bytes == sum(there) <= 700
         assert len(one.waiting) <= 5
+
+
+def test_who_gets_nothing_has_no_figures_until_something_is_counted() -> None:
+    one = delivery()
+    assert one.counted is None
+    one.deliver(Message("t", b"four"), 0, False, NOW)
+    counted = one.counted
+    assert counted is not None
+    assert (counted.delivered, counted.delivered_bytes) == (1, 4)
+    assert one.figures is counted
