@@ -33,7 +33,7 @@ class RegistrationQueue:
 
     def arrives(self, client: str, data: bytes) -> bool:
         """Whether this registration is to be taken up now. Else it waits."""
-        if self._left and not self._waiting:
+        if self._left:  # then nobody waits
             self._left -= 1
             return True
         if len(data) > WAITING_BYTES_MAX or not _is_one(data):

@@ -127,7 +127,7 @@ class Panel:
             raise Replayed("a token of witnesses that the entity has replaced")
         size = 1 if token.seat is None else token.seat.witnesses
         if token.since_ms > self._since_ms or size != self.size:
-            if token.since_ms == self._since_ms and self.size:
+            if token.since_ms == self._since_ms:
                 raise BadContent("an entity that names two numbers of witnesses at once")
             self._name(token.since_ms, size)
         self._until_ms = max(self._until_ms, token.not_after_ms)
@@ -181,7 +181,7 @@ class Panel:
                 witness.relented.append(now)
             witness.level = level if level is Level.ALIVE else max(witness.level or level, level)
         before, self.believed = self.believed, self._median(now)
-        if self.believed is not before and self.believed is not None:
+        if self.believed is not before:
             return self._changed(kind, before, now)
         if kind in _ROUNDS and "after" not in fields and self._round(witness, kind):
             return self._belief(kind, now)

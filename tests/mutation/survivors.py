@@ -27,6 +27,15 @@ _SHORT = "if len(data) < FIXED_BYTES + 2:"
 _ENDORSED = "return [Endorsement.of(overlay.latest[r], self._name, self._identity) for r in regions if self._identity]"
 _OLDER_FILE = "if version.number < self._latest.number:"
 _NEWER_OFFER = "return offered.number > self._latest.number"
+_WITNESSES = "bridge/traces/witnessing.py"
+_ORDERED = "order: tuple[int, int] = (-1, 0)  # of the last word about health: when its token began, its number"
+_UNTIL = "self._until_ms = -1  # when the last token of these witnesses ends"
+_SILENT = "self._silent_ms = -1  # when it said that it goes silent"
+_OWN = 'self._own = {"state": 0, "load": 0}  # the highest number of what the entity said of itself'
+_SEATS = "if size > 1 and token.not_before_ms < witness.period_ms:"
+_WORSE = "witness.level = level if level is Level.ALIVE else max(witness.level or level, level)"
+_COUNTED = "counted = [each.level for each in self._witnesses if each.level is not None and each.counts(now)]"
+_SAYING = "saying = [(i, e) for i, e in counted if e.level is level or (e.level or level) > level > Level.ALIVE]"
 
 EXPLAINED: dict[tuple[str, str, str], str] = {
     **_alike(
@@ -170,5 +179,44 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "the same number was told apart before",
         (_OLDER_FILE, _OLDER_FILE.replace("<", "<=")),
         (_NEWER_OFFER, _NEWER_OFFER.replace(">", ">=")),
+    ),
+    **_alike(_WITNESSES, "only the order of levels counts", ("FAILED = 3", "FAILED = 4")),
+    **_alike(
+        _WITNESSES,
+        "before any time and any number that a token can have",
+        ("period_ms: int = -1  # when its token began", "period_ms: int = -2  # when its token began"),
+        (_ORDERED, _ORDERED.replace("-1", "-2")),
+        (_ORDERED, _ORDERED.replace("0)", "1)")),
+        ("self._since_ms = -1", "self._since_ms = -2"),
+        ("self._since_ms = self._until_ms = -1", "self._since_ms = self._until_ms = -2"),
+        ("self._until_ms = -1", "self._until_ms = -2"),
+        ("self._silent_ms = -1", "self._silent_ms = -2"),
+    ),
+    **_alike(
+        _WITNESSES,
+        "the first token sets it anew before anybody looks",
+        (_UNTIL, "pass  # when the last token of these witnesses ends"),
+        (_UNTIL, _UNTIL.replace("-1", "-2")),
+        (_SILENT, "pass  # when it said that it goes silent"),
+        (_SILENT, _SILENT.replace("-1", "-2")),
+        (_OWN, _OWN.replace('"state": 0', '"state": 1')),
+        (_OWN, _OWN.replace('"load": 0', '"load": 1')),
+    ),
+    **_alike(_WITNESSES, "no entity has two witnesses", (_SEATS, _SEATS.replace("> 1", "> 2"))),
+    **_alike(
+        _WITNESSES,
+        "every other level is above ALIVE, which is nought",
+        (_WORSE, _WORSE.replace("witness.level or level,", "witness.level or False,")),
+        (_SAYING, _SAYING.replace("e.level or level", "e.level or False")),
+    ),
+    **_alike(
+        _WITNESSES,
+        "who said nothing does not count either way",
+        (_COUNTED, _COUNTED.replace("each.level is not None", "True")),
+    ),
+    **_alike(
+        _WITNESSES,
+        "what more than half say is all the same",
+        ("return equal[0] if equal else None", "return equal[1] if equal else None"),
     ),
 }

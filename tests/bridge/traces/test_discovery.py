@@ -22,14 +22,17 @@ from bridge.traces.discovery import (
     ShareAdvertisement,
     entity_of,
     open_answer,
+    open_found,
+    owns,
 )
+from bridge.traces.events import Registered
 from bridge.traces.kinds import answers_to
-from bridge.traces.offenders import BOGUS_MAX, BUDGETS, Complain, SendAway
+from bridge.traces.offenders import BOGUS_MAX, BUDGETS, Complain, Offenders, SendAway
 from bridge.traces.tracer import Say
-from keys.delegation import Advertisement
-from keys.errors import KeysError
+from keys.delegation import DISCOVERERS_MAX, Advertisement
+from keys.errors import BadFrame, KeysError
 from keys.identity import Identity, Role
-from keys.tracesession import REQUEST_FRESH_MS
+from keys.tracesession import REQUEST_FRESH_MS, Registration
 from tests.keys.test_delegation import AUTHORITY, NODE, PUMP, SPY, certified
 
 NOW = 1_800_000_000.0
@@ -191,7 +194,7 @@ def test_an_entity_with_topics_without_end_evicts_its_own(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("descriptor", "entity"),
     [("Liveness/a", "a"), ("/Liveness/a", "a"), ("Availability/Traces/a", "a"), ("Liveness/", None), ("Liveness", None),
-     ("Liveness/a/b", None), ("x/Liveness/a", None), ("", None)],
+     ("Liveness/a/b", None), ("x/Liveness/a", None), ("", None), ("/x", None)],
 )  # fmt: skip
 def test_descriptors(descriptor: str, entity: str | None) -> None:
     assert entity_of(descriptor) == entity
@@ -228,3 +231,121 @@ def test_creating_topics_has_a_budget_and_is_not_even_verified_beyond_it(monkeyp
 
 def _away(effects: list[DiscoveryEffect]) -> list[DiscoveryEffect]:
     return [effect for effect in effects if isinstance(effect, SendAway)]
+
+
+# ------------------------------------------------------------------------------------- figures and exact edges
+
+
+def test_the_domain_of_a_request_is_what_others_sign_too() -> None:
+    request = replace(CREATE, signature=PUMP.sign("veilmq/1 trace discovery", CREATE.body()))
+    assert answer(node().handle(Asked("client", request.encode()), NOW), PUMP) is not None
+    for shown in (repr(request), repr(Asked("client", b"sealed")), repr(Heard(b"sealed"))):
+        assert "signature=" not in shown
+        assert "data=" not in shown
+
+
+def test_requests_are_read_up_to_their_bounds_and_no_further() -> None:
+    for life_s, count in ((1, 0), (LIFE_MAX_S, DISCOVERERS_MAX)):
+        fits = replace(CREATE, life_s=life_s, discoverers=("d",) * count).signed(PUMP)
+        assert Request.decode(fits.encode()) == fits
+    for life_s, count in ((LIFE_MAX_S + 1, 0), (1, DISCOVERERS_MAX + 1)):
+        with pytest.raises(BadFrame):
+            Request.decode(replace(CREATE, life_s=life_s, discoverers=("d",) * count).signed(PUMP).encode())
+
+
+def test_a_topic_is_the_nodes_draw_marked_as_version_4_and_lives_as_long_as_asked_for() -> None:
+    one = DiscoveryNode("node-1", NODE, NODES, AUTHORITY.public_bytes, lambda size: bytes(range(size)))
+    made = shared(ask(one, CREATE, PUMP))
+    assert made.topic == bytes([0, 1, 2, 3, 4, 5, 0x46, 7, 0x88, *range(9, 16)])
+    assert (made.created_ms, made.not_after_ms) == (NOW_MS, NOW_MS + 3_600_000)
+    assert made.descriptor == "Availability/Traces/pump-7"
+
+
+def test_an_owner_has_topics_of_what_it_names_and_of_no_pattern() -> None:
+    assert owns("pump-7", "pump-7:arm")
+    assert not owns("pump-7", "pump-7arm")
+    assert not owns("pump-7", "pump-70:arm")
+    one = node()
+    assert answer(ask(one, replace(CREATE, descriptor="Liveness/pump-7:arm"), PUMP), PUMP) is not None
+    assert refused(ask(one, replace(CREATE, descriptor="Liveness/pump-7:*", request=b"p" * 16), PUMP))
+
+
+def test_an_owner_learns_of_the_topics_that_this_node_made_for_it_and_one_that_is_forgotten_is_gone() -> None:
+    one, other = node(), node("node-2", OTHER_NODE)
+    first = shared(ask(one, CREATE, PUMP))
+    second = shared(ask(one, replace(CREATE, request=b"d" * 16), PUMP, NOW + 1))
+    ask(one, replace(CREATE, certificate=certified(SPY, "spy"), descriptor="Liveness/spy", request=b"s" * 16), SPY)
+    elsewhere = shared(ask(other, replace(CREATE, request=b"e" * 16), PUMP))
+    one.handle(Heard(elsewhere.encode()), NOW)
+    assert one.owned_by(CREATE.certificate) == [second, first]
+    one.forget(b"nobody's topic!!")
+    one.handle(Registered(Registration(second.encode(), b"r" * 16, NOW_MS).signed(PUMP), second), NOW)
+    one.forget(second.topic)
+    assert one.advertisement(second.topic) is None
+    assert set(one._newest) == {"spy"}
+    assert not one._claims
+    nobody = ask(one, replace(QUERY, request=b"n" * 16), DESK)
+    assert nobody == [Count("discoveries_refused", 1, "Unknown")]
+
+
+def test_under_what_an_entity_registered_here_is_told_with_its_signature() -> None:
+    one = node()
+    made = shared(ask(node("node-2", OTHER_NODE), CREATE, PUMP))
+    claim = Registration(made.encode(), b"r" * 16, NOW_MS).signed(PUMP)
+    assert one.handle(Registered(claim, made), NOW) == []
+    said, counted = ask(one, QUERY, DESK)
+    assert isinstance(said, Say)
+    assert open_found(said.payload, DESK) == (QUERY.request, made, claim)
+    assert counted == Count("discoveries")
+    plain = ask(node(), CREATE, PUMP)[0]
+    assert isinstance(plain, Say)
+    assert open_found(plain.payload, PUMP)[2] is None
+    nobodys = replace(made, descriptor="plant/X", certificate=certified(PUMP, "X")).signed(OTHER_NODE)
+    assert refused(one.handle(Heard(nobodys.encode()), NOW))
+
+
+def test_a_pattern_names_who_lives_and_may_be_known_has_a_budget_and_charges_the_account_it_shares() -> None:
+    offenders = Offenders()
+    one = DiscoveryNode(
+        "node-1", NODE, NODES, AUTHORITY.public_bytes, random.Random(1).randbytes, offenders=offenders
+    )  # fmt: skip
+    for name, may, life_s in (("a1", "desk*", 9), ("a2", "wall*", 9), ("a3", "desk*", 1), ("b1", "desk*", 9)):
+        own = certified(PUMP, name)
+        ask(one, Request(own, f"Liveness/{name}", name.encode() * 8, NOW_MS, (may,), life_s), PUMP)
+    named = []
+    for place, (pattern, after_s) in enumerate((("a*", 9), ("a*", 1), ("*", 2), ("a*", 9.001))):
+        query = replace(QUERY, descriptor=f"Liveness/{pattern}", request=bytes([place]) * 16)
+        said, counted = ask(one, query, DESK, NOW + after_s)
+        assert isinstance(said, Say)
+        assert counted == Count("discoveries")
+        inside = DESK.open_box(said.payload[3:], said.payload[:3])
+        named.append([name for name in (b"a1", b"a2", b"a3", b"b1") if name in inside[16:]])
+    assert named == [[b"a1"], [b"a1", b"a3"], [b"a1", b"b1"], []]
+    most, _ = BUDGETS["pattern"]
+    for place in range(most):
+        query = replace(QUERY, descriptor="Liveness/c*", request=bytes([place, 9]) * 8)
+        effects = one.handle(Asked("greedy", query.signed(DESK).encode()), NOW)
+    assert effects[1:] == [Count("discoveries")]
+    query = replace(query, request=b"m" * 16)
+    effects = one.handle(Asked("greedy", query.signed(DESK).encode()), NOW)
+    assert effects == [Count("discoveries_refused", 1, "TooOften")]
+    one.handle(Asked("liar", b"x"), NOW)
+    assert not any(isinstance(each, Complain) for each in offenders.charge("liar", "x", BadFrame("x")))
+
+
+def test_what_is_evicted_leaves_no_name_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovering, "ADVERTISEMENTS_MAX", 3)
+    monkeypatch.setattr(discovering, "REQUESTS_MAX", 3)
+    one = node()
+    requests = [replace(CREATE, descriptor=f"Liveness/pump-7:{n}", request=bytes([n]) * 16) for n in range(8)]
+    for request in requests:
+        ask(one, request, PUMP)
+    assert len(one) == len(one._newest) == len(one._answered) == 3
+    for request in requests[-3:]:
+        assert ask(one, request, PUMP)[0] == Count("discoveries_refused", 1, "Replayed")
+    assert answer(ask(one, requests[0], PUMP), PUMP) is not None, "so long ago that it is remembered no more"
+    one.restore([replace(QUERY_NOBODY, descriptor="plant/x")])
+    assert len(one) == 3
+
+
+QUERY_NOBODY = Advertisement(b"N" * 16, "Liveness/x", certified(PUMP, "x"), (), NOW_MS, NOW_MS + 1, "node-1")

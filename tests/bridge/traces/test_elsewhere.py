@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bridge.traces.elsewhere import ASKED_THERE_PER_S, ECHO, Elsewhere
@@ -9,6 +11,7 @@ from bridge.traces.events import AskThere, Relayed
 from bridge.traces.kinds import TraceKind
 from bridge.traces.pings import LAN, Health, Ping
 from bridge.traces.self_health import SelfHealth
+from bridge.traces.telling import Voice
 from keys.errors import BadContent, BadFrame, KeysError, OurFault, Replayed
 from keys.tracesession import TraceSession, Word
 from tests.bridge.witnessbus import ENTITY, WitnessBus
@@ -172,6 +175,31 @@ def test_at_no_other_witness_nothing_is_asked_and_of_too_many_only_some() -> Non
     alone = WitnessBus(n=1)
     alone.run(5)
     assert elsewhere.ask(traced_by(alone, 0), Ping(1, 0), 100.0) == []
+    voice = Voice(traced.advertisement, bytes, 100.0)
+    assert elsewhere.ask(replace(traced, voice=voice), Ping(1, 0), 100.0) == [], "it let nobody speak of it yet"
+
+
+def test_what_may_be_asked_elsewhere_comes_back_within_a_second() -> None:
+    traced = traced_by(bus_that_can_ask(), 0)
+    ours = SelfHealth()
+    ours.others = 1
+    elsewhere = Elsewhere(ours)
+    for n in range(int(ASKED_THERE_PER_S)):
+        elsewhere.ask(traced, Ping(n, 0), 0.0)
+    assert not elsewhere.ask(traced, Ping(0, 0), 0.0)
+    assert elsewhere.ask(traced, Ping(0, 0), 0.5)
+
+
+def test_of_whom_nothing_was_asked_elsewhere_nothing_is_heard_there() -> None:
+    bus = bus_that_can_ask()
+    traced, entity = traced_by(bus, 0), bus.entity._machines[0]._session
+    assert entity is not None
+    said = entity.aside().say(Word.ANSWER, ECHO.pack(traced.pulse.sent, 0))
+    elsewhere = Elsewhere(SelfHealth())
+    assert traced.aside is None
+    assert elsewhere.heard(traced, said, bus.now) is None
+    traced.aside, traced.pulse = traced.session.aside(), None
+    assert elsewhere.heard(traced, said, bus.now) is None
 
 
 def test_words_beside_a_session_are_no_words_of_it_and_come_in_any_order_with_them() -> None:
@@ -213,6 +241,6 @@ def test_what_is_passed_on_must_be_an_answer() -> None:
     entity = bus.entity._machines[0]._session
     assert entity is not None
     end = entity.aside()
-    for word, body in ((Word.STATE, b"\x03"), (Word.ANSWER, b"short")):
+    for word, body in ((Word.STATE, bytes(ECHO.size)), (Word.ANSWER, b"short")):
         with pytest.raises(BadFrame):
             Elsewhere(SelfHealth()).heard(traced, end.say(word, body), bus.now)

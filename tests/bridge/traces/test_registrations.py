@@ -77,3 +77,17 @@ def test_what_would_not_fit_is_not_kept_and_not_lost() -> None:
     assert not admission.arrives("pump-0", asks(1))
     assert admission.arrives("pump-1", asks(0, bytes(WAITING_BYTES_MAX)))
     assert len(admission) == WAITING_MAX
+
+
+def test_what_just_fits_waits_and_one_byte_more_does_not() -> None:
+    admission, around = busy(), len(asks(0))
+    assert not admission.arrives("fits", asks(0, bytes(WAITING_BYTES_MAX - around)))
+    assert admission.arrives("long", asks(0, bytes(WAITING_BYTES_MAX - around + 1)))
+    assert len(admission) == 1
+
+
+def test_a_turn_takes_up_so_many_whether_they_waited_or_came_just_now() -> None:
+    admission = busy()
+    admission.arrives("waits", asks(0))
+    assert len(admission.turn()) == 1
+    assert [admission.arrives(f"pump-{place}", asks(0)) for place in range(AT_ONCE)] == [True] * (AT_ONCE - 1) + [False]

@@ -8,9 +8,10 @@ from itertools import combinations
 
 import pytest
 
+from bridge.base import Wall
 from bridge.traces.kinds import TraceKind
 from bridge.traces.self_health import SICK
-from bridge.traces.witnessing import FLAPS_MAX, FLAPS_S, SILENT_S, Belief, Level, Panel
+from bridge.traces.witnessing import FLAPS_MAX, FLAPS_S, SILENT_S, Belief, Level, Opinion, Panel
 from keys.delegation import Delegated, Seat, Token
 from keys.errors import BadContent, Replayed
 from keys.ownword import OwnWord
@@ -315,3 +316,184 @@ def test_a_witness_that_says_that_it_does_badly_is_not_counted_for_it() -> None:
     assert heard.believes() is Level.ALIVE
     heard.say(0, K.FAILED)  # it is well again, and says so again
     assert heard.believes() is Level.FAILED
+
+
+# ---------------------------------------------------------------------------------------------- exact edges
+
+
+def opinion_of(heard: Heard, witness: int) -> Opinion:
+    return heard.panel.opinions(heard.now)[witness]
+
+
+def test_a_witness_that_was_seated_and_said_nothing_has_no_opinion_that_counts() -> None:
+    heard = Heard()
+    heard.panel.seat(token(0), NOW)
+    assert opinion_of(heard, 0) == Opinion(0, None, 0, counts=False, dissents=False)
+    assert opinion_of(heard, 1) == Opinion(1, None, 0, counts=False, dissents=False)
+    heard.say(0, K.FAILED)
+    assert opinion_of(heard, 0) == Opinion(0, Level.FAILED, NOW_MS, counts=True, dissents=True)
+
+
+def test_a_fickle_witness_counts_again_so_long_after_the_first_of_its_last_relentings(alive: Heard) -> None:
+    for second in range(FLAPS_MAX):
+        alive.now = NOW + second
+        alive.say(2, K.FAILED)
+        alive.say(2, K.ALLS_WELL)
+    alive.now = NOW + FLAPS_S - 0.5
+    assert not opinion_of(alive, 2).counts
+    alive.now = NOW + FLAPS_S
+    assert opinion_of(alive, 2).counts
+
+
+def test_who_makes_it_worse_and_worse_takes_nothing_back(alive: Heard) -> None:
+    for _ in range(FLAPS_MAX):
+        for kind in (K.FAILURE_SUSPICION, K.DISCONNECT, K.FAILED):
+            alive.say(2, kind)
+    alive.say(2, K.ALLS_WELL)
+    alive.all_say(K.ALLS_WELL)
+    assert opinion_of(alive, 2).counts
+
+
+def test_a_silent_witness_counts_until_just_then_and_its_old_word_is_not_told(alive: Heard) -> None:
+    alive.say(2, K.FAILED)
+    alive.now = NOW + SILENT_S
+    assert opinion_of(alive, 2).counts
+    alive.now += 0.5
+    assert not opinion_of(alive, 2).counts
+    alive.all_say(K.FAILED, 0)
+    told = alive.say(1, K.FAILED)
+    assert told is not None
+    assert told.fields == {"after": "alive", "witnesses": [0, 1], "of": 3}
+
+
+def test_too_little_was_heard_once_a_majority_is_silent() -> None:
+    assert Panel().silent_at == 0.0
+    panel = Panel()
+    for witness, after_s in enumerate((4, 1, 5, 2, 3)):
+        panel.seat(token(witness, of=5), NOW + after_s)
+    assert panel.silent_at == NOW + 3 + SILENT_S
+
+
+def test_a_clock_that_went_back_is_believed_by_the_wall_and_from_just_after_the_last_token() -> None:
+    panel, back = Panel(Wall(NOW)), token(0, since_ms=NOW_MS - 50_000, begins_ms=NOW_MS - 50_000)
+    panel.seat(token(0), 0.0)
+    with pytest.raises(Replayed):
+        panel.seat(back, LIFE_MS / 1000)
+    panel.seat(back, LIFE_MS / 1000 + 0.002)
+    further = token(0, since_ms=NOW_MS - 60_000, begins_ms=NOW_MS - 60_000)
+    panel.seat(further, LIFE_MS / 1000 - 50 + 0.002)  # once the tokens of then have ended, not those before
+
+
+def test_after_its_clock_went_back_an_entity_begins_anew_with_what_it_says_of_itself(alive: Heard) -> None:
+    assert alive.panel.own(own(7, K.READY))
+    assert alive.panel.own(own(8, K.REVERTING_TO_SILENT_MODE, time_ms=NOW_MS + 50))
+    earlier, alive.now = NOW_MS - 50_000, NOW + LIFE_MS / 1000 + 1
+    for witness in range(3):
+        alive.say(witness, K.JOIN, token(witness, since_ms=earlier, begins_ms=earlier))
+    assert alive.believes() is Level.ALIVE
+    assert alive.panel.own(own(1, K.READY, since_ms=earlier))
+    assert alive.panel.own(own(1, K.LOAD_INFORMATION, since_ms=earlier))
+
+
+def test_the_only_witness_is_heard_again_after_the_clock_went_back_and_keeps_its_word() -> None:
+    heard = Heard(1)
+    heard.say(0, K.FAILED)
+    later = NOW_MS + 1_000
+    assert heard.panel.seat(token(0, of=1, begins_ms=later), NOW + 1) == 0
+    assert heard.panel.seat(token(0, of=1), NOW + 1) == 0
+    assert opinion_of(heard, 0).level is Level.FAILED
+    assert heard.panel.seat(token(0, of=1, begins_ms=NOW_MS - 9_000), NOW + LIFE_MS / 1000 + 2) == 0
+    assert heard.believes() is Level.FAILED
+
+
+def test_witnesses_whose_tokens_all_ended_and_are_renewed_keep_their_words(alive: Heard) -> None:
+    alive.say(0, K.FAILED)
+    alive.now += LIFE_MS / 1000 + 1
+    alive.panel.seat(token(1, begins_ms=int(alive.now * 1000)), alive.now)
+    assert opinion_of(alive, 0).level is Level.FAILED
+
+
+def test_who_does_badly_is_heard_when_it_says_that_all_is_well(alive: Heard) -> None:
+    alive.say(2, K.FAILED)
+    alive.say(2, K.ALLS_WELL, sick=0.9)
+    assert opinion_of(alive, 2).level is Level.ALIVE
+    alive.say(2, K.DISCONNECT, sick=0.9)
+    assert opinion_of(alive, 2).level is Level.DISCONNECTED
+
+
+def test_a_number_that_was_used_says_nothing_about_health_and_still_brings_metrics(alive: Heard) -> None:
+    assert alive.panel.hear(token(2), K.FAILED, 50, NOW_MS, {}, NOW) is None
+    assert alive.panel.hear(token(2), K.ALLS_WELL, 50, NOW_MS + 9, {}, NOW) is None
+    assert alive.panel.hear(token(2), K.NETWORK_METRICS, 49, NOW_MS + 9, {"rtt": 5}, NOW) is None
+    assert opinion_of(alive, 2) == Opinion(2, Level.FAILED, NOW_MS, counts=True, dissents=True)
+    told = alive.say(0, K.NETWORK_METRICS, rtt=9)
+    assert told == Belief(K.NETWORK_METRICS, {"rtt": 5, "witnesses": [0, 2], "of": 3})
+
+
+def test_what_is_told_is_what_is_believed_whatever_word_made_the_majority(alive: Heard) -> None:
+    alive.say(0, K.FAILURE_SUSPICION)
+    told = [alive.say(1, K.FAILED), alive.say(2, K.FAILED), alive.say(2, K.JOIN), alive.say(0, K.FAILED)]
+    kinds = [None if belief is None else belief.kind for belief in told]
+    assert kinds == [K.FAILURE_SUSPICION, K.FAILED, K.FAILURE_SUSPICION, K.FAILED]
+    alive.now += SILENT_S + 1  # witness 2, which says that it lives, is silent meanwhile
+    alive.all_say(K.FAILED, 0, 1)
+    assert alive.say(0, K.ALLS_WELL) is None
+    told_alive = alive.say(2, K.NETWORK_METRICS)
+    assert told_alive is not None
+    assert told_alive.kind is K.ALLS_WELL
+    assert told_alive.fields["after"] == "failed"
+
+
+def test_a_heartbeat_that_tells_of_a_change_is_no_round(alive: Heard) -> None:
+    for _ in range(3):
+        alive.now += 1
+        assert [alive.say(witness, K.ALLS_WELL, after="failed") for witness in range(3)] == [None] * 3
+
+
+def test_the_third_of_five_completes_a_round_and_only_what_three_agree_on_is_told() -> None:
+    heard = Heard(5)
+    heard.all_say(K.JOIN)
+    common = {"h": 1, "g": 2, "f": 3, "e": 4, "d": 5, "c": 6, "b": 7, "a": 8}
+    assert heard.say(0, K.ALLS_WELL, **common, two="x", number=1, note="p", both=True, tags=[1]) is None
+    assert heard.say(1, K.ALLS_WELL, **common, two="x", number=2, note="q", both=False, tags=[1]) is None
+    told = heard.say(4, K.ALLS_WELL, **common, note="r", both=True, tags=[1], mixed=True)
+    assert told is not None
+    assert list(told.fields.items())[:8] == sorted(common.items())
+    assert set(told.fields) == {*common, "witnesses", "of"}
+    assert told.fields["of"] == 5
+
+
+def test_a_yes_is_no_number_and_one_number_is_no_median(alive: Heard) -> None:
+    alive.say(0, K.NETWORK_METRICS, mixed=True, agreed=False, alone=5)
+    told = alive.say(1, K.NETWORK_METRICS, mixed=0, agreed=False)
+    assert told is not None
+    assert told.fields == {"agreed": False, "witnesses": [0, 1], "of": 3}
+    assert alive.say(2, K.NETWORK_METRICS, mixed=-1) is None
+    assert alive.say(1, K.NETWORK_METRICS, mixed=0) is None
+    told = alive.say(0, K.NETWORK_METRICS, mixed=True)
+    assert told is not None
+    assert told.fields["mixed"] == -1
+
+
+def test_a_witness_that_was_away_owes_one_round_and_no_more(alive: Heard) -> None:
+    for _ in range(10):
+        alive.all_say(K.ALLS_WELL, 0, 1)
+    assert alive.say(2, K.ALLS_WELL) is None
+    assert alive.say(1, K.ALLS_WELL) is None
+    assert alive.say(2, K.ALLS_WELL) is not None
+
+
+def test_only_going_silent_makes_it_silent_and_then_nothing_is_held_against_it(alive: Heard) -> None:
+    assert alive.panel.own(own(1, K.READY, time_ms=NOW_MS + 50))
+    assert alive.believes() is Level.ALIVE
+    assert alive.panel.own(own(2, K.REVERTING_TO_SILENT_MODE)), "at the very time that its tokens begin"
+    assert [opinion.level for opinion in alive.panel.opinions(NOW)] == [None] * 3
+    alive.all_say(K.JOIN)
+    assert alive.believes() is None, "tokens of just then are of before"
+
+
+def test_time_may_begin_at_nought() -> None:
+    panel = Panel(Wall(-NOW))
+    for witness in range(3):
+        panel.seat(token(witness, since_ms=0, begins_ms=0), NOW)
+    assert panel.own(own(1, K.REVERTING_TO_SILENT_MODE, since_ms=0, time_ms=0))
