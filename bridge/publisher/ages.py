@@ -5,6 +5,7 @@ Not here: what becomes of what follows them (`publisher`)."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 
 from bridge.publisher.sealing import Entry
 
@@ -29,13 +30,13 @@ class Ages:
 
     def too_long(self, entries: Mapping[int, Entry], now: float) -> list[int]:
         """The first ones, in the order in which they came, that were in memory for longer than our bound."""
-        old: list[int] = []
-        for sequence, entry in entries.items() if self._max_age_s is not None else ():
-            assert self._max_age_s is not None
-            if now <= entry.publication.time_ms / 1000 + self._max_age_s:
-                break
-            old.append(sequence)
-        return old
+        most_s = self._max_age_s
+        if most_s is None:
+            return []
+        return [
+            entry.sequence
+            for entry in takewhile(lambda one: now > one.publication.time_ms / 1000 + most_s, entries.values())
+        ]
 
     def first_at(self, entries: Mapping[int, Entry]) -> float | None:
         """When `too_long` has something to say."""

@@ -8,7 +8,7 @@ can do about it, it does before the next offer: seal anew what is old. Not here:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 AGAIN_S = 1.0
 AGAIN_MAX_S = 60.0
@@ -16,33 +16,29 @@ RESEAL_AFTER_S = 1800.0
 """Sealed bytes that too few replicas have are sealed anew once they are so old: replicas refuse what is an hour old."""
 
 
-@dataclass(slots=True)
-class _Peer:
-    """A replica that refused something and acknowledged nothing since. `waits`: entry -> None."""
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What one replica refused, and when it is offered again. `waits`: entry -> None, in order."""
 
-    reason: str
-    pause_s: float
     again_at: float
-    waits: dict[int, None]
+    waits: dict[int, None] = field(default_factory=dict)
 
 
 class Refusals:
     """Of one gateway. Bounded by what is in memory of the outbox, for each replica."""
 
     def __init__(self) -> None:
-        self._peers: dict[str, _Peer] = {}
+        self._rounds: dict[str, _Round] = {}
         self._pauses: dict[str, float] = {}
         self.reasons: dict[str, str] = {}
         """Why each replica refused last, of those that took nothing since."""
 
     def refused(self, peer: str, sequence: int, reason: str, now: float) -> None:
         self.reasons[peer] = reason
-        known = self._peers.get(peer)
-        if known is None:
-            pause_s = min(2 * self._pauses.get(peer, AGAIN_S / 2), AGAIN_MAX_S)
-            self._pauses[peer] = pause_s
-            known = self._peers[peer] = _Peer(reason, pause_s, now + pause_s, {})
-        known.waits[sequence] = None
+        if peer not in self._rounds:
+            self._pauses[peer] = min(2 * self._pauses.get(peer, AGAIN_S / 2), AGAIN_MAX_S)
+            self._rounds[peer] = _Round(now + self._pauses[peer])
+        self._rounds[peer].waits[sequence] = None
 
     def acknowledged(self, peer: str) -> None:
         """It took something: what it refused may go as well."""
@@ -52,10 +48,10 @@ class Refusals:
 
     def due(self, now: float) -> Iterator[tuple[str, int]]:
         """Replicas and entries that are to be offered again now."""
-        for peer in [peer for peer, known in self._peers.items() if known.again_at <= now]:
-            for sequence in self._peers.pop(peer).waits:
+        for peer in [peer for peer, found in self._rounds.items() if found.again_at <= now]:
+            for sequence in self._rounds.pop(peer).waits:
                 yield peer, sequence
 
     @property
     def next_deadline(self) -> float | None:
-        return min((known.again_at for known in self._peers.values()), default=None)
+        return min((found.again_at for found in self._rounds.values()), default=None)

@@ -126,6 +126,13 @@ class Lane:
         self.in_flight.pop(sequence, None)
         self._late_in_flight.discard(sequence)
 
+    def answers_former(self, sequence: int) -> bool:
+        """Whether the peer's next answer is to a former sealing (links keep order); that one has its answer then."""
+        outdated = self.outdated.pop(sequence, 0)
+        if outdated > 1:
+            self.outdated[sequence] = outdated - 1
+        return outdated > 0
+
     def requeue(self, entries: Iterable[tuple[int, str]]) -> None:
         """Entries that were taken wait again. All that waits is late now, in order of sequence."""
         self._replace(deque(sorted({*entries, *self.late, *self.new})), deque())
@@ -166,28 +173,24 @@ class Lanes:
             lane.append(sequence, topic, late)
 
     def acknowledged(self, peer: str, sequence: int, now: float) -> bool:
-        """Open the window; False if the peer means a former sealing (links keep order)."""
+        """Open the window; False if the peer means a former sealing."""
         lane = self._lanes.get(peer)
         if lane is None:
             return True
-        outdated = lane.outdated.pop(sequence, 0)
-        if outdated > 1:
-            lane.outdated[sequence] = outdated - 1
-        if not outdated:
-            lane.acknowledged(sequence, now)
-        return not outdated
+        if lane.answers_former(sequence):
+            return False
+        lane.acknowledged(sequence, now)
+        return True
 
     def refused(self, peer: str, sequence: int) -> bool:
         """The peer did not take it; False if that was a former sealing, or we asked it for nothing."""
         lane = self._lanes.get(peer)
         if lane is None:
             return False
-        outdated = lane.outdated.pop(sequence, 0)
-        if outdated > 1:
-            lane.outdated[sequence] = outdated - 1
-        if not outdated:
-            lane.put_back(sequence)
-        return not outdated
+        if lane.answers_former(sequence):
+            return False
+        lane.put_back(sequence)
+        return True
 
     def outdate(self, sequence: int) -> None:
         """It will be sealed anew: what is on its way does not count."""
