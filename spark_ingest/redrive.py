@@ -7,13 +7,13 @@ its own checkpoint: so each of them comes once. Not here: reading them (`source`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from spark_ingest.errors import SpoolError
 from spark_ingest.opening import KeyNames
 from spark_ingest.secrets import GrantsFile
-from spark_ingest.spool import CONSUMERS, SpoolView, as_offset, give_up, groups_of, read_place, release
+from spark_ingest.spool import CONSUMERS, HeldStretch, SpoolView, as_offset, give_up, groups_of, read_place, release
 
 
 def redrive(root: Path, only: str | None, grants: Path | None, identity: Path | None, *, drop: bool) -> Iterator[str]:
@@ -35,7 +35,7 @@ def redrive(root: Path, only: str | None, grants: Path | None, identity: Path | 
         if drop:
             yield f"{name}: forgot {give_up(root, name)} micro-batches that waited for {'; '.join(keys)}"
             continue
-        ready = [] if grants is None else _released(root, name, GrantsFile(grants, identity))
+        ready = [] if grants is None else _released(root, name, place.ledger.held, GrantsFile(grants, identity))
         waits = [key for key in keys if key not in ready]
         if ready:
             yield f"{name}: reads again, with its next micro-batch, what needs {'; '.join(ready)}"
@@ -43,14 +43,11 @@ def redrive(root: Path, only: str | None, grants: Path | None, identity: Path | 
             yield f"{name}: still waits for {'; '.join(waits)}"
 
 
-def _released(root: Path, name: str, file: GrantsFile) -> list[str]:
+def _released(root: Path, name: str, held: Sequence[HeldStretch], file: GrantsFile) -> list[str]:
     """Names of keys that are there now."""
-    place = read_place(root / CONSUMERS / f"{name}.json")
-    if place is None:
-        return []
     grants, _ = file.load(anew=True)
     view, found = SpoolView(root), set[str]()
-    for each in place.ledger.held:
+    for each in held:
         extents = view.ranges(as_offset(each.begin), as_offset(each.end), 1)
         ready = set(each.keys) - set(KeyNames().missing(groups_of(extents, True), grants))
         if ready:

@@ -60,16 +60,15 @@ class HeldLedger:
 
     def release(self, stretches: Sequence[HeldStretch], keys: Collection[str]) -> HeldLedger:
         """What of some held stretches needs these keys is to be read again."""
-        held, redrives = [], [*self.redrives]
+        held, redrives, count = [], [*self.redrives], self.count
         for each in self.held:
             ready = tuple(key for key in each.keys if key in keys) if each in stretches else ()
             left = tuple(key for key in each.keys if key not in ready)
             if left:
                 held.append(replace(each, keys=left))
             if ready:
-                number = self.count + len(redrives) - len(self.redrives) + 1
-                redrives.append(replace(each, keys=ready, number=number))
-        count = self.count + len(redrives) - len(self.redrives)
+                count += 1
+                redrives.append(replace(each, keys=ready, number=count))
         return replace(self, held=tuple(held), redrives=tuple(redrives), count=count)
 
     def done(self, number: int) -> HeldLedger:
